@@ -1,0 +1,146 @@
+"""Strict JSON in, canonical JSON out.
+
+Reading follows RFC 8259: UTF-8, no byte order mark, no comments, no trailing commas, no
+duplicate names, bounded depth. Bare ``NaN`` and ``Infinity``, which early writers produced, are
+read only where the caller allows them. Writing never produces them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+from omnizarr.errors import InvalidMetadata, Problem
+
+# A JSON value. Spelled `Any` inside containers: every reader checks before it uses.
+JSON: TypeAlias = "bool | int | float | str | Sequence[Any] | Mapping[str, Any] | None"
+
+MAX_DEPTH = 64
+MAX_BYTES = 256 * 2**20
+
+
+def loads(data: bytes, key: str, *, allow_nan: bool = False) -> JSON:
+    """The value of a JSON document; `key` names it in errors."""
+
+    def fail(message: str) -> InvalidMetadata:
+        problem = Problem(key, "", message)
+        return InvalidMetadata(f"{key!r} is not valid JSON: {message}", (problem,))
+
+    if len(data) > MAX_BYTES:
+        raise fail(f"{len(data)} bytes is more than a metadata document may have ({MAX_BYTES})")
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise fail("it starts with a byte order mark, which RFC 8259 forbids")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise fail(f"not UTF-8 at byte {e.start}") from None
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [name for name, _ in pairs]
+            twice = sorted({n for n in names if names.count(n) > 1})
+            raise fail(f"the name {twice[0]!r} stands twice in one object")
+        return found
+
+    def constant(name: str) -> float:
+        if allow_nan:
+            return float(name)
+        raise fail(f"bare {name} is not JSON; write it as the string {json.dumps(name)}")
+
+    try:
+        value = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
+    except json.JSONDecodeError as e:
+        raise fail(f"{e.msg} at line {e.lineno} column {e.colno}") from None
+    except RecursionError:
+        raise fail("nested too deeply") from None
+    except ValueError as e:
+        if isinstance(e, InvalidMetadata):
+            raise
+        raise fail(str(e)) from None
+    if _depth(value) > MAX_DEPTH:
+        raise fail(f"nested more than {MAX_DEPTH} levels deep")
+    return cast(JSON, value)
+
+
+def load_object(data: bytes, key: str, *, allow_nan: bool = False) -> dict[str, Any]:
+    """As `loads`, for a document that must be a JSON object."""
+    value = loads(data, key, allow_nan=allow_nan)
+    if not isinstance(value, dict):
+        message = f"expected a JSON object, got {kind_of(value)}"
+        raise InvalidMetadata(f"{key!r}: {message}", (Problem(key, "", message),))
+    return value
+
+
+def dumps(value: object, *, indent: int = 2, sort_keys: bool = False) -> bytes:
+    """Canonical JSON text; values that JSON lacks are converted by `plain` first."""
+    text = json.dumps(
+        value, indent=indent, sort_keys=sort_keys, allow_nan=False, ensure_ascii=False
+    )
+    return text.encode("utf-8")
+
+
+def plain(value: object, where: str, on_special: Callable[[str, float], None]) -> Any:
+    """`value` in plain JSON types.
+
+    Tuples become lists, NumPy scalars and arrays (anything with ``tolist``) their values, and
+    non-finite floats their names as strings, after telling `on_special`.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return float(value)
+        on_special(where, value)
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        out = {}
+        for k, v in value.items():
+            if not isinstance(k, str):
+                raise InvalidMetadata(f"{where}: names must be strings, got {k!r}")
+            out[k] = plain(v, f"{where}.{k}", on_special)
+        return out
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(v, f"{where}[{i}]", on_special) for i, v in enumerate(value)]
+    tolist = getattr(value, "tolist", None)
+    if callable(tolist):
+        converted = tolist()
+        if type(converted) is not type(value):
+            return plain(converted, where, on_special)
+    raise InvalidMetadata(
+        f"{where}: {type(value).__name__} cannot be stored as JSON;"
+        " use numbers, strings, booleans, None, lists and dicts"
+    )
+
+
+def kind_of(value: object) -> str:
+    """What a JSON value is, in the words of the JSON standard, for error messages."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, (int, float)):
+        return f"the number {value!r}"
+    if isinstance(value, str):
+        return f"the string {value!r}" if len(value) < 60 else "a long string"
+    return "a list" if isinstance(value, (list, tuple)) else "an object"
+
+
+def _depth(value: object) -> int:
+    deepest, level = 0, [value]
+    while level:
+        deepest += 1
+        if deepest > MAX_DEPTH:
+            break
+        inner: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(item.values())
+            elif isinstance(item, list):
+                inner.extend(item)
+        level = inner
+    return deepest

@@ -1,0 +1,138 @@
+"""The `omnizarr` command: look at, check and convert Zarr data of any version."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+import omnizarr
+from omnizarr.errors import OmnizarrError
+from omnizarr.hierarchy.render import size_text
+from omnizarr.hierarchy.stored import stored_size
+
+console = Console(highlight=False, soft_wrap=True)
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class Command(click.Group):
+    """Shows the library's errors as one line, without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        warnings.showwarning = _show_warning
+        try:
+            return super().invoke(ctx)
+        except OmnizarrError as e:
+            errors.print(f"[bold red]{type(e).__name__}[/]: ", end="")
+            errors.print(str(e), markup=False)
+            sys.exit(1)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    errors.print("[yellow]warning[/]: ", end="")
+    errors.print(str(message), markup=False)
+
+
+@click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(omnizarr.__version__, prog_name="omnizarr")
+def main() -> None:
+    """Every Zarr ever written: version 1, 2, the draft of 3, and 3."""
+
+
+path_argument = click.argument("path", type=click.Path(path_type=str))
+
+
+@main.command()
+@path_argument
+@click.option("--node", default="", help="The path of a node inside the hierarchy.")
+def info(path: str, node: str) -> None:
+    """Show what PATH is: shape, type, chunks, codecs, sizes."""
+    found = omnizarr.open(path, path=node)
+    console.print(str(found.info), markup=False)
+    if isinstance(found, omnizarr.Array):
+        count, size = stored_size(found)
+        ratio = f", {found.nbytes / size:.1f} times smaller" if size and found.nbytes else ""
+        console.print(f"stored in {count} of {found.nchunks} chunks: {size_text(size)}{ratio}")
+    if found.attrs:
+        console.print_json(data=found.attrs.asdict())
+
+
+@main.command()
+@path_argument
+@click.option("--depth", type=int, default=None, help="How many levels to show; all by default.")
+def tree(path: str, depth: int | None) -> None:
+    """Show all arrays and groups in PATH."""
+    found = omnizarr.open(path)
+    if isinstance(found, omnizarr.Group):
+        console.print(str(found.tree(depth)), markup=False)
+    else:
+        console.print(repr(found), markup=False)
+
+
+@main.command()
+@path_argument
+def validate(path: str) -> None:
+    """List everything that is wrong with the metadata in PATH.
+
+    PATH is a hierarchy, or a file with one JSON document. The exit code is 1 when there are
+    errors; warnings alone do not change it.
+    """
+    what: str | bytes = Path(path).read_bytes() if Path(path).is_file() else path
+    problems = omnizarr.validate(what)
+    for problem in problems:
+        colour = "red" if problem.level == "error" else "yellow"
+        console.print(f"[{colour}]{problem.level}[/] ", end="")
+        console.print(str(problem), markup=False)
+    bad = sum(p.level == "error" for p in problems)
+    console.print(f"{bad} errors, {len(problems) - bad} warnings")
+    sys.exit(1 if bad else 0)
+
+
+@main.command()
+@click.argument("source")
+@click.argument("destination", required=False)
+@click.option("--to", "to", type=click.Choice(["1", "2", "3-draft", "3"]), default="3")
+@click.option("--overwrite", is_flag=True, help="Replace a hierarchy at DESTINATION.")
+@click.option("--in-place", is_flag=True, help="Write new documents beside the old; keep chunks.")
+def convert(source: str, destination: str | None, to: str, overwrite: bool, in_place: bool) -> None:
+    """Write SOURCE in another format to DESTINATION.
+
+    Chunks are copied byte for byte where the other format can describe them, and encoded again
+    where not.
+    """
+    if (destination is None) != in_place:
+        raise click.UsageError("give a DESTINATION, or --in-place")
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task = bar.add_task("chunks", total=None)
+
+        def step(done: int, total: int, path: str) -> None:
+            bar.update(task, completed=done, total=total, description=path)
+
+        report = omnizarr.convert(
+            source,
+            destination,
+            zarr_format=to,
+            overwrite=overwrite,
+            in_place=in_place,
+            progress=step,
+        )
+    place = source if in_place else destination
+    console.print(
+        f"wrote zarr {to} to {place}: {report.groups} groups, {report.arrays} arrays,"
+        f" {report.chunks_copied} chunks copied, {report.chunks_encoded} encoded again,"
+        f" {size_text(report.bytes_written)}",
+        markup=False,
+    )
+    for path, reason in report.encoded.items():
+        console.print(f"  {path} was encoded again: {reason}", markup=False)

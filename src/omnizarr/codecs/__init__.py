@@ -1,0 +1,41 @@
+"""Codecs: how a chunk becomes bytes and back. One file a codec, three kinds."""
+
+from omnizarr import registry
+from omnizarr.codecs.chain import Chain, bind_chain, bind_codec
+from omnizarr.codecs.codec import ArrayArray, ArrayBytes, BytesBytes, Codec, Configured, Spec
+
+__all__ = [
+    "ArrayArray",
+    "ArrayBytes",
+    "BytesBytes",
+    "Chain",
+    "Codec",
+    "Configured",
+    "Spec",
+    "bind_chain",
+    "bind_codec",
+]
+
+for _name, _target in {
+    "bytes": "bytes:Bytes",
+    "endian": "bytes:Bytes",
+    "transpose": "transpose:Transpose",
+    "gzip": "deflate:StrictGzip",
+    "numcodecs.gzip": "deflate:Gzip",
+    "numcodecs.zlib": "deflate:Zlib",
+    "numcodecs.bz2": "stdlib:Bz2",
+    "numcodecs.lzma": "stdlib:Lzma",
+    "zstd": "zstd:Zstd",
+    "numcodecs.zstd": "zstd:Zstd",
+    "numcodecs.lz4": "lz4:Lz4",
+    "blosc": "blosc:Blosc",
+    "numcodecs.blosc": "blosc:NumcodecsBlosc",
+    "crc32c": "crc32c:Crc32c",
+    "vlen-utf8": "vlen:VlenUtf8",
+    "numcodecs.vlen-utf8": "vlen:VlenUtf8",
+    "vlen-bytes": "vlen:VlenBytes",
+    "numcodecs.vlen-bytes": "vlen:VlenBytes",
+    "packbits": "packbits:Packbits",
+    "bitround": "numcodecs:Bitround",
+}.items():
+    registry.register("codec", _name, f"omnizarr.codecs.{_target}")

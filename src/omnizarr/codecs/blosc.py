@@ -1,0 +1,126 @@
+"""blosc: Blosc-1 buffers: 16-byte header, then blocks, optionally shuffled.
+
+Specification: ``blosc`` of version 3, ``blosc`` in version 1 and 2, the draft's
+``…/codecs/blosc/1.0``. Version 3 names the shuffle and states `typesize`:
+``{"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}``; older
+formats number the shuffle (0 none, 1 bytes, 2 bits, -1 by item size) and take the item size
+from the array. snappy is not in the library that numcodecs carries: such chunks raise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from numcodecs import blosc
+
+from omnizarr.codecs.codec import UNBOUNDED, Buffer, Configured, Kind, as_bytes_array
+
+COMPRESSORS = ("lz4", "lz4hc", "blosclz", "zstd", "snappy", "zlib")
+SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
+_COMPRESSOR_OF_FORMAT = ("blosclz", "lz4", "snappy", "zlib", "zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class NumcodecsBlosc(Configured):
+    """Blosc as older formats configure it."""
+
+    cname: str = "lz4"
+    clevel: int = 5
+    shuffle: int | str = 1
+    blocksize: int = 0
+    typesize: int | None = None
+
+    name: ClassVar[str] = "numcodecs.blosc"
+    kind: ClassVar[Kind] = "bytes->bytes"
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        self.check_integer("shuffle", -1, 2)
+
+    def _check_common(self) -> None:
+        self.check("cname", self.cname in COMPRESSORS, f"one of {', '.join(COMPRESSORS)}")
+        self.check_integer("clevel", 0, 9)
+        self.check_integer("blocksize", 0, 2**31 - 1)
+        if self.typesize is not None:
+            self.check_integer("typesize", 1, 2**31 - 1)
+
+    def for_items(self, itemsize: int) -> Self:
+        """The codec that knows the size of the items it is given."""
+        return self if self.typesize else replace(self, typesize=max(1, itemsize))
+
+    def encoded_size(self, size: int) -> int | None:
+        return None
+
+    def shuffle_code(self) -> int:
+        """The shuffle as Blosc numbers it."""
+        assert isinstance(self.shuffle, int)  # noqa: S101 - __post_init__ checked it
+        if self.shuffle == -1:
+            return 2 if self.typesize in (None, 1) else 1
+        return self.shuffle
+
+    def encode(self, data: Buffer) -> Buffer:
+        if self.cname not in blosc.list_compressors():
+            raise ValueError(
+                f"this build of blosc cannot write {self.cname!r};"
+                f" it has {', '.join(blosc.list_compressors())}"
+            )
+        if len(data) > blosc.MAX_BUFFERSIZE:
+            raise ValueError(f"a Blosc chunk holds at most {blosc.MAX_BUFFERSIZE} bytes")
+        # Blosc keeps the item size in one byte and takes larger ones as 1.
+        size = self.typesize or 1
+        return bytes(
+            blosc.compress(
+                as_bytes_array(data),
+                self.cname.encode(),
+                self.clevel,
+                self.shuffle_code(),
+                self.blocksize,
+                typesize=size if size < 256 else 1,
+            )
+        )
+
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        if len(data) < 16:
+            raise ValueError(f"{len(data)} bytes are too few for a Blosc header")
+        stated = int.from_bytes(bytes(data[4:8]), "little")
+        whole = int.from_bytes(bytes(data[12:16]), "little")
+        limit = UNBOUNDED if size is None else size
+        if stated > limit or (size is not None and stated != size):
+            raise ValueError(f"the Blosc header says {stated} bytes, expected {limit}")
+        if whole != len(data):
+            raise ValueError(f"the Blosc header says {whole} stored bytes, there are {len(data)}")
+        try:
+            return bytes(blosc.decompress(as_bytes_array(data)))
+        except RuntimeError as e:
+            number = data[2] >> 5
+            packed = _COMPRESSOR_OF_FORMAT[number] if number < 5 else f"number {number}"
+            hint = ""
+            if packed not in blosc.list_compressors():
+                hint = f"; it needs the compressor {packed!r}, which this build lacks"
+            elif packed == "zstd":
+                hint = "; zstd frames from before version 0.8 (2016) cannot be read any more"
+            raise ValueError(f"{e}{hint}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Blosc(NumcodecsBlosc):
+    """Blosc as version 3 configures it."""
+
+    cname: str
+    clevel: int
+    shuffle: str
+    typesize: int | None = None
+    blocksize: int = 0
+
+    name: ClassVar[str] = "blosc"
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        words = ", ".join(SHUFFLES)
+        self.check("shuffle", self.shuffle in SHUFFLES, f"one of {words}")
+        good = self.typesize is not None or self.shuffle == "noshuffle"
+        self.check("typesize", good, f"a positive integer, needed for {self.shuffle!r}")
+
+    def shuffle_code(self) -> int:
+        return SHUFFLES[self.shuffle]

@@ -1,0 +1,133 @@
+"""The three kinds of codecs and what flows between them.
+
+A codec is a frozen dataclass: its fields are the members of its configuration, its
+`__post_init__` checks them. To add one, write such a class and register its name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.data_types.data_type import DataType, Scalar
+from omnizarr.model import Named
+from omnizarr.model.configuration import check_members, invalid
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Kind: TypeAlias = Literal["array->array", "array->bytes", "bytes->bytes"]
+
+# How many bytes a step may produce when the array's own type does not say how many.
+UNBOUNDED = 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """An array on its way through the chain: known from shape and type alone."""
+
+    shape: tuple[int, ...]
+    data_type: DataType
+    fill: Scalar
+
+    @property
+    def size(self) -> int:
+        """The number of items."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int | None:
+        """The size in bytes, or None for items of variable length."""
+        return None if self.data_type.variable else self.size * self.data_type.dtype.itemsize
+
+
+@runtime_checkable
+class ArrayArray(Protocol):
+    """Turns an array into another array."""
+
+    kind: ClassVar[Kind]
+
+    def resolve(self, spec: Spec) -> Spec: ...
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]: ...
+    def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]: ...
+
+
+@runtime_checkable
+class ArrayBytes(Protocol):
+    """Turns an array into bytes."""
+
+    kind: ClassVar[Kind]
+
+    def encoded_size(self, spec: Spec) -> int | None: ...
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer: ...
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]: ...
+
+
+@runtime_checkable
+class BytesBytes(Protocol):
+    """Turns bytes into bytes. `decode` is told the exact size to expect, where it is known,
+    and never allocates more than that."""
+
+    kind: ClassVar[Kind]
+
+    def encoded_size(self, size: int) -> int | None: ...
+    def encode(self, data: Buffer) -> Buffer: ...
+    def decode(self, data: Buffer, size: int | None) -> Buffer: ...
+
+
+Codec: TypeAlias = ArrayArray | ArrayBytes | BytesBytes
+
+
+class Configured:
+    """Makes a frozen dataclass from a configuration, and the reverse."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def bind(cls, named: Named) -> Self:
+        """The codec with that configuration; unknown and missing members are refused."""
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # every subclass is one
+        known = {f.name for f in fields if f.init}
+        required = {
+            f.name
+            for f in fields
+            if f.init
+            and f.default is dataclasses.MISSING
+            and f.default_factory is dataclasses.MISSING
+        }
+        check_members(named, "codec", required=required, optional=known)
+        return cls(**{k: _frozen(v) for k, v in named.configuration.items()})
+
+    def check(self, member: str, good: bool, expected: str) -> None:
+        """Raise unless a member has the expected form."""
+        if not good:
+            got = getattr(self, member)
+            raise invalid("codec", self.name, member, f"expected {expected}, got {got!r}")
+
+    def check_integer(self, member: str, low: int, high: int) -> None:
+        """Raise unless a member is an integer in that range."""
+        value = getattr(self, member)
+        good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+        self.check(member, good, f"an integer from {low} to {high}")
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(v) for v in value) if isinstance(value, list) else value
+
+
+def as_bytes_array(data: Buffer) -> npt.NDArray[np.uint8]:
+    """The bytes as a flat array, without a copy."""
+    return np.frombuffer(data, np.uint8)
+
+
+def bounded(stream: Callable[[Buffer, int], bytes], data: Buffer, size: int | None) -> bytes:
+    """Run a decompressor that takes a limit; one byte more than allowed is an error."""
+    limit = UNBOUNDED if size is None else size
+    out = stream(data, limit + 1)
+    if len(out) > limit:
+        raise ValueError(f"it unpacks to more than the {limit} bytes expected")
+    return out

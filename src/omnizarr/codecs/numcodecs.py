@@ -1,0 +1,159 @@
+"""Any codec of the package numcodecs, under ``numcodecs.<id>``.
+
+Specification: filters, object codecs and compressors of version 2 by their id; zarr-python
+calls them ``numcodecs.<id>`` in version 3. The configuration is handed to numcodecs as it is.
+pickle runs code from the data and is refused by name.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numcodecs
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.codecs.codec import UNBOUNDED, Buffer, Codec, Kind, Spec, as_bytes_array
+from omnizarr.data_types import bind as bind_type
+from omnizarr.data_types import describe
+from omnizarr.errors import InvalidMetadata, MissingPackage, UnknownExtension
+from omnizarr.model import Named
+from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES
+
+PREFIX = "numcodecs."
+_PACKAGES = {"pcodec": "pcodec", "zfpy": "zfpy", "msgpack2": "msgpack", "crc32c": "crc32c"}
+
+
+def bind(named: Named) -> Codec:
+    """The numcodecs codec behind ``numcodecs.<id>``."""
+    id_ = named.name.removeprefix(PREFIX)
+    if id_ in ("pickle", "json", "msgpack"):
+        reason = "runs code from the data" if id_ == "pickle" else "is not read by numcodecs"
+        raise UnknownExtension(f"codec {id_!r} {reason}; refused", kind="codec", name=named.name)
+    try:
+        config = {**named.configuration, "id": id_}
+        codec = numcodecs.get_codec(config)
+    except (numcodecs.errors.UnknownCodecError, ValueError) as e:
+        if id_ in _PACKAGES:
+            raise MissingPackage(
+                f"codec {named.name!r} needs the package {_PACKAGES[id_]};"
+                f" pip install {_PACKAGES[id_]}"
+            ) from None
+        raise UnknownExtension(
+            f"unknown codec {named.name!r}: numcodecs has no {id_!r} ({e})",
+            kind="codec",
+            name=named.name,
+        ) from None
+    except TypeError as e:
+        raise InvalidMetadata(f"codec {named.name!r}: {e}") from None
+    if id_ in ARRAY_TO_ARRAY:
+        return NumcodecsArray(named.name, codec)
+    if id_ in ARRAY_TO_BYTES:
+        return NumcodecsSerializer(named.name, codec)
+    return NumcodecsBytes(named.name, codec)
+
+
+class Bitround:
+    """``bitround``, the registered name of ``numcodecs.bitround``."""
+
+    @staticmethod
+    def bind(named: Named) -> Codec:
+        """The codec, as numcodecs has it: for floats."""
+        return bind(Named("numcodecs.bitround", named.configuration))
+
+
+@dataclass(frozen=True, slots=True)
+class NumcodecsArray:
+    """A filter that turns arrays into arrays."""
+
+    name: str
+    codec: Any
+
+    kind: ClassVar[Kind] = "array->array"
+
+    def resolve(self, spec: Spec) -> Spec:
+        if self.codec.codec_id == "packbits":
+            shape: tuple[int, ...] = (1 + (spec.size + 7) // 8,)
+            dtype = np.dtype("u1")
+        else:
+            shape = spec.shape
+            stated = getattr(self.codec, "encode_dtype", None)
+            stated = getattr(self.codec, "astype", None) if stated is None else stated
+            dtype = spec.data_type.dtype if stated is None else np.dtype(stated)
+        data_type = bind_type(describe(dtype))
+        return Spec(shape, data_type, data_type.scalar(data_type.zero))
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+        after = self.resolve(spec)
+        out = np.asarray(self.codec.encode(np.ascontiguousarray(array)))
+        return out.view(after.data_type.dtype).reshape(after.shape)
+
+    def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+        out = np.asarray(self.codec.decode(np.ascontiguousarray(array).reshape(-1)))
+        dtype = spec.data_type.dtype
+        if out.dtype != dtype:
+            same = out.dtype.itemsize == dtype.itemsize and "O" not in (out.dtype.kind, dtype.kind)
+            out = out.view(dtype) if same else out.astype(dtype)
+        return out.reshape(spec.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class NumcodecsSerializer:
+    """An object codec, or a compressor of whole arrays."""
+
+    name: str
+    codec: Any
+
+    kind: ClassVar[Kind] = "array->bytes"
+
+    def encoded_size(self, spec: Spec) -> int | None:
+        return None
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        items = array.astype(object) if spec.data_type.variable else array
+        return _to_bytes(self.codec.encode(items))
+
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+        if self.codec.codec_id.startswith("vlen"):
+            count = int.from_bytes(bytes(data[:4]), "little")
+            if len(data) < 4 or count != spec.size:
+                raise ValueError(f"the chunk says it has {count} items, expected {spec.size}")
+        out = np.asarray(self.codec.decode(as_bytes_array(data)))
+        if out.size != spec.size and self.codec.codec_id != "vlen-array":
+            raise ValueError(f"the chunk has {out.size} items, expected {spec.size}")
+        return out.astype(spec.data_type.dtype, copy=False).reshape(spec.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class NumcodecsBytes:
+    """A compressor, checksum or other step on bytes."""
+
+    name: str
+    codec: Any
+
+    kind: ClassVar[Kind] = "bytes->bytes"
+
+    def encoded_size(self, size: int) -> int | None:
+        id_ = self.codec.codec_id
+        if id_ in ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"):
+            return size + 4
+        return size if id_ == "shuffle" else None
+
+    def encode(self, data: Buffer) -> Buffer:
+        return _to_bytes(self.codec.encode(as_bytes_array(data)))
+
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        out = _to_bytes(self.codec.decode(as_bytes_array(data)))
+        if len(out) > (UNBOUNDED if size is None else size):
+            raise ValueError(f"it unpacks to {len(out)} bytes, expected {size}")
+        return out
+
+
+def _to_bytes(data: Any) -> bytes:
+    if isinstance(data, (bytes, bytearray)):
+        return bytes(data)
+    if isinstance(data, io.BytesIO):
+        return data.getvalue()
+    return np.ascontiguousarray(data).reshape(-1).view(np.uint8).tobytes()

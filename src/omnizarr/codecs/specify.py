@@ -1,0 +1,74 @@
+"""What users write for a codec: an object, a name, JSON of either style."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from omnizarr import registry
+from omnizarr.codecs.numcodecs import PREFIX
+from omnizarr.errors import InvalidMetadata
+from omnizarr.model import Named
+from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES
+
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "gzip": {"level": 5},
+    "zstd": {"level": 0, "checksum": False},
+    "blosc": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle"},
+}
+
+
+def to_named(codec: Any, itemsize: int = 1) -> Named:
+    """The name and configuration of a codec, however it is given.
+
+    A codec object of this library or of numcodecs, a name, ``{"id": …}`` as in version 2, or
+    ``{"name": …, "configuration": …}`` as in version 3.
+    """
+    if isinstance(codec, Named):
+        return codec
+    if isinstance(codec, str):
+        known = registry.find("codec", codec) is not None
+        named = Named(codec if known else PREFIX + codec, _DEFAULTS.get(codec, {}))
+        return named.replace(typesize=itemsize) if codec == "blosc" else named
+    if isinstance(codec, dict) and isinstance(codec.get("id"), str):
+        return Named(PREFIX + codec["id"], {k: v for k, v in codec.items() if k != "id"})
+    if isinstance(codec, dict) and isinstance(codec.get("name"), str):
+        return Named(codec["name"], codec.get("configuration", {}))
+    if dataclasses.is_dataclass(codec) and isinstance(getattr(codec, "name", None), str):
+        config = {f.name: getattr(codec, f.name) for f in dataclasses.fields(codec)}
+        config = {k: _plain(v) for k, v in config.items() if v is not None}
+        return Named(codec.name, config)
+    if hasattr(codec, "get_config"):  # numcodecs
+        return to_named(codec.get_config())
+    if hasattr(codec, "to_dict"):  # zarr-python
+        return to_named(codec.to_dict())
+    raise InvalidMetadata(
+        f"{codec!r} is not a codec; give a codec object, a name such as 'zstd', or its JSON"
+    )
+
+
+def kind(named: Named) -> str:
+    """What a codec turns into what, as far as its name tells."""
+    target = registry.find("codec", named.name)
+    found = getattr(target, "kind", None)
+    if isinstance(found, str):
+        return found
+    id_ = named.name.removeprefix(PREFIX)
+    if id_ in ARRAY_TO_ARRAY:
+        return "array->array"
+    return "array->bytes" if id_ in ARRAY_TO_BYTES else "bytes->bytes"
+
+
+def with_bytes(codecs: Iterable[Named]) -> tuple[Named, ...]:
+    """The list with `bytes` where arrays become bytes, unless another codec does that."""
+    found = list(codecs)
+    kinds = [kind(c) for c in found]
+    if "array->bytes" not in kinds:
+        at = kinds.index("bytes->bytes") if "bytes->bytes" in kinds else len(found)
+        found.insert(at, Named("bytes"))
+    return tuple(found)
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value

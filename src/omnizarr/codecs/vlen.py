@@ -1,0 +1,66 @@
+"""vlen-utf8 and vlen-bytes: items of variable length, each behind its length.
+
+Specification: registered extensions ``vlen-utf8`` and ``vlen-bytes``; object codecs of the
+same names in version 2. A 4-byte count, then for each item its 4-byte length and its bytes,
+all little-endian. No configuration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from numcodecs import vlen
+
+from omnizarr.codecs.codec import Buffer, Configured, Kind, Spec, as_bytes_array
+from omnizarr.errors import InvalidMetadata
+
+
+def _check_count(data: Buffer, spec: Spec) -> None:
+    count = int.from_bytes(bytes(data[:4]), "little")
+    if len(data) < 4 or count != spec.size:
+        raise ValueError(f"the chunk says it has {count} items, expected {spec.size}")
+
+
+@dataclass(frozen=True, slots=True)
+class VlenUtf8(Configured):
+    name: ClassVar[str] = "vlen-utf8"
+    kind: ClassVar[Kind] = "array->bytes"
+
+    def encoded_size(self, spec: Spec) -> int | None:
+        if spec.data_type.named.name not in ("string", "object", "fixed_length_utf32"):
+            raise InvalidMetadata(
+                f"codec 'vlen-utf8' stores strings, not {spec.data_type.named.name!r}"
+            )
+        return None
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        return bytes(vlen.VLenUTF8().encode(array.astype(object).reshape(-1)))
+
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+        _check_count(data, spec)
+        items = vlen.VLenUTF8().decode(as_bytes_array(data))
+        return items.astype(spec.data_type.dtype).reshape(spec.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class VlenBytes(Configured):
+    name: ClassVar[str] = "vlen-bytes"
+    kind: ClassVar[Kind] = "array->bytes"
+
+    def encoded_size(self, spec: Spec) -> int | None:
+        if spec.data_type.dtype != np.dtype(object) and spec.data_type.dtype.kind != "S":
+            raise InvalidMetadata(
+                f"codec 'vlen-bytes' stores byte strings, not {spec.data_type.named.name!r}"
+            )
+        return None
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        return bytes(vlen.VLenBytes().encode(array.astype(object).reshape(-1)))
+
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+        _check_count(data, spec)
+        items = vlen.VLenBytes().decode(as_bytes_array(data))
+        return items.astype(spec.data_type.dtype).reshape(spec.shape)

@@ -1,0 +1,73 @@
+"""Settings: frozen, changed for a while with ``with configure(...)``, or for good.
+
+>>> import omnizarr
+>>> with omnizarr.configure(v1_order="writer"):
+...     ...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from omnizarr.errors import InvalidMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings and their defaults."""
+
+    # How many threads one read or write may use.
+    threads: int = max(
+        1,
+        min(
+            16,
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1,
+        ),
+    )
+    # What to do where only a fallback of an unknown data type (v3 draft) is known.
+    fallback: Literal["warn", "use", "refuse"] = "warn"
+    # Version 1, order F: "text" follows the specification; "writer" follows zarr 1.1.0, which
+    # stored C-order bytes except with Blosc.
+    v1_order: Literal["text", "writer"] = "text"
+    # Whether chunks that hold nothing but the fill value are stored.
+    write_empty_chunks: bool = False
+
+
+_ALLOWED = {"fallback": ("warn", "use", "refuse"), "v1_order": ("text", "writer")}
+_default = Config()
+_current: ContextVar[Config | None] = ContextVar("omnizarr_config", default=None)
+
+
+def get() -> Config:
+    """The settings in force here."""
+    return _current.get() or _default
+
+
+@contextmanager
+def configure(**changes: Any) -> Iterator[Config]:
+    """Change settings inside a ``with`` block (in this thread or task only)."""
+    known = {f.name for f in dataclasses.fields(Config)}
+    for name, value in changes.items():
+        if name not in known:
+            raise InvalidMetadata(f"unknown setting {name!r}; known: {', '.join(sorted(known))}")
+        if name in _ALLOWED and value not in _ALLOWED[name]:
+            raise InvalidMetadata(f"{name} must be one of {_ALLOWED[name]}, got {value!r}")
+    settings = dataclasses.replace(get(), **changes)
+    token = _current.set(settings)
+    try:
+        yield settings
+    finally:
+        _current.reset(token)
+
+
+def inherit(settings: Config) -> None:
+    """Use `settings` in this thread; for worker threads."""
+    _current.set(settings)

@@ -1,0 +1,13 @@
+"""Data types: tables of rows that tie a name to NumPy and to the spelling of fill values."""
+
+from omnizarr import registry
+from omnizarr.data_types import numeric, raw, struct, text, time
+from omnizarr.data_types.data_type import DataType
+from omnizarr.data_types.describe import describe
+from omnizarr.data_types.struct import bind_name as bind
+
+__all__ = ["DataType", "bind", "describe"]
+
+for _family in (numeric, raw, struct, text, time):
+    for _name in _family.NAMES:
+        registry.register("data_type", _name, _family.bind)

@@ -1,0 +1,89 @@
+"""A data type bound to NumPy: how items look in memory and how a fill value is spelled."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from omnizarr._json import kind_of
+from omnizarr.errors import InvalidMetadata
+from omnizarr.model import Dialect, FillValue, Named
+
+Scalar: TypeAlias = "np.ndarray[tuple[()], Any]"  # 0-dimensional: keeps every bit
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """What a named type is in NumPy.
+
+    `decode` turns the JSON of a fill value into a scalar, `encode` the reverse, both in the
+    words of a dialect. `bits` is the significant bits of one component, for packing.
+    """
+
+    named: Named
+    dtype: np.dtype[Any]
+    decode: Callable[[Any, Dialect], Any] = field(compare=False)
+    encode: Callable[[Scalar, Dialect], Any] = field(compare=False)
+    zero: Any = 0
+    bits: int | None = None
+
+    @property
+    def variable(self) -> bool:
+        """Whether items have no fixed size in bytes."""
+        return self.dtype.hasobject or self.dtype.kind == "T"
+
+    def scalar(self, value: Any) -> Scalar:
+        """`value` as a 0-dimensional array of this type."""
+        if isinstance(value, np.ndarray) and value.dtype == self.dtype and value.ndim == 0:
+            return value
+        out = np.empty((), self.dtype)
+        try:
+            with np.errstate(over="ignore"):
+                out[()] = value
+        except (TypeError, ValueError, OverflowError) as e:
+            raise InvalidMetadata(f"{value!r} is not a value of type {self.dtype}: {e}") from None
+        return out
+
+    def fill(self, stated: FillValue) -> Scalar:
+        """The scalar that a document's fill value means; undefined ones are zero."""
+        if stated.json is None and (stated.dialect in ("v1", "v2") or self.named.name == "object"):
+            return self.scalar(self.zero)
+        return self.scalar(self.decode(stated.json, stated.dialect))
+
+    def fill_json(self, value: Any, dialect: Dialect) -> FillValue:
+        """How `value` is spelled in a document of that dialect."""
+        return FillValue(self.encode(self.scalar(value), dialect), dialect)
+
+
+def in_order(named: Named, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """`dtype` in the byte order that the type states (little unless it says big)."""
+    return dtype.newbyteorder(">" if named.configuration.get("endian") == "big" else "<")
+
+
+def wrong(named: Named | str, expected: str, got: object) -> InvalidMetadata:
+    """The error for a fill value that does not fit its type."""
+    name = named if isinstance(named, str) else named.name
+    return InvalidMetadata(f"fill_value of {name}: expected {expected}, got {kind_of(got)}")
+
+
+def from_base64(text: str, named: Named) -> bytes:
+    """Bytes from standard Base64; anything else is an error."""
+    try:
+        return base64.b64decode(text.encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        raise wrong(named, "standard Base64 text", text) from None
+
+
+def to_base64(data: bytes) -> str:
+    """Standard Base64 text."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def old(dialect: Dialect) -> bool:
+    """Whether a dialect's real writers were loose about fill values."""
+    return dialect in ("v1", "v2")

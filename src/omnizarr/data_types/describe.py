@@ -1,0 +1,105 @@
+"""From a NumPy type, or what a user writes for one, to its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from omnizarr.data_types.numeric import NUMPY, SMALL_FLOATS, SMALL_INTEGERS
+from omnizarr.errors import InvalidMetadata
+from omnizarr.model import Named
+
+_KINDS = {np.dtype(code).str[1:]: name for name, code in reversed(NUMPY.items())}
+_OWN_NAMES = ("string", "bytes", "object", *SMALL_INTEGERS, *SMALL_FLOATS)
+
+
+def describe(dtype: Any) -> Named:
+    """The name and configuration of a NumPy type, type string, Python type or own name."""
+    if isinstance(dtype, Named):
+        return dtype
+    if isinstance(dtype, dict) and isinstance(dtype.get("name"), str):
+        return Named(dtype["name"], dtype.get("configuration", {}))
+    if dtype is str:
+        return Named("string")
+    if dtype is bytes:
+        return Named("bytes")
+    if isinstance(dtype, str) and (dtype in _OWN_NAMES or _is_raw(dtype)):
+        return Named(dtype)
+    if isinstance(dtype, str) and dtype == "str":
+        return Named("string")
+    try:
+        found = np.dtype(_nested(dtype))
+    except (TypeError, ValueError) as e:
+        raise InvalidMetadata(f"data type {dtype!r} is not known: {e}") from None
+    return _named(found)
+
+
+def _named(dtype: np.dtype[Any]) -> Named:
+    endian = {"endian": "big"} if _big(dtype) else {}
+    if dtype.names is not None:
+        return _struct(dtype)
+    if dtype.kind == "T":
+        return Named("string")
+    if dtype.kind == "O":
+        return Named("object")
+    if dtype.kind == "U":
+        return Named("fixed_length_utf32", {"length_bytes": dtype.itemsize, **endian})
+    if dtype.kind == "S":
+        return Named("null_terminated_bytes", {"length_bytes": dtype.itemsize})
+    if dtype.kind in "Mm":
+        unit, scale = np.datetime_data(dtype)
+        if unit == "generic":
+            raise InvalidMetadata(f"data type {dtype.str!r} has no unit; write {dtype.str}[ns]")
+        name = "numpy.datetime64" if dtype.kind == "M" else "numpy.timedelta64"
+        return Named(name, {"unit": unit, "scale_factor": scale, **endian})
+    if dtype.name in SMALL_FLOATS or dtype.name in SMALL_INTEGERS:
+        return Named(dtype.name, endian)
+    if dtype.kind == "V" and dtype.itemsize and dtype.subdtype is None:
+        return Named(f"r{8 * dtype.itemsize}")
+    if dtype.str[1:] in _KINDS:
+        return Named(_KINDS[dtype.str[1:]], endian)
+    raise InvalidMetadata(f"data type {dtype!r} cannot be stored in Zarr")
+
+
+def _struct(dtype: np.dtype[Any]) -> Named:
+    if dtype.fields is None or dtype.names is None:
+        raise InvalidMetadata(f"data type {dtype!r} has no fields")
+    fields, offset = [], 0
+    for name in dtype.names:
+        inner = dtype.fields[name][0]
+        base, shape = inner.subdtype if inner.subdtype else (inner, ())
+        named = _named(base)
+        plain: Any = named.name
+        if named.configuration:
+            plain = {"name": named.name, "configuration": dict(named.configuration)}
+        field: dict[str, Any] = {"name": name, "data_type": plain}
+        if shape:
+            field["shape"] = list(shape)
+        fields.append(field)
+        offset += inner.itemsize
+    if offset != dtype.itemsize:
+        raise InvalidMetadata(
+            f"data type {dtype!r} has padding or overlapping fields; Zarr stores records packed:"
+            " use numpy.lib.recfunctions.repack_fields"
+        )
+    return Named("struct", {"fields": fields})
+
+
+def _big(dtype: np.dtype[Any]) -> bool:
+    return dtype.newbyteorder("S") != dtype and dtype.newbyteorder("<") != dtype
+
+
+def _is_raw(name: str) -> bool:
+    return name.startswith("r") and name[1:].isdigit()
+
+
+def _nested(dtype: Any) -> Any:
+    """Lists from JSON in place of the tuples that NumPy wants."""
+    if (
+        isinstance(dtype, (list, tuple))
+        and dtype
+        and all(isinstance(f, (list, tuple)) for f in dtype)
+    ):
+        return [(f[0], _nested(f[1]), *([tuple(f[2])] if len(f) == 3 else [])) for f in dtype]
+    return dtype

@@ -1,0 +1,209 @@
+"""Booleans, integers, floats and complex numbers, also those of a few bits.
+
+Specification: core data types of version 3; registered extensions for the small types, which
+need the package ``ml_dtypes``. Names are the same in every format that has names.
+
+A fill value keeps its exact bits: NaNs other than the usual one are written as ``"0x…"``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from omnizarr.data_types.data_type import DataType, Scalar, in_order, old, wrong
+from omnizarr.errors import InvalidMetadata, MissingPackage
+from omnizarr.model import Dialect, Named
+from omnizarr.model.configuration import check_members
+
+# name -> NumPy type
+NUMPY = {
+    "bool": "b1",
+    **{f"int{8 * n}": f"i{n}" for n in (1, 2, 4, 8)},
+    **{f"uint{8 * n}": f"u{n}" for n in (1, 2, 4, 8)},
+    "float16": "f2",
+    "float32": "f4",
+    "float64": "f8",
+    "complex64": "c8",
+    "complex128": "c16",
+    "complex_float32": "c8",
+    "complex_float64": "c16",
+}
+# name -> significant bits, for types that ml_dtypes gives to NumPy
+SMALL_INTEGERS = {"int2": 2, "int4": 4, "uint2": 2, "uint4": 4}
+SMALL_FLOATS = {
+    "bfloat16": 16,
+    "float4_e2m1fn": 4,
+    "float6_e2m3fn": 6,
+    "float6_e3m2fn": 6,
+    **{
+        f"float8_{kind}": 8
+        for kind in ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
+    },
+    "float8_e4m3fn": 8,
+}
+NAMES = (*NUMPY, *SMALL_INTEGERS, *SMALL_FLOATS)
+
+
+def bind(named: Named) -> DataType:
+    """The data type behind one of `NAMES`."""
+    check_members(named, "data type", optional=("endian",))
+    if named.name in NUMPY:
+        dtype = in_order(named, np.dtype(NUMPY[named.name]))
+        bits = None
+    else:
+        dtype = in_order(named, _small(named.name))
+        bits = {**SMALL_INTEGERS, **SMALL_FLOATS}[named.name]
+    codec = {"b": Boolean, "c": Complex}.get(dtype.kind)
+    if codec is None:
+        integer = dtype.kind in "iu" or named.name in SMALL_INTEGERS
+        codec = Integer if integer else Float
+    fill = codec(named, dtype)
+    zero: Any = False if dtype.kind == "b" else 0
+    if dtype.kind not in "bc" and not isinstance(fill, Integer):
+        zero = 0.0
+    return DataType(named, dtype, fill.decode, fill.encode, zero=zero, bits=bits)
+
+
+def _small(name: str) -> np.dtype[Any]:
+    try:
+        import ml_dtypes  # noqa: PLC0415 - optional package
+    except ImportError:
+        raise MissingPackage(
+            f"data type {name!r} needs the package ml_dtypes; pip install 'omnizarr[ml]'"
+        ) from None
+    return np.dtype(getattr(ml_dtypes, name))
+
+
+class Fill:
+    """How the fill values of one numeric type are spelled."""
+
+    def __init__(self, named: Named, dtype: np.dtype[Any]) -> None:
+        self.named = named
+        self.dtype = dtype
+
+    def decode(self, json: Any, dialect: Dialect) -> Any:
+        raise NotImplementedError
+
+    def encode(self, value: Scalar, dialect: Dialect) -> Any:
+        raise NotImplementedError
+
+
+class Boolean(Fill):
+    """``true`` or ``false``; early writers also wrote 0 and 1."""
+
+    def decode(self, json: Any, dialect: Dialect) -> Any:
+        if isinstance(json, bool) or (old(dialect) and json in (0, 1)):
+            return bool(json)
+        raise wrong(self.named, "true or false", json)
+
+    def encode(self, value: Scalar, dialect: Dialect) -> Any:
+        return bool(value[()])
+
+
+class Integer(Fill):
+    """A JSON integer in range; version 1 and 2 writers also wrote ``0.0``."""
+
+    def decode(self, json: Any, dialect: Dialect) -> Any:
+        if old(dialect) and isinstance(json, float) and json.is_integer():
+            json = int(json)
+        if isinstance(json, bool) and old(dialect):
+            json = int(json)
+        low, high = self.range()
+        if isinstance(json, bool) or not isinstance(json, int) or not low <= json <= high:
+            raise wrong(self.named, f"an integer from {low} to {high}", json)
+        return json
+
+    def range(self) -> tuple[int, int]:
+        bits = SMALL_INTEGERS.get(self.named.name, 8 * self.dtype.itemsize)
+        if self.named.name.startswith("u"):
+            return 0, 2**bits - 1
+        return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+    def encode(self, value: Scalar, dialect: Dialect) -> Any:
+        return int(value[()])
+
+
+class Float(Fill):
+    """A JSON number, the three names, or the exact bits as ``"0x…"`` (drafts also ``"0b…"``)."""
+
+    def decode(self, json: Any, dialect: Dialect) -> Any:
+        if isinstance(json, (int, float)) and not isinstance(json, bool):
+            return self.number(json)
+        if isinstance(json, str):
+            names = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+            if dialect == "v3-draft":
+                names["+Infinity"] = math.inf
+            if json in names:
+                return self.special(json, names[json])
+            if json.startswith("0x"):
+                return self.bits(json, 16, 2 * self.dtype.itemsize)
+            if json.startswith("0b") and dialect == "v3-draft":
+                return self.bits(json, 2, 8 * self.dtype.itemsize)
+        raise wrong(self.named, 'a number, "NaN", "Infinity", "-Infinity" or "0x…"', json)
+
+    def number(self, json: float) -> Any:
+        try:
+            with np.errstate(over="ignore"):
+                return np.array(float(json)).astype(self.dtype)
+        except OverflowError:
+            return np.array(math.inf if json > 0 else -math.inf).astype(self.dtype)
+
+    def special(self, name: str, value: float) -> Scalar:
+        out = np.array(abs(value) if math.isnan(value) else value).astype(self.dtype)
+        kept = math.isnan(float(out)) if math.isnan(value) else float(out) == value
+        if not kept:
+            raise InvalidMetadata(f"fill_value of {self.named.name}: the type has no {name}")
+        return out
+
+    def bits(self, text: str, base: int, digits: int) -> Any:
+        body = text[2:]
+        try:
+            number = int(body, base) if len(body) == digits and body.isalnum() else -1
+        except ValueError:
+            number = -1
+        if number < 0:
+            raise wrong(self.named, f"{text[:2]} and {digits} digits", text)
+        size = self.dtype.itemsize
+        order = ">" if self.dtype.byteorder == ">" else "<"
+        unsigned = np.array(number, f"{order}u{size}")
+        return unsigned.view(self.dtype)
+
+    def encode(self, value: Scalar, dialect: Dialect) -> Any:
+        number = float(value[()])
+        if math.isfinite(number):
+            return number
+        if math.isinf(number):
+            plus = "+Infinity" if dialect == "v3-draft" else "Infinity"
+            return plus if number > 0 else "-Infinity"
+        usual = self.special("NaN", math.nan)
+        if old(dialect) or value.tobytes() == usual.tobytes():
+            return "NaN"
+        size = self.dtype.itemsize
+        bits = int.from_bytes(value.tobytes(), "big" if self.dtype.byteorder == ">" else "little")
+        return f"0x{bits:0{2 * size}x}"
+
+
+class Complex(Fill):
+    """Two floats, real then imaginary; older formats also take one number."""
+
+    def __init__(self, named: Named, dtype: np.dtype[Any]) -> None:
+        super().__init__(named, dtype)
+        part = np.dtype(f"f{dtype.itemsize // 2}")
+        self.part = Float(named, part.newbyteorder(dtype.byteorder))
+
+    def decode(self, json: Any, dialect: Dialect) -> Any:
+        if isinstance(json, (int, float)) and dialect != "v3" and not isinstance(json, bool):
+            json = [json, 0]
+        if not isinstance(json, list) or len(json) != 2:
+            raise wrong(self.named, "a list of two floats", json)
+        parts = np.empty(2, self.part.dtype)
+        for i, part in enumerate(json):
+            parts[i : i + 1] = np.reshape(self.part.decode(part, dialect), 1)
+        return parts.view(self.dtype)[0:1].reshape(())
+
+    def encode(self, value: Scalar, dialect: Dialect) -> Any:
+        parts = value.reshape(1).view(self.part.dtype)
+        return [self.part.encode(parts[i : i + 1].reshape(()), dialect) for i in range(2)]

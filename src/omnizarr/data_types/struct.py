@@ -1,0 +1,99 @@
+"""Records: fixed-size items of named fields, packed without padding, possibly nested.
+
+Specification: registered extension ``struct`` (``structured`` is its older spelling); in
+version 1 and 2 a list of ``[name, type]`` or ``[name, type, shape]``; in the draft its struct
+extension. Configuration: ``{"fields": [{"name": "x", "data_type": "float32"}, …]}``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from omnizarr import registry
+from omnizarr.data_types.data_type import DataType, Scalar, from_base64, old, to_base64, wrong
+from omnizarr.data_types.raw import PATTERN
+from omnizarr.errors import InvalidMetadata
+from omnizarr.model import Dialect, Named
+from omnizarr.model.configuration import check_members, invalid
+
+NAMES = ("struct", "structured")
+
+
+def bind_name(named: Named) -> DataType:
+    """Any data type by its name; the one place where names become NumPy types."""
+    target = registry.find("data_type", named.name)
+    if target is None and PATTERN.fullmatch(named.name):
+        target = registry.lookup("data_type", "raw_bytes")
+    if target is None:
+        target = registry.lookup("data_type", named.name)
+    bound: DataType = target(named)
+    return bound
+
+
+def bind(named: Named) -> DataType:
+    """The data type of records with these fields."""
+    check_members(named, "data type", required=("fields",))
+    fields = _fields(named)
+    parts = [(name, bind_name(inner), shape) for name, inner, shape in fields]
+    for name, part, _ in parts:
+        if part.variable:
+            message = f"field {name!r} has the variable-length type {part.named.name!r}"
+            raise invalid("data type", named.name, "fields", message)
+    dtype = np.dtype([(name, part.dtype, shape) for name, part, shape in parts])
+    if dtype.itemsize >= 2**31:
+        raise InvalidMetadata(f"data type {named.name!r}: an item has {dtype.itemsize} bytes")
+
+    def decode(json: Any, dialect: Dialect) -> Any:
+        if isinstance(json, str):
+            data = from_base64(json, named)
+            if len(data) != dtype.itemsize:
+                raise wrong(named, f"Base64 of exactly {dtype.itemsize} bytes", json)
+            return np.frombuffer(data, dtype)[0:1].reshape(())
+        if json == 0 and old(dialect) and not isinstance(json, bool):
+            return np.zeros((), dtype)
+        if not isinstance(json, dict) or json.keys() != {name for name, _, _ in parts}:
+            names = ", ".join(name for name, _, _ in parts)
+            raise wrong(named, f"an object with exactly {names}", json)
+        out = np.zeros((), dtype)
+        for name, part, _ in parts:
+            out[name] = part.scalar(part.decode(json[name], dialect))
+        return out
+
+    def encode(value: Scalar, dialect: Dialect) -> Any:
+        if dialect != "v3":
+            return to_base64(value.tobytes())
+        return {
+            name: part.encode(value.reshape(1)[name][0:1].reshape(()), dialect)
+            for name, part, _ in parts
+        }
+
+    return DataType(named, dtype, decode, encode, zero=np.zeros((), dtype))
+
+
+def _fields(named: Named) -> list[tuple[str, Named, tuple[int, ...]]]:
+    stated = named.configuration["fields"]
+    if not isinstance(stated, list) or not stated:
+        raise invalid("data type", named.name, "fields", "expected a list of at least one field")
+    found: list[tuple[str, Named, tuple[int, ...]]] = []
+    for i, field in enumerate(stated):
+        if isinstance(field, (list, tuple)) and len(field) == 2:
+            field = {"name": field[0], "data_type": field[1]}
+        where = f"fields[{i}]"
+        if not isinstance(field, dict) or not field.keys() <= {"name", "data_type", "shape"}:
+            raise invalid("data type", named.name, where, "expected name and data_type")
+        name, inner = field.get("name"), field.get("data_type")
+        if not isinstance(name, str) or not name:
+            raise invalid("data type", named.name, f"{where}.name", "expected a non-empty string")
+        if any(name == known for known, _, _ in found):
+            raise invalid("data type", named.name, f"{where}.name", f"{name!r} stands twice")
+        if isinstance(inner, str):
+            inner = Named(inner)
+        elif isinstance(inner, dict) and isinstance(inner.get("name"), str):
+            inner = Named(inner["name"], inner.get("configuration", {}))
+        if not isinstance(inner, Named):
+            message = "expected a data type"
+            raise invalid("data type", named.name, f"{where}.data_type", message)
+        found.append((name, inner, tuple(field.get("shape", ()))))
+    return found

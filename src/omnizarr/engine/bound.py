@@ -1,0 +1,139 @@
+"""An array with its names bound to code: what an engine works on.
+
+An unknown codec, data type or transformer does not stop an array from being opened; asking for
+what needs it raises then, naming it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from omnizarr import chunk_grids, chunk_key_encodings, data_types, registry
+from omnizarr.chunk_grids import Grid
+from omnizarr.chunk_key_encodings import ChunkKeyEncoding
+from omnizarr.codecs import Chain, Spec, bind_chain
+from omnizarr.data_types.data_type import DataType, Scalar
+from omnizarr.errors import (
+    InvalidMetadata,
+    MissingPackage,
+    OmnizarrError,
+    UnknownExtension,
+)
+from omnizarr.model import ArrayModel, paths
+from omnizarr.storage_transformers import transform
+from omnizarr.stores import Store
+
+T = TypeVar("T")
+MAX_CHUNK_BYTES = 2**40
+
+
+@dataclass(eq=False)
+class BoundArray:
+    """A store, a place in it, and the array's model."""
+
+    store: Store
+    path: str
+    prefix: str
+    model: ArrayModel
+    _chains: dict[tuple[int, ...], Chain] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raise for everything that is wrong; what is merely unknown may wait."""
+        for part in (
+            lambda: self.grid,
+            lambda: self.encoding,
+            lambda: self.fill,
+            self._check_chain,
+        ):
+            try:
+                part()
+            except (UnknownExtension, MissingPackage):
+                continue
+
+    def _check_chain(self) -> None:
+        if 0 in self.grid.shape and self.grid.regular is None:
+            return
+        self.chain(self.grid.regular or self.grid.chunk_shape((0,) * len(self.grid.axes)))
+
+    def _named(self, what: str, make: Callable[[], T]) -> T:
+        try:
+            return make()
+        except OmnizarrError as e:
+            place = f"array {paths.show(self.path)!r} in {self.store!r}"
+            message = f"{place}: {e}" if what in str(e) else f"{place}: {what}: {e}"
+            if isinstance(e, InvalidMetadata):
+                raise InvalidMetadata(message, e.problems) from None
+            if isinstance(e, UnknownExtension):
+                raise UnknownExtension(message, kind=e.kind, name=e.name) from None
+            raise type(e)(message) from None
+
+    @cached_property
+    def data_type(self) -> DataType:
+        return self._named("data_type", lambda: data_types.bind(self.model.data_type))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data_type.dtype
+
+    @cached_property
+    def fill(self) -> Scalar:
+        data_type = self.data_type
+        return self._named("fill_value", lambda: data_type.fill(self.model.fill_value))
+
+    @property
+    def fill_defined(self) -> bool:
+        """Whether absent chunks have a value that every reader agrees on."""
+        return self.model.fill_value.json is not None
+
+    @cached_property
+    def grid(self) -> Grid:
+        return self._named(
+            "chunk_grid", lambda: chunk_grids.bind(self.model.chunk_grid, self.model.shape)
+        )
+
+    @cached_property
+    def encoding(self) -> ChunkKeyEncoding:
+        return self._named(
+            "chunk_key_encoding",
+            lambda: chunk_key_encodings.bind(self.model.chunk_key_encoding),
+        )
+
+    @cached_property
+    def chunk_store(self) -> Store:
+        """The store below the storage transformers."""
+        return self._named(
+            "storage_transformers",
+            lambda: transform(
+                self.store, self.prefix, self.model.storage_transformers, self.encoding, self.grid
+            ),
+        )
+
+    def chain(self, chunk_shape: tuple[int, ...]) -> Chain:
+        """The codecs bound to chunks of that shape."""
+        found = self._chains.get(chunk_shape)
+        if found is None:
+            spec = Spec(chunk_shape, self.data_type, self.fill)
+            if (spec.nbytes or 0) > MAX_CHUNK_BYTES:
+                raise InvalidMetadata(
+                    f"array {paths.show(self.path)!r}: one chunk of shape {chunk_shape} has"
+                    f" {spec.nbytes} bytes"
+                )
+            found = self._named("codecs", lambda: bind_chain(self.model.codecs, spec))
+            self._chains[chunk_shape] = found
+        return found
+
+    def key(self, coords: tuple[int, ...]) -> str:
+        """The key of a chunk."""
+        return self.prefix + self.encoding.key(coords)
+
+    def skips_codecs(self) -> bool:
+        """Whether a codec that may be ignored is unknown: then nothing can be written."""
+        return any(
+            not c.must_understand and registry.find("codec", c.name) is None
+            for c in self.model.codecs
+        )

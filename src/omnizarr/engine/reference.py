@@ -1,0 +1,152 @@
+"""The reference engine: plain Python and NumPy, can do everything."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr import config
+from omnizarr.engine.bound import BoundArray
+from omnizarr.errors import ChunkError, OmnizarrError, StoreError
+from omnizarr.indexing import Plan, Row
+from omnizarr.model import paths
+
+SMALL = 2**16  # below this many bytes a call stays on its own thread
+
+
+def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
+    """Fill `out`, of the plan's full shape, from the chunks."""
+    fill = array.fill
+
+    def one(row: Row) -> None:
+        chunk = read_chunk(array, row.coords)
+        out[row.outer] = fill if chunk is None else chunk[row.inner]
+
+    _run(plan, one, out.nbytes)
+
+
+def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
+    """Store `value`, of the plan's full shape, in the chunks."""
+    if array.skips_codecs():
+        raise StoreError(
+            f"array {paths.show(array.path)!r} has a codec that is unknown here;"
+            " it may be skipped on reading, but not on writing"
+        )
+
+    def one(row: Row) -> None:
+        part = value[row.outer]
+        shape = array.grid.chunk_shape(row.coords)
+        if row.whole and part.shape == shape:
+            write_chunk(array, row.coords, part)
+            return
+        old = None if row.whole else read_chunk(array, row.coords)
+        if old is None:
+            chunk = np.empty(shape, array.dtype)
+            chunk[...] = array.fill
+        else:
+            chunk = old if old.flags.writeable else old.copy()
+        chunk[row.inner] = part
+        write_chunk(array, row.coords, chunk)
+
+    _run(plan, one, value.nbytes)
+
+
+def read_chunk(array: BoundArray, coords: tuple[int, ...]) -> npt.NDArray[Any] | None:
+    """One decoded chunk in full, or None where the store has none."""
+    key = array.key(coords)
+    chain = array.chain(array.grid.chunk_shape(coords))
+    try:
+        data = array.chunk_store.get(key)
+        for other in array.encoding.other_keys(coords) if data is None else ():
+            data = array.chunk_store.get(array.prefix + other)
+        return None if data is None else chain.decode(data)
+    except OmnizarrError as e:
+        _fail("read", array, coords, key, e)
+
+
+def write_chunk(array: BoundArray, coords: tuple[int, ...], chunk: npt.NDArray[Any]) -> None:
+    """Store one whole chunk, or erase its key where it has nothing but the fill value."""
+    key = array.key(coords)
+    chain = array.chain(chunk.shape)
+    try:
+        skip = array.fill_defined and not config.get().write_empty_chunks
+        if skip and is_fill(chunk, array.fill):
+            array.chunk_store.erase(key)
+        else:
+            array.chunk_store.set(key, chain.encode(chunk))
+    except OmnizarrError as e:
+        _fail("write", array, coords, key, e)
+
+
+def is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
+    """Whether every item is the fill value, to the bit."""
+    if chunk.size == 0:
+        return True
+    if chunk.dtype.hasobject or chunk.dtype.kind == "T":
+        value = fill[()]
+        return all(type(item) is type(value) and bool(np.all(item == value)) for item in chunk.flat)
+    if chunk.dtype != fill.dtype:
+        fill = fill.astype(chunk.dtype)
+    size = chunk.dtype.itemsize
+    if size == 0:
+        return True
+    want = np.frombuffer(fill.tobytes(), np.uint8)
+    first = np.ascontiguousarray(chunk[(0,) * chunk.ndim]).reshape(1).view(np.uint8)
+    if not np.array_equal(first, want):
+        return False
+    if size in (1, 2, 4, 8):
+        unsigned = np.dtype(f"u{size}")
+        flat = np.ascontiguousarray(chunk).reshape(-1).view(unsigned)
+        return bool((flat == want.view(unsigned)[0]).all())
+    flat = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8).reshape(-1, size)
+    return bool((flat == want).all())
+
+
+def _fail(
+    verb: str, array: BoundArray, coords: tuple[int, ...], key: str, cause: OmnizarrError
+) -> NoReturn:
+    path = paths.show(array.path)
+    message = f"cannot {verb} chunk {coords} of {path} (key {key!r} in {array.store!r}): {cause}"
+    codec = getattr(cause, "codec", "")
+    raise ChunkError(message, path=path, chunk=coords, key=key, codec=codec) from cause
+
+
+def _run(plan: Plan, one: Callable[[Row], None], nbytes: int) -> None:
+    """Call `one` for every row, on a few threads where that is worth it."""
+    threads = min(config.get().threads, plan.count)
+    if threads <= 1 or nbytes < SMALL:
+        for row in plan.rows():
+            one(row)
+        return
+    rows, lock = plan.rows(), threading.Lock()
+    batch = max(1, min(32, plan.count // (4 * threads)))
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            with lock:
+                some = _take(rows, batch)
+            if not some:
+                return
+            try:
+                for row in some:
+                    one(row)
+            except BaseException:
+                stop.set()
+                raise
+
+    settings = config.get()
+    with ThreadPoolExecutor(threads, initializer=config.inherit, initargs=(settings,)) as pool:
+        futures = [pool.submit(work) for _ in range(threads)]
+    for future in futures:
+        future.result()
+
+
+def _take(rows: Iterator[Row], count: int) -> list[Row]:
+    return list(itertools.islice(rows, count))

@@ -1,0 +1,152 @@
+"""Every error that omnizarr raises.
+
+::
+
+    OmnizarrError
+    ├── InvalidMetadata (ValueError)        a document, or what was asked for, is not valid Zarr
+    │   └── InvalidName (ValueError)        a node name or path that the format forbids
+    ├── UnknownExtension (LookupError)      a codec, data type, grid … that is not known here
+    ├── CannotExpress (ValueError)          valid, but the chosen format has no words for it
+    ├── NodeNotFound (KeyError, FileNotFoundError)
+    ├── NodeExists (ValueError, FileExistsError)
+    ├── WrongNode (TypeError)               an array where a group was asked for, or the reverse
+    ├── ReadOnly (PermissionError, TypeError)
+    ├── StoreError (OSError)                the store failed, or cannot do what was asked
+    ├── ChunkError (OSError)                one chunk cannot be read or written
+    ├── SelectionError (IndexError)         a selection that does not fit the array
+    └── MissingPackage (ImportError)        an optional package is needed
+
+Each class is also the builtin that a Python user would catch. Facts are attributes, so that
+programs need not parse messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "CannotExpress",
+    "ChunkError",
+    "InvalidMetadata",
+    "InvalidName",
+    "MissingPackage",
+    "NodeExists",
+    "NodeNotFound",
+    "OmnizarrError",
+    "OmnizarrWarning",
+    "Problem",
+    "ReadOnly",
+    "SelectionError",
+    "StoreError",
+    "UnknownExtension",
+    "WrongNode",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a document: which key, which field, what was expected."""
+
+    key: str
+    field: str
+    message: str
+    level: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        place = f"{self.key}: " if self.key else ""
+        field = f"{self.field}: " if self.field else ""
+        return f"{place}{field}{self.message}"
+
+
+class OmnizarrError(Exception):
+    """The root of the tree."""
+
+    def __str__(self) -> str:
+        # KeyError would show the repr of its message, OSError may want an errno.
+        return str(self.args[0]) if self.args else self.__class__.__name__
+
+
+class InvalidMetadata(OmnizarrError, ValueError):
+    """A document or a request that is not valid Zarr; `problems` lists everything found."""
+
+    def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+    @classmethod
+    def of(cls, problems: list[Problem], what: str) -> InvalidMetadata:
+        """One error for all `problems` of `what`."""
+        errors = [p for p in problems if p.level == "error"]
+        if len(errors) == 1:
+            return cls(f"{what}: {errors[0]}", tuple(errors))
+        lines = "".join(f"\n  - {p}" for p in errors)
+        return cls(f"{what}: {len(errors)} problems{lines}", tuple(errors))
+
+
+class InvalidName(InvalidMetadata):
+    """A node name or path that the format forbids."""
+
+
+class UnknownExtension(OmnizarrError, LookupError):
+    """A name in a document for which no implementation is registered."""
+
+    def __init__(self, message: str, *, kind: str = "", name: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.name = name
+
+
+class CannotExpress(OmnizarrError, ValueError):
+    """Valid in general, but the chosen format has no words for it."""
+
+
+class NodeNotFound(OmnizarrError, KeyError, FileNotFoundError):
+    """There is no array or group at that path."""
+
+
+class NodeExists(OmnizarrError, ValueError, FileExistsError):
+    """There is already something at that path."""
+
+
+class WrongNode(OmnizarrError, TypeError):
+    """An array where a group was asked for, or the other way round."""
+
+
+class ReadOnly(OmnizarrError, PermissionError, TypeError):
+    """The store, array or group was opened for reading only."""
+
+
+class StoreError(OmnizarrError, OSError):
+    """The store failed, or cannot do what was asked of it."""
+
+
+class ChunkError(OmnizarrError, OSError):
+    """One chunk cannot be read or written; its neighbours may be fine."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str = "",
+        chunk: tuple[int, ...] = (),
+        key: str = "",
+        codec: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.path = path
+        self.chunk = chunk
+        self.key = key
+        self.codec = codec
+
+
+class SelectionError(OmnizarrError, IndexError):
+    """A selection that does not fit the array."""
+
+
+class MissingPackage(OmnizarrError, ImportError):
+    """An optional package is needed; the message says how to install it."""
+
+
+class OmnizarrWarning(UserWarning):
+    """Something that works but should be known: a fallback used, a field ignored."""

@@ -1,0 +1,164 @@
+"""Codecs as versions 1 and 2 and the draft write them, and as version 3 does.
+
+Readers keep the older form (``numcodecs.<id>`` with its configuration as it stands), so that a
+rewritten document says what it said; writers translate into their own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from omnizarr.formats.format import cannot
+from omnizarr.formats.numpy_types import from_type_string, itemsize
+from omnizarr.model import ArrayModel, Named
+from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, BYTES_FILTERS
+
+PREFIX = "numcodecs."
+SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
+# Names of version 3 that mean the same as a numcodecs id, with the same configuration.
+_SAME = {"gzip": "gzip", "zstd": "zstd", "vlen-utf8": "vlen-utf8", "vlen-bytes": "vlen-bytes"}
+_SAME_AS = {"bitround": "bitround"}
+
+
+def from_ids(steps: Sequence[dict[str, Any]], order: str, rank: int) -> tuple[Named, ...]:
+    """The model's codecs for numcodecs configurations in the order of encoding."""
+    named = [
+        Named(PREFIX + step["id"], {k: v for k, v in step.items() if k != "id"}) for step in steps
+    ]
+    kinds = [_kind(step["id"]) for step in steps]
+    if "array->bytes" not in kinds:
+        # Unknown filters are taken to work on the array, like most that are known.
+        at = kinds.index("bytes->bytes") if "bytes->bytes" in kinds else len(named)
+        named.insert(at, Named("bytes"))
+    if order == "F":
+        named.insert(0, Named("transpose", {"order": list(reversed(range(rank)))}))
+    return tuple(named)
+
+
+def _kind(id_: str) -> str:
+    if id_ in ARRAY_TO_ARRAY:
+        return "array->array"
+    if id_ in ARRAY_TO_BYTES:
+        return "array->bytes"
+    return "bytes->bytes"
+
+
+def split_order(array: ArrayModel, format_name: str) -> tuple[str, list[Named]]:
+    """The order ``C`` or ``F`` that leading transposes amount to, and the other codecs."""
+    rank = len(array.shape)
+    codecs = list(array.codecs)
+    axes = list(range(rank))
+    while codecs and codecs[0].name == "transpose":
+        order = codecs.pop(0).configuration.get("order")
+        order = {"C": list(range(rank)), "F": list(reversed(range(rank)))}.get(str(order), order)
+        axes = [axes[i] for i in order]  # type: ignore[union-attr]
+    if any(c.name == "transpose" for c in codecs):
+        raise cannot(format_name, "a transpose after other codecs")
+    # Of one axis both are true; a transpose then only remembers that the document said F.
+    if axes == list(reversed(range(rank))) and len(codecs) < len(array.codecs):
+        return "F", codecs
+    if axes == list(range(rank)):
+        return "C", codecs
+    raise cannot(format_name, f"the axis order {axes}", "only C and F order exist")
+
+
+def to_ids(array: ArrayModel, format_name: str) -> tuple[str, list[dict[str, Any]], bool]:
+    """Order, numcodecs configurations in the order of encoding, and whether items are big-endian
+    by a bytes codec rather than by their type."""
+    order, codecs = split_order(array, format_name)
+    steps: list[dict[str, Any]] = []
+    big = False
+    for codec in codecs:
+        if codec.name in ("bytes", "endian"):
+            big = codec.configuration.get("endian") == "big"
+        else:
+            steps.append(_to_id(codec, format_name))
+    return order, steps, big
+
+
+def _to_id(codec: Named, format_name: str) -> dict[str, Any]:
+    config = dict(codec.configuration)
+    if codec.name.startswith(PREFIX):
+        return {"id": codec.name.removeprefix(PREFIX), **config}
+    if codec.name in _SAME:
+        if codec.name == "zstd" and not config.get("checksum", False):
+            config.pop("checksum", None)
+        return {"id": _SAME[codec.name], **config}
+    if codec.name in _SAME_AS:
+        return {"id": _SAME_AS[codec.name], **config}
+    if codec.name == "crc32c":
+        return {"id": "crc32c"}
+    if codec.name == "blosc":
+        config.pop("typesize", None)
+        shuffle = SHUFFLES.index(config["shuffle"])
+        return {"id": "blosc", "blocksize": 0, **config, "shuffle": shuffle}
+    raise cannot(format_name, f"the codec {codec.name!r}")
+
+
+def split_compressor(
+    steps: list[dict[str, Any]],
+) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:
+    """Filters and compressor of a version 2 document."""
+    last = steps[-1]["id"] if steps else None
+    if last is None or last in ARRAY_TO_ARRAY | ARRAY_TO_BYTES | BYTES_FILTERS:
+        return steps or None, None
+    return steps[:-1] or None, steps[-1]
+
+
+def to_names(array: ArrayModel) -> tuple[Named, ...]:
+    """The codecs in the names of version 3."""
+    out: list[Named] = []
+    size = itemsize(array.data_type) or 1
+    at_bytes = False
+    for codec in array.codecs:
+        config = dict(codec.configuration)
+        id_ = codec.name.removeprefix(PREFIX) if codec.name.startswith(PREFIX) else None
+        if id_ in ARRAY_TO_ARRAY:
+            size = _size_after(id_, config, size)
+        if codec.name == "transpose" and config.get("order") in ("C", "F"):
+            axes = range(len(array.shape))
+            config["order"] = list(axes if config["order"] == "C" else reversed(axes))
+            codec = Named("transpose", config)
+        elif id_ == "blosc":
+            codec = _blosc(config, size if at_bytes else 1)
+        elif id_ == "gzip":
+            codec = Named("gzip", {"level": config.get("level", 1)})
+        elif id_ == "zstd":
+            level = {"level": config.get("level", 0)}
+            codec = Named("zstd", {**level, "checksum": bool(config.get("checksum", False))})
+        elif id_ in ("vlen-utf8", "vlen-bytes"):
+            codec = Named(str(id_))
+        elif id_ == "bitround":
+            codec = Named("bitround", config)
+        elif id_ == "crc32c" and config.get("location", "end") == "end":
+            codec = Named("crc32c")
+        at_bytes = codec.name == "bytes"
+        out.append(codec)
+    return tuple(out)
+
+
+def _size_after(id_: str | None, config: dict[str, Any], size: int) -> int:
+    if id_ in ("packbits", "categorize"):
+        stated = config.get("astype", "|u1")
+    else:
+        stated = config.get("encode_dtype", config.get("astype"))
+    if isinstance(stated, str):
+        return itemsize(from_type_string(stated, order_needed=False)) or 1
+    return size
+
+
+def _blosc(config: dict[str, Any], size: int) -> Named:
+    shuffle = config.get("shuffle", 1)
+    if shuffle == -1:
+        shuffle = 2 if size == 1 else 1
+    return Named(
+        "blosc",
+        {
+            "cname": config.get("cname", "lz4"),
+            "clevel": config.get("clevel", 5),
+            "shuffle": SHUFFLES[shuffle],
+            "typesize": size,
+            "blocksize": config.get("blocksize", 0),
+        },
+    )

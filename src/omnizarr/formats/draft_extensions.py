@@ -1,0 +1,264 @@
+"""The extension points of the draft: data types, codecs, transformers, generic extensions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from omnizarr import config, registry
+from omnizarr._json import kind_of
+from omnizarr.errors import InvalidMetadata
+from omnizarr.formats import codec_names
+from omnizarr.formats.format import cannot
+from omnizarr.formats.numpy_types import (
+    byte_orders,
+    from_type_string,
+    itemsize,
+    to_type_string,
+    without_order,
+)
+from omnizarr.model import ArrayModel, Named
+from omnizarr.model.fields import Fields
+
+CODECS = "https://purl.org/zarr/spec/codecs/"
+DATA_TYPES = "https://purl.org/zarr/spec/extensions/data-types/"
+SHARDING = "https://purl.org/zarr/spec/extensions/storage-transformers/sharding/1.0"
+_SHARDING = re.compile(
+    r"https://purl\.org/zarr/spec/(extensions/)?storage[-_]transformers/sharding/1\.0"
+)
+# The text says /codecs/…/1.0; its gzip page and early writers say /codec/, or leave out 1.0.
+_CODEC = re.compile(r"https://purl\.org/zarr/spec/codecs?/([a-z0-9-]+)(?:/1\.0)?")
+_KNOWN_CODECS = ("gzip", "zlib", "blosc", "bz2", "lz4", "lzma", "zstd")
+_CORE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)|r\d+")
+# Data type extensions of the draft's companions, and what early writers put in their place.
+_TYPE_URI = re.compile(
+    r"https://purl\.org/zarr/spec/extensions/data-types/(datetime|string|struct|complex)/1\.0"
+    r"|https://zarr-specs\.readthedocs\.io/.*(data-types|complex-dtypes)/.*"
+    r"|TODO: .*array protocol URL"
+)
+
+
+def read_type(fields: Fields) -> tuple[Named, dict[str, Any]]:
+    """The data type, and the field as it stands where a fallback was taken."""
+    stated = fields.get("data_type")
+    if "data_type" not in fields.values:
+        return Named("bool"), {}
+    if isinstance(stated, dict):
+        return _extension_type(fields, stated)
+    found = _core_type(stated)
+    if found is None:
+        fields.error("data_type", f"unknown data type: {kind_of(stated)}")
+    return found or Named("bool"), {}
+
+
+def _core_type(stated: object) -> Named | None:
+    """A core type by its name, or in NumPy's spelling as the draft's own examples have it."""
+    if not isinstance(stated, str):
+        return None
+    if _CORE.fullmatch(stated):
+        good = stated[0] != "r" or (int(stated[1:]) % 8 == 0 and int(stated[1:]) > 0)
+        return Named(stated) if good else None
+    one_byte = stated in ("b1", "i1", "u1")
+    try:
+        named = from_type_string(stated, order_needed=not one_byte)
+    except InvalidMetadata:
+        return None
+    return named if _CORE.fullmatch(named.name) else None
+
+
+def _extension_type(fields: Fields, stated: dict[str, Any]) -> tuple[Named, dict[str, Any]]:
+    for name in ("extension", "type"):
+        if name not in stated:
+            fields.error(f"data_type.{name}", "required, but missing")
+            return Named("bool"), {}
+    uri, type_ = stated["extension"], stated["type"]
+    if isinstance(uri, str) and _TYPE_URI.fullmatch(uri):
+        try:
+            bare = isinstance(type_, str) and type_[:1] == "S"
+            return from_type_string(type_, order_needed=not bare), {}
+        except InvalidMetadata as e:
+            fields.error("data_type.type", str(e))
+            return Named("bool"), {}
+    members = {k: v for k, v in stated.items() if k not in ("extension", "fallback")}
+    unknown = Named(str(uri), members)
+    if registry.find("data_type", str(uri)) is not None:
+        return unknown, {"data_type": stated}
+    fallback = stated.get("fallback")
+    names = fallback if isinstance(fallback, list) else [fallback]
+    for name in names:
+        found = _core_type(name)
+        if found is not None and config.get().fallback != "refuse":
+            if config.get().fallback == "warn":
+                message = f"unknown type {type_!r} of {uri!r}; its fallback {name!r} is used"
+                fields.warn("data_type", message)
+            return found, {"data_type": stated}
+    return unknown, {"data_type": stated}
+
+
+def write_type(array: ArrayModel, format_name: str) -> Any:
+    """The field `data_type`: a core name, or an extension object with fallbacks."""
+    if "data_type" in array.extra:
+        return array.extra["data_type"]
+    named = without_order(array.data_type)
+    name = {"complex_float32": "complex64", "complex_float64": "complex128"}.get(
+        named.name, named.name
+    )
+    if _CORE.fullmatch(name):
+        return name
+    if name == "raw_bytes":
+        return f"r{8 * named.configuration['length_bytes']}"
+    type_ = to_type_string(named, format_name)
+    raw = f"r{8 * (itemsize(named) or 0)}"
+    if name.startswith("numpy."):
+        uri, fallback = "datetime", ["int64", raw]
+    elif name in ("struct", "structured"):
+        uri, fallback = "struct", [raw]
+        type_ = _bare(type_)
+    else:
+        uri, fallback = "string", [raw]
+        type_ = _bare(type_)
+    chosen = array.extra.get("fallback", fallback)
+    return {"extension": f"{DATA_TYPES}{uri}/1.0", "type": type_, "fallback": list(chosen)}
+
+
+def _bare(type_: Any) -> Any:
+    """Byte strings without the bar, as the draft spells them."""
+    if isinstance(type_, str):
+        return type_[1:] if type_.startswith("|S") else type_
+    return [[field[0], _bare(field[1]), *field[2:]] for field in type_]
+
+
+def read_codecs(fields: Fields, rank: int) -> tuple[Named, ...]:
+    """Memory layout, `codecs` or the earlier `compressor`, as the model's codecs."""
+    steps: list[Named] = []
+    layout = fields.get("chunk_memory_layout")
+    if isinstance(layout, dict) and isinstance(layout.get("extension"), str):
+        rest = {k: v for k, v in layout.items() if k != "extension"}
+        steps.append(Named(layout["extension"], rest))
+    elif fields.choice("chunk_memory_layout", ("C", "F")) == "F":
+        steps.append(Named("transpose", {"order": list(reversed(range(rank)))}))
+    stated = fields.values.get("codecs", [])
+    name = "type"
+    if "compressor" in fields.values and "codecs" not in fields.values:
+        stated = [] if fields.get("compressor") is None else [fields.get("compressor")]
+        name = "codec"
+    if not isinstance(stated, list):
+        fields.error("codecs", f"expected a list, got {kind_of(stated)}")
+        stated = []
+    found = [c for i, s in enumerate(stated) if (c := _codec(fields, f"codecs[{i}]", s, name))]
+    if not any(_kind(c) == "array->bytes" for c in found):
+        at = next((i for i, c in enumerate(found) if _kind(c) != "array->array"), len(found))
+        found.insert(at, Named("bytes"))
+    return (*steps, *found)
+
+
+def _kind(codec: Named) -> str:
+    if codec.name == "bytes":
+        return "array->bytes"
+    if codec.name.startswith(codec_names.PREFIX):
+        return "bytes->bytes"
+    return getattr(registry.find("codec", codec.name), "kind", "bytes->bytes")
+
+
+def _codec(fields: Fields, where: str, stated: object, name: str) -> Named | None:
+    if not isinstance(stated, dict):
+        fields.error(where, f"expected an object, got {kind_of(stated)}")
+        return None
+    uri = stated.get(name)
+    if not isinstance(uri, str) or not uri:
+        fields.error(f"{where}.{name}", f"expected a URI, got {kind_of(uri)}")
+        return None
+    configuration = stated.get("configuration", {})
+    if not isinstance(configuration, dict):
+        message = f"expected an object, got {kind_of(configuration)}"
+        fields.error(f"{where}.configuration", message)
+        return None
+    for other in stated.keys() - {name, "configuration"}:
+        fields.error(f"{where}.{other}", "unknown member")
+    match = _CODEC.fullmatch(uri)
+    if match is None:
+        return Named(uri, configuration)
+    if match[1] == "endian":
+        if "endian" not in configuration:
+            fields.error(f"{where}.configuration.endian", "required, but missing")
+        elif configuration["endian"] is None:
+            fields.error(f"{where}.configuration.endian", "expected 'little' or 'big', got null")
+        return Named("bytes", configuration)
+    # The configurations of gzip and blosc are those of numcodecs, but gzip's level is required.
+    return Named("gzip" if match[1] == "gzip" else codec_names.PREFIX + match[1], configuration)
+
+
+def write_codecs(array: ArrayModel, format_name: str) -> tuple[str, list[dict[str, Any]]]:
+    """Memory layout and the field `codecs`."""
+    order, codecs = codec_names.split_order(array, format_name)
+    out: list[dict[str, Any]] = []
+    for codec in codecs:
+        if codec.name in ("bytes", "endian"):
+            stated = codec.configuration.get("endian")
+            orders = byte_orders(array.data_type) if "data_type" not in array.extra else set()
+            if stated == "big" or (stated is None and orders == {"big"}):
+                config_ = {"endian": "big"}
+                out.append({"type": f"{CODECS}endian/1.0", "configuration": config_})
+        elif "://" in codec.name:
+            out.append({"type": codec.name, "configuration": dict(codec.configuration)})
+        else:
+            one = ArrayModel(
+                array.shape,
+                array.data_type,
+                array.chunk_grid,
+                array.chunk_key_encoding,
+                array.fill_value,
+                (codec,),
+            )
+            _, [step], _ = codec_names.to_ids(one, format_name)
+            id_ = step.pop("id")
+            if id_ not in _KNOWN_CODECS:
+                raise cannot(
+                    format_name, f"the codec {codec.name!r}", "the draft has no URI for it"
+                )
+            if id_ == "blosc":
+                step = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0, **step}
+            out.append({"type": f"{CODECS}{id_}/1.0", "configuration": step})
+    return order, out
+
+
+def read_transformers(fields: Fields) -> tuple[Named, ...]:
+    """The field `storage_transformers`."""
+    stated = fields.values.get("storage_transformers", [])
+    if not isinstance(stated, list):
+        fields.error("storage_transformers", f"expected a list, got {kind_of(stated)}")
+        return ()
+    found = []
+    for i, value in enumerate(stated):
+        where = f"storage_transformers[{i}]"
+        if not isinstance(value, dict):
+            fields.error(where, f"expected an object, got {kind_of(value)}")
+            continue
+        for name in ("extension", "type"):
+            if not isinstance(value.get(name), str):
+                fields.error(f"{where}.{name}", "required, but missing")
+        uri = str(value.get("extension"))
+        members = {k: v for k, v in value.items() if k != "extension"}
+        found.append(Named(SHARDING if _SHARDING.fullmatch(uri) else uri, members))
+    return tuple(found)
+
+
+def array_extensions(fields: Fields) -> list[Any]:
+    """The field `extensions`; unknown ones stop here unless they may be ignored."""
+    stated = fields.values.get("extensions", [])
+    if not isinstance(stated, list):
+        fields.error("extensions", f"expected a list, got {kind_of(stated)}")
+        return []
+    for i, value in enumerate(stated):
+        where = f"extensions[{i}]"
+        if not isinstance(value, dict):
+            fields.error(where, f"expected an object, got {kind_of(value)}")
+            continue
+        if not isinstance(value.get("extension"), str):
+            fields.error(f"{where}.extension", "expected a URI")
+        must = value.get("must_understand")
+        if not isinstance(must, bool):
+            fields.error(f"{where}.must_understand", f"expected true or false, got {kind_of(must)}")
+        elif must:
+            fields.error(where, f"unknown extension {value.get('extension')!r} must be understood")
+    return list(stated)

@@ -1,0 +1,85 @@
+"""What a format is: the only place that knows its documents, keys and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, TypeAlias
+
+from omnizarr.errors import CannotExpress, Problem
+from omnizarr.model import ArrayModel, Dialect, GroupModel, Named, Node
+
+Documents: TypeAlias = Mapping[str, bytes]
+Kind: TypeAlias = Literal["array", "group"]
+
+
+class Format(Protocol):
+    """One version of Zarr."""
+
+    name: str
+    dialect: Dialect
+    # Whether groups exist, and whether they exist without a document of their own.
+    has_groups: bool
+    implicit_groups: bool
+    # Why nothing may be written, or None.
+    frozen: str | None
+    # Codecs of new arrays, for items of that size; and the key encoding.
+    indent: int
+
+    def keys(self, path: str) -> tuple[str, ...]:
+        """Every key that may hold a document of the node at `path`."""
+
+    def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
+        """The node, or None where there is none; `problems` gathers warnings.
+
+        Raises InvalidMetadata with everything that is wrong.
+        """
+
+    def write(self, path: str, node: Node) -> dict[str, bytes | None]:
+        """The documents of a node; None means that the key must not exist.
+
+        Raises CannotExpress where this format has no words for something.
+        """
+
+    def adapt(self, array: ArrayModel) -> ArrayModel:
+        """The same array, same chunk bytes, in this format's own names.
+
+        Only the chunk key encoding may differ. Raises CannotExpress.
+        """
+
+    def default_codecs(self, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
+        """What new arrays use: for fixed items of that size, or for a variable type's codec."""
+
+    def key_encoding(self, separator: str | None) -> Named:
+        """The chunk key encoding of new arrays."""
+
+    def check_name(self, path: str) -> None:
+        """Raise InvalidName where a path is not allowed."""
+
+    def root_documents(self) -> dict[str, bytes]:
+        """What a hierarchy must have beside its nodes."""
+
+    def chunk_prefix(self, path: str) -> str:
+        """What the keys of an array's chunks start with."""
+
+    def listing(self, path: str) -> str:
+        """The prefix to list one level deep for the children of a group."""
+
+    def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
+        """Names of possible children from that listing; None: only its documents can tell."""
+
+    def owned(self, path: str) -> tuple[list[str], list[str]]:
+        """The keys and the prefixes that belong to a node and to all below it."""
+
+    def looks_owned(self, key: str) -> bool:
+        """Whether a key (relative to the hierarchy) can be part of Zarr in this format."""
+
+
+def cannot(format_name: str, what: str, why: str = "") -> CannotExpress:
+    """The error where a format has no words for something."""
+    reason = f": {why}" if why else ""
+    return CannotExpress(f"zarr {format_name} cannot express {what}{reason}")
+
+
+def group_attributes(node: GroupModel) -> dict[str, Any]:
+    """Attributes as a plain dictionary."""
+    return dict(node.attributes)

@@ -1,0 +1,210 @@
+"""Type strings of versions 1 and 2 (NumPy's array protocol) and the model's names.
+
+The one table; the draft uses it too. No NumPy is needed to translate.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from omnizarr.errors import InvalidMetadata
+from omnizarr.formats.format import cannot
+from omnizarr.model import Named
+
+_SIMPLE = {
+    "b1": "bool",
+    **{f"i{n}": f"int{8 * n}" for n in (1, 2, 4, 8)},
+    **{f"u{n}": f"uint{8 * n}" for n in (1, 2, 4, 8)},
+    **{f"f{n}": f"float{8 * n}" for n in (2, 4, 8)},
+    "c8": "complex64",
+    "c16": "complex128",
+}
+_CODES = {name: code for code, name in _SIMPLE.items()}
+_ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
+_TYPE = re.compile(r"([<>|=]?)([biufcmMSUVO])(\d*)(?:\[(\d*)(\w+)\])?")
+_UNITS = {"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"}
+# Types of a few bits have no type string anywhere in versions 1 and 2.
+_ITEM_BITS = re.compile(r"(?:u?int|float|bfloat)(\d+)")
+MAX_DEPTH = 16
+
+
+def from_type_string(stated: Any, *, order_needed: bool = True, depth: int = 0) -> Named:
+    """The named type behind a type string or a list of fields; raises InvalidMetadata."""
+    if isinstance(stated, list):
+        return _from_fields(stated, order_needed, depth)
+    if not isinstance(stated, str):
+        raise InvalidMetadata(f"expected a type string or a list of fields, got {stated!r}")
+    match = _TYPE.fullmatch(stated)
+    if match is None:
+        raise InvalidMetadata(f"{stated!r} is not a NumPy type string such as '<f8' or '|S12'")
+    order, kind, size, scale, unit = match.groups()
+    if order_needed and not order:
+        raise InvalidMetadata(f"{stated!r} does not state the byte order; write '<{stated}'")
+    if order == "=":
+        raise InvalidMetadata(f"{stated!r}: the byte order must be '<', '>' or '|'")
+    if (unit is not None) != (kind in "mM"):
+        if unit is None:
+            raise InvalidMetadata(f"{stated!r} has no unit; write '{stated}[ns]'")
+        raise InvalidMetadata(f"{stated!r}: only times have a unit")
+    named = _from_parts(stated, kind, size, scale, unit)
+    multi_byte = kind in "mMU" or (named.name in _CODES and size not in ("1", ""))
+    if order == "|" and multi_byte:
+        raise InvalidMetadata(f"{stated!r} does not state the byte order; write '<{stated[1:]}'")
+    return named.replace(endian="big") if order == ">" and multi_byte else named
+
+
+def _from_parts(stated: str, kind: str, size: str, scale: str | None, unit: str | None) -> Named:
+    if kind == "O":
+        return Named("object")
+    if kind + size in _SIMPLE:
+        return Named(_SIMPLE[kind + size])
+    if kind in "mM":
+        if size != "8" or unit not in _UNITS or scale == "0":
+            raise InvalidMetadata(f"{stated!r}: times have 8 bytes and one of NumPy's units")
+        name = "numpy.datetime64" if kind == "M" else "numpy.timedelta64"
+        return Named(name, {"unit": unit, "scale_factor": int(scale or 1)})
+    if kind in "SUV" and size and len(size) < 10:
+        length = int(size)
+        if kind == "S":
+            return Named("null_terminated_bytes", {"length_bytes": length})
+        if kind == "U":
+            return Named("fixed_length_utf32", {"length_bytes": 4 * length})
+        if length:
+            return Named(f"r{8 * length}")
+    raise InvalidMetadata(f"{stated!r}: there is no such type")
+
+
+def _from_fields(stated: list[Any], order_needed: bool, depth: int) -> Named:
+    if depth > MAX_DEPTH:
+        raise InvalidMetadata(f"structured types are nested more than {MAX_DEPTH} levels deep")
+    fields = []
+    for i, entry in enumerate(stated):
+        good = isinstance(entry, list) and len(entry) in (2, 3) and isinstance(entry[0], str)
+        if not good or not entry[0]:
+            raise InvalidMetadata(f"field {i}: expected [name, type] or [name, type, shape]")
+        inner = from_type_string(entry[1], order_needed=order_needed, depth=depth + 1)
+        if inner.name == "object":
+            raise InvalidMetadata(f"field {entry[0]!r}: objects cannot be part of a structure")
+        field: dict[str, Any] = {"name": entry[0], "data_type": as_json(inner)}
+        if len(entry) == 3:
+            shape = [entry[2]] if isinstance(entry[2], int) else entry[2]
+            if not isinstance(shape, list) or not all(
+                isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in shape
+            ):
+                raise InvalidMetadata(f"field {entry[0]!r}: {entry[2]!r} is not a shape")
+            field["shape"] = shape
+        fields.append(field)
+    if not fields:
+        raise InvalidMetadata("a structured type needs at least one field")
+    return Named("struct", {"fields": fields})
+
+
+def to_type_string(named: Named, format_name: str) -> Any:
+    """The type string or list of fields for a named type; raises CannotExpress."""
+    name, config = named.name, named.configuration
+    order = ">" if config.get("endian") == "big" else "<"
+    name = _ALIASES.get(name, name)
+    if name in _CODES:
+        code = _CODES[name]
+        return ("|" if code.endswith("1") else order) + code
+    if name in ("numpy.datetime64", "numpy.timedelta64"):
+        unit, scale = str(config.get("unit")), config.get("scale_factor", 1)
+        if unit == "generic":
+            raise cannot(format_name, f"{name} without a unit")
+        letter = "M" if name == "numpy.datetime64" else "m"
+        unit = "us" if unit == "μs" else unit
+        return f"{order}{letter}8[{scale if scale != 1 else ''}{unit}]"
+    if name == "null_terminated_bytes":
+        return f"|S{config['length_bytes']}"
+    if name == "fixed_length_utf32":
+        return f"{order}U{config['length_bytes'] // 4}"
+    if name == "raw_bytes":
+        return f"|V{config['length_bytes']}"
+    if name[0] == "r" and name[1:].isdigit():
+        return f"|V{int(name[1:]) // 8}"
+    if name in ("string", "bytes", "variable_length_bytes", "object"):
+        return "|O"
+    if name in ("struct", "structured"):
+        return [_to_field(field, format_name) for field in config["fields"]]
+    raise cannot(format_name, f"the data type {name!r}")
+
+
+def _to_field(field: Any, format_name: str) -> list[Any]:
+    name, inner = field_parts(field)
+    entry = [name, to_type_string(inner, format_name)]
+    return [*entry, field["shape"]] if isinstance(field, dict) and field.get("shape") else entry
+
+
+def field_parts(field: Any) -> tuple[str, Named]:
+    """Name and type of one field of a struct, in either spelling."""
+    name, inner = (
+        (field["name"], field["data_type"]) if isinstance(field, dict) else (field[0], field[1])
+    )
+    if isinstance(inner, str):
+        return name, Named(inner)
+    return name, Named(inner["name"], inner.get("configuration", {}))
+
+
+def as_json(named: Named) -> Any:
+    """A named type as version 3 writes it: a string where a string says it all."""
+    if not named.configuration:
+        return named.name
+    return {"name": named.name, "configuration": dict(named.configuration)}
+
+
+def byte_orders(named: Named) -> set[str]:
+    """The byte orders of all multi-byte parts of a type: none, one or both."""
+    if named.name in ("struct", "structured"):
+        found: set[str] = set()
+        for field in named.configuration["fields"]:
+            found |= byte_orders(field_parts(field)[1])
+        return found
+    if itemsize(named) in (None, 1) or named.name in ("raw_bytes", "null_terminated_bytes"):
+        return set()
+    if named.name[0] == "r" and named.name[1:].isdigit():
+        return set()
+    return {"big" if named.configuration.get("endian") == "big" else "little"}
+
+
+def without_order(named: Named) -> Named:
+    """The type with byte orders left out, also inside structures."""
+    if '"endian"' not in json.dumps(dict(named.configuration)):
+        return named  # as the document spells it
+    if named.name in ("struct", "structured"):
+        fields = []
+        for field in named.configuration["fields"]:
+            name, inner = field_parts(field)
+            plain = {"name": name, "data_type": as_json(without_order(inner))}
+            if isinstance(field, dict) and field.get("shape"):
+                plain["shape"] = field["shape"]
+            fields.append(plain)
+        return Named("struct", {"fields": fields})
+    return named.without("endian")
+
+
+def itemsize(named: Named) -> int | None:
+    """Bytes of one item, or None where it is variable or not known here."""
+    name, config = named.name, named.configuration
+    name = _ALIASES.get(name, name)
+    if name in _CODES:
+        return int(_CODES[name][1:])
+    if name.startswith("numpy."):
+        return 8
+    if "length_bytes" in config:
+        return int(config["length_bytes"])
+    if name[0] == "r" and name[1:].isdigit():
+        return int(name[1:]) // 8
+    if name in ("struct", "structured"):
+        total = 0
+        for field in config["fields"]:
+            inner = itemsize(field_parts(field)[1])
+            if inner is None:
+                return None
+            for n in field.get("shape", ()) if isinstance(field, dict) else ():
+                inner *= n
+            total += inner
+        return total
+    match = _ITEM_BITS.match(name)
+    return max(1, int(match[1]) // 8) if match else None

@@ -1,0 +1,206 @@
+"""Zarr version 1: one array a store, documents ``meta`` and ``attrs``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omnizarr import config
+from omnizarr._json import dumps, kind_of, load_object
+from omnizarr.errors import InvalidMetadata, InvalidName, Problem
+from omnizarr.formats import codec_names, dimensions
+from omnizarr.formats.format import Documents, Kind, cannot
+from omnizarr.formats.numpy_types import from_type_string, to_type_string
+from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node
+from omnizarr.model.fields import Fields
+
+FIELDS = (
+    "zarr_format",
+    "shape",
+    "chunks",
+    "dtype",
+    "compression",
+    "compression_opts",
+    "fill_value",
+    "order",
+)
+
+
+class V1:
+    """The door to version 1."""
+
+    name = "1"
+    dialect: Dialect = "v1"
+    has_groups = False
+    implicit_groups = False
+    frozen: str | None = None
+
+    def keys(self, path: str) -> tuple[str, ...]:
+        return () if path else ("meta", "attrs")
+
+    def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
+        if path or "meta" not in documents:
+            return None
+        doc = load_object(documents["meta"], "meta", allow_nan=True)
+        fields = Fields("meta", doc, problems)
+        fields.require(*FIELDS)
+        fields.choice("zarr_format", (1,))
+        shape = fields.integers("shape")
+        chunks = fields.integers("chunks")
+        fields.same_rank("shape", shape, "chunks", chunks)
+        order = fields.choice("order", ("C", "F"))
+        data_type = read_type(fields)
+        step = _compression(fields)
+        if config.get().v1_order == "writer" and (step is None or step["id"] != "blosc"):
+            order = "C"
+        attributes = {}
+        if "attrs" in documents:
+            attributes = load_object(documents["attrs"], "attrs", allow_nan=True)
+        else:
+            problems.append(Problem("attrs", "", "required, but missing", "warning"))
+        fields.done("not valid zarr 1")
+        return ArrayModel(
+            shape=shape,
+            data_type=data_type,
+            chunk_grid=Named("regular", {"chunk_shape": list(chunks)}),
+            chunk_key_encoding=Named("v2", {"separator": "."}),
+            fill_value=FillValue(doc["fill_value"], self.dialect),
+            codecs=codec_names.from_ids([step] if step else [], order, len(shape)),
+            attributes=attributes,
+            dimension_names=dimensions.from_attributes(attributes, len(shape)),
+            extra={k: v for k, v in doc.items() if k not in FIELDS},
+        )
+
+    def write(self, path: str, node: Node) -> dict[str, bytes | None]:
+        if isinstance(node, GroupModel):
+            raise cannot(self.name, "a group", "version 1 has only arrays")
+        array = self.adapt(node)
+        if array.chunk_key_encoding != self.key_encoding("."):
+            raise cannot(self.name, f"the chunk keys {array.chunk_key_encoding}")
+        order, steps, big = codec_names.to_ids(array, self.name)
+        data_type = array.data_type.replace(endian="big") if big else array.data_type
+        step = steps[-1] if steps else None
+        name, options = _to_compression(step)
+        meta = {
+            **array.extra,
+            "zarr_format": 1,
+            "shape": list(array.shape),
+            "chunks": list(array.chunk_grid.configuration["chunk_shape"]),
+            "dtype": to_type_string(data_type, self.name),
+            "compression": name,
+            "compression_opts": options,
+            "fill_value": array.fill_value.json,
+            "order": order,
+        }
+        attributes = dimensions.to_attributes(array, self.name)
+        return {
+            "meta": dumps(meta, indent=4, sort_keys=True),
+            "attrs": dumps(attributes, indent=4, sort_keys=True),
+        }
+
+    def adapt(self, array: ArrayModel) -> ArrayModel:
+        if array.chunk_grid.name != "regular":
+            raise cannot(self.name, f"a chunk grid {array.chunk_grid.name!r}")
+        if array.storage_transformers:
+            raise cannot(self.name, "storage transformers")
+        type_string = to_type_string(array.data_type, self.name)
+        if type_string == "|O":
+            raise cannot(self.name, f"the data type {array.data_type.name!r}")
+        order, steps, big = codec_names.to_ids(array, self.name)
+        if len(steps) > 1:
+            names = ", ".join(s["id"] for s in steps)
+            raise cannot(self.name, f"several codecs ({names})", "there is one compressor")
+        _to_compression(steps[0] if steps else None)
+        rank = len(array.shape)
+        codecs = codec_names.from_ids(steps, order, rank)
+        data_type = array.data_type.replace(endian="big") if big else array.data_type
+        return array.with_(
+            codecs=codecs, data_type=data_type, chunk_key_encoding=self.key_encoding(".")
+        )
+
+    def default_codecs(self, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
+        if variable is not None:
+            raise cannot(self.name, "items of variable length")
+        options = {"cname": "lz4", "clevel": 5, "shuffle": 1}
+        return (Named("bytes"), Named("numcodecs.blosc", options))
+
+    def key_encoding(self, separator: str | None) -> Named:
+        if separator not in (None, "."):
+            raise cannot(self.name, f"the separator {separator!r}")
+        return Named("v2", {"separator": "."})
+
+    def check_name(self, path: str) -> None:
+        if path:
+            raise InvalidName(f"zarr 1 has no paths: one store is one array, got {path!r}")
+
+    def root_documents(self) -> dict[str, bytes]:
+        return {}
+
+    def chunk_prefix(self, path: str) -> str:
+        return ""
+
+    def listing(self, path: str) -> str:
+        return ""
+
+    def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
+        return {}
+
+    def owned(self, path: str) -> tuple[list[str], list[str]]:
+        return [], [""]
+
+    def looks_owned(self, key: str) -> bool:
+        return key in ("meta", "attrs") or key.replace(".", "").isdigit()
+
+
+def read_type(fields: Fields) -> Named:
+    """The field `dtype` of versions 1 and 2."""
+    stated = fields.get("dtype")
+    if "dtype" not in fields.values:
+        return Named("bool")
+    try:
+        named = from_type_string(stated)
+    except InvalidMetadata as e:
+        fields.error("dtype", str(e))
+        return Named("bool")
+    if isinstance(stated, str) and stated[0] in "<>" and stated[1:] in ("b1", "i1", "u1"):
+        fields.warn("dtype", f"{stated!r} has a byte order, but one byte; write '|{stated[1:]}'")
+    return named
+
+
+def _compression(fields: Fields) -> dict[str, Any] | None:
+    name, options = fields.get("compression"), fields.get("compression_opts")
+    if name is None or name == "none":
+        return None
+    if not isinstance(name, str):
+        fields.error("compression", f"expected a string, got {kind_of(name)}")
+        return None
+    if name in ("zlib", "bz2"):
+        if options is None:
+            return {"id": name}
+        if isinstance(options, bool) or not isinstance(options, int):
+            fields.error("compression_opts", f"expected a level, got {kind_of(options)}")
+            return None
+        return {"id": name, "level": options}
+    if options is not None and not isinstance(options, dict):
+        if name in ("blosc", "lzma"):
+            fields.error("compression_opts", f"expected an object, got {kind_of(options)}")
+            return None
+        return {"id": name, "compression_opts": options}
+    return {"id": name, **(options or {})}
+
+
+def _to_compression(step: dict[str, Any] | None) -> tuple[str, Any]:
+    if step is None:
+        return "none", None
+    name = step["id"]
+    options = {k: v for k, v in step.items() if k != "id"}
+    if name in ("zlib", "bz2"):
+        return name, options.get("level", 1)
+    if name == "blosc":
+        if options.get("blocksize", 0) == 0:
+            options.pop("blocksize", None)
+        if options.get("shuffle") == -1:
+            raise cannot("1", "automatic shuffle", "state 0, 1 or 2")
+        return name, options
+    if name == "lzma":
+        return name, options
+    raise cannot("1", f"the compressor {name!r}", "it has none, zlib, bz2, lzma and blosc")

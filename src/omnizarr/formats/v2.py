@@ -1,0 +1,206 @@
+"""Zarr version 2: documents ``.zarray``, ``.zgroup`` and ``.zattrs`` beside the chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from omnizarr._json import dumps, kind_of, load_object
+from omnizarr.errors import Problem
+from omnizarr.formats import codec_names, dimensions
+from omnizarr.formats.format import Documents, Kind, cannot
+from omnizarr.formats.numpy_types import to_type_string
+from omnizarr.formats.v1 import read_type
+from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
+from omnizarr.model.fields import Fields
+
+FIELDS = (
+    "zarr_format",
+    "shape",
+    "chunks",
+    "dtype",
+    "compressor",
+    "fill_value",
+    "order",
+    "filters",
+)
+NAMES = (".zarray", ".zgroup", ".zattrs")
+OBJECT_TYPES = {"vlen-utf8": "string", "vlen-bytes": "bytes"}
+
+
+class V2:
+    """The door to version 2."""
+
+    name = "2"
+    dialect: Dialect = "v2"
+    has_groups = True
+    implicit_groups = False
+    frozen: str | None = None
+
+    def keys(self, path: str) -> tuple[str, ...]:
+        return tuple(paths.prefix(path) + name for name in NAMES)
+
+    def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
+        array, group, attrs = self.keys(path)
+        if array not in documents and group not in documents:
+            return None
+        attributes: Mapping[str, Any] = {}
+        if attrs in documents:
+            attributes = load_object(documents[attrs], attrs, allow_nan=True)
+        if array in documents:
+            if group in documents:
+                message = "an array and a group stand at one path; the array is used"
+                problems.append(Problem(group, "", message, "warning"))
+            doc = load_object(documents[array], array, allow_nan=True)
+            return self._read_array(array, doc, attributes, problems)
+        doc = load_object(documents[group], group)
+        fields = Fields(group, doc, problems)
+        fields.require("zarr_format")
+        fields.choice("zarr_format", (2,))
+        for name in doc.keys() - {"zarr_format"}:
+            fields.warn(name, "not a field of version 2; ignored")
+        fields.done("not valid zarr 2")
+        extra = {k: v for k, v in doc.items() if k != "zarr_format"}
+        return GroupModel(attributes, extra)
+
+    def _read_array(
+        self, key: str, doc: dict[str, Any], attributes: Mapping[str, Any], problems: list[Problem]
+    ) -> ArrayModel:
+        fields = Fields(key, doc, problems)
+        fields.require(*FIELDS)
+        fields.choice("zarr_format", (2,))
+        shape = fields.integers("shape")
+        chunks = fields.integers("chunks")
+        fields.same_rank("shape", shape, "chunks", chunks)
+        order = fields.choice("order", ("C", "F"))
+        separator = fields.choice("dimension_separator", (".", "/"))
+        data_type = read_type(fields)
+        steps = _steps(fields)
+        if data_type.name == "object":
+            kinds = [OBJECT_TYPES[s["id"]] for s in steps if s["id"] in OBJECT_TYPES]
+            data_type = Named(kinds[0]) if kinds else data_type
+        extra = {k: v for k, v in doc.items() if k not in (*FIELDS, "dimension_separator")}
+        for name in extra:
+            fields.warn(name, "not a field of version 2; ignored")
+        fields.done("not valid zarr 2")
+        return ArrayModel(
+            shape=shape,
+            data_type=data_type,
+            chunk_grid=Named("regular", {"chunk_shape": list(chunks)}),
+            chunk_key_encoding=self.key_encoding(separator),
+            fill_value=FillValue(doc["fill_value"], self.dialect),
+            codecs=codec_names.from_ids(steps, order, len(shape)),
+            attributes=attributes,
+            dimension_names=dimensions.from_attributes(attributes, len(shape)),
+            extra=extra,
+        )
+
+    def write(self, path: str, node: Node) -> dict[str, bytes | None]:
+        array_key, group_key, attrs_key = self.keys(path)
+        if isinstance(node, GroupModel):
+            attributes = dict(node.attributes)
+            doc = {**node.extra, "zarr_format": 2}
+        else:
+            attributes = dimensions.to_attributes(node, self.name)
+            doc = self._array_document(self.adapt(node))
+        text = dumps(doc, indent=4, sort_keys=True)
+        is_array = isinstance(node, ArrayModel)
+        return {
+            array_key: text if is_array else None,
+            group_key: None if is_array else text,
+            attrs_key: dumps(attributes, indent=4, sort_keys=True) if attributes else None,
+        }
+
+    def _array_document(self, array: ArrayModel) -> dict[str, Any]:
+        if array.chunk_key_encoding.name != "v2":
+            raise cannot(self.name, f"the chunk keys {array.chunk_key_encoding}")
+        order, steps, _ = codec_names.to_ids(array, self.name)
+        filters, compressor = codec_names.split_compressor(steps)
+        doc = {
+            **array.extra,
+            "zarr_format": 2,
+            "shape": list(array.shape),
+            "chunks": list(array.chunk_grid.configuration["chunk_shape"]),
+            "dtype": to_type_string(array.data_type, self.name),
+            "compressor": compressor,
+            "fill_value": array.fill_value.json,
+            "order": order,
+            "filters": filters,
+        }
+        separator = array.chunk_key_encoding.configuration.get("separator", ".")
+        return doc if separator == "." else {**doc, "dimension_separator": separator}
+
+    def adapt(self, array: ArrayModel) -> ArrayModel:
+        if array.chunk_grid.name != "regular":
+            raise cannot(self.name, f"a chunk grid {array.chunk_grid.name!r}")
+        if array.storage_transformers:
+            raise cannot(self.name, "storage transformers")
+        to_type_string(array.data_type, self.name)
+        order, steps, big = codec_names.to_ids(array, self.name)
+        data_type = array.data_type.replace(endian="big") if big else array.data_type
+        if data_type.name == "struct" and big:
+            raise cannot(self.name, "a big-endian structure without changing its type")
+        encoding = array.chunk_key_encoding
+        if encoding.name != "v2":
+            encoding = self.key_encoding(None)
+        return array.with_(
+            codecs=codec_names.from_ids(steps, order, len(array.shape)),
+            data_type=data_type,
+            chunk_key_encoding=encoding,
+        )
+
+    def default_codecs(self, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
+        options = {"blocksize": 0, "clevel": 5, "cname": "lz4", "shuffle": 1}
+        first = Named("bytes") if variable is None else Named(codec_names.PREFIX + variable)
+        return (first, Named("numcodecs.blosc", options))
+
+    def key_encoding(self, separator: str | None) -> Named:
+        return Named("v2", {"separator": separator or "."})
+
+    def check_name(self, path: str) -> None:
+        """Any normalised path is allowed."""
+
+    def root_documents(self) -> dict[str, bytes]:
+        return {}
+
+    def chunk_prefix(self, path: str) -> str:
+        return paths.prefix(path)
+
+    def listing(self, path: str) -> str:
+        return paths.prefix(path)
+
+    def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
+        return {paths.name(p[:-1]): None for p in prefixes}
+
+    def owned(self, path: str) -> tuple[list[str], list[str]]:
+        return [], [paths.prefix(path)]
+
+    def looks_owned(self, key: str) -> bool:
+        last = paths.name(key)
+        return last in (*NAMES, ".zmetadata") or last.replace(".", "").isdigit()
+
+
+def _steps(fields: Fields) -> list[dict[str, Any]]:
+    """Filters and compressor in the order of encoding."""
+    steps: list[dict[str, Any]] = []
+    filters = fields.get("filters")
+    if filters is not None and not isinstance(filters, list):
+        fields.error("filters", f"expected a list or null, got {kind_of(filters)}")
+        filters = None
+    for i, step in enumerate(filters or ()):
+        if _step(fields, f"filters[{i}]", step):
+            steps.append(step)
+    compressor = fields.get("compressor")
+    if compressor is not None and _step(fields, "compressor", compressor):
+        steps.append(compressor)
+    return steps
+
+
+def _step(fields: Fields, field: str, value: Any) -> bool:
+    if not isinstance(value, dict):
+        fields.error(field, f"expected an object with 'id', got {kind_of(value)}")
+    elif not isinstance(value.get("id"), str):
+        fields.error(f"{field}.id", f"expected a string, got {kind_of(value.get('id'))}")
+    else:
+        return True
+    return False

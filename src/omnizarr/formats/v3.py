@@ -1,0 +1,316 @@
+"""Zarr version 3, the final text: one ``zarr.json`` a node."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+from omnizarr._json import dumps, kind_of, load_object
+from omnizarr.errors import InvalidName, Problem
+from omnizarr.formats import codec_names, dimensions
+from omnizarr.formats.format import Documents, Kind, cannot
+from omnizarr.formats.numpy_types import as_json, byte_orders, field_parts, without_order
+from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
+from omnizarr.model.fields import Fields, named
+
+REQUIRED = (
+    "zarr_format",
+    "node_type",
+    "shape",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "fill_value",
+    "codecs",
+)
+OPTIONAL = ("attributes", "storage_transformers", "dimension_names")
+
+
+class V3:
+    """The door to version 3."""
+
+    name = "3"
+    dialect: Dialect = "v3"
+    has_groups = True
+    implicit_groups = False
+    frozen: str | None = None
+
+    def keys(self, path: str) -> tuple[str, ...]:
+        return (f"{paths.prefix(path)}zarr.json",)
+
+    def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
+        (key,) = self.keys(path)
+        if key not in documents:
+            return None
+        return self.read_document(key, load_object(documents[key], key), problems)
+
+    def read_document(self, key: str, doc: dict[str, Any], problems: list[Problem]) -> Node:
+        """The node behind one parsed document."""
+        fields = Fields(key, doc, problems)
+        fields.require("zarr_format", "node_type")
+        fields.choice("zarr_format", (3,))
+        kind = fields.choice("node_type", ("array", "group"))
+        if kind == "group" and "node_type" in doc:
+            return self._read_group(fields)
+        return self._read_array(fields)
+
+    def _read_group(self, fields: Fields) -> GroupModel:
+        attributes = fields.attributes()
+        known = ("zarr_format", "node_type", "attributes", "consolidated_metadata")
+        extra = _extra(fields, known)
+        consolidated = fields.get("consolidated_metadata")
+        inside: Mapping[str, Any] | None = None
+        if isinstance(consolidated, dict):
+            inside = consolidated.get("metadata")
+            good = consolidated.get("kind") == "inline" and isinstance(inside, dict)
+            if consolidated.get("must_understand") is not False:
+                fields.error("consolidated_metadata.must_understand", "expected false")
+            elif not good:
+                fields.warn("consolidated_metadata", "not of kind 'inline'; ignored")
+                inside = None
+        elif consolidated is not None:
+            message = f"expected an object, got {kind_of(consolidated)}"
+            fields.error("consolidated_metadata", message)
+        fields.done("not valid zarr 3")
+        return GroupModel(attributes, extra, inside)
+
+    def _read_array(self, fields: Fields) -> ArrayModel:
+        fields.require(*REQUIRED[2:])
+        shape = fields.integers("shape")
+        data_type = self._essential(fields, "data_type")
+        if "endian" in data_type.configuration:
+            fields.error("data_type.configuration.endian", "not a member of a version 3 type")
+        grid = self._essential(fields, "chunk_grid")
+        encoding = self._essential(fields, "chunk_key_encoding")
+        codecs = self._codecs(fields, len(shape))
+        if byte_orders_known(data_type) and any(
+            c.name == "bytes" and "endian" not in c.configuration for c in codecs
+        ):
+            fields.warn("codecs", "'bytes' without 'endian' for a multi-byte type; read as little")
+        transformers = self._list(fields, "storage_transformers")
+        attributes = fields.attributes()
+        names = self._dimension_names(fields, len(shape))
+        extra = _extra(fields, (*REQUIRED, *OPTIONAL))
+        fields.done("not valid zarr 3")
+        return ArrayModel(
+            shape=shape,
+            data_type=data_type,
+            chunk_grid=grid,
+            chunk_key_encoding=encoding,
+            fill_value=FillValue(fields.get("fill_value"), self.dialect),
+            codecs=codecs,
+            storage_transformers=transformers,
+            attributes=attributes,
+            dimension_names=names,
+            extra=extra,
+        )
+
+    def _essential(self, fields: Fields, name: str) -> Named:
+        """An extension that can never be skipped."""
+        if name not in fields.values:
+            return Named("")
+        found = named(fields, name, fields.get(name))
+        if not found.must_understand:
+            fields.error(f"{name}.must_understand", "must not be false here")
+        return found
+
+    def _list(self, fields: Fields, name: str) -> tuple[Named, ...]:
+        value = fields.values.get(name, [])
+        if not isinstance(value, list):
+            fields.error(name, f"expected a list, got {kind_of(value)}")
+            return ()
+        return tuple(named(fields, f"{name}[{i}]", item) for i, item in enumerate(value))
+
+    def _codecs(self, fields: Fields, rank: int) -> tuple[Named, ...]:
+        found = self._list(fields, "codecs")
+        if "codecs" in fields.values and fields.get("codecs") == []:
+            fields.error("codecs", "expected at least one codec that makes bytes, such as 'bytes'")
+        out = []
+        for codec in found:
+            if codec.name == "endian":  # its name in 2023
+                codec = Named("bytes", codec.configuration, codec.must_understand)
+            if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
+                axes = list(range(rank))
+                order = axes if codec.configuration["order"] == "C" else axes[::-1]
+                codec = codec.replace(order=order)
+            out.append(codec)
+        return tuple(out)
+
+    def _dimension_names(self, fields: Fields, rank: int) -> tuple[str | None, ...] | None:
+        value = fields.get("dimension_names")
+        if value is None:
+            return None
+        good = isinstance(value, list) and all(n is None or isinstance(n, str) for n in value)
+        if not good:
+            message = f"expected a list of strings and nulls, got {kind_of(value)}"
+            fields.error("dimension_names", message)
+            return None
+        if len(value) != rank:
+            message = f"has {len(value)} entries, but shape has {rank}"
+            fields.error("dimension_names", message)
+        filled = [n for n in value if n]
+        if len(set(filled)) < len(filled):
+            fields.warn("dimension_names", "the same name stands twice")
+        return tuple(value)
+
+    def write(self, path: str, node: Node) -> dict[str, bytes | None]:
+        (key,) = self.keys(path)
+        return {key: dumps(self.document(node), indent=2)}
+
+    def document(self, node: Node) -> dict[str, Any]:
+        """The content of a node's document."""
+        doc: dict[str, Any] = {"zarr_format": 3, "node_type": node.kind}
+        if isinstance(node, GroupModel):
+            doc["attributes"] = dict(node.attributes)
+            doc.update(node.extra)
+            if node.consolidated is not None:
+                doc["consolidated_metadata"] = {
+                    "kind": "inline",
+                    "must_understand": False,
+                    "metadata": dict(node.consolidated),
+                }
+            return doc
+        array = self.adapt(node)
+        if array.chunk_key_encoding.name == "v3-draft":
+            raise cannot(self.name, f"the chunk keys {array.chunk_key_encoding}")
+        doc["shape"] = list(array.shape)
+        doc["data_type"] = as_json(array.data_type)
+        doc["chunk_grid"] = _object(array.chunk_grid)
+        doc["chunk_key_encoding"] = _object(array.chunk_key_encoding)
+        doc["fill_value"] = array.fill_value.json
+        doc["codecs"] = [_object(codec) for codec in array.codecs]
+        doc["attributes"] = dimensions.beside_field(array)
+        if array.dimension_names is not None:
+            doc["dimension_names"] = [n or None for n in array.dimension_names]
+        if array.storage_transformers:
+            doc["storage_transformers"] = [_object(t) for t in array.storage_transformers]
+        doc.update(array.extra)
+        return doc
+
+    def adapt(self, array: ArrayModel) -> ArrayModel:
+        if array.data_type.name == "object":
+            raise cannot(self.name, "Python objects", "the type 'object' is not part of version 3")
+        orders = byte_orders(array.data_type) if byte_orders_known(array.data_type) else set()
+        if len(orders) > 1:
+            raise cannot(self.name, "a structure that mixes byte orders")
+        if _has_subarrays(array.data_type):
+            raise cannot(self.name, "a structure with sub-array fields")
+        codecs = []
+        for codec in codec_names.to_names(array):
+            if codec.name == "bytes" and orders and "endian" not in codec.configuration:
+                codec = Named("bytes", {"endian": next(iter(orders))})
+            codecs.append(codec)
+        if array.storage_transformers and array.fill_value.dialect == "v3-draft":
+            raise cannot(self.name, "the draft's storage transformers")
+        encoding = array.chunk_key_encoding
+        if encoding.name == "v3-draft":
+            encoding = Named("default", dict(encoding.configuration))
+        return array.with_(
+            data_type=without_order(array.data_type),
+            codecs=tuple(codecs),
+            chunk_key_encoding=encoding,
+        )
+
+    def default_codecs(self, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
+        if variable is not None:
+            return (Named(variable), Named("zstd", {"level": 0, "checksum": True}))
+        size = itemsize or 1
+        config = {
+            "cname": "lz4",
+            "clevel": 5,
+            "shuffle": "shuffle" if size > 1 else "noshuffle",
+            "typesize": size,
+            "blocksize": 0,
+        }
+        return (Named("bytes"), Named("blosc", config), Named("crc32c"))
+
+    def key_encoding(self, separator: str | None) -> Named:
+        return Named("default", {"separator": separator or "/"})
+
+    def check_name(self, path: str) -> None:
+        for name in path.split("/") if path else ():
+            problem = name_problem(name)
+            if problem:
+                raise InvalidName(f"node name {name!r} in {paths.show(path)!r} {problem}")
+
+    def root_documents(self) -> dict[str, bytes]:
+        return {}
+
+    def chunk_prefix(self, path: str) -> str:
+        return paths.prefix(path)
+
+    def listing(self, path: str) -> str:
+        return paths.prefix(path)
+
+    def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
+        names = (paths.name(p[:-1]) for p in prefixes)
+        return {name: None for name in names if name_problem(name) is None}
+
+    def owned(self, path: str) -> tuple[list[str], list[str]]:
+        return [], [paths.prefix(path)]
+
+    def looks_owned(self, key: str) -> bool:
+        last = paths.name(key)
+        parts = last.removeprefix("c").strip(".").split(".")
+        return last in ("zarr.json", "c") or all(p.isdigit() for p in parts)
+
+
+def name_problem(name: str) -> str | None:
+    """Why version 3 forbids a node name, or None."""
+    if not name:
+        return "is empty"
+    if "/" in name:
+        return "contains a slash"
+    if not name.strip("."):
+        return "consists of periods only"
+    if name.startswith("__"):
+        return "starts with '__', which is reserved"
+    return "is the name of the metadata document" if name == "zarr.json" else None
+
+
+def is_recommended(name: str) -> bool:
+    """Whether a name is of the kind that every store and system keeps."""
+    return unicodedata.normalize("NFKC", name).casefold() == name.casefold() and (
+        unicodedata.normalize("NFKC", name) == name
+    )
+
+
+def byte_orders_known(data_type: Named) -> bool:
+    """Whether the type is one whose byte order this library understands, and has one."""
+    try:
+        return bool(byte_orders(data_type))
+    except (KeyError, TypeError, IndexError):
+        return False  # a malformed configuration; binding the type reports it
+
+
+def _extra(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
+    extra = {}
+    for name, value in fields.values.items():
+        if name in known:
+            continue
+        if isinstance(value, dict) and value.get("must_understand") is False:
+            extra[name] = value
+        else:
+            fields.error(name, "unknown field that is not marked with must_understand: false")
+    return extra
+
+
+def _object(extension: Named) -> dict[str, Any]:
+    """An extension as readers of version 3.0 understand it."""
+    doc: dict[str, Any] = {"name": extension.name}
+    if extension.configuration:
+        doc["configuration"] = dict(extension.configuration)
+    if not extension.must_understand:
+        doc["must_understand"] = False
+    return doc
+
+
+def _has_subarrays(data_type: Named) -> bool:
+    if data_type.name not in ("struct", "structured"):
+        return False
+    fields = data_type.configuration.get("fields", ())
+    return any(
+        (isinstance(f, dict) and f.get("shape")) or _has_subarrays(field_parts(f)[1])
+        for f in fields
+    )

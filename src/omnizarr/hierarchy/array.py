@@ -1,0 +1,261 @@
+"""Array: what users hold of a Zarr array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr import engine, stores
+from omnizarr.engine import BoundArray
+from omnizarr.errors import SelectionError, WrongNode
+from omnizarr.hierarchy import render
+from omnizarr.hierarchy.location import Location, locate
+from omnizarr.hierarchy.node import NodeHandle
+from omnizarr.hierarchy.resize import resize
+from omnizarr.indexing import plan
+from omnizarr.model import ArrayModel, Named, paths
+from omnizarr.stores import list_prefix
+
+
+class Array(NodeHandle[ArrayModel]):
+    """An N-dimensional array of chunks in a store.
+
+    Slicing reads, assigning writes. ``Array(store, path)`` opens an existing one; usually
+    `omnizarr.open` and `omnizarr.create_array` are handier.
+    """
+
+    def __init__(
+        self,
+        store: Any,
+        path: str | None = None,
+        *,
+        read_only: bool = False,
+        zarr_format: Any = None,
+    ) -> None:
+        where = stores.resolve(store, read_only=read_only)
+        location, node = locate(
+            where, paths.normalize(path), zarr_format=zarr_format, read_only=read_only
+        )
+        self._open(location, node)
+
+    @classmethod
+    def at(cls, location: Location, model: Any) -> Array:
+        """The array behind a model that was just read or written."""
+        array = cls.__new__(cls)
+        array._open(location, model)
+        return array
+
+    def _open(self, location: Location, model: Any) -> None:
+        if not isinstance(model, ArrayModel):
+            raise WrongNode(f"{location} is a group, not an array; use open_group")
+        self._location = location
+        self._bind(model)
+        self._bound.check()
+
+    def _bind(self, model: ArrayModel) -> None:
+        prefix = self._location.format.chunk_prefix(self._location.path)
+        self._model = model
+        self._bound = BoundArray(self._location.store, self._location.path, prefix, model)
+
+    def _save(self, model: ArrayModel) -> None:
+        super()._save(model)
+        self._bind(self._model)
+
+    def refresh(self) -> None:
+        super().refresh()
+        self._bind(self._model)
+
+    # What it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of every axis."""
+        return self._model.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape, dtype=object))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of the elements."""
+        return self._bound.dtype
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements in memory."""
+        return self.size * self.itemsize
+
+    @property
+    def fill_value(self) -> Any:
+        """What elements without a chunk read as; None where the document leaves it undefined."""
+        return self._bound.fill[()] if self._bound.fill_defined else None
+
+    @property
+    def chunks(self) -> tuple[Any, ...]:
+        """The shape of a chunk; for a rectilinear grid the lengths along each axis."""
+        grid = self._bound.grid
+        if grid.regular is not None:
+            return grid.regular
+        return tuple(tuple(a.size(k) for k in range(a.count)) for a in grid.axes)
+
+    @property
+    def cdata_shape(self) -> tuple[int, ...]:
+        """The number of chunks along each axis."""
+        return self._bound.grid.shape
+
+    @property
+    def nchunks(self) -> int:
+        """The number of chunks of the grid, stored or not."""
+        return self._bound.grid.count
+
+    @property
+    def codecs(self) -> tuple[Named, ...]:
+        """The codecs by name, in the order of encoding."""
+        return self._model.codecs
+
+    @property
+    def order(self) -> str:
+        """``"F"`` where chunks are stored with reversed axes, else ``"C"``."""
+        first = self.codecs[0] if self.codecs else Named("")
+        axes = list(reversed(range(self.ndim)))
+        return "F" if first.name == "transpose" and first.configuration["order"] == axes else "C"
+
+    @property
+    def dimension_names(self) -> tuple[str | None, ...] | None:
+        """The name of each axis, or None where none are known."""
+        return self._model.dimension_names
+
+    # Reading and writing
+
+    def __getitem__(self, selection: Any) -> Any:
+        return self.read(selection)
+
+    def read(self, selection: Any = ...) -> Any:
+        """The selected elements as a NumPy array, or a scalar where every index is a number."""
+        chosen = plan(self._bound.grid, selection)
+        out = np.empty(chosen.full_shape, self.dtype)
+        engine.read(self._bound, chosen, out)
+        return out[chosen.final]
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        self._location.check_writable()
+        chosen = plan(self._bound.grid, selection)
+        data = self._as_values(value)
+        try:
+            spread = np.broadcast_to(data, chosen.shape)
+        except ValueError:
+            raise SelectionError(
+                f"cannot put values of shape {data.shape} into a selection of shape {chosen.shape}"
+            ) from None
+        full = spread[tuple(np.newaxis if isinstance(f, int) else f for f in chosen.final)]
+        engine.write(self._bound, chosen, full)
+
+    def _as_values(self, value: Any) -> npt.NDArray[Any]:
+        if isinstance(value, np.ndarray) or not np.isscalar(value):
+            array = np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, self.dtype)
+            return array.astype(self.dtype, copy=False)
+        return np.asarray(value, self.dtype)
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("a stored array cannot be seen without a copy")
+        out = np.asarray(self.read())
+        return out if dtype is None else out.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    # Chunks
+
+    def chunk_key(self, coords: Iterable[int]) -> str:
+        """The key in the store of one chunk."""
+        return self._bound.key(tuple(coords))
+
+    def chunks_present(self) -> npt.NDArray[np.bool_]:
+        """For every chunk of the grid, whether the store has it."""
+        found = np.zeros(self.cdata_shape, bool)
+        prefix = self._bound.prefix
+        for key in list_prefix(self._bound.chunk_store, prefix):
+            coords = self._bound.encoding.coords(key[len(prefix) :], self.ndim)
+            if coords is not None and all(c < n for c, n in zip(coords, found.shape, strict=True)):
+                found[coords] = True
+        return found
+
+    @property
+    def nchunks_initialized(self) -> int:
+        """How many chunks the store has."""
+        return int(self.chunks_present().sum())
+
+    # Changing the shape
+
+    @overload
+    def resize(self, *shape: int, outside: Literal["keep", "erase"] = ...) -> None: ...
+    @overload
+    def resize(
+        self, shape: Iterable[int], /, *, outside: Literal["keep", "erase"] = ...
+    ) -> None: ...
+    def resize(self, *shape: Any, outside: Literal["keep", "erase"] = "keep") -> None:
+        """Change the shape; elements that stay inside keep their values.
+
+        Chunks outside a smaller shape are kept, and show again when the array grows; both are
+        told by a warning. ``outside="erase"`` removes them, and clears what a border chunk
+        holds over the edge.
+        """
+        wanted = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        self._location.check_writable()
+        self.refresh()
+        new = resize(self._bound, tuple(int(n) for n in wanted), outside)
+        self._save(new)
+
+    def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
+        """Add `data` at the end of an axis; the data are stored before the new shape is."""
+        self._location.check_writable()
+        self.refresh()
+        values = self._as_values(data)
+        axis = axis + self.ndim if axis < 0 else axis
+        rest = [n for i, n in enumerate(values.shape) if i != axis]
+        if values.ndim != self.ndim or rest != [n for i, n in enumerate(self.shape) if i != axis]:
+            raise SelectionError(
+                f"cannot append values of shape {values.shape} to {self.shape} along axis {axis}"
+            )
+        start = self.shape[axis]
+        lengths = list(self.shape)
+        lengths[axis] = start + values.shape[axis]
+        larger = self._model.with_(shape=tuple(lengths))
+        bound = BoundArray(self.store, self.path, self._bound.prefix, larger)
+        where = (slice(None),) * axis + (slice(start, None),)
+        engine.write(bound, plan(bound.grid, where), values)
+        self._save(larger)
+        return self.shape
+
+    # Looking at it
+
+    @property
+    def info(self) -> render.Info:
+        """A summary: sizes, chunks, codecs."""
+        return render.array_info(self._model, self._location, self._bound)
+
+    def __repr__(self) -> str:
+        return render.array_line(self._model, self._location)

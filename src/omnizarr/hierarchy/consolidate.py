@@ -1,0 +1,48 @@
+"""Gathering the documents of a hierarchy in one place, for stores where listing is slow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omnizarr import stores
+from omnizarr.errors import CannotExpress
+from omnizarr.formats import consolidated
+from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.location import Location, locate
+from omnizarr.model import GroupModel, Node, paths
+
+
+def walk(location: Location, node: Node) -> dict[str, Node]:
+    """All readable nodes at and below a place, by path relative to it."""
+    found = {"": node}
+    if isinstance(node, GroupModel):
+        for name, child in sorted(location.children().items()):
+            if not isinstance(child, Exception):
+                below = walk(location.child(name), child)
+                found.update({paths.join(name, p): n for p, n in below.items()})
+    return found
+
+
+def consolidate_metadata(store: Any, path: str | None = None) -> Group:
+    """Store a copy of all documents below a group with the group, and give back the group.
+
+    The copy is used only where a store cannot list its keys; it has to be renewed by hand.
+    """
+    where = stores.resolve(store)
+    location, node = locate(where, paths.normalize(path))
+    group = Group.at(location, node)
+    nodes = walk(location, node)
+    location.check_writable()
+    name = location.format.name
+    if name == "2":
+        where.set(consolidated.v2_key(location.path), consolidated.write_v2(nodes))
+    elif name == "3":
+        copies = consolidated.write_v3({p: _alone(n) for p, n in nodes.items()})
+        group._save(group.metadata.with_(consolidated=copies))
+    else:
+        raise CannotExpress(f"zarr {name} has no consolidated metadata")
+    return group
+
+
+def _alone(node: Node) -> Node:
+    return node.with_(consolidated=None) if isinstance(node, GroupModel) else node

@@ -1,0 +1,267 @@
+"""A node's place: a store, a path in it, and the format. Reading and writing of documents."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from omnizarr.errors import (
+    InvalidMetadata,
+    NodeExists,
+    NodeNotFound,
+    OmnizarrWarning,
+    Problem,
+    ReadOnly,
+    StoreError,
+)
+from omnizarr.formats import Format, Probe, by_name
+from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.stores import (
+    Store,
+    can_list,
+    check_writable,
+    erase_prefix,
+    erase_values,
+    get_many,
+    list_dir,
+    list_prefix,
+)
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a node is, or shall be."""
+
+    store: Store
+    path: str
+    format: Format
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{paths.show(self.path)} in {self.store!r}"
+
+    def at(self, path: str) -> Location:
+        """Another place in the same hierarchy."""
+        return replace(self, path=path)
+
+    def child(self, name: str) -> Location:
+        """A place below this one."""
+        return self.at(paths.join(self.path, paths.normalize(name)))
+
+    # Reading
+
+    def load(self) -> Node:
+        """The node; raises NodeNotFound or InvalidMetadata."""
+        problems: list[Problem] = []
+        node = self.find(problems)
+        tell(problems)
+        if node is None:
+            raise NodeNotFound(f"there is no array or group at {self}")
+        return node
+
+    def find(self, problems: list[Problem]) -> Node | None:
+        """The node, or None where there is none."""
+        documents = fetch(self.store, self.format.keys(self.path))
+        node = self.format.read(self.path, documents, problems)
+        if node is None and self.format.implicit_groups:
+            return self._implicit()
+        return node
+
+    def _implicit(self) -> Node | None:
+        if not self.path:
+            return GroupModel(implicit=True)
+        if not can_list(self.store):
+            return None
+        keys, prefixes = list_dir(self.store, self.format.listing(self.path))
+        return GroupModel(implicit=True) if keys or prefixes else None
+
+    def children(self) -> dict[str, Node | Exception]:
+        """The nodes one level down by name; one that cannot be read is its error."""
+        names = self.child_names()
+        documents = fetch(
+            self.store, [k for n in names for k in self.format.keys(self.child(n).path)]
+        )
+        found: dict[str, Node | Exception] = {}
+        for name, kind in names.items():
+            problems: list[Problem] = []
+            try:
+                node = self.format.read(self.child(name).path, documents, problems)
+            except InvalidMetadata as e:
+                found[name] = e
+                continue
+            if node is None and kind == "group":
+                node = GroupModel(implicit=True)
+            if node is not None:
+                found[name] = node
+        return found
+
+    def child_names(self) -> dict[str, str | None]:
+        """Names one level down that may be nodes, with their kind where the key tells it."""
+        if not can_list(self.store):
+            raise StoreError(
+                f"{self.store!r} cannot list its keys, so the members of {paths.show(self.path)}"
+                " cannot be found; open them by name"
+            )
+        keys, prefixes = list_dir(self.store, self.format.listing(self.path))
+        return dict(self.format.children(self.path, keys, prefixes))
+
+    # Writing
+
+    def check_writable(self) -> None:
+        """Raise before anything is touched where nothing may be written."""
+        if self.read_only:
+            raise ReadOnly(f"{self} was opened read-only; use mode 'r+' or 'a' to write")
+        check_writable(self.store)
+        if self.format.frozen:
+            raise ReadOnly(f"{self}: {self.format.frozen}")
+
+    def save(self, old: Node | None, new: Node) -> Node:
+        """Store the documents that differ, and give back the node as it will be read."""
+        self.check_writable()
+        documents = self.format.write(self.path, new)
+        before = {} if old is None else self.format.write(self.path, old)
+        for key, text in documents.items():
+            if before.get(key) == text:
+                continue
+            if text is not None:
+                self.store.set(key, text)
+            elif before.get(key) is not None:
+                self.store.erase(key)
+        kept = {key: text for key, text in documents.items() if text is not None}
+        read = self.format.read(self.path, kept, [])
+        return new if read is None else read
+
+    def create(self, node: Node, *, overwrite: bool = False) -> Node:
+        """Store a new node, and groups above it where the format needs them."""
+        self.format.check_name(self.path)
+        self.check_writable()
+        self.format.write(self.path, node)  # raises before anything is touched
+        missing = self._missing_ancestors()
+        existing = existing_node(self.store, self.path)
+        if existing is not None and existing[1] is not None:
+            if not overwrite:
+                what = existing[1].kind if not isinstance(existing[1], Exception) else "node"
+                raise NodeExists(
+                    f"there is already a zarr {existing[0].name} {what} at {self};"
+                    " give overwrite=True to replace it"
+                )
+            replace(self, format=existing[0]).erase()
+        for key, text in self.format.root_documents().items():
+            if self.store.get(key) is None:
+                self.store.set(key, text)
+        for path in missing:
+            self.at(path).save(None, GroupModel())
+        return self.save(None, node)
+
+    def _missing_ancestors(self) -> list[str]:
+        """Paths above that have no group yet; raises where one is an array."""
+        above = paths.ancestors(self.path)
+        keys = [key for path in above for key in self.format.keys(path)]
+        documents = fetch(self.store, keys)
+        missing = []
+        for path in above:
+            node = self.format.read(path, documents, [])
+            if isinstance(node, ArrayModel):
+                raise NodeExists(
+                    f"{paths.show(path)} in {self.store!r} is an array; nothing can be below it"
+                )
+            if node is None and not self.format.implicit_groups:
+                missing.append(path)
+        return missing
+
+    def erase(self) -> None:
+        """Remove the node and all below it; refuses where something is not Zarr."""
+        self.check_writable()
+        keys, prefixes = self.format.owned(self.path)
+        if not can_list(self.store):
+            raise StoreError(f"{self.store!r} cannot list its keys, so {self} cannot be erased")
+        for prefix in prefixes:
+            self._check_foreign(prefix)
+        erase_values(self.store, keys)
+        for prefix in prefixes:
+            erase_prefix(self.store, prefix)
+
+    def _check_foreign(self, prefix: str) -> None:
+        for key in list_prefix(self.store, prefix):
+            if not self.format.looks_owned(key):
+                raise StoreError(
+                    f"{self} holds something that is not Zarr: {key!r}; nothing was erased."
+                    " Move it away first"
+                )
+
+
+def fetch(store: Store, keys: Iterable[str]) -> dict[str, bytes]:
+    """The documents that exist, in one batch."""
+    wanted = list(keys)
+    values = get_many(store, [(key, None) for key in wanted])
+    return {k: v for k, v in zip(wanted, values, strict=True) if v is not None}
+
+
+def tell(problems: Iterable[Problem]) -> None:
+    """Warn about what is odd but can be read."""
+    for problem in problems:
+        if problem.level == "warning":
+            warnings.warn(str(problem), OmnizarrWarning, stacklevel=4)
+
+
+def locate(
+    store: Store, path: str, *, zarr_format: object = None, read_only: bool = False
+) -> tuple[Location, Node]:
+    """The node at a path in whatever format it is; raises NodeNotFound."""
+    wanted = None if zarr_format is None else by_name(zarr_format).name
+    probe = Probe(path, wanted)
+    documents = fetch(store, probe.keys())
+    problems: list[Problem] = []
+    for format in probe.formats(documents, problems):
+        location = Location(store, path, format, read_only)
+        if format.implicit_groups:
+            node = location.find(problems)
+        else:
+            node = format.read(path, documents, problems)
+        if node is not None:
+            tell(problems)
+            return location, node
+    raise NodeNotFound(_not_found(store, path, wanted))
+
+
+def existing_node(store: Store, path: str) -> tuple[Format, Node | Exception] | None:
+    """What stands at a path in any format, even if it cannot be read."""
+    probe = Probe(path)
+    documents = fetch(store, probe.keys())
+    for format in probe.formats(documents, []):
+        try:
+            node = Location(store, path, format).find([])
+        except InvalidMetadata as e:
+            return format, e
+        if node is not None and not (isinstance(node, GroupModel) and node.implicit):
+            return format, node
+    return None
+
+
+def format_for(store: Store, path: str, zarr_format: object) -> Format:
+    """The format of a new node: as asked, else as the hierarchy it joins, else the default."""
+    probe = Probe("")
+    documents = fetch(store, probe.keys()) if path or zarr_format is None else {}
+    if zarr_format is not None:
+        wanted = by_name(zarr_format)
+        found = Probe("", wanted.name).formats(documents, [])
+        return found[0] if found else wanted
+    if path:
+        found = probe.formats(documents, [])
+        if found and found[0].has_groups:
+            return found[0]
+    return by_name(getattr(store, "default_format", "3"))
+
+
+def _not_found(store: Store, path: str, wanted: str | None) -> str:
+    kind = "" if wanted is None else f"zarr {wanted} "
+    message = f"there is no {kind}array or group at {paths.show(path)} in {store!r}"
+    if can_list(store):
+        keys, prefixes = list_dir(store, paths.prefix(path))
+        if not keys and not prefixes:
+            return f"{message}; nothing is there at all. Is the path right?"
+        names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
+        some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        message += f" (no zarr.json, .zarray, .zgroup or meta; it holds: {some})"
+    return message

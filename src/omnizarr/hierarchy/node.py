@@ -1,0 +1,86 @@
+"""What arrays and groups have in common: a place, a model, attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from omnizarr.hierarchy.attributes import Attributes
+from omnizarr.hierarchy.location import Location
+from omnizarr.model import ArrayModel, GroupModel, paths
+from omnizarr.stores import Store
+
+M = TypeVar("M", ArrayModel, GroupModel)
+
+
+class NodeHandle(Generic[M]):
+    """A node that was opened."""
+
+    _location: Location
+    _model: M
+
+    @property
+    def store(self) -> Store:
+        """The store that the node lies in."""
+        return self._location.store
+
+    @property
+    def path(self) -> str:
+        """The path in the store, without outer slashes; empty for the root."""
+        return self._location.path
+
+    @property
+    def name(self) -> str:
+        """The path with a leading slash."""
+        return paths.show(self.path)
+
+    @property
+    def basename(self) -> str:
+        """The last part of the path."""
+        return paths.name(self.path)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writing is refused."""
+        return self._location.read_only or self.store.read_only
+
+    @property
+    def zarr_format(self) -> int | str:
+        """1, 2, 3, or ``"3-draft"``."""
+        name = self._location.format.name
+        return int(name) if name.isdigit() else name
+
+    @property
+    def metadata(self) -> M:
+        """The model of the node: what its documents say."""
+        return self._model
+
+    @property
+    def attrs(self) -> Attributes:
+        """User attributes; changes are stored at once."""
+        return Attributes(lambda: self._model.attributes, self._change_attributes)
+
+    def _change_attributes(self, change: Callable[[dict[str, Any]], None]) -> None:
+        self._location.check_writable()
+        self.refresh()
+        attributes = dict(self._model.attributes)
+        change(attributes)
+        self._save(self._model.with_(attributes=attributes))
+
+    def _save(self, model: Any) -> None:
+        old = None if getattr(self._model, "implicit", False) else self._model
+        self._model = self._location.save(old, model)  # type: ignore[assignment]
+
+    def refresh(self) -> None:
+        """Read the documents again, in case another process changed them."""
+        self._model = self._location.load()  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, type(self))
+            and other.store == self.store
+            and other.path == self.path
+            and other._model == self._model
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # two handles of a changing node

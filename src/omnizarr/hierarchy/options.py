@@ -1,0 +1,248 @@
+"""How a new array is described: options, declared once, and the model made from them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
+
+import numpy as np
+
+from omnizarr import data_types
+from omnizarr.codecs.specify import kind, to_named, with_bytes
+from omnizarr.data_types import DataType
+from omnizarr.errors import InvalidMetadata
+from omnizarr.formats import Format
+from omnizarr.hierarchy.attributes import json_attributes
+from omnizarr.model import ArrayModel, FillValue, Named
+
+AUTO: Any = "auto"
+TARGET_BYTES = 2**20
+_VARIABLE = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
+_BYTES = re.compile(r"\s*([\d.]+)\s*([kMGT]?)(i?)B\s*", re.IGNORECASE)
+
+
+class ArrayOptions(TypedDict, total=False):
+    """Options of every function that creates an array.
+
+    chunks
+        The shape of a chunk; an integer for all axes; ``"auto"`` (about 1 MiB); a size such
+        as ``"4MB"``; False for one chunk; a list of lists of lengths for a rectilinear grid
+        (version 3).
+    fill_value
+        What elements that were never written read as. Zero unless given. None leaves it
+        undefined in versions 1 and 2.
+    codecs
+        The whole list of codecs, in place of the next four.
+    filters, serializer, compressors
+        Codecs on arrays, from array to bytes, and on bytes. Objects, names or JSON. None for
+        none. `compressor` is the same for one.
+    order
+        ``"C"`` or ``"F"``: the order of items inside a chunk.
+    dimension_names
+        A name, or None, for every axis.
+    attributes
+        User attributes.
+    chunk_key_encoding, dimension_separator
+        ``"/"`` or ``"."`` between the indices in chunk keys, or the encoding's JSON.
+    object_codec
+        Version 2, ``dtype=object``: how objects become bytes.
+    fallback
+        The draft: names of types that a reader without this one may use instead.
+    """
+
+    chunks: Any
+    fill_value: Any
+    codecs: Iterable[Any] | None
+    filters: Any
+    serializer: Any
+    compressors: Any
+    compressor: Any
+    order: str
+    dimension_names: Iterable[str | None] | None
+    attributes: Mapping[str, Any] | None
+    chunk_key_encoding: Any
+    dimension_separator: str | None
+    object_codec: Any
+    fallback: Iterable[str]
+
+
+def array_model(
+    format: Format, shape: int | Iterable[int], dtype: Any, options: ArrayOptions
+) -> ArrayModel:
+    """The model of a new array; raises where an option is wrong."""
+    unknown = options.keys() - ArrayOptions.__annotations__.keys()
+    if unknown:
+        known = ", ".join(sorted(ArrayOptions.__annotations__))
+        raise InvalidMetadata(f"unknown option {sorted(unknown)[0]!r}; known: {known}")
+    lengths = _shape(shape)
+    named = data_types.describe("f8" if dtype is None else dtype)
+    object_codec = options.get("object_codec")
+    if named.name == "object" and object_codec is None and options.get("filters") in (None, AUTO):
+        raise InvalidMetadata(
+            "dtype object needs object_codec, such as VLenUTF8() or JSON() of numcodecs;"
+            " for text use dtype=str, for byte strings dtype=bytes"
+        )
+    if named.name == "object" and object_codec is not None:
+        id_ = to_named(object_codec).name.removeprefix("numcodecs.")
+        named = Named({v: k for k, v in _VARIABLE.items()}.get(id_, "object"))
+        named = Named("bytes") if named.name == "variable_length_bytes" else named
+    data_type = data_types.bind(named)
+    extra: dict[str, Any] = {}
+    if "fallback" in options:
+        extra["fallback"] = list(options["fallback"])
+    names = options.get("dimension_names")
+    names = None if names is None else tuple(names)
+    if names is not None and len(names) != len(lengths):
+        raise InvalidMetadata(
+            f"dimension_names has {len(names)} entries, but the array has {len(lengths)} axes"
+        )
+    return ArrayModel(
+        shape=lengths,
+        data_type=named,
+        chunk_grid=_grid(options.get("chunks", AUTO), lengths, data_type),
+        chunk_key_encoding=_key_encoding(format, options),
+        fill_value=_fill(options, data_type, format),
+        codecs=_codecs(format, data_type, len(lengths), options),
+        attributes=json_attributes(options.get("attributes") or {}),
+        dimension_names=names,
+        extra=extra,
+    )
+
+
+def _shape(shape: int | Iterable[int]) -> tuple[int, ...]:
+    lengths = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    for n in lengths:
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
+            raise InvalidMetadata(f"shape: expected integers >= 0, got {n!r}")
+    if math.prod(int(n) for n in lengths) >= 2**63:
+        raise InvalidMetadata(f"shape: the product of {lengths} does not fit into 63 bits")
+    return tuple(int(n) for n in lengths)
+
+
+def _grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Named:
+    itemsize = 16 if data_type.variable else max(1, data_type.dtype.itemsize)
+    if isinstance(chunks, str) and chunks != AUTO:
+        return _regular(guess_chunks(shape, itemsize, byte_size(chunks)))
+    if chunks is None or chunks is True or isinstance(chunks, str):
+        return _regular(guess_chunks(shape, itemsize, TARGET_BYTES))
+    if chunks is False or chunks == -1:
+        return _regular(tuple(max(1, n) for n in shape))
+    if isinstance(chunks, (int, np.integer)):
+        return _regular((int(chunks),) * len(shape))
+    sizes = list(chunks)
+    if any(isinstance(c, (list, tuple)) for c in sizes):
+        return Named("rectilinear", {"kind": "inline", "chunk_shapes": [_edges(c) for c in sizes]})
+    if len(sizes) != len(shape):
+        raise InvalidMetadata(f"chunks {chunks!r} has {len(sizes)} entries, shape {len(shape)}")
+    filled = [n if c in (None, -1) else c for c, n in zip(sizes, shape, strict=True)]
+    if any(isinstance(c, bool) or not isinstance(c, (int, np.integer)) or c < 0 for c in filled):
+        raise InvalidMetadata(f"chunks: expected positive integers, got {chunks!r}")
+    lengths = [int(c) for c in filled]
+    if any(c == 0 and n for c, n in zip(lengths, shape, strict=True)):
+        raise InvalidMetadata(f"chunks: a chunk cannot have length 0, got {chunks!r}")
+    return _regular(tuple(max(1, c) for c in lengths))
+
+
+def _regular(chunks: tuple[int, ...]) -> Named:
+    return Named("regular", {"chunk_shape": list(chunks)})
+
+
+def _edges(axis: Any) -> Any:
+    if isinstance(axis, (list, tuple)):
+        return [_edges(a) for a in axis]
+    return int(axis)
+
+
+def guess_chunks(shape: tuple[int, ...], itemsize: int, target: int) -> tuple[int, ...]:
+    """A chunk shape of at most `target` bytes: the longest axis is halved until it fits."""
+    chunks = [max(1, n) for n in shape]
+    while math.prod(chunks) * itemsize > target and max(chunks, default=1) > 1:
+        longest = chunks.index(max(chunks))
+        chunks[longest] = -(-chunks[longest] // 2)
+    return tuple(chunks)
+
+
+def byte_size(text: str) -> int:
+    """Bytes in ``"100MB"``, ``"1 MiB"``, ``"512kB"``."""
+    match = _BYTES.fullmatch(text)
+    try:
+        number = float(match[1]) if match else 0.0
+    except ValueError:
+        number = 0.0
+    if match is None or number <= 0:
+        raise InvalidMetadata(f"chunks: {text!r} is not a size such as '1MB' or '512 KiB'")
+    power = " kmgt".index(match[2].lower() or " ")
+    return max(1, int(number * (1024 if match[3] else 1000) ** power))
+
+
+def _key_encoding(format: Format, options: ArrayOptions) -> Named:
+    given = options.get("chunk_key_encoding")
+    separator = options.get("dimension_separator")
+    if given is None:
+        if separator not in (None, "/", "."):
+            raise InvalidMetadata(f"dimension_separator must be '/' or '.', got {separator!r}")
+        return format.key_encoding(separator)
+    if isinstance(given, Named):
+        return given
+    if given in ("/", "."):
+        return format.key_encoding(given)
+    if isinstance(given, str):
+        return Named(given)
+    if isinstance(given, dict) and isinstance(given.get("name"), str):
+        config = dict(given.get("configuration", {}))
+        if "separator" in given:
+            config["separator"] = given["separator"]
+        return Named(given["name"], config)
+    raise InvalidMetadata(f"chunk_key_encoding: expected '/', '.' or its JSON, got {given!r}")
+
+
+def _fill(options: ArrayOptions, data_type: DataType, format: Format) -> FillValue:
+    value = options.get("fill_value", data_type.zero)
+    if isinstance(value, str) and value == AUTO and data_type.dtype.kind not in "TUO":
+        value = data_type.zero
+    if value is None:
+        undefined = FillValue(None, format.dialect)
+        if format.dialect in ("v1", "v2"):
+            return undefined
+        value = data_type.zero
+    return data_type.fill_json(value, format.dialect)
+
+
+def _codecs(
+    format: Format, data_type: DataType, rank: int, options: ArrayOptions
+) -> tuple[Named, ...]:
+    itemsize = None if data_type.variable else data_type.dtype.itemsize
+    size = itemsize or 1
+    order = options.get("order", "C")
+    if order not in ("C", "F"):
+        raise InvalidMetadata(f"order must be 'C' or 'F', got {order!r}")
+    front = [Named("transpose", {"order": list(reversed(range(rank)))})] if order == "F" else []
+    given = options.get("codecs")
+    if given is not None:
+        return (*front, *(to_named(c, size) for c in given))
+    filters = [to_named(c, size) for c in _several(options.get("filters", None))]
+    object_codec = options.get("object_codec")
+    if object_codec is not None:
+        filters.insert(0, to_named(object_codec))
+    serializer = options.get("serializer", AUTO)
+    if serializer not in (None, AUTO) or not isinstance(serializer, (str, type(None))):
+        filters.append(to_named(serializer))
+    has_serializer = any(kind(f) == "array->bytes" for f in filters)
+    variable = None if has_serializer else _VARIABLE.get(data_type.named.name)
+    defaults = format.default_codecs(itemsize, variable)
+    if not has_serializer and variable is not None:
+        filters.append(defaults[0])
+    compressors = options.get("compressors", options.get("compressor", AUTO))
+    if isinstance(compressors, str) and compressors == AUTO:
+        tail = list(defaults[1:])
+    else:
+        tail = [to_named(c, size) for c in _several(compressors)]
+    return (*front, *with_bytes([*filters, *tail]))
+
+
+def _several(given: Any) -> list[Any]:
+    if given is None or (isinstance(given, str) and given == AUTO):
+        return []
+    return list(given) if isinstance(given, (list, tuple)) else [given]

@@ -1,0 +1,177 @@
+"""How nodes look as text: one line, a summary, a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from omnizarr.engine import BoundArray
+from omnizarr.errors import OmnizarrError
+from omnizarr.hierarchy.location import Location
+from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
+from omnizarr.stores import can_list, list_prefix
+
+MAX_CHILDREN = 500
+
+
+class Info(dict[str, str]):
+    """A summary as pairs, shown as a table."""
+
+    def __repr__(self) -> str:
+        width = max(map(len, self), default=0)
+        return "\n".join(f"{name:<{width}} : {value}" for name, value in self.items())
+
+    __str__ = __repr__
+
+
+class Tree(list[str]):
+    """A tree as lines."""
+
+    def __repr__(self) -> str:
+        return "\n".join(self)
+
+    __str__ = __repr__
+
+
+def type_name(named: Named) -> str:
+    """A data type in a few characters."""
+    config = named.configuration
+    order = ">" if config.get("endian") == "big" else ""
+    if named.name.startswith("numpy."):
+        scale = config.get("scale_factor", 1)
+        return f"{order}{named.name[6:]}[{scale if scale != 1 else ''}{config.get('unit')}]"
+    if named.name in ("struct", "structured"):
+        fields = config.get("fields", [])
+        names = [f["name"] if isinstance(f, dict) else str(f[0]) for f in fields]
+        return f"struct({', '.join(names)})"
+    if "length_bytes" in config:
+        unit = 4 if named.name == "fixed_length_utf32" else 1
+        letter = {"fixed_length_utf32": "U", "null_terminated_bytes": "S"}.get(named.name, "V")
+        return f"{order}{letter}{config['length_bytes'] // unit}"
+    return order + named.name
+
+
+def codec_names(array: ArrayModel) -> str:
+    """The codecs that a person cares about, joined."""
+    names = [c.name.removeprefix("numcodecs.") for c in array.codecs]
+    return "+".join(n for n in names if n != "bytes") or "uncompressed"
+
+
+def chunk_text(array: ArrayModel) -> str:
+    """The chunk shape, or the grid's name."""
+    chunks = array.chunk_grid.configuration.get("chunk_shape")
+    return str(tuple(chunks)) if isinstance(chunks, list) else array.chunk_grid.name
+
+
+def array_line(array: ArrayModel, location: Location) -> str:
+    """An array in one line."""
+    return (
+        f"<Array {paths.show(location.path)}  {type_name(array.data_type)} {array.shape}"
+        f"  chunks {chunk_text(array)}  zarr v{location.format.name}  {codec_names(array)}"
+        f"  on {location.store!r}>"
+    )
+
+
+def group_line(location: Location) -> str:
+    """A group in one line."""
+    return (
+        f"<Group {paths.show(location.path)}  zarr v{location.format.name}  on {location.store!r}>"
+    )
+
+
+def size_text(size: int) -> str:
+    """Bytes as people read them."""
+    number = float(size)
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if number < 1024 or unit == "PiB":
+            return f"{size} bytes" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1024
+    raise AssertionError("unreachable")
+
+
+def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info:
+    """What there is to know without reading a chunk."""
+    info = Info()
+    info["type"] = f"array, zarr version {location.format.name}"
+    info["path"] = f"{paths.show(location.path)} in {location.store!r}"
+    info["shape"] = str(array.shape)
+    info["data type"] = type_name(array.data_type)
+    info["chunk shape"] = chunk_text(array)
+    if array.dimension_names is not None:
+        info["dimensions"] = ", ".join(n or "-" for n in array.dimension_names)
+    info["order"] = "F" if array.codecs[:1] and array.codecs[0].name == "transpose" else "C"
+    info["codecs"] = " -> ".join(repr(c) for c in array.codecs)
+    if array.storage_transformers:
+        info["transformers"] = ", ".join(repr(t) for t in array.storage_transformers)
+    try:
+        info["fill value"] = str(bound.fill[()]) if bound.fill_defined else "undefined"
+        info["chunks"] = f"{bound.grid.count} in a grid of {bound.grid.shape}"
+        nbytes = bound.dtype.itemsize
+        for n in array.shape:
+            nbytes *= n
+        info["size in memory"] = size_text(nbytes)
+    except OmnizarrError as e:
+        info["not understood"] = str(e)
+    if array.attributes:
+        info["attributes"] = ", ".join(array.attributes)
+    return info
+
+
+def stored_info(array: ArrayModel, bound: BoundArray) -> dict[str, str]:
+    """How much of an array is stored; lists its keys."""
+    count, total = 0, 0
+    for key in list_prefix(bound.store, bound.prefix):
+        if bound.encoding.coords(key[len(bound.prefix) :], len(array.shape)) is not None:
+            count += 1
+            total += len(bound.store.get(key) or b"")
+    return {"chunks stored": str(count), "size stored": size_text(total)}
+
+
+def group_info(group: GroupModel, location: Location) -> Info:
+    """What there is to know about a group."""
+    info = Info()
+    info["type"] = f"group, zarr version {location.format.name}"
+    info["path"] = f"{paths.show(location.path)} in {location.store!r}"
+    if can_list(location.store):
+        children = location.children()
+        arrays = sum(isinstance(c, ArrayModel) for c in children.values())
+        groups = sum(isinstance(c, GroupModel) for c in children.values())
+        broken = len(children) - arrays - groups
+        info["members"] = f"{arrays} arrays, {groups} groups"
+        if broken:
+            info["not readable"] = ", ".join(
+                n for n, c in children.items() if isinstance(c, Exception)
+            )
+    if group.attributes:
+        info["attributes"] = ", ".join(group.attributes)
+    return info
+
+
+def tree_lines(location: Location, node: Node, max_depth: int | None) -> Iterator[str]:
+    """A node and all below it, a line each."""
+    name = paths.name(location.path) or "/"
+    yield _tree_text(name, node)
+    if isinstance(node, GroupModel):
+        yield from _below(location, "", max_depth)
+
+
+def _below(location: Location, indent: str, max_depth: int | None) -> Iterator[str]:
+    if max_depth == 0:
+        return
+    children = sorted(location.children().items())
+    shown = children[:MAX_CHILDREN]
+    for i, (name, child) in enumerate(shown):
+        last = i == len(children) - 1
+        yield f"{indent}{'└── ' if last else '├── '}{_tree_text(name, child)}"
+        if isinstance(child, GroupModel):
+            deeper = None if max_depth is None else max_depth - 1
+            yield from _below(location.child(name), indent + ("    " if last else "│   "), deeper)
+    if len(children) > len(shown):
+        yield f"{indent}└── … {len(children) - len(shown)} more"
+
+
+def _tree_text(name: str, node: Node | Exception) -> str:
+    if isinstance(node, Exception):
+        return f"{name}  (cannot be read: {str(node).splitlines()[0]})"
+    if isinstance(node, ArrayModel):
+        return f"{name} {node.shape} {type_name(node.data_type)}  {codec_names(node)}"
+    return name

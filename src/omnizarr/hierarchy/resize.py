@@ -1,0 +1,82 @@
+"""Changing the shape of an array: what happens to chunks that fall outside, or come back."""
+
+from __future__ import annotations
+
+import warnings
+
+from omnizarr import engine
+from omnizarr.engine import BoundArray
+from omnizarr.errors import InvalidMetadata, OmnizarrWarning
+from omnizarr.model import ArrayModel, paths
+from omnizarr.stores import can_list, list_prefix
+
+
+def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayModel:
+    """The model with the new shape, after dealing with chunks outside the smaller of the two."""
+    if outside not in ("keep", "erase"):
+        raise InvalidMetadata(f"outside must be 'keep' or 'erase', got {outside!r}")
+    old = array.model.shape
+    if len(shape) != len(old) or any(n < 0 for n in shape):
+        raise InvalidMetadata(
+            f"cannot resize {old} to {shape}: expected {len(old)} lengths of at least 0"
+        )
+    model = array.model.with_(shape=shape)
+    resized = BoundArray(array.store, array.path, array.prefix, model)
+    resized.check()  # a rectilinear grid may not cover the new shape
+    inner = tuple(min(a, b) for a, b in zip(old, shape, strict=True))
+    if inner == old == shape:
+        return model
+    left = _outside(array, inner)
+    if outside == "erase":
+        for key in left.values():
+            array.chunk_store.erase(key)
+        _clear_border(array, inner)
+    elif left:
+        grows = any(b > a for a, b in zip(old, shape, strict=True))
+        what = "show again" if grows else "are kept, but not shown"
+        warnings.warn(
+            f"{len(left)} chunks outside {inner} of {paths.show(array.path)} {what};"
+            " resize(..., outside='erase') removes them",
+            OmnizarrWarning,
+            stacklevel=4,
+        )
+    return model
+
+
+def _outside(array: BoundArray, inner: tuple[int, ...]) -> dict[tuple[int, ...], str]:
+    """Stored chunks with no element inside a shape."""
+    if not can_list(array.store):
+        return {}
+    small = BoundArray(array.store, array.path, array.prefix, array.model.with_(shape=inner))
+    counts = small.grid.shape
+    found = {}
+    for key in list_prefix(array.chunk_store, array.prefix):
+        coords = array.encoding.coords(key[len(array.prefix) :], len(inner))
+        if coords is not None and any(c >= n for c, n in zip(coords, counts, strict=True)):
+            found[coords] = key
+    return found
+
+
+def _clear_border(array: BoundArray, inner: tuple[int, ...]) -> None:
+    """Put the fill value into those parts of border chunks that lie outside a shape."""
+    small = BoundArray(array.store, array.path, array.prefix, array.model.with_(shape=inner))
+    if 0 in inner:
+        return
+    prefix = array.prefix
+    for key in list(list_prefix(array.chunk_store, prefix)):
+        coords = array.encoding.coords(key[len(prefix) :], len(inner))
+        counts = small.grid.shape
+        if coords is None or any(c >= n for c, n in zip(coords, counts, strict=True)):
+            continue
+        shape, origin = small.grid.chunk_shape(coords), small.grid.origin(coords)
+        inside = tuple(min(n, i - o) for n, i, o in zip(shape, inner, origin, strict=True))
+        if inside == shape:
+            continue
+        chunk = engine.read_chunk(small, coords)
+        if chunk is None:
+            continue
+        kept = chunk[tuple(slice(n) for n in inside)].copy()
+        cleared = chunk.copy()
+        cleared[...] = small.fill
+        cleared[tuple(slice(n) for n in inside)] = kept
+        engine.write_chunk(small, coords, cleared)

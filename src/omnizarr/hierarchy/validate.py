@@ -1,0 +1,155 @@
+"""Finding everything that is wrong with a document or a hierarchy, with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from omnizarr import stores
+from omnizarr._json import dumps, loads
+from omnizarr.engine import BoundArray
+from omnizarr.errors import (
+    InvalidMetadata,
+    MissingPackage,
+    NodeNotFound,
+    OmnizarrError,
+    Problem,
+    UnknownExtension,
+)
+from omnizarr.formats import V1, V2, V3, Documents, Format, Probe, V3Draft
+from omnizarr.hierarchy.location import Location, fetch
+from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.stores import MemoryStore, Store
+
+
+def validate(what: Any, *, path: str | None = None) -> list[Problem]:
+    """Every problem of a document (a dict or JSON text) or of all below a path or store.
+
+    Errors stop readers; warnings do not. An empty list means that all is well.
+    """
+    if isinstance(what, Mapping) and not _looks_like_store(what):
+        return _validate_document(dumps(dict(what)))
+    if isinstance(what, bytes) or (isinstance(what, str) and what.lstrip().startswith("{")):
+        return _validate_document(what if isinstance(what, bytes) else what.encode())
+    store = stores.resolve(what, read_only=True)
+    return _validate_store(store, paths.normalize(path))
+
+
+def _looks_like_store(what: Mapping[str, Any]) -> bool:
+    return bool(what) and all(isinstance(v, (bytes, bytearray, memoryview)) for v in what.values())
+
+
+def _validate_document(data: bytes) -> list[Problem]:
+    try:
+        doc = loads(data, "document", allow_nan=True)
+    except InvalidMetadata as e:
+        return list(e.problems)
+    if not isinstance(doc, dict):
+        return [Problem("document", "", "expected a JSON object")]
+    problems: list[Problem] = []
+    format, key = _format_of(doc)
+    if format is None:
+        try:
+            V3Draft.open(data, problems)
+        except InvalidMetadata as e:
+            _merge(problems, e)
+        return problems
+    documents = {key: data}
+    if isinstance(format, V1):
+        documents["attrs"] = b"{}"
+    _validate_node(MemoryStore(documents), format, "", documents, problems)
+    return problems
+
+
+def _format_of(doc: dict[str, Any]) -> tuple[Format | None, str]:
+    """The format that a document looks like, and the key it would have."""
+    version = doc.get("zarr_format")
+    if isinstance(version, str) and "://" in version:
+        return None, "zarr.json"
+    if version == 1:
+        return V1(), "meta"
+    if version == 2:
+        return V2(), ".zarray" if "shape" in doc or "dtype" in doc else ".zgroup"
+    if "chunk_memory_layout" in doc or "extensions" in doc:
+        return V3Draft(), "meta/array.json"
+    return V3(), "zarr.json"
+
+
+def _validate_store(store: Store, path: str) -> list[Problem]:
+    probe = Probe(path)
+    documents = fetch(store, probe.keys())
+    problems: list[Problem] = []
+    try:
+        formats = probe.formats(documents, problems)
+    except InvalidMetadata as e:
+        _merge(problems, e)
+        return problems
+    if not formats:
+        raise NodeNotFound(f"there is no array or group at {paths.show(path)} in {store!r}")
+    for format in formats:
+        _walk(Location(store, path, format), problems)
+    return problems
+
+
+def _walk(location: Location, problems: list[Problem]) -> None:
+    format, store = location.format, location.store
+    documents = fetch(store, format.keys(location.path))
+    node = _validate_node(store, format, location.path, documents, problems)
+    if node is None and documents:
+        return
+    if isinstance(node, ArrayModel) or not format.has_groups:
+        return
+    for name, kind in sorted(location.child_names().items()):
+        child = location.child(name)
+        if kind is not None or fetch(store, format.keys(child.path)):
+            _walk(child, problems)
+
+
+def _validate_node(
+    store: Store, format: Format, path: str, documents: Documents, problems: list[Problem]
+) -> Node | None:
+    try:
+        node = format.read(path, documents, problems)
+        format.check_name(path)
+    except InvalidMetadata as e:
+        _merge(problems, e, next(iter(documents), paths.show(path)))
+        return None
+    if isinstance(node, ArrayModel):
+        key = next(k for k in format.keys(path) if k in documents)
+        bound = BoundArray(store, path, format.chunk_prefix(path), node)
+        _check_array(bound, key, problems)
+    elif node is None and format.implicit_groups:
+        return GroupModel(implicit=True)
+    return node
+
+
+def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
+    def chain() -> object:
+        regular = bound.grid.regular
+        return bound.chain(regular or bound.grid.chunk_shape((0,) * len(bound.model.shape)))
+
+    checks: dict[str, Callable[[], object]] = {
+        "data_type": lambda: bound.data_type,
+        "fill_value": lambda: bound.fill,
+        "chunk_grid": lambda: bound.grid,
+        "chunk_key_encoding": lambda: bound.encoding,
+        "codecs": chain,
+        "storage_transformers": lambda: bound.chunk_store,
+    }
+    seen: set[str] = set()
+    for field, check in checks.items():
+        try:
+            check()
+        except OmnizarrError as e:
+            text = str(e).partition(f" in {bound.store!r}: ")[2] or str(e)
+            if text in seen:
+                continue
+            seen.add(text)
+            later = isinstance(e, (UnknownExtension, MissingPackage))
+            problems.append(Problem(key, field, text, "warning" if later else "error"))
+
+
+def _merge(problems: list[Problem], error: InvalidMetadata, key: str = "") -> None:
+    """The problems of an error that are not in the list yet."""
+    found = error.problems or (Problem(key, "", str(error)),)
+    problems.extend(p for p in found if p not in problems)

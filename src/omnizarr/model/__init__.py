@@ -1,0 +1,6 @@
+"""What a node is: frozen, version-free, with names that are not yet bound to code."""
+
+from omnizarr.model.named import Named
+from omnizarr.model.node import ArrayModel, Dialect, FillValue, GroupModel, Node
+
+__all__ = ["ArrayModel", "Dialect", "FillValue", "GroupModel", "Named", "Node"]

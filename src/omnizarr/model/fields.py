@@ -1,0 +1,135 @@
+"""Reading the fields of a document while collecting every problem, not only the first.
+
+A reader asks for fields one by one; a wrong field is recorded and a harmless stand-in is
+returned, so that the rest is still checked. `Fields.done` raises when anything was wrong, so no
+stand-in leaves the reader. `validate` uses the same readers and shows the same list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from omnizarr._json import kind_of
+from omnizarr.errors import InvalidMetadata, Problem
+from omnizarr.model.named import Named
+
+T = TypeVar("T")
+
+MAX_RANK = 64  # NumPy's limit
+MAX_LENGTH = 2**63 - 1
+
+
+class Fields:
+    """One JSON object under inspection."""
+
+    def __init__(self, key: str, values: Mapping[str, Any], problems: list[Problem]) -> None:
+        self.key = key
+        self.values = values
+        self.problems = problems
+
+    def error(self, field: str, message: str) -> None:
+        """Record that `field` is wrong."""
+        self.problems.append(Problem(self.key, field, message))
+
+    def warn(self, field: str, message: str) -> None:
+        """Record that `field` is odd but can be read."""
+        self.problems.append(Problem(self.key, field, message, "warning"))
+
+    def done(self, what: str) -> None:
+        """Raise if anything was wrong."""
+        if any(p.level == "error" for p in self.problems):
+            raise InvalidMetadata.of(self.problems, what)
+
+    def require(self, *names: str) -> None:
+        """Record each missing name."""
+        for name in names:
+            if name not in self.values:
+                self.error(name, "required, but missing")
+
+    def get(self, name: str) -> Any:
+        """The value as it stands, or None."""
+        return self.values.get(name)
+
+    def integers(self, name: str, *, least: int = 0) -> tuple[int, ...]:
+        """A list of integers of at least `least`, such as a shape."""
+        value = self.values.get(name)
+        if name not in self.values:
+            return ()
+        found = self.integer_list(name, value, least=least)
+        if len(found) > MAX_RANK:
+            self.error(name, f"{len(found)} dimensions is more than NumPy's limit of {MAX_RANK}")
+            return ()
+        if math.prod(found) > MAX_LENGTH and 0 not in found:
+            self.error(name, f"the product of {list(found)} does not fit into 63 bits")
+        return found
+
+    def integer_list(self, field: str, value: object, *, least: int = 0) -> tuple[int, ...]:
+        """`value` as a tuple of integers of at least `least`."""
+        if not isinstance(value, list):
+            self.error(field, f"expected a list of integers, got {kind_of(value)}")
+            return ()
+        for i, v in enumerate(value):
+            if isinstance(v, bool) or not isinstance(v, int) or v < least:
+                self.error(f"{field}[{i}]", f"expected an integer >= {least}, got {kind_of(v)}")
+                return ()
+            if v > MAX_LENGTH:
+                self.error(f"{field}[{i}]", f"{v} does not fit into 63 bits")
+                return ()
+        return tuple(value)
+
+    def attributes(self, name: str = "attributes") -> dict[str, Any]:
+        """An object of any JSON values; absent means empty."""
+        value = self.values.get(name, {})
+        if not isinstance(value, dict):
+            self.error(name, f"expected an object, got {kind_of(value)}")
+            return {}
+        return value
+
+    def choice(self, name: str, allowed: tuple[T, ...]) -> T:
+        """One of a few constants; the first stands in."""
+        value = self.values.get(name)
+        if name not in self.values:
+            return allowed[0]
+        for constant in allowed:
+            if value == constant and type(value) is type(constant):
+                return constant
+        words = " or ".join(repr(c) for c in allowed)
+        self.error(name, f"expected {words}, got {kind_of(value)}")
+        return allowed[0]
+
+    def same_rank(self, first: str, a: tuple[int, ...], second: str, b: tuple[int, ...]) -> None:
+        """Record when two lists that belong together differ in length."""
+        known = first in self.values and second in self.values
+        if known and len(a) != len(b) and not self._bad(first) and not self._bad(second):
+            self.error(second, f"has {len(b)} entries, but {first} has {len(a)}")
+
+    def _bad(self, field: str) -> bool:
+        return any(p.level == "error" and p.field.startswith(field) for p in self.problems)
+
+
+def named(fields: Fields, field: str, value: object, *, name: str = "name") -> Named:
+    """An extension in the final form: a string, or an object with a name and a configuration."""
+    if isinstance(value, str) and value:
+        return Named(value)
+    if not isinstance(value, dict):
+        fields.error(field, f"expected a name or an object with {name!r}, got {kind_of(value)}")
+        return Named("")
+    found = value.get(name)
+    if not isinstance(found, str) or not found:
+        fields.error(f"{field}.{name}", f"expected a non-empty string, got {kind_of(found)}")
+        found = ""
+    configuration = value.get("configuration", {})
+    if not isinstance(configuration, dict):
+        message = f"expected an object, got {kind_of(configuration)}"
+        fields.error(f"{field}.configuration", message)
+        configuration = {}
+    understand = value.get("must_understand", True)
+    if not isinstance(understand, bool):
+        message = f"expected true or false, got {kind_of(understand)}"
+        fields.error(f"{field}.must_understand", message)
+        understand = True
+    for other in value.keys() - {name, "configuration", "must_understand"}:
+        fields.error(f"{field}.{other}", "unknown member")
+    return Named(found, configuration, understand)

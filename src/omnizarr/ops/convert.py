@@ -1,0 +1,262 @@
+"""Convert a hierarchy from any format to any other.
+
+Chunk bytes are kept as they are where the other format can describe them, and are decoded and
+encoded again where not. Everything that cannot be expressed is found before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from omnizarr import engine, stores
+from omnizarr.data_types import describe
+from omnizarr.engine import BoundArray
+from omnizarr.errors import CannotExpress, NodeExists, OmnizarrError, StoreError
+from omnizarr.formats import Format, by_name
+from omnizarr.hierarchy.consolidate import walk
+from omnizarr.hierarchy.location import Location, existing_node, locate
+from omnizarr.hierarchy.options import guess_chunks
+from omnizarr.indexing import plan
+from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
+from omnizarr.stores import Store, list_prefix
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass
+class Report:
+    """What a conversion did."""
+
+    arrays: int = 0
+    groups: int = 0
+    chunks_copied: int = 0
+    chunks_encoded: int = 0
+    bytes_written: int = 0
+    # Arrays that were encoded again, with the reason.
+    encoded: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One array to convert."""
+
+    source: BoundArray
+    target: Location
+    model: ArrayModel
+    reason: str | None  # why the chunks must be encoded again; None: bytes are kept
+
+
+def convert(
+    source: Any,
+    destination: Any = None,
+    *,
+    zarr_format: int | str = 3,
+    overwrite: bool = False,
+    in_place: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Write `source` in another format to `destination`.
+
+    With `in_place`, and no destination, only documents are written beside the old ones; that
+    works where every chunk stays valid under its key (1 to 2, 2 to 3, 1 to 3).
+    `progress` is called with chunks done, chunks in all, and the array's path.
+    """
+    if in_place != (destination is None):
+        raise TypeError("give a destination, or in_place=True")
+    start, node = locate(stores.resolve(source, read_only=not in_place), "")
+    goal = by_name(zarr_format)
+    store = start.store if in_place else stores.resolve(destination)
+    if not in_place and store == start.store:
+        raise StoreError(
+            f"source and destination are both {store!r}; give another place, or in_place=True"
+        )
+    tasks, groups = _prepare(start, walk(start, node), store, goal, in_place)
+    _check_target(store, goal, overwrite, in_place)
+    report = Report()
+    for path, group in groups.items():
+        location = Location(store, path, goal)
+        if path == "" or goal.name != start.format.name or not in_place:
+            _put(location, group, overwrite and path == "", in_place)
+        report.groups += 1
+    _run(tasks, report, overwrite, in_place, progress)
+    return report
+
+
+def _prepare(
+    start: Location, nodes: dict[str, Node], store: Store, goal: Format, in_place: bool
+) -> tuple[list[_Task], dict[str, GroupModel]]:
+    """All that will be done; raises where the format has no words for something."""
+    tasks: list[_Task] = []
+    groups: dict[str, GroupModel] = {}
+    for path, node in nodes.items():
+        place = start.at(path)
+        try:
+            goal.check_name(path)
+            if isinstance(node, GroupModel):
+                groups[path] = GroupModel(node.attributes)
+                goal.write(path, groups[path])
+                continue
+            prefix = start.format.chunk_prefix(path)
+            bound = BoundArray(start.store, path, prefix, node)
+            bound.check()
+            task = _task(bound, Location(store, path, goal), in_place)
+        except OmnizarrError as e:
+            raise type(e)(f"cannot convert {place} to zarr {goal.name}: {e}") from e
+        tasks.append(task)
+    return tasks, groups
+
+
+def _task(source: BoundArray, target: Location, in_place: bool) -> _Task:
+    goal = target.format
+    model = _respelled(source, goal)
+    reason = None
+    try:
+        if model.storage_transformers:
+            raise CannotExpress("its chunks are packed by a storage transformer")
+        if source.skips_codecs():
+            raise CannotExpress("it has a codec that is unknown here")
+        kept = goal.adapt(model)
+        _ = source.chain(source.grid.regular or ())  # unknown codecs: copy bytes all the same
+    except CannotExpress as e:
+        reason = str(e)
+        kept = _reencoded(source, model, goal)
+    except OmnizarrError:
+        kept = goal.adapt(model)
+    if in_place:
+        same = kept.chunk_key_encoding == model.chunk_key_encoding
+        same = same and goal.chunk_prefix(source.path) == source.prefix
+        if reason is not None or not same:
+            raise CannotExpress(f"its chunks cannot stay as they are: {reason or 'other keys'}")
+    else:
+        separator = None
+        if kept.chunk_key_encoding.name == goal.key_encoding(None).name:
+            separator = kept.chunk_key_encoding.configuration.get("separator")
+        kept = kept.with_(chunk_key_encoding=goal.key_encoding(separator))
+    goal.write(source.path, kept)
+    return _Task(source, target, kept, reason)
+
+
+def _respelled(source: BoundArray, goal: Format) -> ArrayModel:
+    """The model with its fill value in the words of the other format."""
+    stated = source.model.fill_value
+    if stated.dialect == goal.dialect:
+        return source.model.with_(extra={})
+    if not source.fill_defined and goal.dialect in ("v1", "v2"):
+        fill = type(stated)(None, goal.dialect)
+    else:
+        fill = source.data_type.fill_json(source.fill, goal.dialect)
+    return source.model.with_(fill_value=fill, extra={})
+
+
+def _reencoded(source: BoundArray, model: ArrayModel, goal: Format) -> ArrayModel:
+    """A model that the other format can express, with its default codecs."""
+    variable = {"string": "vlen-utf8", "bytes": "vlen-bytes"}.get(model.data_type.name)
+    itemsize = None if source.data_type.variable else source.dtype.itemsize
+    data_type = model.data_type
+    if not source.data_type.variable:
+        data_type = describe(source.dtype.newbyteorder("<"))
+    model = model.with_(
+        data_type=data_type,
+        codecs=goal.default_codecs(itemsize, variable),
+        storage_transformers=(),
+    )
+    if data_type.name == "struct" and not source.data_type.variable:
+        native = engine.BoundArray(source.store, source.path, "", model).data_type
+        value = source.fill.astype(native.dtype)
+        if source.fill_defined:
+            model = model.with_(fill_value=native.fill_json(value, goal.dialect))
+    try:
+        return goal.adapt(model)
+    except CannotExpress:
+        if model.chunk_grid.name == "regular":
+            raise
+    chunks = guess_chunks(model.shape, itemsize or 16, 2**20)
+    return goal.adapt(model.with_(chunk_grid=Named("regular", {"chunk_shape": list(chunks)})))
+
+
+def _check_target(store: Store, goal: Format, overwrite: bool, in_place: bool) -> None:
+    if in_place:
+        keys = goal.keys("")
+        if any(store.get(key) is not None for key in keys):
+            raise NodeExists(f"there are already zarr {goal.name} documents in {store!r}")
+    elif existing_node(store, "") is not None and not overwrite:
+        raise NodeExists(f"there is already a node in {store!r}; give overwrite=True to replace it")
+
+
+def _put(location: Location, node: Node, overwrite: bool, in_place: bool) -> None:
+    if in_place:
+        location.save(None, node)
+    else:
+        location.create(node, overwrite=overwrite)
+
+
+def _run(
+    tasks: list[_Task], report: Report, overwrite: bool, in_place: bool, progress: Progress | None
+) -> None:
+    chunks = [[] if in_place else list(_stored(task.source)) for task in tasks]
+    total, done = sum(map(len, chunks)), 0
+    for task, coords in zip(tasks, chunks, strict=True):
+        root = not task.source.path
+        _put(task.target, task.model, overwrite and root, in_place)
+        report.arrays += 1
+        prefix = task.target.format.chunk_prefix(task.source.path)
+        target = BoundArray(task.target.store, task.source.path, prefix, task.model)
+        if task.reason is not None:
+            report.encoded[paths.show(task.source.path)] = task.reason
+        if task.model.chunk_grid != task.source.model.chunk_grid:
+            _copy_values(task.source, target, report)
+            done += len(coords)
+            continue
+        for each in coords:
+            if task.reason is None:
+                _copy_bytes(task.source, target, each, report)
+            else:
+                _encode(task.source, target, each, report)
+            done += 1
+            if progress is not None:
+                progress(done, total, paths.show(task.source.path))
+
+
+def _stored(array: BoundArray) -> Iterator[tuple[int, ...]]:
+    rank, counts = len(array.model.shape), array.grid.shape
+    for key in list_prefix(array.chunk_store, array.prefix):
+        coords = array.encoding.coords(key[len(array.prefix) :], rank)
+        if coords is not None and all(c < n for c, n in zip(coords, counts, strict=True)):
+            yield coords
+
+
+def _copy_bytes(
+    source: BoundArray, target: BoundArray, coords: tuple[int, ...], report: Report
+) -> None:
+    keys = [source.encoding.key(coords), *source.encoding.other_keys(coords)]
+    for key in keys:
+        data = source.store.get(source.prefix + key)
+        if data is not None:
+            target.store.set(target.key(coords), data)
+            report.chunks_copied += 1
+            report.bytes_written += len(data)
+            return
+
+
+def _encode(
+    source: BoundArray, target: BoundArray, coords: tuple[int, ...], report: Report
+) -> None:
+    chunk = engine.read_chunk(source, coords)
+    if chunk is not None:
+        engine.write_chunk(target, coords, np.asarray(chunk, target.dtype))
+        report.chunks_encoded += 1
+        report.bytes_written += len(target.store.get(target.key(coords)) or b"")
+
+
+def _copy_values(source: BoundArray, target: BoundArray, report: Report) -> None:
+    """Copy where the grids differ, one chunk of the new grid at a time."""
+    for row in plan(target.grid, ...).rows():
+        part = plan(source.grid, row.outer)
+        values = np.empty(part.full_shape, source.dtype)
+        engine.read(source, part, values)
+        engine.write(target, plan(target.grid, row.outer), values.astype(target.dtype))
+        report.chunks_encoded += 1

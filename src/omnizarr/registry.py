@@ -1,0 +1,71 @@
+"""Names and the code behind them.
+
+A registration is a string ``"module:Class"`` that is imported on first use, or the class itself.
+Other packages add theirs at run time with `register`, or by an entry point in the group
+``omnizarr.<kind>`` (``omnizarr.codec``, ``omnizarr.data_type``, ``omnizarr.chunk_grid``,
+``omnizarr.chunk_key_encoding``, ``omnizarr.storage_transformer``, ``omnizarr.store``), which
+are only looked at when a name is not known otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Literal, TypeAlias
+
+from omnizarr.errors import UnknownExtension
+
+Kind: TypeAlias = Literal[
+    "codec", "data_type", "chunk_grid", "chunk_key_encoding", "storage_transformer", "store"
+]
+
+_table: dict[tuple[Kind, str], Any] = {}
+_hints: dict[tuple[Kind, str], str] = {}
+_entry_points_read: set[Kind] = set()
+
+
+def register(kind: Kind, name: str, target: Any, *aliases: str) -> None:
+    """Make `target`, an object or ``"module:attribute"``, known under `name` and `aliases`."""
+    for each in (name, *aliases):
+        _table[kind, each] = target
+
+
+def hint(kind: Kind, name: str, text: str) -> None:
+    """Say in the error for an unknown `name` what would help."""
+    _hints[kind, name] = text
+
+
+def find(kind: Kind, name: str) -> Any | None:
+    """What is registered under `name`, imported if need be, or None."""
+    target = _table.get((kind, name))
+    if target is None and kind not in _entry_points_read:
+        _read_entry_points(kind)
+        target = _table.get((kind, name))
+    if isinstance(target, str):
+        module, _, attribute = target.partition(":")
+        target = getattr(importlib.import_module(module), attribute)
+        _table[kind, name] = target
+    return target
+
+
+def lookup(kind: Kind, name: str, where: str = "") -> Any:
+    """As `find`, but an unknown name is an error that lists the known ones."""
+    target = find(kind, name)
+    if target is None:
+        words = kind.replace("_", " ")
+        help_ = _hints.get((kind, name)) or f"known: {', '.join(names(kind))}"
+        place = f" at {where}" if where else ""
+        raise UnknownExtension(f"unknown {words} {name!r}{place}; {help_}", kind=kind, name=name)
+    return target
+
+
+def names(kind: Kind) -> list[str]:
+    """All names known for `kind`, sorted."""
+    return sorted(n for k, n in _table if k == kind)
+
+
+def _read_entry_points(kind: Kind) -> None:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, rarely needed
+
+    _entry_points_read.add(kind)
+    for point in entry_points(group=f"omnizarr.{kind}"):
+        _table.setdefault((kind, point.name), f"{point.module}:{point.attr}")

@@ -1,0 +1,133 @@
+"""The whole abstract store interface, for any store: native where it can, derived where not."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
+from omnizarr.stores.store import (
+    Bytes,
+    ErasesPrefix,
+    GetsMany,
+    Lists,
+    ListsDir,
+    ListsPrefix,
+    Range,
+    SetsPartially,
+    Store,
+)
+
+
+def get_many(store: Store, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+    """The values, or parts of values, in the order asked for; None for missing keys."""
+    if isinstance(store, GetsMany):
+        return store.get_many(requests)
+    return [store.get(key, range) for key, range in requests]
+
+
+def get_partial_values(
+    store: Store, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]
+) -> list[bytes | None]:
+    """As `get_many`, in the draft's words: ``(key, (start, length or None))``."""
+    return get_many(store, [(key, Range(*range)) for key, range in key_ranges])
+
+
+def set_partial_values(store: Store, parts: Iterable[tuple[str, int, Bytes]]) -> None:
+    """Overwrite parts of values at byte offsets; the parts of one key must not overlap."""
+    check_writable(store)
+    by_key: dict[str, list[tuple[int, Bytes]]] = {}
+    for key, start, value in parts:
+        by_key.setdefault(key, []).append((start, value))
+    for key, pieces in by_key.items():
+        pieces.sort(key=lambda piece: piece[0])
+        for (a, first), (b, _) in itertools.pairwise(pieces):
+            if a + len(first) > b:
+                raise StoreError(f"parts of {key!r} overlap: [{a}, {a + len(first)}) and [{b}, …)")
+    for key, pieces in by_key.items():
+        if isinstance(store, SetsPartially):
+            for start, value in pieces:
+                store.set_partial(key, start, value)
+            continue
+        whole = bytearray(store.get(key) or b"")
+        for start, value in pieces:
+            if start > len(whole):
+                whole.extend(bytes(start - len(whole)))
+            whole[start : start + len(value)] = value
+        store.set(key, bytes(whole))
+
+
+def erase_values(store: Store, keys: Iterable[str]) -> None:
+    """Remove several keys; missing ones are no error."""
+    check_writable(store)
+    for key in keys:
+        store.erase(key)
+
+
+def erase_prefix(store: Store, prefix: str) -> None:
+    """Remove all keys below a prefix, which ends in ``/`` or is empty for everything."""
+    check_writable(store)
+    check_prefix(prefix)
+    if isinstance(store, ErasesPrefix):
+        store.erase_prefix(prefix)
+    else:
+        erase_values(store, list(list_prefix(store, prefix)))
+
+
+def list_prefix(store: Store, prefix: str) -> Iterator[str]:
+    """All keys below a prefix."""
+    check_prefix(prefix)
+    if isinstance(store, ListsPrefix):
+        yield from store.list_prefix(prefix)
+    elif isinstance(store, Lists):
+        yield from (key for key in store.list() if key.startswith(prefix))
+    elif isinstance(store, ListsDir):
+        keys, prefixes = store.list_dir(prefix)
+        yield from keys
+        for inner in prefixes:
+            yield from list_prefix(store, inner)
+    else:
+        raise StoreError(f"{store!r} cannot list its keys")
+
+
+def list_dir(store: Store, prefix: str) -> tuple[list[str], list[str]]:
+    """Keys and prefixes one level below a prefix, each sorted and in full."""
+    check_prefix(prefix)
+    if isinstance(store, ListsDir):
+        keys, prefixes = store.list_dir(prefix)
+        return sorted(keys), sorted(prefixes)
+    found: set[str] = set()
+    inner: set[str] = set()
+    for key in list_prefix(store, prefix):
+        head, slash, _ = key[len(prefix) :].partition("/")
+        (inner if slash else found).add(prefix + head + slash)
+    return sorted(found), sorted(inner)
+
+
+def can_list(store: Store) -> bool:
+    """Whether children can be discovered at all."""
+    return isinstance(store, (Lists, ListsPrefix, ListsDir))
+
+
+def check_writable(store: Store) -> None:
+    """Raise before anything is touched in a read-only store."""
+    if store.read_only:
+        raise ReadOnly(f"{store!r} is read-only; open it with mode 'r+' or 'a' to write")
+
+
+def check_key(key: str) -> str:
+    """`key`, or an error: keys are relative, do not end in a slash and never lead outside."""
+    segments = key.split("/")
+    if not key or "\0" in key or any(s in ("", ".", "..") for s in segments):
+        raise InvalidMetadata(
+            f"key {key!r} is not allowed: no empty, '.' or '..' segments, no outer slashes, no NUL"
+        )
+    return key
+
+
+def check_prefix(prefix: str) -> None:
+    """Raise unless a prefix is empty or ends in a slash."""
+    if prefix and not prefix.endswith("/"):
+        raise InvalidMetadata(f"prefix {prefix!r} must end with '/'")
+    if prefix:
+        check_key(prefix[:-1])

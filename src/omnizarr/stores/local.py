@@ -1,0 +1,148 @@
+"""A store in a directory: keys are paths below it, values are files.
+
+Values are written to a file with a name of its own and then renamed, so that a reader, or a
+crash, sees the old value or the new one, never a part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+from omnizarr.errors import StoreError
+from omnizarr.stores.abilities import check_key, check_writable
+from omnizarr.stores.store import Bytes, Range
+
+PARTIAL = ".__omnizarr_partial__"  # in the name of a file that is being written
+
+
+class LocalStore:
+    """The files below a directory, which need not exist yet."""
+
+    def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        self.root = Path(root)
+        self.read_only = read_only
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self.root, *check_key(key).split("/"))
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        path = self._path(key)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                if range is None:
+                    return file.read()
+                size = os.fstat(file.fileno()).st_size
+                start = max(0, size + range.start) if range.start < 0 else range.start
+                file.seek(start)
+                return file.read(-1 if range.length is None else range.length)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return None
+        except OSError as e:
+            raise StoreError(f"cannot read {path!r}: {e.strerror or e}") from e
+
+    def set(self, key: str, value: Bytes) -> None:
+        check_writable(self)
+        path = self._path(key)
+        partial = f"{path}{PARTIAL}{os.getpid()}_{threading.get_ident()}"
+        try:
+            try:
+                self._write(partial, value)
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                self._write(partial, value)
+            os.replace(partial, path)
+        except OSError as e:
+            with contextlib.suppress(OSError):
+                os.unlink(partial)
+            raise StoreError(f"cannot write {path!r}: {e.strerror or e}") from e
+
+    @staticmethod
+    def _write(path: str, value: Bytes) -> None:
+        with open(path, "wb", buffering=0) as file:
+            view = memoryview(value).cast("B") if len(value) else memoryview(b"")
+            while view:
+                view = view[file.write(view) :]
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        path = self._path(key)
+        try:
+            os.unlink(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as e:
+            raise StoreError(f"cannot erase {path!r}: {e.strerror or e}") from e
+
+    def erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
+        path = self._path(prefix[:-1]) if prefix else str(self.root)
+        try:
+            shutil.rmtree(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as e:
+            raise StoreError(f"cannot erase {path!r}: {e.strerror or e}") from e
+        if not prefix:
+            os.makedirs(path, exist_ok=True)
+
+    def list(self) -> Iterator[str]:
+        yield from self.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        top = self._path(prefix[:-1]) if prefix else str(self.root)
+        for folder, _, names in os.walk(top):
+            inside = os.path.relpath(folder, top).replace(os.sep, "/")
+            head = prefix if inside == "." else f"{prefix}{inside}/"
+            yield from (head + name for name in names if PARTIAL not in name)
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        top = self._path(prefix[:-1]) if prefix else str(self.root)
+        keys, prefixes = [], []
+        try:
+            with os.scandir(top) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        prefixes.append(f"{prefix}{entry.name}/")
+                    elif PARTIAL not in entry.name:
+                        keys.append(prefix + entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return [], []
+        except OSError as e:
+            raise StoreError(f"cannot list {top!r}: {e.strerror or e}") from e
+        return keys, prefixes
+
+    @property
+    def url(self) -> str:
+        """The RFC 8089 file URI of the directory."""
+        path = os.path.abspath(self.root).replace(os.sep, "/")
+        return "file://" + ("" if path.startswith("/") else "/") + quote(path, safe="/:")
+
+    @classmethod
+    def from_url(cls, url: str, *, read_only: bool = False) -> LocalStore:
+        """The store behind a file URI."""
+        path = unquote(urlsplit(url).path)
+        if len(path) > 2 and path[0] == "/" and path[2] == ":":
+            path = path[1:]  # a Windows drive
+        return cls(path, read_only=read_only)
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, LocalStore)
+        return same and os.path.abspath(other.root) == os.path.abspath(self.root)  # type: ignore[union-attr]
+
+    def __hash__(self) -> int:
+        return hash(os.path.abspath(self.root))
+
+    def __repr__(self) -> str:
+        return str(self.root)
+
+
+class DirectoryStore(LocalStore):
+    """A directory under the name of zarr-python 1 and 2; what is created in it is version 2."""
+
+    default_format = "2"

@@ -1,0 +1,42 @@
+"""A store in a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+
+from omnizarr.stores.abilities import check_key, check_writable
+from omnizarr.stores.store import Bytes, Range
+
+
+class MemoryStore:
+    """Keys and values in memory; give your own dictionary to share or inspect them."""
+
+    def __init__(
+        self, values: MutableMapping[str, bytes] | None = None, *, read_only: bool = False
+    ) -> None:
+        self.values = {} if values is None else values
+        self.read_only = read_only
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        value = self.values.get(check_key(key))
+        return value if value is None or range is None else range.of(value)
+
+    def set(self, key: str, value: Bytes) -> None:
+        check_writable(self)
+        self.values[check_key(key)] = bytes(value)
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        self.values.pop(check_key(key), None)
+
+    def list(self) -> Iterator[str]:
+        yield from tuple(self.values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MemoryStore) and other.values is self.values
+
+    def __hash__(self) -> int:
+        return id(self.values)
+
+    def __repr__(self) -> str:
+        return "memory"

@@ -1,0 +1,83 @@
+"""What a store is: bytes at keys.
+
+The smallest store has `get`, `set` and `erase`. Everything else is an ability that a store may
+have, found by the presence of a method; the free functions of `stores.abilities` use it or fall
+back. Names and meaning follow the abstract store interface of the version 3 draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Part of a value: `length` bytes from `start`; None means to the end.
+
+    A negative `start` counts from the end.
+    """
+
+    start: int = 0
+    length: int | None = None
+
+    def of(self, data: bytes) -> bytes:
+        """That part of a whole value."""
+        start = max(0, len(data) + self.start) if self.start < 0 else self.start
+        return data[start:] if self.length is None else data[start : start + self.length]
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Bytes at keys. `get` answers None only for a key that is proven absent."""
+
+    read_only: bool
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None: ...
+    def set(self, key: str, value: Bytes) -> None: ...
+    def erase(self, key: str) -> None: ...
+
+
+@runtime_checkable
+class GetsMany(Protocol):
+    """Can fetch several values, or parts of them, in one go."""
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]: ...
+
+
+@runtime_checkable
+class SetsPartially(Protocol):
+    """Can overwrite part of a value."""
+
+    def set_partial(self, key: str, start: int, value: Bytes) -> None: ...
+
+
+@runtime_checkable
+class ErasesPrefix(Protocol):
+    """Can remove all keys below a prefix at once."""
+
+    def erase_prefix(self, prefix: str) -> None: ...
+
+
+@runtime_checkable
+class Lists(Protocol):
+    """Can list all keys, in no particular order."""
+
+    def list(self) -> Iterator[str]: ...
+
+
+@runtime_checkable
+class ListsPrefix(Protocol):
+    """Can list the keys below a prefix."""
+
+    def list_prefix(self, prefix: str) -> Iterator[str]: ...
+
+
+@runtime_checkable
+class ListsDir(Protocol):
+    """Can list one level: the keys, and the prefixes (each ending in ``/``)."""
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]: ...
