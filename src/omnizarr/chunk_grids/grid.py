@@ -18,7 +18,9 @@ Integers = npt.NDArray[np.int64]
 class Axis(Protocol):
     """How one axis of an array is cut into chunks."""
 
-    length: int
+    @property
+    def length(self) -> int:
+        """The length of the array along this axis."""
 
     @property
     def count(self) -> int:
@@ -105,9 +107,8 @@ class Grid:
     @property
     def regular(self) -> tuple[int, ...] | None:
         """The one shape of all chunks, or None."""
-        if all(isinstance(a, RegularAxis) for a in self.axes):
-            return tuple(a.chunk for a in self.axes)  # type: ignore[attr-defined]
-        return None
+        chunks = tuple(a.chunk for a in self.axes if isinstance(a, RegularAxis))
+        return chunks if len(chunks) == len(self.axes) else None
 
     def chunk_shape(self, coords: tuple[int, ...]) -> tuple[int, ...]:
         """The full shape of one chunk."""

@@ -33,7 +33,7 @@ class Command(click.Group):
             sys.exit(1)
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     errors.print("[yellow]warning[/]: ", end="")
     errors.print(str(message), markup=False)
 

@@ -47,7 +47,7 @@ class Bytes(Configured):
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         stored = np.ascontiguousarray(array, self.stored(spec))
-        return memoryview(stored.reshape(-1).view(np.uint8)) if stored.nbytes else b""
+        return stored.reshape(-1).view(np.uint8).data if stored.nbytes else b""
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         stored = self.stored(spec)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -92,18 +92,20 @@ def bind_chain(codecs: tuple[Named, ...], spec: Spec) -> Chain:
                 raise
             continue  # the document allows readers to skip it
         _check_order(codec, middle is not None, where)
-        if isinstance(codec, ArrayArray) and codec.kind == "array->array":
-            before.append((codec, current))
-            current = codec.resolve(current)
+        if codec.kind == "array->array":
+            filter_ = cast(ArrayArray, codec)
+            before.append((filter_, current))
+            current = filter_.resolve(current)
         elif codec.kind == "array->bytes":
-            middle = codec  # type: ignore[assignment]  # kind decides
-            size = codec.encoded_size(current)  # type: ignore[union-attr, arg-type]
+            middle = cast(ArrayBytes, codec)
+            size = middle.encoded_size(current)
         else:
             if not after and hasattr(codec, "for_items"):
                 itemsize = 1 if current.data_type.variable else current.data_type.dtype.itemsize
                 codec = codec.for_items(itemsize)
-            after.append((codec, size))  # type: ignore[arg-type]
-            size = None if size is None else codec.encoded_size(size)  # type: ignore[union-attr, arg-type]
+            step = cast(BytesBytes, codec)
+            after.append((step, size))
+            size = None if size is None else step.encoded_size(size)
     if middle is None:
         names = ", ".join(repr(c.name) for c in codecs) or "none"
         raise InvalidMetadata(

@@ -37,4 +37,4 @@ class Crc32c(Configured):
 
 
 def _checksum(data: bytes) -> bytes:
-    return google_crc32c.value(data).to_bytes(4, "little")
+    return int(google_crc32c.value(data)).to_bytes(4, "little")

@@ -35,10 +35,11 @@ def to_named(codec: Any, itemsize: int = 1) -> Named:
         return Named(PREFIX + codec["id"], {k: v for k, v in codec.items() if k != "id"})
     if isinstance(codec, dict) and isinstance(codec.get("name"), str):
         return Named(codec["name"], codec.get("configuration", {}))
-    if dataclasses.is_dataclass(codec) and isinstance(getattr(codec, "name", None), str):
+    name = getattr(codec, "name", None)
+    if dataclasses.is_dataclass(codec) and isinstance(name, str):
         config = {f.name: getattr(codec, f.name) for f in dataclasses.fields(codec)}
         config = {k: _plain(v) for k, v in config.items() if v is not None}
-        return Named(codec.name, config)
+        return Named(name, config)
     if hasattr(codec, "get_config"):  # numcodecs
         return to_named(codec.get_config())
     if hasattr(codec, "to_dict"):  # zarr-python

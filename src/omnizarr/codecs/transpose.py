@@ -29,9 +29,7 @@ class Transpose(Configured):
         integers = isinstance(order, tuple) and all(
             isinstance(i, int) and not isinstance(i, bool) for i in order
         )
-        good = order in ("C", "F") or (
-            integers and sorted(order) == list(range(len(order)))  # type: ignore[type-var]
-        )
+        good = order in ("C", "F") or (integers and sorted(order) == list(range(len(order))))
         self.check("order", good, "a permutation of the axes")
 
     def axes(self, rank: int) -> tuple[int, ...]:

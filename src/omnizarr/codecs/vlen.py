@@ -41,7 +41,7 @@ class VlenUtf8(Configured):
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         _check_count(data, spec)
-        items = vlen.VLenUTF8().decode(as_bytes_array(data))
+        items: npt.NDArray[Any] = vlen.VLenUTF8().decode(as_bytes_array(data))
         return items.astype(spec.data_type.dtype).reshape(spec.shape)
 
 
@@ -62,5 +62,5 @@ class VlenBytes(Configured):
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         _check_count(data, spec)
-        items = vlen.VLenBytes().decode(as_bytes_array(data))
+        items: npt.NDArray[Any] = vlen.VLenBytes().decode(as_bytes_array(data))
         return items.astype(spec.data_type.dtype).reshape(spec.shape)

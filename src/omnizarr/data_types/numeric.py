@@ -74,7 +74,8 @@ def _small(name: str) -> np.dtype[Any]:
         raise MissingPackage(
             f"data type {name!r} needs the package ml_dtypes; pip install 'omnizarr[ml]'"
         ) from None
-    return np.dtype(getattr(ml_dtypes, name))
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return dtype
 
 
 class Fill:

@@ -104,8 +104,8 @@ def is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
         unsigned = np.dtype(f"u{size}")
         flat = np.ascontiguousarray(chunk).reshape(-1).view(unsigned)
         return bool((flat == want.view(unsigned)[0]).all())
-    flat = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8).reshape(-1, size)
-    return bool((flat == want).all())
+    items = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8).reshape(-1, size)
+    return bool((items == want).all())
 
 
 def _fail(

@@ -50,9 +50,9 @@ def split_order(array: ArrayModel, format_name: str) -> tuple[str, list[Named]]:
     codecs = list(array.codecs)
     axes = list(range(rank))
     while codecs and codecs[0].name == "transpose":
-        order = codecs.pop(0).configuration.get("order")
+        order: Any = codecs.pop(0).configuration.get("order")
         order = {"C": list(range(rank)), "F": list(reversed(range(rank)))}.get(str(order), order)
-        axes = [axes[i] for i in order]  # type: ignore[union-attr]
+        axes = [axes[i] for i in order]
     if any(c.name == "transpose" for c in codecs):
         raise cannot(format_name, "a transpose after other codecs")
     # Of one axis both are true; a transpose then only remembers that the document said F.

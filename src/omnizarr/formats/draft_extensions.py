@@ -85,11 +85,11 @@ def _extension_type(fields: Fields, stated: dict[str, Any]) -> tuple[Named, dict
         return unknown, {"data_type": stated}
     fallback = stated.get("fallback")
     names = fallback if isinstance(fallback, list) else [fallback]
-    for name in names:
-        found = _core_type(name)
+    for each in names:
+        found = _core_type(each)
         if found is not None and config.get().fallback != "refuse":
             if config.get().fallback == "warn":
-                message = f"unknown type {type_!r} of {uri!r}; its fallback {name!r} is used"
+                message = f"unknown type {type_!r} of {uri!r}; its fallback {each!r} is used"
                 fields.warn("data_type", message)
             return found, {"data_type": stated}
     return unknown, {"data_type": stated}

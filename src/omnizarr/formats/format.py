@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from omnizarr.errors import CannotExpress, Problem
-from omnizarr.model import ArrayModel, Dialect, GroupModel, Named, Node
+from omnizarr.model import ArrayModel, Dialect, Named, Node
 
 Documents: TypeAlias = Mapping[str, bytes]
 Kind: TypeAlias = Literal["array", "group"]
@@ -22,8 +22,6 @@ class Format(Protocol):
     implicit_groups: bool
     # Why nothing may be written, or None.
     frozen: str | None
-    # Codecs of new arrays, for items of that size; and the key encoding.
-    indent: int
 
     def keys(self, path: str) -> tuple[str, ...]:
         """Every key that may hold a document of the node at `path`."""
@@ -78,8 +76,3 @@ def cannot(format_name: str, what: str, why: str = "") -> CannotExpress:
     """The error where a format has no words for something."""
     reason = f": {why}" if why else ""
     return CannotExpress(f"zarr {format_name} cannot express {what}{reason}")
-
-
-def group_attributes(node: GroupModel) -> dict[str, Any]:
-    """Attributes as a plain dictionary."""
-    return dict(node.attributes)

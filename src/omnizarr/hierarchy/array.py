@@ -16,7 +16,7 @@ from omnizarr.hierarchy.location import Location, locate
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.resize import resize
 from omnizarr.indexing import plan
-from omnizarr.model import ArrayModel, Named, paths
+from omnizarr.model import ArrayModel, Named, Node, paths
 from omnizarr.stores import list_prefix
 
 
@@ -42,31 +42,19 @@ class Array(NodeHandle[ArrayModel]):
         self._open(location, node)
 
     @classmethod
-    def at(cls, location: Location, model: Any) -> Array:
+    def at(cls, location: Location, model: Node) -> Array:
         """The array behind a model that was just read or written."""
         array = cls.__new__(cls)
         array._open(location, model)
         return array
 
-    def _open(self, location: Location, model: Any) -> None:
+    def _open(self, location: Location, model: Node) -> None:
         if not isinstance(model, ArrayModel):
             raise WrongNode(f"{location} is a group, not an array; use open_group")
-        self._location = location
-        self._bind(model)
-        self._bound.check()
-
-    def _bind(self, model: ArrayModel) -> None:
-        prefix = self._location.format.chunk_prefix(self._location.path)
-        self._model = model
-        self._bound = BoundArray(self._location.store, self._location.path, prefix, model)
-
-    def _save(self, model: ArrayModel) -> None:
-        super()._save(model)
-        self._bind(self._model)
-
-    def refresh(self) -> None:
-        super().refresh()
-        self._bind(self._model)
+        prefix = location.format.chunk_prefix(location.path)
+        bound = BoundArray(location.store, location.path, prefix, model)
+        bound.check()
+        self._location, self._model, self._bound = location, model, bound
 
     # What it is
 

@@ -40,13 +40,13 @@ class Group(NodeHandle[GroupModel]):
         self._open(location, node)
 
     @classmethod
-    def at(cls, location: Location, model: Any) -> Group:
+    def at(cls, location: Location, model: Node) -> Group:
         """The group behind a model that was just read or written."""
         group = cls.__new__(cls)
         group._open(location, model)
         return group
 
-    def _open(self, location: Location, model: Any) -> None:
+    def _open(self, location: Location, model: Node) -> None:
         if not isinstance(model, GroupModel):
             raise WrongNode(f"{location} is an array, not a group; use open_array")
         self._location = location

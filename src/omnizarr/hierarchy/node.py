@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from omnizarr.hierarchy.attributes import Attributes
 from omnizarr.hierarchy.location import Location
-from omnizarr.model import ArrayModel, GroupModel, paths
+from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import Store
 
 M = TypeVar("M", ArrayModel, GroupModel)
@@ -67,13 +67,17 @@ class NodeHandle(Generic[M]):
         change(attributes)
         self._save(self._model.with_(attributes=attributes))
 
-    def _save(self, model: Any) -> None:
+    def _open(self, location: Location, model: Node) -> None:
+        """Take a model that was just read or written; raises where it is the other kind."""
+        raise NotImplementedError
+
+    def _save(self, model: Node) -> None:
         old = None if getattr(self._model, "implicit", False) else self._model
-        self._model = self._location.save(old, model)  # type: ignore[assignment]
+        self._open(self._location, self._location.save(old, model))
 
     def refresh(self) -> None:
         """Read the documents again, in case another process changed them."""
-        self._model = self._location.load()  # type: ignore[assignment]
+        self._open(self._location, self._location.load())
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -79,7 +79,8 @@ def array_model(
     lengths = _shape(shape)
     named = data_types.describe("f8" if dtype is None else dtype)
     object_codec = options.get("object_codec")
-    if named.name == "object" and object_codec is None and options.get("filters") in (None, AUTO):
+    given = [options.get(name) for name in ("object_codec", "filters", "serializer", "codecs")]
+    if named.name == "object" and all(isinstance(g, str | None) for g in given):
         raise InvalidMetadata(
             "dtype object needs object_codec, such as VLenUTF8() or JSON() of numcodecs;"
             " for text use dtype=str, for byte strings dtype=bytes"

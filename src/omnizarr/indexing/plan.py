@@ -94,7 +94,9 @@ def plan(grid: Grid, selection: Any) -> Plan:
     """The plan for integers, slices and an ellipsis, as NumPy understands them."""
     shape = grid.array_shape
     items = _expand(selection, shape)
-    axes, full, final = [], [], []
+    axes: list[AxisPlan] = []
+    full: list[int] = []
+    final: list[int | slice] = []
     for number, (axis, item) in enumerate(zip(grid.axes, items, strict=True)):
         if isinstance(item, slice):
             start, stop, step = item.indices(axis.length)

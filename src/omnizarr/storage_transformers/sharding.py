@@ -64,7 +64,7 @@ class IndexedShards:
 
     @property
     def _index_size(self) -> int:
-        return 16 * math.prod(self.per_shard)
+        return 16 * int(math.prod(self.per_shard))
 
     def _index(self, shard: str, data: bytes | None) -> npt.NDArray[np.uint64] | None:
         if data is None:

@@ -12,12 +12,14 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from omnizarr.errors import StoreError
 from omnizarr.stores.abilities import check_key, check_writable
 from omnizarr.stores.store import Bytes, Range
 
+Names: TypeAlias = list[str]  # inside the class `list` is a method
 PARTIAL = ".__omnizarr_partial__"  # in the name of a file that is being written
 
 
@@ -101,7 +103,7 @@ class LocalStore:
             head = prefix if inside == "." else f"{prefix}{inside}/"
             yield from (head + name for name in names if PARTIAL not in name)
 
-    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+    def list_dir(self, prefix: str) -> tuple[Names, Names]:
         top = self._path(prefix[:-1]) if prefix else str(self.root)
         keys, prefixes = [], []
         try:
@@ -132,8 +134,9 @@ class LocalStore:
         return cls(path, read_only=read_only)
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, LocalStore)
-        return same and os.path.abspath(other.root) == os.path.abspath(self.root)  # type: ignore[union-attr]
+        if not isinstance(other, LocalStore):
+            return NotImplemented
+        return os.path.abspath(other.root) == os.path.abspath(self.root)
 
     def __hash__(self) -> int:
         return hash(os.path.abspath(self.root))

@@ -36,11 +36,11 @@ def resolve(where: Any, *, read_only: bool = False) -> Store:
             ) from e
         store: Store = make(text, read_only=read_only)
         return store
-    if isinstance(where, MutableMapping) and not isinstance(where, Store):
+    if isinstance(where, Store):
+        return where
+    if isinstance(where, MutableMapping):
         return MemoryStore(where, read_only=read_only)
-    if not isinstance(where, Store):
-        raise StoreError(
-            f"{type(where).__name__} is not a store; give a path, a dict,"
-            " or an object with get, set, erase and read_only"
-        )
-    return where
+    raise StoreError(
+        f"{type(where).__name__} is not a store; give a path, a dict,"
+        " or an object with get, set, erase and read_only"
+    )

@@ -1,0 +1,148 @@
+"""Data of the real old writers is read to the bit, and their documents are what we write."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from tests.golden import archives
+from tests.golden.archives import DRAFT, V1, V2
+
+OLD_ZSTD = {"blosc_zstd_0", "blosc_zstd_1", "blosc_zstd_2"}
+
+
+def test_the_archives_hold_what_their_readme_says() -> None:
+    assert [len(archives.names(a)) for a in (V1, V2, DRAFT)] == [38, 87, 41]
+
+
+@pytest.mark.shows("V1-37")
+@pytest.mark.parametrize("name", sorted(set(archives.names(V1)) - OLD_ZSTD))
+def test_version_1_arrays_read_as_their_writer_read_them(name: str) -> None:
+    with oz.configure(v1_order="writer"):
+        array = oz.open(archives.store(V1, f"arrays/{name}"))
+    assert isinstance(array, oz.Array)
+    assert array.zarr_format == 1
+    assert archives.equal(array[...], archives.expected(V1, name))
+
+
+@pytest.mark.parametrize("name", sorted(OLD_ZSTD))
+def test_blosc_chunks_with_zstd_from_before_0_8_are_a_clear_error(name: str) -> None:
+    array = oz.open_array(archives.store(V1, f"arrays/{name}"))
+    with pytest.raises(oz.ChunkError, match="before version 0.8") as error:
+        array[...]
+    assert error.value.codec == "numcodecs.blosc"
+
+
+@pytest.mark.shows("V1-37")
+def test_order_f_of_version_1_follows_the_text_unless_told_otherwise() -> None:
+    store = archives.store(V1, "arrays/order_F")
+    by_writer = archives.expected(V1, "order_F")
+    by_text = oz.open_array(store)
+    assert by_text.order == "F"
+    assert not np.array_equal(by_text[...], by_writer)
+    raw = by_text[0:2, 0:3, 0:4].ravel(order="F")
+    assert np.array_equal(raw, by_writer[0:2, 0:3, 0:4].ravel(order="C"))
+
+
+@pytest.mark.parametrize("name", archives.names(V2))
+def test_version_2_arrays_read_as_their_writer_read_them(name: str) -> None:
+    array = oz.open_group(archives.store(V2, "store"))[name]
+    assert isinstance(array, oz.Array)
+    assert archives.equal(array[...], archives.expected(V2, name))
+    assert array.attrs == {"n": name} or not array.attrs
+
+
+@pytest.mark.shows("D3-120")
+@pytest.mark.parametrize("name", archives.names(DRAFT))
+def test_draft_arrays_read_as_their_writer_read_them(name: str) -> None:
+    with pytest.warns(oz.OmnizarrWarning, match="earlier state of the draft"):
+        group = oz.open_group(archives.store(DRAFT, "store"))
+    array = group[name]
+    assert isinstance(array, oz.Array)
+    assert array.zarr_format == "3-draft"
+    assert archives.equal(array[...], archives.expected(DRAFT, name))
+
+
+@pytest.mark.shows("D3-73", "D3-120")
+def test_groups_and_attributes_of_the_draft_are_found_in_its_early_state() -> None:
+    with pytest.warns(oz.OmnizarrWarning):
+        group = oz.open_group(archives.store(DRAFT, "store"))
+    assert group.attrs == {"title": "draft"}
+    assert set(group) == {"codec", "dt", "ext", "fill", "grp", "layout", "shard"}
+    assert group["grp/sub"].attrs == {"x": [1, 2, 3]}
+
+
+def _write_again(source: oz.Array, zarr_format: int | str) -> oz.MemoryStore:
+    """The same array, created anew from its properties."""
+    store = oz.MemoryStore()
+    codecs = [c for c in source.codecs if c.name != "transpose"]
+    oz.create_array(
+        store,
+        shape=source.shape,
+        dtype=source.metadata.data_type,
+        chunks=source.chunks,
+        codecs=codecs,
+        order=source.order,
+        fill_value=source.fill_value,
+        attributes=source.attrs.asdict(),
+        dimension_separator=source.metadata.chunk_key_encoding.configuration["separator"],
+        zarr_format=zarr_format,
+    )
+    return store
+
+
+@pytest.mark.parametrize("name", archives.names(V1))
+def test_version_1_documents_are_written_as_by_zarr_1(name: str) -> None:
+    golden = archives.store(V1, f"arrays/{name}")
+    written = _write_again(oz.open_array(golden), 1)
+    assert written.values["attrs"] == golden.values["attrs"]
+    ours, theirs = (json.loads(s.values["meta"]) for s in (written, golden))
+    if theirs["dtype"][1] in "fcSUmM":
+        # Its 0 for every type is 0.0 for floats, and no valid fill value for the others.
+        zero = {"c": [0.0, 0.0], "U": ""}.get(theirs["dtype"][1], 0)
+        theirs["fill_value"] = theirs["fill_value"] or zero
+        assert ours == theirs
+    else:
+        assert written.values["meta"] == golden.values["meta"]
+
+
+@pytest.mark.parametrize("name", archives.names(V2))
+def test_version_2_documents_are_written_as_by_zarr_2(name: str) -> None:
+    golden = archives.store(V2, "store").values
+    array = oz.open_group(archives.store(V2, "store"))[name]
+    assert isinstance(array, oz.Array)
+    written = _write_again(array, 2).values
+    ours, theirs = json.loads(written[".zarray"]), json.loads(golden[f"{name}/.zarray"])
+    if theirs.get("dimension_separator") == ".":
+        del theirs["dimension_separator"]  # we leave out what is the default
+    if theirs["dtype"] == "|O" and array.dtype.kind == "T":
+        assert (ours.pop("fill_value"), theirs.pop("fill_value")) == ("", 0)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", archives.names(DRAFT))
+def test_draft_documents_say_what_the_early_writer_said_in_the_words_of_the_text(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        array = oz.open_group(archives.store(DRAFT, "store"))[name]
+    assert isinstance(array, oz.Array)
+    golden = json.loads(archives.contents(DRAFT)[f"store/meta/root/{name}.array.json"])
+    ours = json.loads(_write_again(array, "3-draft").values["meta/array.json"])
+    for field in ("shape", "chunk_grid", "chunk_memory_layout", "extensions", "attributes"):
+        assert ours[field] == golden[field]
+    plus = {"Infinity": "+Infinity"}
+    fill = golden["fill_value"]
+    assert ours["fill_value"] == (plus.get(fill, fill) if isinstance(fill, str) else fill)
+    codecs = [c for c in ours.get("codecs", []) if not c["type"].endswith("endian/1.0")]
+    compressor = golden.get("compressor")
+    assert len(codecs) == (compressor is not None)
+    if compressor is not None:
+        assert codecs[0]["type"] == compressor["codec"].replace("/codec/", "/codecs/")
+        wanted = {k: v for k, v in compressor["configuration"].items() if v is not None}
+        assert {k: v for k, v in codecs[0]["configuration"].items() if v is not None} == wanted
+    big = isinstance(golden["data_type"], str) and golden["data_type"][0] == ">"
+    assert any(c["type"].endswith("endian/1.0") for c in ours.get("codecs", [])) == big
