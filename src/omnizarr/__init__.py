@@ -5,12 +5,9 @@
 >>> oz.open("ocean.zarr")[0]
 """
 
-from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
-from omnizarr.codecs.deflate import Gzip as GZip
-from omnizarr.codecs.deflate import Zlib
-from omnizarr.codecs.stdlib import Bz2 as BZ2
-from omnizarr.codecs.stdlib import Lzma as LZMA
-from omnizarr.codecs.zstd import Zstd
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from omnizarr.config import configure
 from omnizarr.errors import (
     CannotExpress,
@@ -30,7 +27,6 @@ from omnizarr.errors import (
     WrongNode,
 )
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.consolidate import consolidate_metadata
 from omnizarr.hierarchy.create import (
     array,
     create,
@@ -47,10 +43,19 @@ from omnizarr.hierarchy.create import (
     zeros,
 )
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.validate import validate
-from omnizarr.ops.convert import convert
 from omnizarr.registry import register
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore
+
+if TYPE_CHECKING:
+    from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
+    from omnizarr.codecs.deflate import Gzip as GZip
+    from omnizarr.codecs.deflate import Zlib
+    from omnizarr.codecs.stdlib import Bz2 as BZ2
+    from omnizarr.codecs.stdlib import Lzma as LZMA
+    from omnizarr.codecs.zstd import Zstd
+    from omnizarr.hierarchy.consolidate import consolidate_metadata
+    from omnizarr.hierarchy.validate import validate
+    from omnizarr.ops.convert import convert
 
 __all__ = [
     "BZ2",
@@ -94,10 +99,35 @@ __all__ = [
     "open",
     "open_array",
     "open_group",
-    "oz",
     "register",
     "validate",
     "zeros",
 ]
 
 __version__ = "0.1.0"
+
+# Loaded on first use, so that importing the package stays quick.
+_LATER = {
+    "Blosc": "codecs.blosc:NumcodecsBlosc",
+    "GZip": "codecs.deflate:Gzip",
+    "Zlib": "codecs.deflate:Zlib",
+    "BZ2": "codecs.stdlib:Bz2",
+    "LZMA": "codecs.stdlib:Lzma",
+    "Zstd": "codecs.zstd:Zstd",
+    "consolidate_metadata": "hierarchy.consolidate:consolidate_metadata",
+    "validate": "hierarchy.validate:validate",
+    "convert": "ops.convert:convert",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'omnizarr' has no attribute {name!r}")
+    module, _, attribute = _LATER[name].partition(":")
+    value = getattr(import_module(f"omnizarr.{module}"), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

@@ -74,12 +74,24 @@ def load_object(data: bytes, key: str, *, allow_nan: bool = False) -> dict[str, 
     return value
 
 
-def dumps(value: object, *, indent: int = 2, sort_keys: bool = False) -> bytes:
-    """Canonical JSON text; values that JSON lacks are converted by `plain` first."""
-    text = json.dumps(
-        value, indent=indent, sort_keys=sort_keys, allow_nan=False, ensure_ascii=False
-    )
-    return text.encode("utf-8")
+def dumps(
+    value: object, *, indent: int = 2, sort_keys: bool = False, allow_nan: bool = False
+) -> bytes:
+    """Canonical JSON text of plain values.
+
+    NaN and infinities, which documents of early writers may hold, become their names as
+    strings, unless `allow_nan`: that text is for `loads` only, never for a store.
+    """
+
+    def text(value: object) -> str:
+        return json.dumps(
+            value, indent=indent, sort_keys=sort_keys, allow_nan=allow_nan, ensure_ascii=False
+        )
+
+    try:
+        return text(value).encode("utf-8")
+    except ValueError:
+        return text(plain(value, "document", lambda where, number: None)).encode("utf-8")
 
 
 def plain(value: object, where: str, on_special: Callable[[str, float], None]) -> Any:

@@ -39,6 +39,9 @@ class Config:
     v1_order: Literal["text", "writer"] = "text"
     # Whether chunks that hold nothing but the fill value are stored.
     write_empty_chunks: bool = False
+    # The draft: whether creating a node also gives documents to the groups above it, which
+    # exist without.
+    explicit_groups: bool = False
 
 
 _ALLOWED = {"fallback": ("warn", "use", "refuse"), "v1_order": ("text", "writer")}

@@ -3,8 +3,8 @@
 A registration is a string ``"module:Class"`` that is imported on first use, or the class itself.
 Other packages add theirs at run time with `register`, or by an entry point in the group
 ``omnizarr.<kind>`` (``omnizarr.codec``, ``omnizarr.data_type``, ``omnizarr.chunk_grid``,
-``omnizarr.chunk_key_encoding``, ``omnizarr.storage_transformer``, ``omnizarr.store``), which
-are only looked at when a name is not known otherwise.
+``omnizarr.chunk_key_encoding``, ``omnizarr.storage_transformer``, ``omnizarr.store``,
+``omnizarr.metadata_encoding``), which are only looked at when a name is not known otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from typing import Any, Literal, TypeAlias
 from omnizarr.errors import UnknownExtension
 
 Kind: TypeAlias = Literal[
-    "codec", "data_type", "chunk_grid", "chunk_key_encoding", "storage_transformer", "store"
+    "codec",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "storage_transformer",
+    "store",
+    "metadata_encoding",
 ]
 
 _table: dict[tuple[Kind, str], Any] = {}

@@ -100,7 +100,7 @@ def validate(path: str) -> None:
 @click.option("--overwrite", is_flag=True, help="Replace a hierarchy at DESTINATION.")
 @click.option("--in-place", is_flag=True, help="Write new documents beside the old; keep chunks.")
 def convert(source: str, destination: str | None, to: str, overwrite: bool, in_place: bool) -> None:
-    """Write SOURCE in another format to DESTINATION.
+    """Write SOURCE in another format to DESTINATION, which is best named like data.zarr.
 
     Chunks are copied byte for byte where the other format can describe them, and encoded again
     where not.

@@ -36,6 +36,8 @@ for _name, _target in {
     "vlen-bytes": "vlen:VlenBytes",
     "numcodecs.vlen-bytes": "vlen:VlenBytes",
     "packbits": "packbits:Packbits",
+    "numcodecs.*": "numcodecs:Numcodecs",
     "bitround": "numcodecs:Bitround",
+    "filter-on-bytes": "numcodecs:OnBytes",
 }.items():
     registry.register("codec", _name, f"omnizarr.codecs.{_target}")

@@ -15,18 +15,16 @@ import numpy.typing as npt
 
 from omnizarr import registry
 from omnizarr.codecs.codec import ArrayArray, ArrayBytes, Buffer, BytesBytes, Codec, Spec
-from omnizarr.codecs.numcodecs import PREFIX
-from omnizarr.codecs.numcodecs import bind as bind_numcodecs
 from omnizarr.errors import ChunkError, InvalidMetadata, MissingPackage, Problem, UnknownExtension
 from omnizarr.model import Named
+from omnizarr.model.numcodecs_ids import PREFIX
 
 
 def bind_codec(named: Named, where: str) -> Codec:
     """One codec; errors name its place in the document."""
     target = registry.find("codec", named.name)
     if target is None and named.name.startswith(PREFIX):
-        codec: Codec = bind_numcodecs(named)
-        return codec
+        target = registry.lookup("codec", f"{PREFIX}*")
     if target is None:
         target = registry.lookup("codec", named.name, where)
     try:

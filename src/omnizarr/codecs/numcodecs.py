@@ -20,9 +20,8 @@ from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types import describe
 from omnizarr.errors import InvalidMetadata, MissingPackage, UnknownExtension
 from omnizarr.model import Named
-from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES
+from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX
 
-PREFIX = "numcodecs."
 _PACKAGES = {"pcodec": "pcodec", "zfpy": "zfpy", "msgpack2": "msgpack", "crc32c": "crc32c"}
 
 
@@ -55,6 +54,12 @@ def bind(named: Named) -> Codec:
     return NumcodecsBytes(named.name, codec)
 
 
+class Numcodecs:
+    """Every ``numcodecs.<id>`` that has no file of its own."""
+
+    bind = staticmethod(bind)
+
+
 class Bitround:
     """``bitround``, the registered name of ``numcodecs.bitround``."""
 
@@ -62,6 +67,24 @@ class Bitround:
     def bind(named: Named) -> Codec:
         """The codec, as numcodecs has it: for floats."""
         return bind(Named("numcodecs.bitround", named.configuration))
+
+
+class OnBytes:
+    """``filter-on-bytes``: a filter that sees the bytes of the step before as items of its type.
+
+    Only a version 2 document can say so, by listing for example shuffle before delta.
+    """
+
+    kind: ClassVar[Kind] = "bytes->bytes"
+
+    @staticmethod
+    def bind(named: Named) -> Codec:
+        """The filter of that id, working on bytes."""
+        id_ = named.configuration.get("id")
+        codec = bind(Named(f"{PREFIX}{id_}", named.without("id").configuration))
+        if not isinstance(codec, NumcodecsArray):
+            raise InvalidMetadata(f"codec {named.name!r}: {id_!r} is not a filter on arrays")
+        return NumcodecsBytes(codec.name, codec.codec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +136,8 @@ class NumcodecsSerializer:
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         items = array.astype(object) if spec.data_type.variable else array
-        return _to_bytes(self.codec.encode(items))
+        # In C order, and at least 1-dimensional: numcodecs minds both.
+        return _to_bytes(self.codec.encode(np.ascontiguousarray(items)))
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         if self.codec.codec_id.startswith("vlen"):

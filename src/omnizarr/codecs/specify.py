@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from omnizarr import registry
-from omnizarr.codecs.numcodecs import PREFIX
 from omnizarr.errors import InvalidMetadata
 from omnizarr.model import Named
-from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES
+from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "gzip": {"level": 5},

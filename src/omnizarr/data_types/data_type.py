@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from omnizarr._json import kind_of
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import CannotExpress, InvalidMetadata
 from omnizarr.model import Dialect, FillValue, Named
 
 Scalar: TypeAlias = "np.ndarray[tuple[()], Any]"  # 0-dimensional: keeps every bit
@@ -57,7 +57,16 @@ class DataType:
 
     def fill_json(self, value: Any, dialect: Dialect) -> FillValue:
         """How `value` is spelled in a document of that dialect."""
-        return FillValue(self.encode(self.scalar(value), dialect), dialect)
+        scalar = self.scalar(value)
+        if dialect == "v1" and self.dtype.kind in "SUVmM":
+            # The text has numbers only; its writers stored 0 for items of zero bytes.
+            if any(scalar.tobytes()):
+                raise CannotExpress(
+                    f"zarr 1 cannot express the fill value {scalar[()]!r} of type {self.dtype};"
+                    " give 0, or None for an undefined one"
+                )
+            return FillValue(0, dialect)
+        return FillValue(self.encode(scalar, dialect), dialect)
 
 
 def in_order(named: Named, dtype: np.dtype[Any]) -> np.dtype[Any]:

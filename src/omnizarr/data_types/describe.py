@@ -36,11 +36,11 @@ def describe(dtype: Any) -> Named:
 
 
 def _named(dtype: np.dtype[Any]) -> Named:
-    endian = {"endian": "big"} if _big(dtype) else {}
     if dtype.names is not None:
         return _struct(dtype)
     if dtype.kind == "T":
         return Named("string")
+    endian = {"endian": "big"} if _big(dtype) else {}
     if dtype.kind == "O":
         return Named("object")
     if dtype.kind == "U":

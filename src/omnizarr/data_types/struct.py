@@ -27,7 +27,10 @@ def bind_name(named: Named) -> DataType:
     if target is None and PATTERN.fullmatch(named.name):
         target = registry.lookup("data_type", "raw_bytes")
     if target is None:
-        target = registry.lookup("data_type", named.name)
+        # An extension type of the draft is a URI and a type.
+        type_ = named.configuration.get("type")
+        where = "" if type_ is None else f"data_type with type {type_!r}"
+        target = registry.lookup("data_type", named.name, where)
     bound: DataType = target(named)
     return bound
 
@@ -62,7 +65,7 @@ def bind(named: Named) -> DataType:
         return out
 
     def encode(value: Scalar, dialect: Dialect) -> Any:
-        if dialect != "v3":
+        if dialect != "v3" or any(shape for _, _, shape in parts):
             return to_base64(value.tobytes())
         return {
             name: part.encode(value.reshape(1)[name][0:1].reshape(()), dialect)

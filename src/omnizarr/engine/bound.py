@@ -49,6 +49,7 @@ class BoundArray:
             lambda: self.encoding,
             lambda: self.fill,
             self._check_chain,
+            lambda: self.chunk_store,
         ):
             try:
                 part()

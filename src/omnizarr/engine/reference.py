@@ -26,7 +26,7 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
 
     def one(row: Row) -> None:
         chunk = read_chunk(array, row.coords)
-        out[row.outer] = fill if chunk is None else chunk[row.inner]
+        out[row.outer] = fill if chunk is None else _view(chunk, row.inner)
 
     _run(plan, one, out.nbytes)
 
@@ -40,7 +40,7 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
         )
 
     def one(row: Row) -> None:
-        part = value[row.outer]
+        part = _view(value, row.outer)
         shape = array.grid.chunk_shape(row.coords)
         if row.whole and part.shape == shape:
             write_chunk(array, row.coords, part)
@@ -55,6 +55,13 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
         write_chunk(array, row.coords, chunk)
 
     _run(plan, one, value.nbytes)
+
+
+def _view(array: npt.NDArray[Any], region: tuple[slice, ...]) -> npt.NDArray[Any]:
+    """Part of an array; the ellipsis keeps a 0-dimensional one an array."""
+    index: Any = (*region, ...)
+    view: npt.NDArray[Any] = array[index]
+    return view
 
 
 def read_chunk(array: BoundArray, coords: tuple[int, ...]) -> npt.NDArray[Any] | None:
@@ -97,7 +104,8 @@ def is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
     if size == 0:
         return True
     want = np.frombuffer(fill.tobytes(), np.uint8)
-    first = np.ascontiguousarray(chunk[(0,) * chunk.ndim]).reshape(1).view(np.uint8)
+    # Slices, since a scalar would lose trailing zeros of text and a foreign byte order.
+    first = np.ascontiguousarray(chunk[(slice(0, 1),) * chunk.ndim]).reshape(1).view(np.uint8)
     if not np.array_equal(first, want):
         return False
     if size in (1, 2, 4, 8):

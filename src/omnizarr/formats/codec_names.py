@@ -12,9 +12,11 @@ from typing import Any
 from omnizarr.formats.format import cannot
 from omnizarr.formats.numpy_types import from_type_string, itemsize
 from omnizarr.model import ArrayModel, Named
-from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, BYTES_FILTERS
+from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, BYTES_FILTERS, PREFIX
 
-PREFIX = "numcodecs."
+# A filter on arrays that a version 2 document lists after one on bytes; its configuration is
+# that of the filter, with the id.
+ON_BYTES = "filter-on-bytes"
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 # Names of version 3 that mean the same as a numcodecs id, with the same configuration.
 _SAME = {"gzip": "gzip", "zstd": "zstd", "vlen-utf8": "vlen-utf8", "vlen-bytes": "vlen-bytes"}
@@ -27,6 +29,11 @@ def from_ids(steps: Sequence[dict[str, Any]], order: str, rank: int) -> tuple[Na
         Named(PREFIX + step["id"], {k: v for k, v in step.items() if k != "id"}) for step in steps
     ]
     kinds = [_kind(step["id"]) for step in steps]
+    is_bytes = False
+    for i, kind in enumerate(kinds):
+        if is_bytes and kind == "array->array":
+            named[i], kinds[i] = Named(ON_BYTES, steps[i]), "bytes->bytes"
+        is_bytes = is_bytes or kind != "array->array"
     if "array->bytes" not in kinds:
         # Unknown filters are taken to work on the array, like most that are known.
         at = kinds.index("bytes->bytes") if "bytes->bytes" in kinds else len(named)
@@ -79,6 +86,8 @@ def to_ids(array: ArrayModel, format_name: str) -> tuple[str, list[dict[str, Any
 
 def _to_id(codec: Named, format_name: str) -> dict[str, Any]:
     config = dict(codec.configuration)
+    if codec.name == ON_BYTES:
+        return config
     if codec.name.startswith(PREFIX):
         return {"id": codec.name.removeprefix(PREFIX), **config}
     if codec.name in _SAME:
@@ -113,6 +122,8 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
     at_bytes = False
     for codec in array.codecs:
         config = dict(codec.configuration)
+        if codec.name == ON_BYTES:
+            raise cannot("3", f"the filter {config['id']!r} on bytes", "array filters come first")
         id_ = codec.name.removeprefix(PREFIX) if codec.name.startswith(PREFIX) else None
         if id_ in ARRAY_TO_ARRAY:
             size = _size_after(id_, config, size)

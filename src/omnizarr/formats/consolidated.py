@@ -11,6 +11,7 @@ from typing import Any
 
 from omnizarr._json import dumps, load_object
 from omnizarr.errors import Problem
+from omnizarr.formats.format import Documents, Format, cannot
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
 from omnizarr.model import GroupModel, Node, paths
@@ -19,24 +20,47 @@ from omnizarr.model.fields import Fields
 KEY = ".zmetadata"
 
 
-def v2_key(path: str) -> str:
-    """Where a version 2 group keeps the copy."""
-    return paths.prefix(path) + KEY
+def key(format: Format, path: str) -> str | None:
+    """The key of a document that holds nothing but the copy, or None where there is none."""
+    return paths.prefix(path) + KEY if isinstance(format, V2) else None
 
 
-def write_v2(nodes: Mapping[str, Node]) -> bytes:
-    """The content of ``.zmetadata`` for nodes by relative path."""
+def write(format: Format, path: str, nodes: Mapping[str, Node]) -> dict[str, bytes | None]:
+    """The documents that hold copies of `nodes`, by relative path; the group itself is ``""``."""
+    if isinstance(format, V2):
+        return {paths.prefix(path) + KEY: _write_v2(nodes)}
+    group = nodes[""]
+    if isinstance(format, V3) and isinstance(group, GroupModel):
+        copies = {p: format.document(_alone(n)) for p, n in nodes.items() if p}
+        return format.write(path, group.with_(consolidated=copies))
+    raise cannot(format.name, "consolidated metadata")
+
+
+def read(
+    format: Format, path: str, group: GroupModel, documents: Documents, problems: list[Problem]
+) -> dict[str, Node]:
+    """Nodes by relative path from a group's copies; a wrong entry is reported and left out."""
+    own = key(format, path)
+    if own is not None and own in documents:
+        return _read_v2(documents[own], own, problems)
+    return _read_v3(group, "zarr.json", problems) if group.consolidated is not None else {}
+
+
+def _alone(node: Node) -> Node:
+    return node.with_(consolidated=None) if isinstance(node, GroupModel) else node
+
+
+def _write_v2(nodes: Mapping[str, Node]) -> bytes:
     metadata: dict[str, Any] = {}
     for path, node in nodes.items():
-        for key, text in V2().write(path, node).items():
+        for name, text in V2().write(path, node).items():
             if text is not None:
-                metadata[key] = load_object(text, key)
+                metadata[name] = load_object(text, name)
     doc = {"metadata": metadata, "zarr_consolidated_format": 1}
     return dumps(doc, indent=4, sort_keys=True)
 
 
-def read_v2(data: bytes, key: str, problems: list[Problem]) -> dict[str, Node]:
-    """Nodes by relative path; an entry that is wrong is reported and left out."""
+def _read_v2(data: bytes, key: str, problems: list[Problem]) -> dict[str, Node]:
     doc = load_object(data, key, allow_nan=True)
     fields = Fields(key, doc, problems)
     fields.choice("zarr_consolidated_format", (1,))
@@ -51,13 +75,7 @@ def read_v2(data: bytes, key: str, problems: list[Problem]) -> dict[str, Node]:
     return found
 
 
-def write_v3(nodes: Mapping[str, Node]) -> dict[str, Any]:
-    """The member ``metadata`` for nodes by relative path, without the group itself."""
-    return {path: V3().document(node) for path, node in nodes.items() if path}
-
-
-def read_v3(group: GroupModel, key: str, problems: list[Problem]) -> dict[str, Node]:
-    """Nodes by relative path; an entry that is wrong is reported and left out."""
+def _read_v3(group: GroupModel, key: str, problems: list[Problem]) -> dict[str, Node]:
     found: dict[str, Node] = {"": group}
     for path, doc in (group.consolidated or {}).items():
         documents = {V3().keys(path)[0]: dumps(doc)} if isinstance(doc, dict) else {}

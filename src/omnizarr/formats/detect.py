@@ -36,9 +36,12 @@ class Probe:
 
     path: str
     wanted: str | None = None  # a format's name, or None for any
+    separator: str = "."  # in chunk keys, where a version 2 document does not state one
 
     def keys(self) -> list[str]:
         """All keys to fetch in one batch."""
+        if self.wanted == V3Draft.name:
+            return [ENTRY]  # it says where the documents are
         keys = [*V3().keys(self.path), ENTRY, *V2().keys(self.path), *V1().keys(self.path)]
         return list(dict.fromkeys(keys))
 
@@ -52,7 +55,7 @@ class Probe:
         if draft_wanted and ENTRY in documents and self._is_draft_entry(ENTRY, documents):
             found.append(V3Draft.open(documents[ENTRY], problems))
         if any(key in documents for key in V2().keys(self.path)[:2]):
-            found.append(V2())
+            found.append(V2(self.separator))
         if not self.path and "meta" in documents:
             found.append(V1())
         if self.wanted is not None:

@@ -19,6 +19,7 @@ from omnizarr.formats.numpy_types import (
 )
 from omnizarr.model import ArrayModel, Named
 from omnizarr.model.fields import Fields
+from omnizarr.model.numcodecs_ids import PREFIX
 
 CODECS = "https://purl.org/zarr/spec/codecs/"
 DATA_TYPES = "https://purl.org/zarr/spec/extensions/data-types/"
@@ -29,7 +30,7 @@ _SHARDING = re.compile(
 # The text says /codecs/…/1.0; its gzip page and early writers say /codec/, or leave out 1.0.
 _CODEC = re.compile(r"https://purl\.org/zarr/spec/codecs?/([a-z0-9-]+)(?:/1\.0)?")
 _KNOWN_CODECS = ("gzip", "zlib", "blosc", "bz2", "lz4", "lzma", "zstd")
-_CORE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)|r\d+")
+_CORE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)|r[1-9]\d*")
 # Data type extensions of the draft's companions, and what early writers put in their place.
 _TYPE_URI = re.compile(
     r"https://purl\.org/zarr/spec/extensions/data-types/(datetime|string|struct|complex)/1\.0"
@@ -56,7 +57,7 @@ def _core_type(stated: object) -> Named | None:
     if not isinstance(stated, str):
         return None
     if _CORE.fullmatch(stated):
-        good = stated[0] != "r" or (int(stated[1:]) % 8 == 0 and int(stated[1:]) > 0)
+        good = stated[0] != "r" or int(stated[1:]) % 8 == 0
         return Named(stated) if good else None
     one_byte = stated in ("b1", "i1", "u1")
     try:
@@ -130,13 +131,7 @@ def _bare(type_: Any) -> Any:
 
 def read_codecs(fields: Fields, rank: int) -> tuple[Named, ...]:
     """Memory layout, `codecs` or the earlier `compressor`, as the model's codecs."""
-    steps: list[Named] = []
-    layout = fields.get("chunk_memory_layout")
-    if isinstance(layout, dict) and isinstance(layout.get("extension"), str):
-        rest = {k: v for k, v in layout.items() if k != "extension"}
-        steps.append(Named(layout["extension"], rest))
-    elif fields.choice("chunk_memory_layout", ("C", "F")) == "F":
-        steps.append(Named("transpose", {"order": list(reversed(range(rank)))}))
+    steps = _layout(fields, rank)
     stated = fields.values.get("codecs", [])
     name = "type"
     if "compressor" in fields.values and "codecs" not in fields.values:
@@ -152,10 +147,34 @@ def read_codecs(fields: Fields, rank: int) -> tuple[Named, ...]:
     return (*steps, *found)
 
 
+def _layout(fields: Fields, rank: int) -> list[Named]:
+    """The field `chunk_memory_layout` as codecs; that of an extension is a registered codec."""
+    layout = fields.get("chunk_memory_layout")
+    if not isinstance(layout, dict):
+        if fields.choice("chunk_memory_layout", ("C", "F")) == "F":
+            return [Named("transpose", {"order": list(reversed(range(rank)))})]
+        return []
+    uri = extension_uri(fields, "chunk_memory_layout", layout)
+    if uri and registry.find("codec", uri) is None:
+        fields.error("chunk_memory_layout.extension", f"unknown memory layout {uri!r}")
+    return [Named(uri, {k: v for k, v in layout.items() if k != "extension"})]
+
+
+def extension_uri(fields: Fields, field: str, stated: dict[str, Any]) -> str:
+    """The URI of an extension object, which must have a type too; empty where it is wrong."""
+    uri = stated.get("extension")
+    if not isinstance(uri, str) or not uri:
+        fields.error(f"{field}.extension", f"expected a URI, got {kind_of(uri)}")
+        uri = ""
+    if "type" not in stated:
+        fields.error(f"{field}.type", "required, but missing")
+    return uri
+
+
 def _kind(codec: Named) -> str:
-    if codec.name == "bytes":
+    if codec.name in ("bytes", "endian"):
         return "array->bytes"
-    if codec.name.startswith(codec_names.PREFIX):
+    if codec.name.startswith(PREFIX):
         return "bytes->bytes"
     return getattr(registry.find("codec", codec.name), "kind", "bytes->bytes")
 
@@ -185,14 +204,24 @@ def _codec(fields: Fields, where: str, stated: object, name: str) -> Named | Non
             fields.error(f"{where}.configuration.endian", "expected 'little' or 'big', got null")
         return Named("bytes", configuration)
     # The configurations of gzip and blosc are those of numcodecs, but gzip's level is required.
-    return Named("gzip" if match[1] == "gzip" else codec_names.PREFIX + match[1], configuration)
+    return Named("gzip" if match[1] == "gzip" else PREFIX + match[1], configuration)
 
 
-def write_codecs(array: ArrayModel, format_name: str) -> tuple[str, list[dict[str, Any]]]:
+def write_codecs(array: ArrayModel, format_name: str) -> tuple[Any, list[dict[str, Any]]]:
     """Memory layout and the field `codecs`."""
-    order, codecs = codec_names.split_order(array, format_name)
+    order: Any
+    if "chunk_memory_layout" in array.extra:
+        order, codecs = array.extra["chunk_memory_layout"], list(array.codecs[1:])
+    else:
+        order, codecs = codec_names.split_order(array, format_name)
     out: list[dict[str, Any]] = []
+    is_bytes = False
     for codec in codecs:
+        if is_bytes and _kind(codec) != "bytes->bytes":
+            raise InvalidMetadata(
+                f"codecs: {codec.name!r} takes an array, but the codecs before it made bytes"
+            )
+        is_bytes = is_bytes or _kind(codec) != "array->array"
         if codec.name in ("bytes", "endian"):
             stated = codec.configuration.get("endian")
             orders = byte_orders(array.data_type) if "data_type" not in array.extra else set()
@@ -238,9 +267,22 @@ def read_transformers(fields: Fields) -> tuple[Named, ...]:
             if not isinstance(value.get(name), str):
                 fields.error(f"{where}.{name}", "required, but missing")
         uri = str(value.get("extension"))
-        members = {k: v for k, v in value.items() if k != "extension"}
-        found.append(Named(SHARDING if _SHARDING.fullmatch(uri) else uri, members))
+        named = Named(uri, {k: v for k, v in value.items() if k != "extension"})
+        found.append(Named(SHARDING, named.configuration) if is_sharding(named) else named)
     return tuple(found)
+
+
+def write_transformers(array: ArrayModel) -> list[dict[str, Any]]:
+    """The field `storage_transformers`, with the URI that the sharding text itself has."""
+    return [
+        {"extension": SHARDING if is_sharding(t) else t.name, **t.configuration}
+        for t in array.storage_transformers
+    ]
+
+
+def is_sharding(transformer: Named) -> bool:
+    """Whether a transformer is the draft's sharding, in any spelling of its URI."""
+    return _SHARDING.fullmatch(transformer.name) is not None
 
 
 def array_extensions(fields: Fields) -> list[Any]:

@@ -17,6 +17,8 @@ class Format(Protocol):
 
     name: str
     dialect: Dialect
+    # Whether an array may leave its fill value undefined.
+    undefined_fill: bool
     # Whether groups exist, and whether they exist without a document of their own.
     has_groups: bool
     implicit_groups: bool
@@ -53,6 +55,9 @@ class Format(Protocol):
     def check_name(self, path: str) -> None:
         """Raise InvalidName where a path is not allowed."""
 
+    def name_advice(self, path: str) -> str | None:
+        """Why a path, though allowed, should better be another one."""
+
     def root_documents(self) -> dict[str, bytes]:
         """What a hierarchy must have beside its nodes."""
 
@@ -70,6 +75,13 @@ class Format(Protocol):
 
     def looks_owned(self, key: str) -> bool:
         """Whether a key (relative to the hierarchy) can be part of Zarr in this format."""
+
+
+def ascii_advice(path: str, format_name: str) -> str | None:
+    """The advice of formats whose paths should be ASCII, although readers take any."""
+    if path.isascii():
+        return None
+    return f"is not ASCII, as zarr {format_name} wants it; some readers may not find it"
 
 
 def cannot(format_name: str, what: str, why: str = "") -> CannotExpress:

@@ -131,6 +131,15 @@ def to_type_string(named: Named, format_name: str) -> Any:
     raise cannot(format_name, f"the data type {name!r}")
 
 
+def pairs_only(stated: Any, format_name: str) -> Any:
+    """`stated`, unless it is a structure with sub-arrays: some texts have only pairs."""
+    for field in stated if isinstance(stated, list) else ():
+        if len(field) > 2:
+            raise cannot(format_name, f"the sub-array field {field[0]!r}")
+        pairs_only(field[1], format_name)
+    return stated
+
+
 def _to_field(field: Any, format_name: str) -> list[Any]:
     name, inner = field_parts(field)
     entry = [name, to_type_string(inner, format_name)]

@@ -8,8 +8,8 @@ from omnizarr import config
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, dimensions
-from omnizarr.formats.format import Documents, Kind, cannot
-from omnizarr.formats.numpy_types import from_type_string, to_type_string
+from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot
+from omnizarr.formats.numpy_types import from_type_string, pairs_only, to_type_string
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node
 from omnizarr.model.fields import Fields
 
@@ -30,6 +30,7 @@ class V1:
 
     name = "1"
     dialect: Dialect = "v1"
+    undefined_fill = True
     has_groups = False
     implicit_groups = False
     frozen: str | None = None
@@ -102,7 +103,7 @@ class V1:
             raise cannot(self.name, f"a chunk grid {array.chunk_grid.name!r}")
         if array.storage_transformers:
             raise cannot(self.name, "storage transformers")
-        type_string = to_type_string(array.data_type, self.name)
+        type_string = pairs_only(to_type_string(array.data_type, self.name), self.name)
         if type_string == "|O":
             raise cannot(self.name, f"the data type {array.data_type.name!r}")
         order, steps, big = codec_names.to_ids(array, self.name)
@@ -131,6 +132,9 @@ class V1:
     def check_name(self, path: str) -> None:
         if path:
             raise InvalidName(f"zarr 1 has no paths: one store is one array, got {path!r}")
+
+    def name_advice(self, path: str) -> str | None:
+        return ascii_advice(path, self.name)
 
     def root_documents(self) -> dict[str, bytes]:
         return {}

@@ -8,11 +8,12 @@ from typing import Any
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import Problem
 from omnizarr.formats import codec_names, dimensions
-from omnizarr.formats.format import Documents, Kind, cannot
+from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot
 from omnizarr.formats.numpy_types import to_type_string
 from omnizarr.formats.v1 import read_type
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
+from omnizarr.model.numcodecs_ids import PREFIX
 
 FIELDS = (
     "zarr_format",
@@ -33,9 +34,14 @@ class V2:
 
     name = "2"
     dialect: Dialect = "v2"
+    undefined_fill = True
     has_groups = True
     implicit_groups = False
     frozen: str | None = None
+
+    def __init__(self, separator: str = ".") -> None:
+        # In chunk keys, where a document does not state one: nested stores never did.
+        self.separator = separator
 
     def keys(self, path: str) -> tuple[str, ...]:
         return tuple(paths.prefix(path) + name for name in NAMES)
@@ -74,6 +80,7 @@ class V2:
         fields.same_rank("shape", shape, "chunks", chunks)
         order = fields.choice("order", ("C", "F"))
         separator = fields.choice("dimension_separator", (".", "/"))
+        separator = separator if "dimension_separator" in doc else self.separator
         data_type = read_type(fields)
         steps = _steps(fields)
         if data_type.name == "object":
@@ -151,7 +158,7 @@ class V2:
 
     def default_codecs(self, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
         options = {"blocksize": 0, "clevel": 5, "cname": "lz4", "shuffle": 1}
-        first = Named("bytes") if variable is None else Named(codec_names.PREFIX + variable)
+        first = Named("bytes") if variable is None else Named(PREFIX + variable)
         return (first, Named("numcodecs.blosc", options))
 
     def key_encoding(self, separator: str | None) -> Named:
@@ -159,6 +166,9 @@ class V2:
 
     def check_name(self, path: str) -> None:
         """Any normalised path is allowed."""
+
+    def name_advice(self, path: str) -> str | None:
+        return ascii_advice(path, self.name)
 
     def root_documents(self) -> dict[str, bytes]:
         return {}

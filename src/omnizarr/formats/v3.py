@@ -9,10 +9,12 @@ from typing import Any
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidName, Problem
 from omnizarr.formats import codec_names, dimensions
+from omnizarr.formats.draft_extensions import is_sharding
 from omnizarr.formats.format import Documents, Kind, cannot
 from omnizarr.formats.numpy_types import as_json, byte_orders, field_parts, without_order
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields, named
+from omnizarr.model.numcodecs_ids import PREFIX
 
 REQUIRED = (
     "zarr_format",
@@ -32,6 +34,7 @@ class V3:
 
     name = "3"
     dialect: Dialect = "v3"
+    undefined_fill = False
     has_groups = True
     implicit_groups = False
     frozen: str | None = None
@@ -201,7 +204,8 @@ class V3:
             if codec.name == "bytes" and orders and "endian" not in codec.configuration:
                 codec = Named("bytes", {"endian": next(iter(orders))})
             codecs.append(codec)
-        if array.storage_transformers and array.fill_value.dialect == "v3-draft":
+        of_draft = array.fill_value.dialect == "v3-draft"
+        if any(of_draft or is_sharding(t) for t in array.storage_transformers):
             raise cannot(self.name, "the draft's storage transformers")
         encoding = array.chunk_key_encoding
         if encoding.name == "v3-draft":
@@ -234,6 +238,12 @@ class V3:
             if problem:
                 raise InvalidName(f"node name {name!r} in {paths.show(path)!r} {problem}")
 
+    def name_advice(self, path: str) -> str | None:
+        normal = unicodedata.normalize("NFKC", path)
+        if path == normal:
+            return None
+        return f"is not in Unicode's form NFKC ({normal!r}); stores that normalize may lose it"
+
     def root_documents(self) -> dict[str, bytes]:
         return {}
 
@@ -253,7 +263,8 @@ class V3:
     def looks_owned(self, key: str) -> bool:
         last = paths.name(key)
         parts = last.removeprefix("c").strip(".").split(".")
-        return last in ("zarr.json", "c") or all(p.isdigit() for p in parts)
+        reserved = any(segment.startswith("__") for segment in key.split("/"))
+        return reserved or last in ("zarr.json", "c") or all(p.isdigit() for p in parts)
 
 
 def name_problem(name: str) -> str | None:
@@ -267,13 +278,6 @@ def name_problem(name: str) -> str | None:
     if name.startswith("__"):
         return "starts with '__', which is reserved"
     return "is the name of the metadata document" if name == "zarr.json" else None
-
-
-def is_recommended(name: str) -> bool:
-    """Whether a name is of the kind that every store and system keeps."""
-    return unicodedata.normalize("NFKC", name).casefold() == name.casefold() and (
-        unicodedata.normalize("NFKC", name) == name
-    )
 
 
 def byte_orders_known(data_type: Named) -> bool:
@@ -299,7 +303,8 @@ def _extra(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
 def _object(extension: Named) -> dict[str, Any]:
     """An extension as readers of version 3.0 understand it."""
     doc: dict[str, Any] = {"name": extension.name}
-    if extension.configuration:
+    # zarr-python, whose names these are, wants the member even where it is empty.
+    if extension.configuration or extension.name.startswith(PREFIX):
         doc["configuration"] = dict(extension.configuration)
     if not extension.must_understand:
         doc["must_understand"] = False

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Any
+from typing import Any, Protocol
 
+from omnizarr import registry
 from omnizarr._json import dumps, kind_of, load_object
-from omnizarr.errors import InvalidName, Problem
+from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import dimensions
 from omnizarr.formats.draft_extensions import (
     array_extensions,
+    extension_uri,
     read_codecs,
     read_transformers,
     read_type,
     write_codecs,
+    write_transformers,
     write_type,
 )
-from omnizarr.formats.format import Documents, Kind, cannot
-from omnizarr.formats.numpy_types import byte_orders, itemsize, to_type_string
+from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot
+from omnizarr.formats.numpy_types import byte_orders, itemsize, pairs_only, to_type_string
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
 
@@ -44,18 +47,34 @@ OPTIONAL = ("codecs", "storage_transformers")
 EARLIER = ("compressor", "dimension_separator")
 
 
+class MetadataEncoding(Protocol):
+    """How documents of arrays and groups become bytes; registered under its URI."""
+
+    def decode(self, data: bytes) -> Any: ...
+    def encode(self, document: dict[str, Any]) -> bytes: ...
+
+
 class V3Draft:
     """The door to the draft; one object a hierarchy, since the entry point sets the keys."""
 
     name = "3-draft"
     dialect: Dialect = "v3-draft"
+    undefined_fill = False
     has_groups = True
     implicit_groups = True
 
-    def __init__(self, *, root: str = "", suffix: str = ".json", minor: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        root: str = "",
+        suffix: str = ".json",
+        minor: int = 0,
+        encoding: MetadataEncoding | None = None,
+    ) -> None:
         self.root = root  # "root" in the earlier states
         self.suffix = suffix
         self.minor = minor
+        self.encoding = encoding  # None is JSON
         self.frozen: str | None = None
         if root:
             self.frozen = (
@@ -75,6 +94,7 @@ class V3Draft:
         fields = Fields(ENTRY, doc, problems)
         match = _VERSION.fullmatch(str(doc.get("zarr_format")))
         minor, earlier = 0, False
+        encoding: MetadataEncoding | None = None
         if match is None or match[2] != "3":
             fields.error("zarr_format", f"expected {VERSION!r}, got {kind_of(doc['zarr_format'])}")
         else:
@@ -88,7 +108,7 @@ class V3Draft:
             fields.warn("metadata_encoding", message)
         else:
             fields.require("metadata_encoding", "extensions")
-            suffix = _encoding(fields)
+            suffix, encoding = _encoding(fields)
         array_extensions(fields)
         known = {"zarr_format", "metadata_encoding", "extensions"}
         for name in doc.keys() - known - ({"metadata_key_suffix"} if earlier else set()):
@@ -96,7 +116,8 @@ class V3Draft:
         if not isinstance(suffix, str):
             fields.error("metadata_key_suffix", f"expected a string, got {kind_of(suffix)}")
         fields.done("not a valid entry point of the zarr 3 draft")
-        return cls(root="root" if earlier else "", suffix=str(suffix), minor=minor)
+        root = "root" if earlier else ""
+        return cls(root=root, suffix=str(suffix), minor=minor, encoding=encoding)
 
     # Keys
 
@@ -134,6 +155,9 @@ class V3Draft:
     def looks_owned(self, key: str) -> bool:
         return key == ENTRY or key.startswith(("meta/", "data/"))
 
+    def name_advice(self, path: str) -> str | None:
+        return ascii_advice(path, self.name)
+
     def root_documents(self) -> dict[str, bytes]:
         entry = {
             "zarr_format": VERSION,
@@ -158,11 +182,11 @@ class V3Draft:
             if group in documents:
                 message = "an array and a group stand at one path; the array is used"
                 problems.append(Problem(group, "", message, "warning"))
-            doc = load_object(documents[array], array)
+            doc = self._load(documents[array], array)
             return self._read_array(Fields(array, doc, problems))
         if group not in documents:
             return None
-        fields = Fields(group, load_object(documents[group], group), problems)
+        fields = Fields(group, self._load(documents[group], group), problems)
         fields.require("attributes")
         attributes = fields.attributes()
         known = {"attributes"} | ({"extensions"} if self.root else set())
@@ -171,12 +195,27 @@ class V3Draft:
         fields.done("not a valid group of the zarr 3 draft")
         return GroupModel(attributes)
 
+    def _load(self, data: bytes, key: str) -> dict[str, Any]:
+        if self.encoding is None:
+            return load_object(data, key)
+        try:
+            doc = self.encoding.decode(data)
+        except Exception as e:  # encodings of any package may raise anything
+            raise InvalidMetadata(
+                f"{key!r} cannot be decoded: {e}", (Problem(key, "", str(e)),)
+            ) from e
+        if not isinstance(doc, dict):
+            raise InvalidMetadata(f"{key!r}: expected an object, got {kind_of(doc)}")
+        return doc
+
     def _read_array(self, fields: Fields) -> ArrayModel:
         fields.require(*REQUIRED)
         shape = fields.integers("shape")
         data_type, extra = read_type(fields)
         grid, encoding = _grid(fields, shape)
         codecs = read_codecs(fields, len(shape))
+        if isinstance(fields.get("chunk_memory_layout"), dict):
+            extra["chunk_memory_layout"] = fields.get("chunk_memory_layout")
         transformers = read_transformers(fields)
         attributes = fields.attributes()
         extensions = array_extensions(fields)
@@ -209,7 +248,7 @@ class V3Draft:
             doc: dict[str, Any] = {"attributes": dict(node.attributes)}
         else:
             doc = self._array_document(self.adapt(node))
-        text = dumps(doc, indent=4)
+        text = dumps(doc, indent=4) if self.encoding is None else self.encoding.encode(doc)
         is_array = isinstance(node, ArrayModel)
         return {
             array_key: text if is_array else None,
@@ -237,9 +276,7 @@ class V3Draft:
         if codecs:
             doc["codecs"] = codecs
         if array.storage_transformers:
-            doc["storage_transformers"] = [
-                {"extension": t.name, **t.configuration} for t in array.storage_transformers
-            ]
+            doc["storage_transformers"] = write_transformers(array)
         return doc
 
     def adapt(self, array: ArrayModel) -> ArrayModel:
@@ -248,7 +285,7 @@ class V3Draft:
         if array.storage_transformers and array.fill_value.dialect != self.dialect:
             raise cannot(self.name, "storage transformers of another format")
         if "data_type" not in array.extra:
-            if to_type_string(array.data_type, self.name) == "|O":
+            if pairs_only(to_type_string(array.data_type, self.name), self.name) == "|O":
                 raise cannot(self.name, f"the data type {array.data_type.name!r}")
             if len(byte_orders(array.data_type)) > 1:
                 raise cannot(self.name, "a structure that mixes byte orders")
@@ -269,27 +306,26 @@ class V3Draft:
         return Named("v3-draft", {"separator": separator or "/"})
 
 
-def _encoding(fields: Fields) -> object:
-    """The suffix of metadata keys; only JSON is known."""
+def _encoding(fields: Fields) -> tuple[object, MetadataEncoding | None]:
+    """The suffix of metadata keys, and the encoding where it is not JSON."""
     value = fields.get("metadata_encoding")
     if "metadata_encoding" not in fields.values:
-        return ".json"
+        return ".json", None
     if not isinstance(value, dict):
         fields.error("metadata_encoding", f"expected an object, got {kind_of(value)}")
-        return ".json"
+        return ".json", None
+    encoding: MetadataEncoding | None = None
     if "extension" in value:
-        missing = {"extension", "type", "metadata_key_suffix"} - value.keys()
-        for name in sorted(missing):
-            fields.error(f"metadata_encoding.{name}", "required, but missing")
-        message = f"unknown encoding {value['extension']!r}; only JSON is known"
-        fields.error("metadata_encoding.extension", message)
-        return ".json"
-    if value.get("type") != "json":
+        uri = extension_uri(fields, "metadata_encoding", value)
+        encoding = registry.find("metadata_encoding", uri)
+        if encoding is None:
+            fields.error("metadata_encoding.extension", f"unknown encoding {uri!r}")
+    elif value.get("type") != "json":
         message = f"expected 'json', got {kind_of(value.get('type'))}"
         fields.error("metadata_encoding.type", message)
     if "metadata_key_suffix" not in value:
         fields.error("metadata_encoding.metadata_key_suffix", "required, but missing")
-    return value.get("metadata_key_suffix", ".json")
+    return value.get("metadata_key_suffix", ".json"), encoding
 
 
 def _grid(fields: Fields, shape: tuple[int, ...]) -> tuple[Named, Named]:
@@ -302,8 +338,9 @@ def _grid(fields: Fields, shape: tuple[int, ...]) -> tuple[Named, Named]:
         fields.error("chunk_grid", f"expected an object, got {kind_of(value)}")
         return nothing
     if "extension" in value:
+        uri = extension_uri(fields, "chunk_grid", value)
         config = {k: v for k, v in value.items() if k != "extension"}
-        return Named(str(value["extension"]), config), Named("v3-draft")
+        return Named(uri, config), Named("v3-draft")
     inner = Fields(fields.key, value, [])
     inner.require("type", "chunk_shape")
     inner.choice("type", ("regular",))

@@ -150,7 +150,8 @@ class Array(NodeHandle[ArrayModel]):
             raise SelectionError(
                 f"cannot put values of shape {data.shape} into a selection of shape {chosen.shape}"
             ) from None
-        full = spread[tuple(np.newaxis if isinstance(f, int) else f for f in chosen.final)]
+        # The ellipsis keeps a 0-dimensional array from becoming a scalar.
+        full = spread[(*(np.newaxis if isinstance(f, int) else f for f in chosen.final), ...)]
         engine.write(self._bound, chosen, full)
 
     def _as_values(self, value: Any) -> npt.NDArray[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from omnizarr import stores
-from omnizarr.errors import CannotExpress
 from omnizarr.formats import consolidated
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import Location, locate
@@ -15,6 +14,7 @@ from omnizarr.model import GroupModel, Node, paths
 def walk(location: Location, node: Node) -> dict[str, Node]:
     """All readable nodes at and below a place, by path relative to it."""
     found = {"": node}
+    location = location.listed()
     if isinstance(node, GroupModel):
         for name, child in sorted(location.children().items()):
             if not isinstance(child, Exception):
@@ -31,18 +31,10 @@ def consolidate_metadata(store: Any, path: str | None = None) -> Group:
     where = stores.resolve(store)
     location, node = locate(where, paths.normalize(path))
     group = Group.at(location, node)
-    nodes = walk(location, node)
     location.check_writable()
-    name = location.format.name
-    if name == "2":
-        where.set(consolidated.v2_key(location.path), consolidated.write_v2(nodes))
-    elif name == "3":
-        copies = consolidated.write_v3({p: _alone(n) for p, n in nodes.items()})
-        group._save(group.metadata.with_(consolidated=copies))
-    else:
-        raise CannotExpress(f"zarr {name} has no consolidated metadata")
+    nodes = walk(location, node)
+    for key, text in consolidated.write(location.format, location.path, nodes).items():
+        if text is not None:
+            where.set(key, text)
+    group.refresh()
     return group
-
-
-def _alone(node: Node) -> Node:
-    return node.with_(consolidated=None) if isinstance(node, GroupModel) else node

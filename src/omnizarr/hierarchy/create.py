@@ -14,7 +14,7 @@ from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.group import Group, make_array, open_node
 from omnizarr.hierarchy.location import Location, existing_node, format_for, locate
-from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.hierarchy.options import ArrayOptions, check_separator
 from omnizarr.model import GroupModel, paths
 from omnizarr.stores import Store
 
@@ -56,10 +56,18 @@ def open_array(
     """The array at a path; modes ``a``, ``w`` and ``w-`` create it from the other options.
 
     ``a`` opens or creates, ``w`` replaces what is there, ``w-`` fails if something is.
+    Opening looks at one of them: `dimension_separator` is used where a version 2 document does
+    not state it, for data that were written through a nested store.
     """
     where, node_path = _place(store, path, mode)
     if _should_open(where, node_path, mode):
-        location, node = locate(where, node_path, zarr_format=zarr_format, read_only=mode == "r")
+        location, node = locate(
+            where,
+            node_path,
+            zarr_format=zarr_format,
+            read_only=mode == "r",
+            separator=check_separator(options.get("dimension_separator")),
+        )
         return Array.at(location, node)
     location = Location(where, node_path, format_for(where, node_path, zarr_format))
     return make_array(location, shape, dtype, None, mode == "w", options)

@@ -105,14 +105,19 @@ class Group(NodeHandle[GroupModel]):
 
     def members(self, max_depth: int | None = 0) -> tuple[tuple[str, Array | Group], ...]:
         """Members by relative path: direct ones, or down to a depth, None for all."""
-        found: list[tuple[str, Array | Group]] = []
-        for name, node in sorted(self._nodes().items()):
-            member = open_node(self._location.child(name), node)
-            found.append((name, member))
+        location = self._location if max_depth == 0 else self._location.listed()
+        return tuple(self._members(location, max_depth))
+
+    def _members(
+        self, location: Location, max_depth: int | None
+    ) -> Iterator[tuple[str, Array | Group]]:
+        for name, node in sorted(self._nodes(location).items()):
+            place = location.child(name)
+            member = open_node(place.unlisted(), node)
+            yield name, member
             if isinstance(member, Group) and max_depth != 0:
                 deeper = None if max_depth is None else max_depth - 1
-                found += [(f"{name}/{p}", m) for p, m in member.members(deeper)]
-        return tuple(found)
+                yield from ((f"{name}/{p}", m) for p, m in member._members(place, deeper))
 
     def nmembers(self, max_depth: int | None = 0) -> int:
         """How many members there are."""
@@ -134,14 +139,14 @@ class Group(NodeHandle[GroupModel]):
         """The names of the groups among the members."""
         return (n for n, m in sorted(self._nodes().items()) if isinstance(m, GroupModel))
 
-    def _nodes(self) -> dict[str, Node]:
+    def _nodes(self, location: Location | None = None) -> dict[str, Node]:
         """The readable members; one that is broken is told and left out."""
         if not can_list(self.store):
             copies = self._consolidated()
             if copies:
                 return {p: n for p, n in copies.items() if p and "/" not in p}
         good: dict[str, Node] = {}
-        for name, node in self._location.children().items():
+        for name, node in (location or self._location).children().items():
             if isinstance(node, Exception):
                 warnings.warn(f"{name!r} is left out: {node}", OmnizarrWarning, stacklevel=4)
             else:
@@ -150,12 +155,9 @@ class Group(NodeHandle[GroupModel]):
 
     def _consolidated(self) -> dict[str, Node]:
         """What the group's own copies of its members' documents say, by relative path."""
-        problems: list[Problem] = []
-        key = consolidated.v2_key(self.path)
-        if self._model.consolidated is not None:
-            return consolidated.read_v3(self._model, "zarr.json", problems)
-        documents = fetch(self.store, [key])
-        return consolidated.read_v2(documents[key], key, problems) if documents else {}
+        key = consolidated.key(self._location.format, self.path)
+        documents = {} if key is None else fetch(self.store, [key])
+        return consolidated.read(self._location.format, self.path, self._model, documents, [])
 
     # Creating and erasing
 
@@ -258,7 +260,7 @@ def make_array(
     if isinstance(read, ArrayModel):
         bound = BoundArray(location.store, location.path, "", read)
         bound.chain(bound.grid.regular or bound.grid.chunk_shape((0,) * len(bound.grid.axes)))
-        _ = bound.encoding
+        _ = bound.encoding, bound.chunk_store
     array = Array.at(location, location.create(model, overwrite=overwrite))
     if data is not None:
         array[...] = data

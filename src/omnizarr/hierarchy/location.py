@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
+from omnizarr import config
 from omnizarr.errors import (
     InvalidMetadata,
     NodeExists,
     NodeNotFound,
+    OmnizarrError,
     OmnizarrWarning,
     Problem,
     ReadOnly,
@@ -18,6 +22,7 @@ from omnizarr.errors import (
 from omnizarr.formats import Format, Probe, by_name
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
+    Inside,
     Store,
     can_list,
     check_writable,
@@ -26,6 +31,7 @@ from omnizarr.stores import (
     get_many,
     list_dir,
     list_prefix,
+    one_level,
 )
 
 
@@ -37,6 +43,8 @@ class Location:
     path: str
     format: Format
     read_only: bool = False
+    # All keys of documents below, sorted, while a walk uses one listing for the whole of it.
+    known: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{paths.show(self.path)} in {self.store!r}"
@@ -103,8 +111,26 @@ class Location:
                 f"{self.store!r} cannot list its keys, so the members of {paths.show(self.path)}"
                 " cannot be found; open them by name"
             )
-        keys, prefixes = list_dir(self.store, self.format.listing(self.path))
+        prefix = self.format.listing(self.path)
+        if self.known is None:
+            keys, prefixes = list_dir(self.store, prefix)
+        else:
+            start = bisect_left(self.known, prefix)
+            end = bisect_left(self.known, prefix[:-1] + "0")  # the character after the slash
+            keys, prefixes = one_level(self.known[start:end], prefix)
         return dict(self.format.children(self.path, keys, prefixes))
+
+    def listed(self) -> Location:
+        """For a walk: this place, with one listing for all below it, where chunks lie elsewhere."""
+        prefix = self.format.listing(self.path)
+        mixed = self.format.chunk_prefix(self.path).startswith(prefix)
+        if self.known is not None or mixed or not can_list(self.store):
+            return self
+        return replace(self, known=tuple(sorted(list_prefix(self.store, prefix))))
+
+    def unlisted(self) -> Location:
+        """This place as it is to be kept: what is below will be looked up anew."""
+        return self if self.known is None else replace(self, known=None)
 
     # Writing
 
@@ -137,6 +163,9 @@ class Location:
         self.format.check_name(self.path)
         self.check_writable()
         self.format.write(self.path, node)  # raises before anything is touched
+        advice = self.format.name_advice(self.path)
+        if advice is not None:
+            warnings.warn(f"the path {self.path!r} {advice}", OmnizarrWarning, stacklevel=4)
         missing = self._missing_ancestors()
         existing = existing_node(self.store, self.path)
         if existing is not None and existing[1] is not None:
@@ -166,7 +195,8 @@ class Location:
                 raise NodeExists(
                     f"{paths.show(path)} in {self.store!r} is an array; nothing can be below it"
                 )
-            if node is None and not self.format.implicit_groups:
+            implied = self.format.implicit_groups and not config.get().explicit_groups
+            if node is None and not implied:
                 missing.append(path)
         return missing
 
@@ -206,11 +236,16 @@ def tell(problems: Iterable[Problem]) -> None:
 
 
 def locate(
-    store: Store, path: str, *, zarr_format: object = None, read_only: bool = False
+    store: Store,
+    path: str,
+    *,
+    zarr_format: object = None,
+    read_only: bool = False,
+    separator: str | None = None,
 ) -> tuple[Location, Node]:
     """The node at a path in whatever format it is; raises NodeNotFound."""
     wanted = None if zarr_format is None else by_name(zarr_format).name
-    probe = Probe(path, wanted)
+    probe = Probe(path, wanted, separator or ".")
     documents = fetch(store, probe.keys())
     problems: list[Problem] = []
     for format in probe.formats(documents, problems):
@@ -257,6 +292,12 @@ def format_for(store: Store, path: str, zarr_format: object) -> Format:
 def _not_found(store: Store, path: str, wanted: str | None) -> str:
     kind = "" if wanted is None else f"zarr {wanted} "
     message = f"there is no {kind}array or group at {paths.show(path)} in {store!r}"
+    root = _root_around(store)
+    if root is not None:
+        return (
+            f"{message}; it lies inside the hierarchy {root!r}, which can only be opened at its"
+            " root: open that, with the path of the node"
+        )
     if can_list(store):
         keys, prefixes = list_dir(store, paths.prefix(path))
         if not keys and not prefixes:
@@ -265,3 +306,14 @@ def _not_found(store: Store, path: str, wanted: str | None) -> str:
         some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         message += f" (no zarr.json, .zarray, .zgroup or meta; it holds: {some})"
     return message
+
+
+def _root_around(store: Store) -> Store | None:
+    """The hierarchy that a store is a part of, if its format is opened at the root only."""
+    for outer in store.around() if isinstance(store, Inside) else ():
+        with suppress(OmnizarrError):  # what lies around need not be ours, or readable
+            probe = Probe("")
+            found = probe.formats(fetch(outer, probe.keys()), [])
+            if any(format.implicit_groups for format in found):
+                return outer
+    return None

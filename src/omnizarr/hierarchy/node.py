@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from omnizarr.hierarchy.attributes import Attributes
+from omnizarr.hierarchy.attributes import Attributes, json_attributes
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import Store
@@ -65,7 +65,7 @@ class NodeHandle(Generic[M]):
         self.refresh()
         attributes = dict(self._model.attributes)
         change(attributes)
-        self._save(self._model.with_(attributes=attributes))
+        self._save(self._model.with_(attributes=json_attributes(attributes)))
 
     def _open(self, location: Location, model: Node) -> None:
         """Take a model that was just read or written; raises where it is the other kind."""

@@ -50,6 +50,9 @@ class ArrayOptions(TypedDict, total=False):
         Version 2, ``dtype=object``: how objects become bytes.
     fallback
         The draft: names of types that a reader without this one may use instead.
+    storage_transformers
+        The draft: what stands between the array and its store, such as
+        ``storage_transformers.indexed_shards([2, 2])``, or its JSON.
     """
 
     chunks: Any
@@ -66,6 +69,7 @@ class ArrayOptions(TypedDict, total=False):
     dimension_separator: str | None
     object_codec: Any
     fallback: Iterable[str]
+    storage_transformers: Iterable[Any] | None
 
 
 def array_model(
@@ -80,7 +84,7 @@ def array_model(
     named = data_types.describe("f8" if dtype is None else dtype)
     object_codec = options.get("object_codec")
     given = [options.get(name) for name in ("object_codec", "filters", "serializer", "codecs")]
-    if named.name == "object" and all(isinstance(g, str | None) for g in given):
+    if named.name == "object" and not any(_several(g) for g in given):
         raise InvalidMetadata(
             "dtype object needs object_codec, such as VLenUTF8() or JSON() of numcodecs;"
             " for text use dtype=str, for byte strings dtype=bytes"
@@ -106,6 +110,7 @@ def array_model(
         chunk_key_encoding=_key_encoding(format, options),
         fill_value=_fill(options, data_type, format),
         codecs=_codecs(format, data_type, len(lengths), options),
+        storage_transformers=_transformers(options.get("storage_transformers")),
         attributes=json_attributes(options.get("attributes") or {}),
         dimension_names=names,
         extra=extra,
@@ -178,13 +183,17 @@ def byte_size(text: str) -> int:
     return max(1, int(number * (1024 if match[3] else 1000) ** power))
 
 
+def check_separator(separator: str | None) -> str | None:
+    """`separator`, or an error where no format has such a one."""
+    if separator not in (None, "/", "."):
+        raise InvalidMetadata(f"dimension_separator must be '/' or '.', got {separator!r}")
+    return separator
+
+
 def _key_encoding(format: Format, options: ArrayOptions) -> Named:
     given = options.get("chunk_key_encoding")
-    separator = options.get("dimension_separator")
     if given is None:
-        if separator not in (None, "/", "."):
-            raise InvalidMetadata(f"dimension_separator must be '/' or '.', got {separator!r}")
-        return format.key_encoding(separator)
+        return format.key_encoding(check_separator(options.get("dimension_separator")))
     if isinstance(given, Named):
         return given
     if given in ("/", "."):
@@ -204,9 +213,8 @@ def _fill(options: ArrayOptions, data_type: DataType, format: Format) -> FillVal
     if isinstance(value, str) and value == AUTO and data_type.dtype.kind not in "TUO":
         value = data_type.zero
     if value is None:
-        undefined = FillValue(None, format.dialect)
-        if format.dialect in ("v1", "v2"):
-            return undefined
+        if format.undefined_fill:
+            return FillValue(None, format.dialect)
         value = data_type.zero
     return data_type.fill_json(value, format.dialect)
 
@@ -241,6 +249,24 @@ def _codecs(
     else:
         tail = [to_named(c, size) for c in _several(compressors)]
     return (*front, *with_bytes([*filters, *tail]))
+
+
+def _transformers(given: Iterable[Any] | None) -> tuple[Named, ...]:
+    return tuple(_transformer(value) for value in given or ())
+
+
+def _transformer(given: Any) -> Named:
+    """A transformer by its JSON, which names it by `extension` (the draft) or by `name`."""
+    if isinstance(given, Named):
+        return given
+    if isinstance(given, Mapping) and isinstance(given.get("extension"), str):
+        members = {k: v for k, v in given.items() if k != "extension"}
+        return Named(given["extension"], members)
+    if isinstance(given, Mapping) and isinstance(given.get("name"), str):
+        return Named(given["name"], given.get("configuration", {}))
+    raise InvalidMetadata(
+        f"storage_transformers: expected an object with 'extension' or 'name', got {given!r}"
+    )
 
 
 def _several(given: Any) -> list[Any]:

@@ -151,7 +151,7 @@ def tree_lines(location: Location, node: Node, max_depth: int | None) -> Iterato
     name = paths.name(location.path) or "/"
     yield _tree_text(name, node)
     if isinstance(node, GroupModel):
-        yield from _below(location, "", max_depth)
+        yield from _below(location if max_depth == 0 else location.listed(), "", max_depth)
 
 
 def _below(location: Location, indent: str, max_depth: int | None) -> Iterator[str]:

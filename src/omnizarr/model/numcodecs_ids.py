@@ -6,6 +6,9 @@ needs to know where arrays become bytes.
 
 from __future__ import annotations
 
+# Their names in the model: "numcodecs.zlib".
+PREFIX = "numcodecs."
+
 ARRAY_TO_ARRAY = frozenset(
     {"delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize"}
 )

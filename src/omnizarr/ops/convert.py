@@ -145,7 +145,7 @@ def _respelled(source: BoundArray, goal: Format) -> ArrayModel:
     stated = source.model.fill_value
     if stated.dialect == goal.dialect:
         return source.model.with_(extra={})
-    if not source.fill_defined and goal.dialect in ("v1", "v2"):
+    if not source.fill_defined and goal.undefined_fill:
         fill = type(stated)(None, goal.dialect)
     else:
         fill = source.data_type.fill_json(source.fill, goal.dialect)

@@ -2,25 +2,35 @@
 
 A transformer is registered under its URI as a class called with the store below, the array's
 chunk prefix, its own entry in the document, the chunk key encoding and the grid; it has the
-methods of a store.
+methods of a store. New arrays get transformers by the option ``storage_transformers``:
+
+>>> from omnizarr.storage_transformers import indexed_shards
+>>> omnizarr.create_array(..., zarr_format="3-draft", storage_transformers=[indexed_shards([2, 2])])
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from omnizarr import registry
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
-from omnizarr.errors import UnknownExtension
+from omnizarr.errors import InvalidMetadata, Problem, UnknownExtension
+from omnizarr.formats.draft_extensions import SHARDING
 from omnizarr.model import Named
 from omnizarr.stores import Store
 
-__all__ = ["transform"]
+__all__ = ["indexed_shards", "transform"]
 
 registry.register(
-    "storage_transformer",
-    "https://purl.org/zarr/spec/extensions/storage-transformers/sharding/1.0",
-    "omnizarr.storage_transformers.sharding:IndexedShards",
+    "storage_transformer", SHARDING, "omnizarr.storage_transformers.sharding:IndexedShards"
 )
+
+
+def indexed_shards(chunks_per_shard: Iterable[int]) -> Named:
+    """The draft's sharding, with that many chunks along each axis in one shard."""
+    config = {"chunks_per_shard": [int(n) for n in chunks_per_shard]}
+    return Named(SHARDING, {"type": "indexed", "configuration": config})
 
 
 def transform(
@@ -32,11 +42,17 @@ def transform(
 ) -> Store:
     """The store as the array sees it; the first transformer listed sees its keys first."""
     for i, named in reversed(list(enumerate(transformers))):
+        where = f"storage_transformers[{i}]"
         try:
-            make = registry.lookup("storage_transformer", named.name, f"storage_transformers[{i}]")
+            make = registry.lookup("storage_transformer", named.name, where)
         except UnknownExtension:
             if named.must_understand:
                 raise
             continue
-        store = make(store, prefix, named, encoding, grid)
+        try:
+            store = make(store, prefix, named, encoding, grid)
+        except InvalidMetadata as e:
+            inner = e.problems or (Problem("", "", str(e)),)
+            problems = [Problem(p.key, f"{where}.{p.field}", p.message) for p in inner]
+            raise InvalidMetadata.of(problems, f"storage transformer {named.name!r}") from None
     return store

@@ -4,113 +4,243 @@ Specification: storage transformer ``…/extensions/storage-transformers/shardin
 draft, type ``indexed``. Configuration: ``{"chunks_per_shard": [2, 2]}``. The index is a
 little-endian uint64 pair (offset, length) for every chunk in C order, both 2^64-1 where there is
 no chunk, without a checksum. zarr-python 2.13 to 2.18 wrote the same.
+
+A shard is always replaced as a whole: writing parts of it in place would be cheaper, but a crash
+could then damage chunks that nobody touched. Threads of one process take turns; a reader in
+another process may meet a shard that is replaced between its two requests.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
-from omnizarr.errors import ChunkError, InvalidMetadata
+from omnizarr.errors import ChunkError, InvalidMetadata, Problem
 from omnizarr.model import Named
-from omnizarr.stores import Range, Store, get_many, list_prefix
+from omnizarr.model.configuration import check_members, invalid
+from omnizarr.storage_transformers.turns import turn
+from omnizarr.stores import (
+    Range,
+    Store,
+    check_writable,
+    erase_prefix,
+    get_many,
+    list_dir,
+    list_prefix,
+)
 from omnizarr.stores.store import Bytes
 
 MISSING = 2**64 - 1
+BATCH = 256  # how many indices a listing asks for at once
+
+Names: TypeAlias = list[str]  # inside the class `list` is a method
+Coords: TypeAlias = tuple[int, ...]
+Index: TypeAlias = npt.NDArray[np.uint64]
 
 
 class IndexedShards:
-    """Shows single chunks of a store that holds shards."""
+    """Shows the single chunks of a store that holds shards; other keys pass through."""
 
     def __init__(
         self, store: Store, prefix: str, named: Named, encoding: ChunkKeyEncoding, grid: Grid
     ) -> None:
-        config = named.configuration.get("configuration", {})
-        per_shard = config.get("chunks_per_shard") if isinstance(config, dict) else None
-        if named.configuration.get("type") != "indexed":
-            raise InvalidMetadata(
-                f"sharding: type {named.configuration.get('type')!r} is not known; use 'indexed'"
-            )
-        good = isinstance(per_shard, list) and all(
-            isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in per_shard
-        )
-        if not good or per_shard is None or len(per_shard) != len(grid.axes):
-            raise InvalidMetadata(
-                f"sharding: chunks_per_shard must be {len(grid.axes)} positive integers,"
-                f" got {per_shard!r}"
-            )
         self.store = store
         self.prefix = prefix
         self.encoding = encoding
-        self.per_shard = tuple(per_shard)
+        self.rank = len(grid.axes)
+        self.per_shard = _chunks_per_shard(named, self.rank)
+        self.count = math.prod(self.per_shard)
+        self.level: int = 1 + getattr(store, "level", 0)
         self.read_only = store.read_only
+
+    def __repr__(self) -> str:
+        return repr(self.store)
+
+    # Places: a shard has the key of a chunk in a coarser grid
+
+    def _coords(self, key: str) -> Coords | None:
+        """The grid position that a key states, or None for keys that pass through."""
+        if not key.startswith(self.prefix):
+            return None
+        return self.encoding.coords(key[len(self.prefix) :], self.rank)
 
     def _place(self, key: str) -> tuple[str, int] | None:
         """The shard that a chunk lies in and its number there, or None for other keys."""
-        if not key.startswith(self.prefix):
-            return None
-        coords = self.encoding.coords(key[len(self.prefix) :], len(self.per_shard))
+        coords = self._coords(key)
         if coords is None:
             return None
-        shard = tuple(c // n for c, n in zip(coords, self.per_shard, strict=True))
+        if not coords:
+            return key, 0  # the only chunk, however the writer spelled its key
         within = tuple(c % n for c, n in zip(coords, self.per_shard, strict=True))
-        number = int(np.ravel_multi_index(within, self.per_shard)) if within else 0
-        return self.prefix + self.encoding.key(shard), number
+        return self._key(self._shard(coords)), int(np.ravel_multi_index(within, self.per_shard))
+
+    def _shard(self, chunk: Coords) -> Coords:
+        return tuple(c // n for c, n in zip(chunk, self.per_shard, strict=True))
+
+    def _key(self, coords: Coords) -> str:
+        return self.prefix + self.encoding.key(coords)
+
+    def _chunk_key(self, key: str, shard: Coords, number: int) -> str:
+        if not shard:
+            return key
+        within = np.unravel_index(number, self.per_shard)
+        sides = zip(shard, self.per_shard, within, strict=True)
+        return self._key(tuple(s * n + int(w) for s, n, w in sides))
+
+    def _partial(self, prefix: str) -> tuple[int, Coords] | None:
+        """The number of segments, and the position with zeros for what is left open, where a
+        prefix is the beginning of chunk keys."""
+        inside = prefix[len(self.prefix) :]
+        segments = self.encoding.key((0,) * self.rank).split("/")
+        depth = inside.count("/")
+        if not prefix.startswith(self.prefix) or not 0 < depth < len(segments):
+            return None
+        coords = self.encoding.coords(inside + "/".join(segments[depth:]), self.rank)
+        return None if coords is None else (depth, coords)
+
+    def _start(self, coords: Coords, depth: int) -> str:
+        """The first segments of a key."""
+        segments = self.encoding.key(coords).split("/")[:depth]
+        return self.prefix + "".join(f"{s}/" for s in segments)
+
+    def _below(self, prefix: str) -> str:
+        """The prefix of all shards that can hold chunks below a prefix."""
+        partial = self._partial(prefix)
+        return prefix if partial is None else self._start(self._shard(partial[1]), partial[0])
+
+    def _possible(self, shards: str) -> Iterator[str]:
+        """Prefixes of all chunks that shards below a prefix may hold."""
+        partial = self._partial(shards)
+        if partial is None:
+            yield shards
+            return
+        depth, coords = partial
+        fixed = depth - (len(self.encoding.key(coords).split("/")) - self.rank)
+        sides = zip(coords[:fixed], self.per_shard, strict=False)
+        for chunk in itertools.product(*(range(c * n, (c + 1) * n) for c, n in sides)):
+            yield self._start((*chunk, *coords[fixed:]), depth)
+
+    # Reading
 
     @property
     def _index_size(self) -> int:
-        return 16 * int(math.prod(self.per_shard))
+        return 16 * self.count
 
-    def _index(self, shard: str, data: bytes | None) -> npt.NDArray[np.uint64] | None:
-        if data is None:
-            return None
+    def _index(self, shard: str, data: bytes) -> Index:
         if len(data) != self._index_size:
             raise ChunkError(
                 f"shard {shard!r} is shorter than its index of {self._index_size} bytes", key=shard
             )
         return np.frombuffer(data, "<u8").reshape(-1, 2)
 
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        place = self._place(key)
-        if place is None:
-            return self.store.get(key, range)
-        shard, number = place
-        index = self._index(shard, self.store.get(shard, Range(-self._index_size)))
-        if index is None:
-            return None
-        span = _span(shard, index, number)
-        if span is None:
-            return None
-        value = self.store.get(shard, span)
-        if value is None or len(value) != span.length:
-            raise ChunkError(f"shard {shard!r} ends before the chunk its index names", key=shard)
-        return value if range is None else range.of(value)
+    def _indices(self, shards: Iterable[str]) -> dict[str, Index]:
+        """The indices of those shards that exist, in one request."""
+        keys = list(dict.fromkeys(shards))
+        found = get_many(self.store, [(key, Range(-self._index_size)) for key in keys])
+        return {
+            key: self._index(key, data)
+            for key, data in zip(keys, found, strict=True)
+            if data is not None
+        }
 
-    def _read(self, shard: str) -> dict[int, bytes]:
-        data = self.store.get(shard)
-        if data is None:
-            return {}
-        index = self._index(shard, data[-self._index_size :])
-        assert index is not None  # noqa: S101 - data is not None
-        found = {}
-        for number in np.flatnonzero((index != MISSING).any(axis=1)).tolist():
-            span = _span(shard, index, number)
-            if span is not None:
-                found[number] = span.of(data)
-                if len(found[number]) != span.length:
-                    raise ChunkError(f"shard {shard!r}: its index points past its end", key=shard)
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        [value] = self.get_many([(key, range)])
+        return value
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        wanted = [(key, part, self._place(key)) for key, part in requests]
+        shards = {place[0] for _, _, place in wanted if place is not None}
+        with turn(self.level, shards):
+            indices = self._indices(shards) if shards else {}
+            passed = {i: (key, part) for i, (key, part, place) in enumerate(wanted) if not place}
+            chunks: dict[int, tuple[str, Range]] = {}
+            for i, (_, part, place) in enumerate(wanted):
+                if place is not None and place[0] in indices:
+                    span = _span(place[0], indices[place[0]], place[1])
+                    if span is not None:
+                        chunks[i] = place[0], _within(span, part)
+            below = {**passed, **chunks}
+            values = get_many(self.store, below.values()) if below else []
+        found: list[bytes | None] = [None] * len(wanted)
+        for i, value in zip(below, values, strict=True):
+            found[i] = _complete(*chunks[i], value) if i in chunks else value
         return found
 
-    def _write(self, shard: str, chunks: dict[int, bytes]) -> None:
+    # Writing
+
+    def set(self, key: str, value: Bytes) -> None:
+        self.set_many([(key, value)])
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        check_writable(self)
+        changes: dict[str, dict[int, Bytes | None]] = {}
+        for key, value in values:
+            place = self._place(key)
+            if place is None:
+                self.store.set(key, value)
+            else:
+                changes.setdefault(place[0], {})[place[1]] = value
+        self._change(changes)
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        place = self._place(key)
+        if place is None:
+            self.store.erase(key)
+        else:
+            self._change({place[0]: {place[1]: None}})
+
+    def erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
+        if self._partial(prefix) is None:
+            erase_prefix(self.store, prefix)
+            return
+        changes: dict[str, dict[int, Bytes | None]] = {}
+        for key in list_prefix(self.store, self._below(prefix)):
+            shard = self._coords(key)
+            if shard is not None:
+                keys = (self._chunk_key(key, shard, number) for number in range(self.count))
+                meant = [number for number, k in enumerate(keys) if k.startswith(prefix)]
+                changes[key] = dict.fromkeys(meant)
+        self._change(changes)
+
+    def _change(self, changes: Mapping[str, Mapping[int, Bytes | None]]) -> None:
+        """Replace or erase (None) chunks of shards by number.
+
+        A shard is read first unless all of its chunks are given. Those outside the array count
+        too: they may have been kept by a resize.
+        """
+        for shard, new in changes.items():
+            given = {n: bytes(v) for n, v in new.items() if v is not None}
+            with turn(self.level, [shard]):
+                if len(new) == self.count:
+                    self._write(shard, given)
+                    continue
+                data, index = self._load(shard)
+                there = _present(index)
+                if given or not new.keys().isdisjoint(there):
+                    kept = {n: _cut(shard, data, index, n) for n in there if n not in new}
+                    self._write(shard, {**kept, **given})
+
+    def _load(self, shard: str) -> tuple[bytes, Index]:
+        """A whole shard and its index; both are empty where there is no shard."""
+        data = self.store.get(shard)
+        if data is None:
+            return b"", np.empty((0, 2), "<u8")
+        return data, self._index(shard, data[-self._index_size :])
+
+    def _write(self, shard: str, chunks: Mapping[int, bytes]) -> None:
         if not chunks:
             self.store.erase(shard)
             return
-        index = np.full((math.prod(self.per_shard), 2), MISSING, "<u8")
+        index = np.full((self.count, 2), MISSING, "<u8")
         parts, offset = [], 0
         for number, value in sorted(chunks.items()):
             index[number] = offset, len(value)
@@ -118,54 +248,101 @@ class IndexedShards:
             offset += len(value)
         self.store.set(shard, b"".join([*parts, index.tobytes()]))
 
-    def set(self, key: str, value: Bytes) -> None:
-        place = self._place(key)
-        if place is None:
-            self.store.set(key, value)
-            return
-        shard, number = place
-        self._write(shard, {**self._read(shard), number: bytes(value)})
-
-    def erase(self, key: str) -> None:
-        place = self._place(key)
-        if place is None:
-            self.store.erase(key)
-            return
-        shard, number = place
-        chunks = self._read(shard)
-        if chunks.pop(number, None) is not None:
-            self._write(shard, chunks)
+    # Listing
 
     def list(self) -> Iterator[str]:
         yield from self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        rank = len(self.per_shard)
-        for shard in list_prefix(self.store, ""):
-            inside = shard[len(self.prefix) :] if shard.startswith(self.prefix) else ""
-            coords = self.encoding.coords(inside, rank) if inside else None
-            if coords is None:
-                if shard.startswith(prefix):
-                    yield shard
-                continue
-            [data] = get_many(self.store, [(shard, Range(-self._index_size))])
-            index = self._index(shard, data)
-            if index is None:
-                continue
-            for number in np.flatnonzero((index != MISSING).all(axis=1)).tolist():
-                within = np.unravel_index(number, self.per_shard) if rank else ()
-                chunk = tuple(
-                    int(s * n + w) for s, n, w in zip(coords, self.per_shard, within, strict=True)
-                )
-                key = self.prefix + self.encoding.key(chunk)
-                if key.startswith(prefix):
-                    yield key
+        yield from self._chunks(list_prefix(self.store, self._below(prefix)), prefix)
+
+    def list_dir(self, prefix: str) -> tuple[Names, Names]:
+        """Keys are of chunks that exist; prefixes of all that the shards may hold."""
+        keys, prefixes = list_dir(self.store, self._below(prefix))
+        possible = (p for shards in prefixes for p in self._possible(shards))
+        return (
+            [*self._chunks(keys, prefix)],
+            [p for p in possible if p.startswith(prefix)],
+        )
+
+    def _chunks(self, keys: Iterable[str], prefix: str) -> Iterator[str]:
+        """Keys below a prefix, with those of chunks in place of those of shards."""
+        left = iter(keys)
+        while some := [*itertools.islice(left, BATCH)]:
+            shards = {key: c for key in some if (c := self._coords(key)) is not None}
+            indices = self._indices(shards) if shards else {}
+            for key in some:
+                found = [key]
+                if key in shards:
+                    present = _present(indices[key]) if key in indices else []
+                    found = [self._chunk_key(key, shards[key], number) for number in present]
+                yield from (k for k in found if k.startswith(prefix))
 
 
-def _span(shard: str, index: npt.NDArray[np.uint64], number: int) -> Range | None:
+def _chunks_per_shard(named: Named, rank: int) -> Coords:
+    """The checked configuration."""
+    kind = "storage transformer"
+    type_ = named.configuration.get("type")
+    if type_ != "indexed":
+        problem = Problem("", "type", f"expected 'indexed', the only one known, got {type_!r}")
+        raise InvalidMetadata.of([problem], f"{kind} {named.name!r}")
+    stated = named.configuration.get("configuration", {})
+    if not isinstance(stated, dict):
+        raise invalid(kind, named.name, "configuration", f"expected an object, got {stated!r}")
+    inner = Named(named.name, stated)
+    check_members(inner, kind, required=("chunks_per_shard",))
+    per_shard = stated["chunks_per_shard"]
+    good = isinstance(per_shard, list) and all(
+        isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in per_shard
+    )
+    if not good or len(per_shard) != rank or 16 * math.prod(per_shard) >= 2**63:
+        message = f"expected {rank} positive integers, one an axis, got {per_shard!r}"
+        raise invalid(kind, named.name, "chunks_per_shard", message)
+    return tuple(per_shard)
+
+
+def _present(index: Index) -> list[int]:
+    """The numbers of chunks that exist, damaged entries among them: reading those raises."""
+    numbers: list[int] = np.flatnonzero((index != MISSING).any(axis=1)).tolist()
+    return numbers
+
+
+def _span(shard: str, index: Index, number: int) -> Range | None:
+    """Where a chunk lies in its shard, or None where it has none."""
     offset, length = (int(v) for v in index[number])
     if offset == MISSING and length == MISSING:
         return None
     if MISSING in (offset, length) or offset + length >= 2**63:
-        raise ChunkError(f"shard {shard!r}: entry {number} of its index is damaged", key=shard)
+        raise ChunkError(
+            f"shard {shard!r}: entry {number} of its index is damaged"
+            f" (offset {offset}, length {length})",
+            key=shard,
+        )
     return Range(offset, length)
+
+
+def _cut(shard: str, data: bytes, index: Index, number: int) -> bytes:
+    """One chunk, out of a whole shard."""
+    span = _span(shard, index, number) or Range(0, 0)
+    return _complete(shard, span, span.of(data))
+
+
+def _complete(shard: str, span: Range, value: bytes | None) -> bytes:
+    """A value, or an error if it is shorter than what the index promised."""
+    if value is None or len(value) != span.length:
+        raise ChunkError(
+            f"shard {shard!r} ends before the chunk that its index names"
+            f" (offset {span.start}, length {span.length})",
+            key=shard,
+        )
+    return value
+
+
+def _within(span: Range, part: Range | None) -> Range:
+    """A part of a chunk as a part of its shard."""
+    size = span.length or 0
+    if part is None:
+        return span
+    start = max(0, size + part.start) if part.start < 0 else min(part.start, size)
+    length = size - start if part.length is None else min(part.length, size - start)
+    return Range(span.start + start, length)

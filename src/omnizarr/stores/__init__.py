@@ -9,19 +9,25 @@ from omnizarr.stores.abilities import (
     get_partial_values,
     list_dir,
     list_prefix,
+    one_level,
+    set_many,
     set_partial_values,
 )
 from omnizarr.stores.local import DirectoryStore, LocalStore
 from omnizarr.stores.memory import MemoryStore
+from omnizarr.stores.partial import PartialStore, StoreWithPartialAccess
 from omnizarr.stores.resolve import resolve
-from omnizarr.stores.store import Range, Store
+from omnizarr.stores.store import Inside, Range, Store
 
 __all__ = [
     "DirectoryStore",
+    "Inside",
     "LocalStore",
     "MemoryStore",
+    "PartialStore",
     "Range",
     "Store",
+    "StoreWithPartialAccess",
     "can_list",
     "check_writable",
     "erase_prefix",
@@ -30,6 +36,8 @@ __all__ = [
     "get_partial_values",
     "list_dir",
     "list_prefix",
+    "one_level",
     "resolve",
+    "set_many",
     "set_partial_values",
 ]

@@ -14,6 +14,7 @@ from omnizarr.stores.store import (
     ListsDir,
     ListsPrefix,
     Range,
+    SetsMany,
     SetsPartially,
     Store,
 )
@@ -31,6 +32,16 @@ def get_partial_values(
 ) -> list[bytes | None]:
     """As `get_many`, in the draft's words: ``(key, (start, length or None))``."""
     return get_many(store, [(key, Range(*range)) for key, range in key_ranges])
+
+
+def set_many(store: Store, values: Iterable[tuple[str, Bytes]]) -> None:
+    """Store several whole values."""
+    check_writable(store)
+    if isinstance(store, SetsMany):
+        store.set_many(values)
+        return
+    for key, value in values:
+        store.set(key, value)
 
 
 def set_partial_values(store: Store, parts: Iterable[tuple[str, int, Bytes]]) -> None:
@@ -96,9 +107,14 @@ def list_dir(store: Store, prefix: str) -> tuple[list[str], list[str]]:
     if isinstance(store, ListsDir):
         keys, prefixes = store.list_dir(prefix)
         return sorted(keys), sorted(prefixes)
+    return one_level(list_prefix(store, prefix), prefix)
+
+
+def one_level(keys: Iterable[str], prefix: str) -> tuple[list[str], list[str]]:
+    """What `list_dir` answers, from all keys below a prefix."""
     found: set[str] = set()
     inner: set[str] = set()
-    for key in list_prefix(store, prefix):
+    for key in keys:
         head, slash, _ = key[len(prefix) :].partition("/")
         (inner if slash else found).add(prefix + head + slash)
     return sorted(found), sorted(inner)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
-from omnizarr.errors import StoreError
+from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores.abilities import check_key, check_writable
 from omnizarr.stores.store import Bytes, Range
 
@@ -31,14 +31,17 @@ class LocalStore:
         self.read_only = read_only
 
     def _path(self, key: str) -> str:
+        if os.sep != "/" and (os.sep in key or ":" in key):
+            raise InvalidMetadata(f"key {key!r} is not allowed: {os.sep!r} and ':' lead elsewhere")
         return os.path.join(self.root, *check_key(key).split("/"))
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         path = self._path(key)
         try:
-            with open(path, "rb", buffering=0) as file:
-                if range is None:
+            if range is None:
+                with open(path, "rb", buffering=0) as file:
                     return file.read()
+            with open(path, "rb") as file:  # unbuffered, one read may give less than asked for
                 size = os.fstat(file.fileno()).st_size
                 start = max(0, size + range.start) if range.start < 0 else range.start
                 file.seek(start)
@@ -46,6 +49,8 @@ class LocalStore:
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
         except OSError as e:
+            if os.path.isdir(path):  # Windows forbids to open one
+                return None
             raise StoreError(f"cannot read {path!r}: {e.strerror or e}") from e
 
     def set(self, key: str, value: Bytes) -> None:
@@ -59,10 +64,12 @@ class LocalStore:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 self._write(partial, value)
             os.replace(partial, path)
-        except OSError as e:
+        except BaseException as e:
             with contextlib.suppress(OSError):
                 os.unlink(partial)
-            raise StoreError(f"cannot write {path!r}: {e.strerror or e}") from e
+            if isinstance(e, OSError):
+                raise StoreError(f"cannot write {path!r}: {e.strerror or e}") from e
+            raise
 
     @staticmethod
     def _write(path: str, value: Bytes) -> None:
@@ -79,6 +86,8 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as e:
+            if os.path.isdir(path):  # not a key: keys below it are erased by erase_prefix
+                return
             raise StoreError(f"cannot erase {path!r}: {e.strerror or e}") from e
 
     def erase_prefix(self, prefix: str) -> None:
@@ -98,7 +107,7 @@ class LocalStore:
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         top = self._path(prefix[:-1]) if prefix else str(self.root)
-        for folder, _, names in os.walk(top):
+        for folder, _, names in os.walk(top, onerror=_cannot_list):
             inside = os.path.relpath(folder, top).replace(os.sep, "/")
             head = prefix if inside == "." else f"{prefix}{inside}/"
             yield from (head + name for name in names if PARTIAL not in name)
@@ -118,6 +127,11 @@ class LocalStore:
         except OSError as e:
             raise StoreError(f"cannot list {top!r}: {e.strerror or e}") from e
         return keys, prefixes
+
+    def around(self) -> Iterator[LocalStore]:
+        """The directories above this one, to be looked at only."""
+        for parent in Path(os.path.abspath(self.root)).parents:
+            yield LocalStore(parent, read_only=True)
 
     @property
     def url(self) -> str:
@@ -143,6 +157,12 @@ class LocalStore:
 
     def __repr__(self) -> str:
         return str(self.root)
+
+
+def _cannot_list(error: OSError) -> None:
+    """Raise, unless the directory is not there: os.walk would leave it out without a word."""
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        raise StoreError(f"cannot list {error.filename!r}: {error.strerror or error}") from error
 
 
 class DirectoryStore(LocalStore):

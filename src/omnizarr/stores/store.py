@@ -49,6 +49,13 @@ class GetsMany(Protocol):
 
 
 @runtime_checkable
+class SetsMany(Protocol):
+    """Can store several values in fewer steps than one by one."""
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None: ...
+
+
+@runtime_checkable
 class SetsPartially(Protocol):
     """Can overwrite part of a value."""
 
@@ -60,6 +67,13 @@ class ErasesPrefix(Protocol):
     """Can remove all keys below a prefix at once."""
 
     def erase_prefix(self, prefix: str) -> None: ...
+
+
+@runtime_checkable
+class Inside(Protocol):
+    """Can name the larger stores that it is a part of, the nearest first."""
+
+    def around(self) -> Iterator[Store]: ...
 
 
 @runtime_checkable

@@ -1,0 +1,111 @@
+"""The shape of the code base: what it imports, where versions are known, what is public."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import omnizarr
+
+SOURCE = Path(omnizarr.__file__).parent
+PUBLIC = [
+    "Array",
+    "BZ2",
+    "Blosc",
+    "CannotExpress",
+    "ChunkError",
+    "DirectoryStore",
+    "GZip",
+    "Group",
+    "InvalidMetadata",
+    "InvalidName",
+    "LZMA",
+    "LocalStore",
+    "MemoryStore",
+    "MissingPackage",
+    "NodeExists",
+    "NodeNotFound",
+    "OmnizarrError",
+    "OmnizarrWarning",
+    "Problem",
+    "ReadOnly",
+    "SelectionError",
+    "StoreError",
+    "UnknownExtension",
+    "WrongNode",
+    "Zlib",
+    "Zstd",
+    "array",
+    "configure",
+    "consolidate_metadata",
+    "convert",
+    "create",
+    "create_array",
+    "create_group",
+    "empty",
+    "full",
+    "group",
+    "init_store",
+    "ones",
+    "open",
+    "open_array",
+    "open_group",
+    "register",
+    "validate",
+    "zeros",
+]
+
+
+def test_importing_loads_no_optional_package_and_nothing_slow() -> None:
+    code = "import sys, omnizarr; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    loaded = set(result.stdout.split())
+    assert "numpy" in loaded
+    unwanted = {"numcodecs", "click", "rich", "ml_dtypes", "msgpack", "zarr", "tensorstore"}
+    assert loaded & unwanted == set()
+
+
+def test_only_formats_knows_version_numbers() -> None:
+    pattern = re.compile(r"zarr_format\s*(==|!=|<|>|in\b)|format\.name\s*(==|!=|in\b)")
+    found = [
+        f"{path.relative_to(SOURCE)}:{number}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if "formats" not in path.parts
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert found == []
+
+
+def test_no_file_has_grown_past_one_concept() -> None:
+    sizes = {
+        str(path.relative_to(SOURCE)): len(path.read_text().splitlines())
+        for path in SOURCE.rglob("*.py")
+    }
+    assert {name: size for name, size in sizes.items() if size > 400} == {}
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(omnizarr.__all__) == PUBLIC
+    for name in PUBLIC:
+        assert getattr(omnizarr, name) is not None
+        assert name in dir(omnizarr)
+
+
+def test_every_error_is_one_of_the_tree_and_a_builtin() -> None:
+    errors = [
+        value
+        for value in vars(omnizarr.errors).values()
+        if isinstance(value, type) and issubclass(value, Exception)
+    ]
+    for error in errors:
+        if error in (omnizarr.OmnizarrError, omnizarr.OmnizarrWarning):
+            continue
+        assert issubclass(error, omnizarr.OmnizarrError)
+        builtin = [b for b in error.__mro__ if b.__module__ == "builtins"]
+        assert set(builtin) - {Exception, BaseException, object}, error
+        assert error.__name__ in (omnizarr.errors.__doc__ or "")

@@ -1,0 +1,102 @@
+"""The command line, as a newcomer uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import omnizarr as oz
+from omnizarr.cli.main import main
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+@pytest.fixture
+def ocean(in_tmp: Path) -> Path:
+    group = oz.create_group("ocean.zarr", attributes={"title": "sea"})
+    data = np.arange(600, dtype="i4").reshape(20, 30)
+    group.create_array("deep/t", data=data, chunks=(10, 10), dimension_names=["y", "x"])
+    group.create_array("name", data=np.array(["a", "b"], np.dtypes.StringDType()))
+    return in_tmp / "ocean.zarr"
+
+
+def test_info_shows_an_array_and_how_much_is_stored(ocean: Path) -> None:
+    result = run("info", "ocean.zarr", "--node", "deep/t")
+    assert result.exit_code == 0
+    for text in ("zarr version 3", "(20, 30)", "int32", "y, x", "blosc", "stored in 6 of 6 chunks"):
+        assert text in result.output
+
+
+def test_info_shows_a_group_and_its_attributes(ocean: Path) -> None:
+    result = run("info", "ocean.zarr")
+    assert "1 arrays, 1 groups" in result.output
+    assert '"title": "sea"' in result.output
+
+
+def test_tree_shows_everything_below(ocean: Path) -> None:
+    lines = run("tree", "ocean.zarr").output.splitlines()
+    assert lines[0] == "/"
+    assert lines[1] == "├── deep"
+    assert lines[2].startswith("│   └── t (20, 30) int32")
+    assert lines[3].startswith("└── name (2,) string")
+    assert len(run("tree", "ocean.zarr", "--depth", "1").output.splitlines()) == 3
+
+
+@pytest.mark.parametrize("to", ["2", "3"])
+def test_convert_writes_another_format_and_tells_what_it_did(ocean: Path, to: str) -> None:
+    result = run("convert", "ocean.zarr", "new.zarr", "--to", to)
+    assert result.exit_code == 0, result.output
+    assert "2 groups, 2 arrays, 7 chunks copied, 0 encoded again" in result.output
+    new = oz.open_group("new.zarr")
+    assert new.zarr_format == int(to)
+    assert np.array_equal(new["deep/t"][...], np.arange(600).reshape(20, 30))
+
+
+def test_convert_refuses_to_replace_unless_told_to(ocean: Path) -> None:
+    oz.create_array("new.zarr", shape=3, zarr_format=2)
+    result = run("convert", "ocean.zarr", "new.zarr")
+    assert result.exit_code == 1
+    assert "overwrite" in result.output
+    assert run("convert", "ocean.zarr", "new.zarr", "--overwrite").exit_code == 0
+    assert oz.open("new.zarr").zarr_format == 3
+
+
+def test_convert_says_what_a_format_cannot_express(ocean: Path) -> None:
+    result = run("convert", "ocean.zarr", "new.zarr", "--to", "3-draft")
+    assert result.exit_code == 1
+    assert "/name" in result.output
+    assert "variable length" in result.output
+    assert not Path("new.zarr").exists()
+
+
+def test_validate_is_silent_about_good_data_and_fails_on_bad(ocean: Path) -> None:
+    assert run("validate", "ocean.zarr").output == "0 errors, 0 warnings\n"
+    document = json.loads((ocean / "deep/t/zarr.json").read_text())
+    document["shape"] = [20, -1]
+    del document["fill_value"]
+    (ocean / "deep/t/zarr.json").write_text(json.dumps(document))
+    result = run("validate", "ocean.zarr")
+    assert result.exit_code == 1
+    assert "error deep/t/zarr.json: shape[1]: expected an integer >= 0" in result.output
+    assert "error deep/t/zarr.json: fill_value: required, but missing" in result.output
+    assert run("validate", "ocean.zarr/deep/t/zarr.json").exit_code == 1
+
+
+def test_a_missing_place_is_one_line_that_helps(in_tmp: Path) -> None:
+    result = run("info", "nothing.zarr")
+    assert result.exit_code == 1
+    assert "NodeNotFound" in result.output
+    assert "Is the path right?" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_folder_without_zarr_says_what_it_holds(in_tmp: Path) -> None:
+    (in_tmp / "folder").mkdir()
+    (in_tmp / "folder/notes.txt").write_text("hello")
+    assert "it holds: notes.txt" in run("info", "folder").output

@@ -1,0 +1,717 @@
+"""The 2022 draft of version 3: nodes, names, data types, grids, memory layout and codecs."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr import data_types, registry
+from omnizarr.codecs import Spec, bind_chain
+from omnizarr.codecs.codec import Configured
+from omnizarr.data_types import DataType
+from omnizarr.model import Named
+from tests.conformance.draft import (
+    BIG_ENDIAN,
+    DRAFT,
+    ENTRY,
+    GZIP,
+    array,
+    hierarchy,
+    regular,
+    with_array,
+)
+
+ADD_ONE = "http://example.org/codec/add-one"
+CORE = {
+    "bool": "|b1",
+    "int8": "|i1",
+    "int16": "<i2",
+    "int32": "<i4",
+    "uint8": "|u1",
+    "uint16": "<u2",
+    "uint32": "<u4",
+    "float32": "<f4",
+    "float64": "<f8",
+    "complex64": "<c8",
+    "complex128": "<c16",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AddOne(Configured):
+    """A codec on arrays that remembers the shapes it was given."""
+
+    name: ClassVar[str] = ADD_ONE
+    kind: ClassVar[str] = "array->array"
+    seen: ClassVar[list[tuple[int, ...]]] = []
+
+    def resolve(self, spec: Spec) -> Spec:
+        return spec
+
+    def encode(self, array: Any, spec: Spec) -> Any:
+        self.seen.append(array.shape)
+        return array + 1
+
+    def decode(self, array: Any, spec: Spec) -> Any:
+        return array - 1
+
+
+@pytest.fixture
+def own_names() -> Iterator[None]:
+    """What a test registers is forgotten after it."""
+    before = dict(registry._table)
+    yield
+    registry._table.clear()
+    registry._table.update(before)
+
+
+@pytest.fixture
+def add_one(own_names: None) -> list[tuple[int, ...]]:
+    oz.register("codec", ADD_ONE, AddOne)
+    AddOne.seen.clear()
+    return AddOne.seen
+
+
+def written(data: Any, **options: Any) -> dict[str, bytes]:
+    """The store after writing `data` as one chunk of raw bytes in an array at the root."""
+    store: dict[str, bytes] = {}
+    values = np.asarray(data)
+    settings = {"chunks": values.shape, "compressor": None, **options}
+    created = oz.create_array(
+        store, shape=values.shape, dtype=values.dtype, zarr_format=DRAFT, **settings
+    )
+    with oz.configure(write_empty_chunks=True):
+        created[...] = values
+    return store
+
+
+# Versions and nodes
+
+
+@pytest.mark.shows("D3-01")
+def test_a_later_minor_version_opens_and_another_major_version_does_not() -> None:
+    document = {"meta/a.array.json": array()}
+    later = hierarchy(document, zarr_format="https://purl.org/zarr/spec/core/3.1")
+    opened = oz.open_array(later, "r+", path="a")
+    opened[...] = np.arange(24).reshape(4, 6)
+    assert oz.open_array(later, path="a")[3, 5] == 23
+    other = hierarchy(document, zarr_format="https://purl.org/zarr/spec/core/4.0")
+    with pytest.raises(oz.InvalidMetadata, match=r"zarr\.json: zarr_format: .*core/4\.0"):
+        oz.open(other)
+
+
+@pytest.mark.shows("D3-02")
+@pytest.mark.parametrize("path", ["a/b", "a/b/c"])
+def test_nothing_can_be_created_below_an_array(path: str) -> None:
+    store = with_array()
+    before = dict(store)
+    with pytest.raises(oz.NodeExists, match="/a in memory is an array; nothing can be below it"):
+        oz.create_group(store, path=path)
+    with pytest.raises(oz.NodeExists, match="/a in memory is an array; nothing can be below it"):
+        oz.create_array(store, path=path, shape=1, dtype="i4")
+    assert store == before
+
+
+@pytest.mark.shows("D3-03")
+def test_a_name_is_given_once_to_an_array_or_a_group() -> None:
+    store = with_array()
+    with pytest.raises(oz.NodeExists, match="3-draft array at /a in memory"):
+        oz.create_group(store, path="a")
+    oz.create_group(store, path="g")
+    with pytest.raises(oz.NodeExists, match="3-draft group at /g in memory"):
+        oz.create_array(store, path="g", shape=1, dtype="i4")
+    assert sorted(store) == ["meta/a.array.json", "meta/g.group.json", "zarr.json"]
+
+
+@pytest.mark.shows("D3-03", "D3-99")
+def test_where_both_kinds_of_document_stand_the_array_is_used_with_a_warning() -> None:
+    both = {"meta/a.array.json": array(), "meta/a.group.json": {"attributes": {"is": "group"}}}
+    store = hierarchy(both)
+    with pytest.warns(oz.OmnizarrWarning, match=r"meta/a\.group\.json.*the array is used"):
+        node = oz.open(store, path="a")
+    assert isinstance(node, oz.Array)
+    assert list(oz.open_group(store).array_keys()) == ["a"]
+
+
+@pytest.mark.shows("D3-04", "D3-121")
+@pytest.mark.parametrize("path", ["foo/bar", "/foo/bar", "/foo/bar/", "foo//bar"])
+def test_paths_are_stored_in_one_form(path: str) -> None:
+    store: dict[str, bytes] = {}
+    root = oz.create_group(store, zarr_format=DRAFT)
+    made = root.create_group(path)
+    assert made.name == "/foo/bar"
+    assert made.basename == "bar"
+    assert sorted(store) == ["meta/foo/bar.group.json", "meta/group.json", "zarr.json"]
+    assert list(root) == ["foo"]
+    assert list(oz.open_group(store, path="/foo")) == ["bar"]
+
+
+@pytest.mark.shows("D3-121")
+def test_the_root_is_the_one_node_with_an_empty_name_and_a_path_that_ends_in_a_slash() -> None:
+    store: dict[str, bytes] = {}
+    assert oz.create_group(store, path="/", zarr_format=DRAFT).name == "/"
+    root = oz.open_group(store)
+    assert (root.basename, root.path, root.name) == ("", "", "/")
+    assert sorted(store) == ["meta/group.json", "zarr.json"]
+
+
+@pytest.mark.shows("D3-05")
+@pytest.mark.parametrize(
+    ("shape", "count"), [((), 1), ((100, 20), 2000), ((0, 7), 0), ((1, 1, 1, 1, 1), 1)]
+)
+def test_any_rank_and_any_length_work(shape: tuple[int, ...], count: int) -> None:
+    store: dict[str, bytes] = {}
+    created = oz.create_array(store, shape=shape, dtype="i4", zarr_format=DRAFT)
+    values = np.arange(count, dtype="i4").reshape(shape) + 1
+    created[...] = values
+    opened = oz.open_array(store)
+    assert (opened.shape, opened.size) == (shape, count)
+    assert np.array_equal(opened[...], values)
+
+
+@pytest.mark.shows("D3-06")
+def test_a_chunk_of_length_0_is_refused_on_an_axis_that_is_not_empty() -> None:
+    bad = with_array(shape=[5], chunk_grid=regular(0))
+    with pytest.raises(oz.InvalidMetadata, match=r"a\.array\.json: chunk_grid\.chunk_shape\[0\]"):
+        oz.open(bad, path="a")
+    store: dict[str, bytes] = {}
+    with pytest.raises(oz.InvalidMetadata, match="chunks"):
+        oz.create_array(store, shape=5, chunks=0, dtype="i4", zarr_format=DRAFT)
+    assert store == {}
+    empty = with_array(shape=[0], chunk_grid=regular(0))
+    assert oz.open_array(empty, path="a")[...].shape == (0,)
+
+
+@pytest.mark.shows("D3-07")
+@pytest.mark.parametrize("inside", ["meta", "meta/foo", "data/foo/baz", "data"])
+def test_a_hierarchy_is_opened_at_its_root_and_a_folder_inside_says_so(
+    tmp_path: Path, inside: str
+) -> None:
+    root = tmp_path / "root"
+    made = oz.create_array(root, path="foo/baz", shape=4, dtype="i4", zarr_format=DRAFT)
+    made[...] = 7
+    with pytest.raises(oz.NodeNotFound, match="can only be opened at its root") as error:
+        oz.open(root / inside)
+    assert repr(oz.LocalStore(root)) in str(error.value)
+    assert np.array_equal(oz.open_array(root, path="foo/baz")[...], [7] * 4)
+
+
+# Names
+
+
+@pytest.mark.shows("D3-08")
+@pytest.mark.parametrize("name", ["a b", "é", ".", "..", "...", "a:b", "a~", "x/ /y", "a/.../b"])
+def test_names_with_other_characters_or_only_periods_are_refused(name: str) -> None:
+    store: dict[str, bytes] = {}
+    for create in (oz.create_group, lambda s, **o: oz.create_array(s, shape=1, dtype="i4", **o)):
+        with pytest.raises(oz.InvalidName, match="not allowed|allows only"):
+            create(store, path=name, zarr_format=DRAFT)
+    assert store == {}
+
+
+@pytest.mark.shows("D3-08")
+@pytest.mark.parametrize("name", ["a.b", "-", "_x", "..a", "0", "Z", "a.array", "group"])
+def test_names_of_the_allowed_characters_are_accepted(name: str) -> None:
+    store: dict[str, bytes] = {}
+    group = oz.create_group(store, zarr_format=DRAFT)
+    group.create_array(name, shape=1, dtype="i4")[...] = 5
+    assert list(group) == [name]
+    assert f"meta/{name}.array.json" in store
+    assert oz.open_array(store, path=name)[0] == 5
+
+
+@pytest.mark.shows("D3-08")
+def test_no_child_has_an_empty_name_or_a_slash_in_its_name() -> None:
+    store: dict[str, bytes] = {}
+    group = oz.create_group(store, zarr_format=DRAFT)
+    with pytest.raises(oz.NodeExists, match="at / in memory"):
+        group.create_group("")
+    group.create_group("a/b")
+    assert list(group) == ["a"]
+    assert [name for name, _ in group.members(max_depth=None)] == ["a", "a/b"]
+
+
+@pytest.mark.shows("D3-08")
+def test_a_stored_node_with_a_forbidden_name_is_a_problem() -> None:
+    problems = oz.validate(hierarchy({"meta/a b.array.json": array()}))
+    assert [p.level for p in problems] == ["error"]
+    assert "'a b'" in problems[0].message
+
+
+@pytest.mark.shows("D3-09")
+def test_names_are_case_sensitive() -> None:
+    store: dict[str, bytes] = {}
+    for value, name in enumerate(("foo", "FOO"), start=1):
+        created = oz.create_array(
+            store, path=name, shape=1, dtype="u1", compressor=None, zarr_format=DRAFT
+        )
+        created[...] = value
+    assert list(oz.open_group(store)) == ["FOO", "foo"]
+    assert store["data/foo/c0"] == b"\x01"
+    assert store["data/FOO/c0"] == b"\x02"
+
+
+class LimitedStore(oz.MemoryStore):
+    """Keys of at most 1024 bytes, as in S3; a longer one is an error."""
+
+    def set(self, key: str, value: Any) -> None:
+        if len(key.encode()) > 1024:
+            raise oz.StoreError(f"key of {len(key)} bytes is too long")
+        super().set(key, value)
+
+
+class CaseBlindStore(oz.MemoryStore):
+    """A disk that does not tell upper from lower case."""
+
+    def get(self, key: str, range: Any = None) -> bytes | None:
+        return super().get(key.lower(), range)
+
+    def set(self, key: str, value: Any) -> None:
+        super().set(key.lower(), value)
+
+    def erase(self, key: str) -> None:
+        super().erase(key.lower())
+
+
+@pytest.mark.shows("D3-10")
+def test_a_name_that_the_file_system_cannot_hold_is_an_error(tmp_path: Path) -> None:
+    store = oz.LocalStore(tmp_path / "h")
+    group = oz.create_group(store, zarr_format=DRAFT)
+    with pytest.raises(oz.StoreError, match="cannot write|cannot read"):
+        group.create_array("x" * 300, shape=1, dtype="i4")
+    assert list(group) == []
+
+
+@pytest.mark.shows("D3-10")
+def test_a_key_that_is_too_long_for_the_store_is_an_error() -> None:
+    group = oz.create_group(LimitedStore(), zarr_format=DRAFT)
+    with pytest.raises(oz.StoreError, match="too long"):
+        group.create_array("/".join(["x" * 100] * 11), shape=1, dtype="i4")
+    assert list(group) == []
+
+
+@pytest.mark.shows("D3-10")
+def test_names_that_a_store_cannot_tell_apart_do_not_overwrite_each_other() -> None:
+    store = CaseBlindStore()
+    group = oz.create_group(store, zarr_format=DRAFT)
+    group.create_array("foo", shape=1, dtype="i4")[...] = 5
+    with pytest.raises(oz.NodeExists, match="/FOO"):
+        group.create_array("FOO", shape=1, dtype="i4")
+    assert oz.open_array(store, path="foo")[0] == 5
+
+
+# Data types
+
+
+@pytest.mark.shows("D3-11")
+@pytest.mark.parametrize(("name", "dtype"), CORE.items())
+def test_core_types_are_read_and_written_by_name(name: str, dtype: str) -> None:
+    fill = {"b": False, "c": [0, 0]}.get(dtype[1], 0)
+    read = oz.open_array(with_array(data_type=name, fill_value=fill), path="a")
+    assert read.dtype == np.dtype(dtype)
+    store = written(np.zeros(3, dtype))
+    assert json.loads(store["meta/array.json"])["data_type"] == name
+    assert oz.open_array(store).dtype == np.dtype(dtype)
+
+
+@pytest.mark.shows("D3-11", "D3-17")
+@pytest.mark.parametrize(
+    "name", ["int7", "Float64", "int128", "", "float", "r7", "r12", "r0", "r", "r-8", "r08", "R8"]
+)
+def test_other_names_are_no_core_types(name: str) -> None:
+    with pytest.raises(oz.InvalidMetadata, match=r"meta/a\.array\.json: data_type") as error:
+        oz.open(with_array(data_type=name), path="a")
+    assert repr(name) in str(error.value)
+
+
+@pytest.mark.shows("D3-12", "D3-13", "D3-14", "D3-15", "D3-16", "D3-18", "D3-108", "D3-116")
+@pytest.mark.parametrize(
+    ("dtype", "values", "stored"),
+    [
+        ("bool", [True, False], "0100"),
+        ("int8", [-1], "ff"),
+        ("int16", [-2, 1], "feff0100"),
+        ("int32", [-2], "feffffff"),
+        ("int64", [-2], "feffffffffffffff"),
+        ("uint8", [255], "ff"),
+        ("uint16", [1], "0100"),
+        ("uint32", [2**31], "00000080"),
+        ("uint64", [2**63], "0000000000000080"),
+        ("float16", [1.0], "003c"),
+        ("float32", [1.0], "0000803f"),
+        ("float64", [1.0], "000000000000f03f"),
+        ("complex64", [1 + 2j], "0000803f00000040"),
+        ("complex128", [1 + 2j], "000000000000f03f0000000000000040"),
+    ],
+)
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_items_are_stored_in_their_default_representation(
+    dtype: str, values: list[Any], stored: str, order: str
+) -> None:
+    # The byte order in memory does not matter, unless the endian codec is asked for.
+    given_values = np.array(values, np.dtype(dtype).newbyteorder(order))
+    store: dict[str, bytes] = {}
+    created = oz.create_array(
+        store, shape=len(values), chunks=len(values), dtype=dtype, codecs=[], zarr_format=DRAFT
+    )
+    created[...] = given_values
+    assert store["data/c0"].hex() == stored
+    assert np.array_equal(oz.open_array(store)[...], given_values)
+    document = json.loads(store["meta/array.json"])
+    assert document["data_type"] == dtype
+    assert "codecs" not in document
+
+
+@pytest.mark.shows("D3-18")
+def test_big_endian_storage_is_said_by_the_endian_codec() -> None:
+    store = written(np.array([1, -2], ">i4"))
+    document = json.loads(store["meta/array.json"])
+    assert (document["data_type"], document["codecs"]) == ("int32", [BIG_ENDIAN])
+    assert store["data/c0"].hex() == "00000001fffffffe"
+    assert oz.open_array(store)[...].tolist() == [1, -2]
+
+
+@pytest.mark.shows("D3-17")
+@pytest.mark.parametrize("size", [1, 2, 3, 17])
+def test_raw_types_pass_through_as_opaque_items(size: int) -> None:
+    items = bytes(range(1, 2 * size + 1))
+    store = with_array(
+        shape=[2], data_type=f"r{8 * size}", chunk_grid=regular(2), fill_value="0x" + "00" * size
+    )
+    store["data/a/c0"] = items
+    opened = oz.open_array(store, "r+", path="a")
+    assert opened.dtype == np.dtype(f"V{size}")
+    values = opened[...]
+    assert values.tobytes() == items
+    opened[...] = values[::-1]
+    assert store["data/a/c0"] == items[size:] + items[:size]
+
+
+# Grids
+
+
+@pytest.mark.shows("D3-19", "D3-20", "D3-21")
+@given(st.data())
+def test_every_element_lies_in_exactly_one_chunk(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(0, 9), max_size=3))
+    chunks = [data.draw(st.integers(1, 11)) for _ in shape]
+    store = with_array(shape=shape, chunk_grid=regular(*chunks))
+    grid = oz.open_array(store, path="a")._bound.grid
+    assert grid.shape == tuple(-(-n // c) for n, c in zip(shape, chunks, strict=True))
+    times = np.zeros(shape, int)
+    for coords in np.ndindex(*grid.shape):
+        origin = tuple(k * c for k, c in zip(coords, chunks, strict=True))
+        assert grid.origin(coords) == origin
+        assert grid.chunk_shape(coords) == tuple(chunks)
+        times[tuple(slice(o, o + c) for o, c in zip(origin, chunks, strict=True))] += 1
+    assert (times == 1).all()
+
+
+@pytest.mark.shows("D3-20", "D3-116")
+def test_the_printed_grid_has_its_shape_and_overhang_and_counts_from_0() -> None:
+    store = with_array(shape=[10, 200, 3000], chunk_grid=regular(5, 20, 400))
+    opened = oz.open_array(store, path="a")
+    assert (opened.cdata_shape, opened.nchunks) == ((2, 10, 8), 160)
+    assert opened.chunk_key((0, 0, 0)) == "data/a/c0/0/0"
+    last = opened._bound.grid.origin((1, 9, 7))
+    assert last == (5, 180, 2800)
+    assert last[2] + 400 - 3000 == 200
+
+
+@pytest.mark.shows("D3-21")
+def test_an_element_is_found_in_its_chunk_by_division_and_remainder() -> None:
+    shape, chunks = (10, 200, 3000), (5, 20, 400)
+    store = with_array(shape=list(shape), data_type="uint8", chunk_grid=regular(*chunks))
+    opened = oz.open_array(store, "r+", path="a")
+    opened[7, 150, 900] = 99
+    assert [k for k in store if k.startswith("data/")] == ["data/a/c1/7/2"]
+    chunk = np.frombuffer(store["data/a/c1/7/2"], "u1").reshape(chunks)
+    assert np.argwhere(chunk).tolist() == [[2, 10, 100]]
+    assert opened[7, 150, 900] == 99
+
+
+@pytest.mark.shows("D3-22", "D3-23", "D3-55")
+@pytest.mark.parametrize(("separator", "key"), [("/", "c1/23/45"), (".", "c1.23.45")])
+def test_a_chunk_identifier_is_c_and_the_indices(separator: str, key: str) -> None:
+    store = with_array(
+        shape=[2, 24, 46], data_type="uint8", chunk_grid=regular(1, 1, 1, separator=separator)
+    )
+    opened = oz.open_array(store, "r+", path="a")
+    opened[1, 23, 45] = 3
+    assert store[f"data/a/{key}"] == b"\x03"
+    assert opened.chunk_key((1, 23, 45)) == f"data/a/{key}"
+    assert opened.chunks_present()[1, 23, 45]
+
+
+@pytest.mark.shows("D3-23", "D3-111")
+@pytest.mark.parametrize("separator", [None, "/", "."])
+def test_the_separator_is_a_slash_unless_asked_for_and_always_written(
+    separator: str | None,
+) -> None:
+    store = written(np.ones((2, 2), "u1"), chunks=(1, 2), dimension_separator=separator)
+    used = separator or "/"
+    assert json.loads(store["meta/array.json"])["chunk_grid"] == regular(1, 2, separator=used)
+    chunks = sorted(k for k in store if k.startswith("data/"))
+    assert chunks == [f"data/c0{used}0", f"data/c1{used}0"]
+
+
+@pytest.mark.shows("D3-111")
+def test_a_document_without_a_separator_means_a_slash() -> None:
+    store = with_array(chunk_grid={"type": "regular", "chunk_shape": [2, 3]})
+    assert oz.open_array(store, path="a").chunk_key((1, 0)) == "data/a/c1/0"
+
+
+@pytest.mark.shows("D3-24", "D3-119")
+def test_an_array_without_axes_has_one_chunk_called_c() -> None:
+    store: dict[str, bytes] = {}
+    created = oz.create_array(store, path="s", shape=(), dtype="i4", codecs=[], zarr_format=DRAFT)
+    created[...] = -2
+    assert {k: v for k, v in store.items() if k.startswith("data/")} == {
+        "data/s/c": bytes.fromhex("feffffff")
+    }
+    assert oz.open_array(store, path="s")[()] == -2
+
+
+@pytest.mark.shows("D3-25", "D3-26", "D3-116")
+def test_border_chunks_have_full_size_and_the_fill_value_over_the_edge() -> None:
+    store = written(np.ones((30, 30), "u1"), chunks=(16, 16), fill_value=7)
+    chunks = {k: np.frombuffer(v, "u1") for k, v in store.items() if k.startswith("data/")}
+    assert {k: v.size for k, v in chunks.items()} == {
+        f"data/c{j}/{i}": 256 for j in range(2) for i in range(2)
+    }
+    upper_right = chunks["data/c0/1"].reshape(16, 16)
+    assert (upper_right[:, 14:] == 7).all()
+    assert (upper_right[:, :14] == 1).all()
+    lower_right = chunks["data/c1/1"].reshape(16, 16)
+    assert (lower_right[14:] == 7).all()
+    assert (lower_right[:14, :14] == 1).all()
+
+
+@pytest.mark.shows("D3-27")
+@pytest.mark.parametrize("separator", ["/", "."])
+def test_chunk_identifiers_are_ascii_and_unique(separator: str) -> None:
+    store = with_array(shape=[12, 12], chunk_grid=regular(1, 1, separator=separator))
+    opened = oz.open_array(store, path="a")
+    keys = {opened.chunk_key(coords) for coords in itertools.product(range(12), repeat=2)}
+    assert len(keys) == 144
+    assert {f"data/a/c1{separator}11", f"data/a/c11{separator}1"} <= keys
+    assert all(key.isascii() for key in keys)
+
+
+@pytest.mark.shows("D3-28")
+def test_there_are_no_negative_chunk_indices() -> None:
+    store = with_array(data_type="uint8")
+    opened = oz.open_array(store, "r+", path="a")
+    opened[-1, -1] = 9
+    assert [k for k in store if k.startswith("data/")] == ["data/a/c1/1"]
+    store["data/a/c-1/0"] = bytes(6)
+    assert np.argwhere(opened.chunks_present()).tolist() == [[1, 1]]
+    grid = {"extension": "http://example.org/grid/unaligned", "type": "offset", "origin": [-1, 0]}
+    with pytest.raises(oz.UnknownExtension, match="http://example.org/grid/unaligned"):
+        oz.open_array(with_array(chunk_grid=grid), path="a")[...]
+
+
+# Memory layout
+
+
+@pytest.mark.shows("D3-29", "D3-30")
+@pytest.mark.parametrize(
+    ("layout", "items"), [("C", [0, 1, 2, 3, 4, 5]), ("F", [0, 3, 1, 4, 2, 5])]
+)
+def test_the_memory_layout_orders_the_items_of_a_chunk(layout: str, items: list[int]) -> None:
+    values = np.arange(6, dtype="<i4").reshape(2, 3)
+    store = written(values, order=layout)
+    assert json.loads(store["meta/array.json"])["chunk_memory_layout"] == layout
+    assert np.frombuffer(store["data/c0/0"], "<i4").tolist() == items
+    by_hand = with_array(shape=[2, 3], chunk_grid=regular(2, 3), chunk_memory_layout=layout)
+    by_hand["data/a/c0/0"] = store["data/c0/0"]
+    assert np.array_equal(oz.open_array(by_hand, path="a")[...], values)
+
+
+@pytest.mark.shows("D3-30")
+@pytest.mark.parametrize(("layout", "shape"), [("C", (2, 3)), ("F", (3, 2))])
+def test_codecs_see_the_shape_that_the_layout_gives(
+    add_one: list[tuple[int, ...]], layout: str, shape: tuple[int, ...]
+) -> None:
+    store = with_array(
+        shape=[2, 3],
+        chunk_grid=regular(2, 3),
+        chunk_memory_layout=layout,
+        codecs=[{"type": ADD_ONE}],
+    )
+    opened = oz.open_array(store, "r+", path="a")
+    values = np.arange(6, dtype="<i4").reshape(2, 3)
+    opened[...] = values
+    assert add_one == [shape]
+    in_order = values.ravel(order="C" if layout == "C" else "F") + 1
+    assert np.frombuffer(store["data/a/c0/0"], "<i4").tolist() == in_order.tolist()
+    assert np.array_equal(oz.open_array(store, path="a")[...], values)
+
+
+@pytest.mark.shows("D3-31")
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_types_of_variable_size_have_no_memory_layout(own_names: None, layout: str) -> None:
+    def bind(named: Named) -> DataType:
+        text = data_types.bind(Named("string"))
+        return DataType(named, text.dtype, text.decode, text.encode, zero="")
+
+    uri = "http://example.org/type/words"
+    oz.register("data_type", uri, bind)
+    store = with_array(
+        data_type={"extension": uri, "type": "words"}, chunk_memory_layout=layout, fill_value=""
+    )
+    with pytest.raises(oz.InvalidMetadata, match=f"variable-length type '{uri}'"):
+        oz.open_array(store, path="a")
+    empty: dict[str, bytes] = {}
+    with pytest.raises(oz.CannotExpress, match="variable length"):
+        oz.create_array(empty, shape=3, dtype=str, order=layout, zarr_format=DRAFT)
+    assert empty == {}
+
+
+# Codecs
+
+
+@pytest.mark.shows("D3-32")
+def test_representations_are_known_without_data() -> None:
+    store = with_array(codecs=[BIG_ENDIAN, GZIP], chunk_memory_layout="F")
+    model = oz.open_array(store, path="a").metadata
+    int32 = data_types.bind(model.data_type)
+    chain = bind_chain(model.codecs, Spec((2, 3), int32, np.zeros((), "<i4")))
+    assert (chain.inner.shape, chain.inner.data_type.dtype) == ((3, 2), np.dtype("<i4"))
+    [(compressor, size)] = chain.bytes_bytes
+    assert (compressor.kind, size) == ("bytes->bytes", 24)
+    assert chain.encoded_size is None
+    plain = bind_chain(model.codecs[:2], chain.spec)
+    assert plain.encoded_size == 24
+
+
+@pytest.mark.shows("D3-33")
+@pytest.mark.parametrize("late", [{"type": ADD_ONE}, BIG_ENDIAN], ids=["add-one", "endian"])
+def test_a_codec_on_arrays_after_one_on_bytes_is_refused(add_one: Any, late: Any) -> None:
+    store = with_array(codecs=[GZIP, late])
+    with pytest.raises(oz.InvalidMetadata, match=r"array '/a' in memory: codecs\["):
+        oz.open_array(store, path="a")
+    ours = AddOne() if late["type"] == ADD_ONE else {"name": "bytes", "configuration": {}}
+    empty: dict[str, bytes] = {}
+    with pytest.raises(oz.InvalidMetadata, match="takes an array, but the codecs before it made"):
+        oz.create_array(empty, shape=4, dtype="i4", codecs=["gzip", ours], zarr_format=DRAFT)
+    assert empty == {}
+
+
+@pytest.mark.shows("D3-34", "D3-93")
+def test_codecs_run_in_order_when_encoding_and_in_reverse_when_decoding() -> None:
+    store = with_array(codecs=[BIG_ENDIAN, GZIP])
+    opened = oz.open_array(store, "r+", path="a")
+    values = np.arange(24, dtype="i4").reshape(4, 6)
+    opened[...] = values
+    assert gzip.decompress(store["data/a/c1/1"]) == values[2:, 3:].astype(">i4").tobytes()
+    by_hand = {k: v for k, v in store.items() if not k.startswith("data/")}
+    by_hand["data/a/c0/0"] = gzip.compress(values[:2, :3].astype(">i4").tobytes())
+    assert np.array_equal(oz.open_array(by_hand, path="a")[:2, :3], values[:2, :3])
+
+
+@pytest.mark.shows("D3-35")
+def test_a_codec_on_bytes_gets_the_default_bytes_of_the_items() -> None:
+    store = with_array(codecs=[GZIP])
+    opened = oz.open_array(store, "r+", path="a")
+    opened[...] = np.arange(24).reshape(4, 6)
+    assert np.frombuffer(gzip.decompress(store["data/a/c0/0"]), "<i4").tolist() == [
+        *range(3),
+        *range(6, 9),
+    ]
+
+
+@pytest.mark.shows("D3-35")
+def test_codecs_on_arrays_come_before_the_conversion_to_bytes(add_one: Any) -> None:
+    store = with_array(codecs=[{"type": ADD_ONE}, GZIP])
+    opened = oz.open_array(store, "r+", path="a")
+    opened[...] = np.arange(24).reshape(4, 6)
+    stored = np.frombuffer(gzip.decompress(store["data/a/c0/0"]), "<i4")
+    assert stored.tolist() == [1, 2, 3, 7, 8, 9]
+    assert opened[3, 5] == 23
+
+
+@pytest.mark.shows("D3-36", "D3-66")
+@pytest.mark.parametrize("codecs", [{}, {"codecs": []}], ids=["absent", "empty"])
+def test_without_codecs_the_default_representation_is_stored(codecs: dict[str, Any]) -> None:
+    store = with_array(shape=[10, 10], chunk_grid=regular(10, 10), **codecs)
+    values = np.arange(1, 101, dtype="<i4").reshape(10, 10)
+    oz.open_array(store, "r+", path="a")[...] = values
+    assert store["data/a/c0/0"] == values.tobytes()
+    assert len(store["data/a/c0/0"]) == 400
+
+
+@pytest.mark.shows("D3-37")
+@pytest.mark.parametrize("level", [1, 9])
+def test_a_codec_is_named_by_its_uri_and_configured(level: int) -> None:
+    store = written(np.arange(1000), codecs=[oz.GZip(level)])
+    stated = {"type": GZIP["type"], "configuration": {"level": level}}
+    assert json.loads(store["meta/array.json"])["codecs"] == [stated]
+    assert np.array_equal(oz.open_array(store)[...], np.arange(1000))
+    bad = with_array(codecs=[{"type": GZIP["type"], "configuration": {"level": 10}}])
+    with pytest.raises(oz.InvalidMetadata, match=r"codecs\[1\].configuration.level"):
+        oz.open_array(bad, path="a")
+
+
+@pytest.mark.shows("D3-38")
+def test_a_new_codec_needs_only_its_registration(own_names: None) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Flip(Configured):
+        mask: int
+
+        name: ClassVar[str] = "http://example.org/codec/x"
+        kind: ClassVar[str] = "bytes->bytes"
+
+        def encoded_size(self, size: int) -> int:
+            return size
+
+        def encode(self, data: Any) -> bytes:
+            return bytes(b ^ self.mask for b in bytes(data))
+
+        def decode(self, data: Any, size: int | None) -> bytes:
+            return self.encode(data)
+
+    stated = {"type": Flip.name, "configuration": {"mask": 255}}
+    store = with_array(data_type="uint8", codecs=[stated])
+    store["data/a/c0/0"] = bytes([255, 254, 253, 252, 251, 250])
+    with pytest.raises(oz.UnknownExtension, match=Flip.name):
+        oz.open_array(store, path="a")[...]
+    oz.register("codec", Flip.name, Flip)
+    assert oz.open_array(store, path="a")[:2, :3].tolist() == [[0, 1, 2], [3, 4, 5]]
+    created = written(np.array([1], "u1"), codecs=["bytes", Flip(1)])
+    assert json.loads(created["meta/array.json"])["codecs"] == [
+        {"type": Flip.name, "configuration": {"mask": 1}}
+    ]
+    assert created["data/c0"] == b"\x00"
+
+
+@pytest.mark.shows("D3-39")
+def test_an_unknown_codec_stops_data_but_not_metadata() -> None:
+    store = with_array(codecs=[{"type": "http://example.org/none"}], attributes={"x": 1})
+    opened = oz.open_array(store, "r+", path="a")
+    assert (opened.shape, opened.attrs["x"]) == ((4, 6), 1)
+    assert "http://example.org/none" in repr(opened)
+    before = dict(store)
+    with pytest.raises(oz.UnknownExtension, match="'/a'.*http://example.org/none") as error:
+        opened[...]
+    assert (error.value.kind, error.value.name) == ("codec", "http://example.org/none")
+    with pytest.raises(oz.UnknownExtension, match="http://example.org/none"):
+        opened[...] = 1
+    assert store == before
+
+
+def test_the_entry_point_of_these_tests_is_the_one_that_is_written() -> None:
+    store: dict[str, bytes] = {}
+    oz.create_group(store, zarr_format=DRAFT)
+    assert json.loads(store["zarr.json"]) == ENTRY

@@ -1,0 +1,638 @@
+"""Version 3: the model, keys, documents of arrays and groups, and node names."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import omnizarr as oz
+from omnizarr.cli.main import main
+from omnizarr.formats.v3 import name_problem
+from tests.conformance.v3_docs import DROP, array_doc, group_doc, open_doc, put, regular, stored
+
+REQUIRED = (
+    "zarr_format",
+    "node_type",
+    "shape",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "fill_value",
+    "codecs",
+)
+FIRST_PRINTED = """
+{
+    "zarr_format": 3,
+    "node_type": "array",
+    "shape": [10000, 1000],
+    "dimension_names": ["rows", "columns"],
+    "data_type": "float64",
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1000, 100]}},
+    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    "fill_value": "NaN",
+    "attributes": {"foo": 42, "bar": "apples", "baz": [1, 2, 3, 4]}
+}
+"""
+SECOND_PRINTED = """
+{
+    "zarr_format": 3,
+    "node_type": "array",
+    "shape": [10000, 1000],
+    "data_type": {"name": "urn:example:datetime", "configuration": {"unit": "ns"}},
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1000, 100]}},
+    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+    "codecs": [{"name": "bytes", "configuration": {"endian": "big"}}],
+    "fill_value": null
+}
+"""
+
+
+def refused(doc: dict[str, Any]) -> str:
+    """The message with which a document is refused, which leaves the store as it was."""
+    store = put(doc)
+    before = copy.deepcopy(store)
+    with pytest.raises(oz.InvalidMetadata) as caught:
+        oz.open(store, mode="r+")
+    assert store == before
+    return str(caught.value)
+
+
+# Compatibility and model
+
+
+@pytest.mark.shows("V3-01")
+def test_a_document_of_3_0_opens_and_a_name_of_a_later_version_is_refused_by_name() -> None:
+    assert open_doc().shape == (6,)
+    message = refused(array_doc(chunk_compaction={"name": "later"}))
+    assert "chunk_compaction" in message
+    assert "zarr.json" in message
+    with pytest.raises(oz.UnknownExtension, match="'codec_of_3_2'"):
+        open_doc(codecs=[{"name": "bytes"}, {"name": "codec_of_3_2"}])[...]
+
+
+@pytest.mark.shows("V3-02")
+def test_the_root_may_be_an_array_and_nothing_can_lie_below_an_array() -> None:
+    store: dict[str, bytes] = {}
+    root = oz.create_array(store, data=np.ones((2, 2), "u1"), chunks=(2, 2))
+    assert sorted(store) == ["c/0/0", "zarr.json"]
+    assert root.name == "/"
+    before = dict(store)
+    for create in (oz.create_group, oz.create_array):
+        options = {"shape": (1,), "dtype": "u1"} if create is oz.create_array else {}
+        for path in ("child", "deep/child"):
+            with pytest.raises(oz.NodeExists, match="is an array; nothing can be below it"):
+                create(store, path=path, zarr_format=3, **options)
+    assert store == before
+
+
+@pytest.mark.shows("V3-03")
+def test_siblings_have_different_names() -> None:
+    store: dict[str, bytes] = {}
+    root = oz.create_group(store)
+    root.create_array("x", data=np.arange(3, dtype="u1"))
+    before = dict(store)
+    with pytest.raises(oz.NodeExists, match="array at /x"):
+        root.create_group("x")
+    assert store == before
+    replaced = root.create_group("x", overwrite=True)
+    assert isinstance(replaced, oz.Group)
+    assert list(root) == ["x"]
+    assert sorted(store) == ["x/zarr.json", "zarr.json"]
+
+
+@pytest.mark.shows("V3-04")
+def test_a_path_is_the_parents_path_a_slash_and_the_name() -> None:
+    store: dict[str, bytes] = {}
+    bar = oz.create_group(store).create_group("foo").create_group("bar")
+    assert (bar.name, bar.basename) == ("/foo/bar", "bar")
+    assert oz.open(store).name == "/"
+    assert oz.open(store, path="/foo/").name == "/foo"
+    assert oz.open(store, path="/foo/bar/") == bar
+
+
+@pytest.mark.shows("V3-05")
+def test_rank_zero_and_lengths_of_zero_are_valid() -> None:
+    store: dict[str, bytes] = {}
+    scalar = oz.create_array(store, path="scalar", shape=(), dtype="i4")
+    scalar[()] = 7
+    assert scalar.size == 1
+    assert oz.open_array(store, path="scalar")[()] == 7
+    empty = oz.create_array(store, path="empty", shape=(0, 3), dtype="i4")
+    empty[...] = 1
+    assert empty.size == 0
+    assert oz.open_array(store, path="empty")[...].shape == (0, 3)
+    assert [key for key in store if key.startswith("empty/")] == ["empty/zarr.json"]
+
+
+# Keys
+
+
+@pytest.mark.shows("V3-06", "V3-07", "V3-99", "ZEP-20")
+def test_documents_and_chunks_lie_below_the_nodes_path_without_a_leading_slash() -> None:
+    store: dict[str, bytes] = {}
+    oz.create_group(store)
+    oz.create_group(store, path="/foo/bar")
+    array = oz.create_array(store, path="/foo/baz", shape=(4, 4), chunks=(2, 2), dtype="u1")
+    array[2, 1] = 1
+    assert sorted(store) == [
+        "foo/bar/zarr.json",
+        "foo/baz/c/1/0",
+        "foo/baz/zarr.json",
+        "foo/zarr.json",
+        "zarr.json",
+    ]
+    assert array.chunk_key((1, 0)) == "foo/baz/c/1/0"
+    assert oz.create_array(shape=(4, 4), chunks=(2, 2), dtype="u1").chunk_key((1, 0)) == "c/1/0"
+
+
+@pytest.mark.shows("V3-08")
+def test_the_ending_zarr_is_suggested_but_not_needed(tmp_path: Path) -> None:
+    told = CliRunner().invoke(main, ["convert", "--help"]).output
+    assert ".zarr" in told
+    assert ".zarr" in (oz.__doc__ or "")
+    for name in ("data.zarr", "data"):
+        oz.create_array(tmp_path / name, data=np.arange(3))
+        assert oz.open_array(tmp_path / name)[2] == 2
+
+
+# Array document
+
+
+@pytest.mark.shows("V3-09")
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_document_that_lacks_a_required_name_is_refused_by_that_name(name: str) -> None:
+    assert name in refused(array_doc(**{name: DROP}))
+    assert name in stored(put(array_doc()))
+
+
+@pytest.mark.shows("V3-09")
+def test_a_written_document_has_all_required_names() -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, shape=(3,), dtype="f4")
+    assert set(REQUIRED) <= set(stored(store))
+
+
+@pytest.mark.shows("V3-10")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("zarr_format", "3"),
+        ("zarr_format", 2),
+        ("zarr_format", 3.5),
+        ("zarr_format", 3.0),
+        ("zarr_format", True),
+        ("zarr_format", None),
+        ("node_type", "Array"),
+        ("node_type", 1),
+        ("node_type", None),
+    ],
+)
+def test_the_format_is_the_integer_3_and_the_node_type_is_exact(field: str, value: Any) -> None:
+    assert field in refused(array_doc(**{field: value}))
+
+
+@pytest.mark.shows("V3-10", "ZEP-01")
+def test_a_uri_in_place_of_the_format_is_a_draft() -> None:
+    store: dict[str, bytes] = {}
+    oz.create_group(store, zarr_format="3-draft").create_array("a", data=np.arange(3))
+    assert stored(store)["zarr_format"] == "https://purl.org/zarr/spec/core/3.0"
+    assert oz.open(store).zarr_format == "3-draft"
+
+
+@pytest.mark.shows("V3-11")
+@pytest.mark.parametrize("shape", [[-1], [1.5], [6.0], 10, "6", None, [True], ["6"], {"0": 6}])
+def test_a_shape_that_is_no_list_of_natural_numbers_is_refused(shape: Any) -> None:
+    assert "shape" in refused(array_doc(shape=shape))
+
+
+@pytest.mark.shows("V3-11")
+def test_a_shape_has_a_length_for_every_axis() -> None:
+    array = open_doc(shape=[10, 20], chunk_grid=regular(5, 5))
+    assert (array.ndim, array.shape) == (2, (10, 20))
+
+
+@pytest.mark.shows("V3-12")
+@pytest.mark.parametrize("dtype", ["bool", "i1", "u8", "f2", "f8", "c16", "r24"])
+def test_a_core_type_is_written_as_a_plain_string(dtype: str) -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, shape=(1,), dtype=dtype)
+    assert isinstance(stored(store)["data_type"], str)
+    oz.create_array(store, shape=(1,), dtype=">f8", overwrite=True)
+    assert stored(store)["data_type"] == "float64"
+
+
+@pytest.mark.shows("V3-13", "V3-107")
+@pytest.mark.parametrize("value", [7, ["regular"], None, True, 1.5])
+@pytest.mark.parametrize(
+    "field", ["data_type", "chunk_grid", "chunk_key_encoding", "codecs", "storage_transformers"]
+)
+def test_an_extension_is_a_string_or_an_object(field: str, value: Any) -> None:
+    listed = field in ("codecs", "storage_transformers")
+    message = refused(array_doc(**{field: [value] if listed else value}))
+    assert f"{field}[0]" in message if listed else field in message
+
+
+@pytest.mark.shows("V3-14")
+def test_a_regular_grid_has_a_chunk_shape_for_every_axis() -> None:
+    array = open_doc(shape=[4, 10], chunk_grid=regular(2, 5))
+    assert array.chunks == (2, 5)
+    assert array.cdata_shape == (2, 2)
+    assert "chunk_shape" in refused(array_doc(shape=[4, 10], chunk_grid=regular(2)))
+    assert "chunk_shape" in refused(array_doc(chunk_grid={"name": "regular"}))
+    assert "chunk_shape" in refused(array_doc(chunk_grid={"name": "regular", "configuration": {}}))
+
+
+@pytest.mark.shows("V3-15")
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [
+        ("bool", False),
+        ("i4", 0),
+        ("f4", 0.0),
+        ("c8", [0.0, 0.0]),
+        ("r16", [0, 0]),
+        (str, ""),
+    ],
+)
+def test_a_fill_value_that_nobody_gave_is_recorded(dtype: Any, fill: Any) -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, shape=(1,), dtype=dtype)
+    found = stored(store)["fill_value"]
+    assert (found, type(found)) == (fill, type(fill))
+
+
+@pytest.mark.shows("V3-16")
+def test_the_list_of_codecs_is_not_empty() -> None:
+    assert "codecs" in refused(array_doc(codecs=[]))
+    assert "codecs" in refused(array_doc(codecs=DROP))
+    assert "codecs" in refused(array_doc(codecs={"name": "bytes"}))
+    with pytest.raises(oz.InvalidMetadata, match="codecs"):
+        oz.create_array(shape=(1,), dtype="u1", codecs=[])
+
+
+@pytest.mark.shows("V3-17")
+def test_attributes_are_an_object_of_any_json() -> None:
+    assert open_doc(attributes=DROP).attrs.asdict() == {}
+    nested = {"a": [1, {"b": None}], "c": {"d": [True, 1.5, "é", []]}, "must_understand": True}
+    store = put(array_doc(attributes=nested))
+    array = oz.open_array(store, mode="r+")
+    assert array.attrs.asdict() == nested
+    array.attrs["e"] = 1
+    assert stored(store)["attributes"] == {**nested, "e": 1}
+    for wrong in ([], "x", 1, None):
+        assert "attributes" in refused(array_doc(attributes=wrong))
+        assert "attributes" in refused(group_doc(attributes=wrong))
+
+
+@pytest.mark.shows("V3-18")
+def test_no_storage_transformers_and_an_empty_list_are_the_same() -> None:
+    chunks = {"c0": b"\1\2\3\4"}
+    without = oz.open_array(put(array_doc(), **chunks))
+    empty_store = put(array_doc(storage_transformers=[]), **chunks)
+    empty = oz.open_array(empty_store, mode="r+")
+    assert without.metadata == empty.metadata
+    assert without[...].tolist() == empty[...].tolist() == [1, 2, 3, 4, 0, 0]
+    empty.attrs["a"] = 1
+    assert "storage_transformers" not in stored(empty_store)
+
+
+@pytest.mark.shows("V3-19")
+def test_dimension_names_are_strings_or_null_for_every_axis() -> None:
+    two = {"shape": [2, 2], "chunk_grid": regular(2, 2)}
+    assert open_doc(**two, dimension_names=["x", None]).dimension_names == ("x", None)
+    assert open_doc(**two).dimension_names is None
+    for wrong in (["x"], ["x", "y", "z"], [1, 2], "xy", [["x"], "y"], {"x": 0}):
+        assert "dimension_names" in refused(array_doc(**two, dimension_names=wrong))
+    with pytest.raises(oz.InvalidMetadata, match="dimension_names"):
+        oz.create_array(shape=(2, 2), dtype="u1", dimension_names=["x"])
+    store: dict[str, bytes] = {}
+    oz.create_array(store, shape=(2, 2), dtype="u1", dimension_names=["x", None])
+    assert stored(store)["dimension_names"] == ["x", None]
+    oz.create_array(store, shape=(2, 2), dtype="u1", overwrite=True)
+    assert "dimension_names" not in stored(store)
+
+
+@pytest.mark.shows("V3-20")
+def test_equal_dimension_names_open_with_a_warning() -> None:
+    two = {"shape": [2, 2], "chunk_grid": regular(2, 2)}
+    with pytest.warns(oz.OmnizarrWarning, match="dimension_names"):
+        assert open_doc(**two, dimension_names=["x", "x"]).dimension_names == ("x", "x")
+    assert open_doc(**two, dimension_names=[None, None]).dimension_names == (None, None)
+
+
+@pytest.mark.shows("V3-105")
+def test_empty_dimension_names_open_and_are_written_as_null() -> None:
+    two = {"shape": [2, 2], "chunk_grid": regular(2, 2)}
+    assert open_doc(**two, dimension_names=["", ""]).ndim == 2
+    store: dict[str, bytes] = {}
+    oz.create_array(store, shape=(2, 2), dtype="u1", dimension_names=["", None])
+    assert stored(store)["dimension_names"] == [None, None]
+
+
+@pytest.mark.shows("V3-21")
+def test_the_first_printed_document_works() -> None:
+    store = {"zarr.json": FIRST_PRINTED.encode()}
+    array = oz.open_array(store, mode="r+")
+    assert array.cdata_shape == (10, 10)
+    assert (array.chunk_key((0, 0)), array.chunk_key((9, 9))) == ("c/0/0", "c/9/9")
+    assert array.dtype == np.dtype("<f8")
+    assert array.dimension_names == ("rows", "columns")
+    assert array.attrs.asdict() == {"foo": 42, "bar": "apples", "baz": [1, 2, 3, 4]}
+    assert np.isnan(array[123, 456])
+    array[9999, 999] = 1.5
+    assert {k: len(v) for k, v in store.items() if k != "zarr.json"} == {"c/9/9": 800_000}
+    assert store["c/9/9"][-8:].hex() == "000000000000f83f"
+
+
+@pytest.mark.shows("V3-22")
+def test_the_second_printed_document_is_understood_as_far_as_possible(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from omnizarr import registry
+    from omnizarr.data_types import DataType
+
+    doc = json.loads(SECOND_PRINTED)
+    doc["attributes"] = {"a": 1}
+    moment = np.array([[5]], ">i8").tobytes() + bytes(8 * 99_999)
+    store = {**put(doc), "c/0/0": moment}
+    array = oz.open_array(store)
+    assert array.shape == (10000, 1000)
+    assert array.cdata_shape == (10, 10)
+    assert array.attrs["a"] == 1
+    assert "urn:example:datetime" in str(array.info)
+    with pytest.raises(oz.UnknownExtension, match="urn:example:datetime") as caught:
+        array[0, 0]
+    assert (caught.value.kind, caught.value.name) == ("data_type", "urn:example:datetime")
+
+    def bind(named: Any) -> DataType:
+        dtype = np.dtype(f"M8[{named.configuration['unit']}]")
+        nothing = np.datetime64("NaT")
+        return DataType(named, dtype, lambda json, _: nothing, lambda value, _: None, zero=nothing)
+
+    monkeypatch.setattr(registry, "_table", dict(registry._table))
+    oz.register("data_type", "urn:example:datetime", bind)
+    known = oz.open_array(store)
+    assert known[0, 0] == np.datetime64(5, "ns")
+    assert np.isnat(known[9999, 999])
+
+
+# Group document and further names
+
+
+@pytest.mark.shows("V3-23")
+def test_a_group_is_a_document_of_its_own() -> None:
+    store = put(group_doc(attributes={"spam": "ham", "eggs": 42}))
+    group = oz.open_group(store)
+    assert group.attrs.asdict() == {"spam": "ham", "eggs": 42}
+    assert oz.open_group(put(group_doc())).attrs.asdict() == {}
+    assert "node_type" in refused(group_doc(node_type=DROP))
+    assert "zarr_format" in refused(group_doc(zarr_format=DROP))
+    created: dict[str, bytes] = {}
+    oz.create_group(created, path="a/b", attributes={"x": 1})
+    assert sorted(created) == ["a/b/zarr.json", "a/zarr.json", "zarr.json"]
+    assert stored(created, "a/b") == group_doc(attributes={"x": 1})
+
+
+@pytest.mark.shows("V3-23", "V3-101")
+def test_a_prefix_without_a_document_is_no_group() -> None:
+    store = {**put(group_doc()), **put(array_doc(), "lost/a")}
+    root = oz.open_group(store)
+    assert list(root) == []
+    assert "lost" not in root
+    assert "lost" not in str(root.tree())
+    with pytest.raises(oz.NodeNotFound, match="'lost'"):
+        root["lost"]
+    with pytest.raises(oz.NodeNotFound, match="/lost"):
+        oz.open(store, path="lost")
+    assert root["lost/a"].shape == (6,)
+
+
+@pytest.mark.shows("V3-24", "ZEP-10")
+@pytest.mark.parametrize("make", [array_doc, group_doc])
+def test_a_further_name_stops_opening_unless_it_may_be_ignored(make: Any) -> None:
+    for value in (1, {}, None, False, [], {"must_understand": True}, {"must_understand": 0}):
+        message = refused(make(foo=value))
+        assert "foo" in message
+        assert "must_understand" in message
+    ignored = {"name": "x", "must_understand": False}
+    assert oz.open(put(make(foo=ignored))).metadata.extra == {"foo": ignored}
+
+
+@pytest.mark.shows("V3-25")
+@pytest.mark.parametrize("make", [array_doc, group_doc])
+def test_an_ignored_name_survives_a_rewrite(make: Any) -> None:
+    ignored = {"name": "x", "must_understand": False, "configuration": {"a": [1, None]}}
+    store = put(make(foo=ignored))
+    oz.open(store, mode="r+").attrs["changed"] = True
+    doc = stored(store)
+    assert doc["foo"] == ignored
+    assert doc["attributes"] == {"changed": True}
+
+
+@pytest.mark.shows("V3-26", "V3-28")
+def test_written_consolidated_metadata_has_exactly_three_names() -> None:
+    store: dict[str, bytes] = {}
+    oz.create_group(store).create_array("g/a", data=np.arange(3))
+    assert set(stored(store)) == {"zarr_format", "node_type", "attributes"}
+    oz.consolidate_metadata(store)
+    doc = stored(store)
+    assert set(doc) == {"zarr_format", "node_type", "attributes", "consolidated_metadata"}
+    inside = doc["consolidated_metadata"]
+    assert set(inside) == {"must_understand", "kind", "metadata"}
+    assert inside["must_understand"] is False
+    assert inside["kind"] == "inline"
+    assert inside["metadata"] == {"g": stored(store, "g"), "g/a": stored(store, "g/a")}
+    assert sorted(oz.open_group(store)) == ["g"]
+
+
+@pytest.mark.shows("V3-26")
+@pytest.mark.parametrize("value", [1, [], "inline", {"kind": "inline", "metadata": {}}])
+def test_consolidated_metadata_is_an_object_that_need_not_be_understood(value: Any) -> None:
+    assert "consolidated_metadata" in refused(group_doc(consolidated_metadata=value))
+
+
+class Unlistable:
+    """A store without any list operation."""
+
+    read_only = False
+
+    def __init__(self, values: dict[str, bytes]) -> None:
+        self.values = values
+
+    def get(self, key: str, range: Any = None) -> bytes | None:
+        value = self.values.get(key)
+        return value if value is None or range is None else range.of(value)
+
+    def set(self, key: str, value: bytes) -> None:
+        self.values[key] = bytes(value)
+
+    def erase(self, key: str) -> None:
+        self.values.pop(key, None)
+
+
+@pytest.mark.shows("V3-27", "ZEP-15")
+def test_stale_consolidated_metadata_hides_no_node() -> None:
+    store: dict[str, bytes] = {}
+    root = oz.create_group(store)
+    root.create_array("old", data=np.arange(3))
+    root.create_array("gone", data=np.arange(3))
+    oz.consolidate_metadata(store)
+    with_copy = {name: member.metadata for name, member in oz.open_group(store).items()}
+    root = oz.open_group(store, mode="r+")
+    root.create_array("new", data=np.arange(4))
+    root["old"].attrs["a"] = 1
+    del root["gone"]
+    fresh = oz.open_group(store)
+    assert sorted(with_copy) == ["gone", "old"]
+    assert sorted(fresh) == ["new", "old"]
+    assert fresh["old"].attrs["a"] == 1
+    assert dict(fresh.members())["old"].attrs["a"] == 1
+    assert "gone" not in fresh
+    # Where nothing can be listed, members are still found by name.
+    blind = oz.open_group(Unlistable(store))
+    assert blind["new"].shape == (4,)
+    assert blind["old"].attrs["a"] == 1
+    without = {k: v for k, v in store.items() if k != "zarr.json"}
+    without.update(put(group_doc()))
+    assert sorted(oz.open_group(without)) == sorted(fresh)
+
+
+@pytest.mark.shows("V3-103")
+def test_consolidated_content_is_relative_paths_and_wrong_content_falls_back_to_the_store() -> None:
+    copies = {"a": array_doc(), "b": {"zarr_format": 2}, "c": 7}
+    consolidated = {"kind": "inline", "must_understand": False, "metadata": copies}
+    store = {
+        **put(group_doc(consolidated_metadata=consolidated), "top"),
+        **put(array_doc(), "top/a"),
+        **put(array_doc(shape=[3]), "top/b"),
+    }
+    assert sorted(oz.open_group(store, path="top")) == ["a", "b"]
+    blind = oz.open_group(Unlistable(store), path="top")
+    assert "a" in list(blind)
+    assert blind["b"].shape == (3,)
+    other = {**consolidated, "kind": "elsewhere", "metadata": None}
+    store.update(put(group_doc(consolidated_metadata=other), "top"))
+    with pytest.warns(oz.OmnizarrWarning, match="consolidated_metadata"):
+        assert sorted(oz.open_group(store, path="top")) == ["a", "b"]
+
+
+@pytest.mark.shows("V3-28")
+def test_no_further_top_level_names_are_written() -> None:
+    store: dict[str, bytes] = {}
+    options = {"dimension_names": ["x"], "order": "F", "attributes": {"a": 1}}
+    oz.create_array(store, shape=(3,), dtype="f4", **options)
+    assert set(stored(store)) == {*REQUIRED, "attributes", "dimension_names"}
+    assert "must_understand" not in store["zarr.json"].decode()
+
+
+# Node names
+
+
+@pytest.mark.shows("V3-29")
+@pytest.mark.parametrize("name", [".", "..", "...", "__x", "__", "zarr.json"])
+def test_a_forbidden_name_is_refused_and_nothing_is_written(name: str) -> None:
+    store = put(group_doc())
+    before = dict(store)
+    root = oz.open_group(store, mode="r+")
+    for path in (name, f"ok/{name}", f"{name}/ok"):
+        with pytest.raises(oz.InvalidName) as caught:
+            root.create_group(path)
+        assert name in str(caught.value)
+        with pytest.raises(oz.InvalidName):
+            root.create_array(path, shape=(1,), dtype="u1")
+    assert store == before
+
+
+@pytest.mark.shows("V3-29")
+@pytest.mark.parametrize("name", ["_x", "a..b", "c", "Ω", "zarr.json2", "0", "a b", "-", ".x"])
+def test_any_other_name_is_accepted(name: str) -> None:
+    store = put(group_doc())
+    root = oz.open_group(store, mode="r+")
+    root.create_array(name, data=np.arange(3))
+    assert list(oz.open_group(store)) == [name]
+    assert root[name][2] == 2
+    assert f"{name}/zarr.json" in store
+
+
+@pytest.mark.shows("V3-29")
+def test_a_name_is_never_empty_and_has_no_slash() -> None:
+    store = put(group_doc())
+    root = oz.open_group(store, mode="r+")
+    with pytest.raises(oz.NodeExists):
+        root.create_group("")
+    root.create_group("a//b/")
+    assert sorted(store) == ["a/b/zarr.json", "a/zarr.json", "zarr.json"]
+    assert root["a/b"].basename == "b"
+    assert name_problem("") == "is empty"
+    assert name_problem("a/b") == "contains a slash"
+
+
+@pytest.mark.shows("V3-30")
+def test_names_are_unicode_and_case_sensitive() -> None:
+    store = put(group_doc())
+    root = oz.open_group(store, mode="r+")
+    for i, name in enumerate(("foo", "FOO", "ß")):
+        root.create_array(name, data=np.array([i]))
+    assert list(root) == ["FOO", "foo", "ß"]
+    assert [int(root[name][0]) for name in ("foo", "FOO", "ß")] == [0, 1, 2]
+
+
+@pytest.mark.shows("V3-31")
+@pytest.mark.parametrize("name", [unicodedata.normalize("NFD", "é"), "ﬁ", "①"])
+def test_a_name_that_is_not_normal_is_kept_with_a_warning(name: str) -> None:
+    store = put(group_doc())
+    root = oz.open_group(store, mode="r+")
+    with pytest.warns(oz.OmnizarrWarning, match="NFKC"):
+        root.create_group(name)
+    assert list(root) == [name]
+    assert f"{name}/zarr.json" in store
+    root.create_group("plain-Name_1.0")
+    root.create_group("é")
+    assert set(root) == {name, "plain-Name_1.0", "é"}
+
+
+@pytest.mark.shows("V3-32")
+def test_names_are_utf_8_where_bytes_are_needed(tmp_path: Path) -> None:
+    oz.create_group(tmp_path / "x.zarr").create_group("Ω")
+    assert b"\xce\xa9" in os.listdir(os.fsencode(tmp_path / "x.zarr"))
+    assert oz.LocalStore(tmp_path / "x.zarr" / "Ω").url.endswith("/x.zarr/%CE%A9")
+    assert list(oz.open_group(tmp_path / "x.zarr")) == ["Ω"]
+
+
+@pytest.mark.shows("V3-33")
+def test_a_name_that_is_too_long_for_the_disk_is_an_error(tmp_path: Path) -> None:
+    root = oz.create_group(tmp_path / "x.zarr")
+    name = 300 * "n"
+    with pytest.raises(oz.StoreError) as caught:
+        root.create_array(name, data=np.arange(3))
+    assert name in str(caught.value)
+    assert list(root) == []
+
+
+@pytest.mark.shows("V3-34")
+def test_reserved_names_are_no_members_and_go_only_with_their_group() -> None:
+    store = {
+        **put(group_doc()),
+        **put(group_doc(), "foo"),
+        **put(array_doc(), "foo/bar"),
+        **put(group_doc(), "foo/__x"),
+        "foo/__x/y": b"kept",
+        "foo/__zarr_later": b"kept",
+    }
+    root = oz.open_group(store, mode="r+")
+    assert list(root["foo"]) == ["bar"]
+    assert "__x" not in str(root.tree())
+    del root["foo/bar"]
+    assert store["foo/__x/y"] == b"kept"
+    assert store["foo/__zarr_later"] == b"kept"
+    del root["foo"]
+    assert sorted(store) == ["zarr.json"]

@@ -1,0 +1,57 @@
+"""Version 3 documents made by hand, for tests of the reader."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import omnizarr as oz
+
+DROP: Any = object()
+
+
+def array_doc(**changes: Any) -> dict[str, Any]:
+    """A valid document of 6 uint8 in chunks of 4, with some fields changed or dropped."""
+    doc: dict[str, Any] = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [6],
+        "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0,
+        "codecs": [{"name": "bytes"}],
+        "attributes": {},
+    }
+    doc.update(changes)
+    return {name: value for name, value in doc.items() if value is not DROP}
+
+
+def group_doc(**changes: Any) -> dict[str, Any]:
+    """A valid document of a group, with some fields added or dropped."""
+    doc = {"zarr_format": 3, "node_type": "group", **changes}
+    return {name: value for name, value in doc.items() if value is not DROP}
+
+
+def regular(*chunk_shape: int) -> dict[str, Any]:
+    """A regular chunk grid."""
+    return {"name": "regular", "configuration": {"chunk_shape": list(chunk_shape)}}
+
+
+def put(doc: Any, path: str = "", **chunks: bytes) -> dict[str, bytes]:
+    """A store with that document, and chunks of a one-dimensional array by number (``c0=…``)."""
+    prefix = f"{path}/" if path else ""
+    store = {f"{prefix}zarr.json": json.dumps(doc).encode()}
+    store.update({f"{prefix}c/{name[1:]}": data for name, data in chunks.items()})
+    return store
+
+
+def stored(store: dict[str, bytes], path: str = "") -> dict[str, Any]:
+    """The document of a node in a store."""
+    doc: dict[str, Any] = json.loads(store[f"{path}/zarr.json" if path else "zarr.json"])
+    return doc
+
+
+def open_doc(**changes: Any) -> oz.Array:
+    """The array behind `array_doc`."""
+    return oz.open_array(put(array_doc(**changes)))

@@ -1,0 +1,248 @@
+"""Hostile and broken input: one error of the project's tree, in bounded memory and time."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import tracemalloc
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numcodecs
+import numpy as np
+import pytest
+
+import omnizarr as oz
+
+BOMB = bytes(2**26)  # 64 MiB of zeros, a few hundred KiB at most when packed
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """A good version 3 document, changed."""
+    doc: dict[str, Any] = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [4],
+        "data_type": "int32",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4]}},
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": 0,
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    }
+    return {k: v for k, v in {**doc, **changes}.items() if v != "drop"}
+
+
+def opened(**changes: Any) -> oz.Array:
+    return oz.open_array({"zarr.json": json.dumps(document(**changes)).encode()})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"shape": [-1]}, "shape[0]"),
+        ({"shape": [2**63]}, "63 bits"),
+        ({"shape": [2**40, 2**40]}, "63 bits"),
+        ({"shape": ["4"]}, "shape[0]"),
+        ({"shape": [4.0]}, "shape[0]"),
+        ({"shape": [True]}, "shape[0]"),
+        ({"shape": [1] * 65}, "65 dimensions"),
+        ({"shape": None}, "shape"),
+        ({"data_type": 7}, "data_type"),
+        ({"data_type": "int32x"}, "int32x"),
+        ({"data_type": {"name": "int32", "configuration": {"endian": "big"}}}, "endian"),
+        ({"data_type": {"name": "int32", "configuration": {"x": 1}}}, "configuration.x"),
+        ({"data_type": "r12"}, "multiple of 8"),
+        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0]}}}, "length 0"),
+        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 4]}}}, "entries"),
+        ({"chunk_grid": {"name": "regular"}}, "chunk_shape"),
+        ({"chunk_key_encoding": {"name": "default", "configuration": {"separator": "-"}}}, "'-'"),
+        ({"fill_value": 2**31}, "fill_value"),
+        ({"fill_value": 1.0}, "fill_value"),
+        ({"fill_value": None}, "fill_value"),
+        ({"codecs": []}, "codecs"),
+        ({"codecs": [{"name": "gzip", "configuration": {"level": 1}}]}, "gzip"),
+        ({"codecs": [{"name": "bytes"}, {"name": "bytes"}]}, "codecs[1]"),
+        ({"codecs": [{"name": "bytes", "configuration": {"endian": "middle"}}]}, "endian"),
+        ({"codecs": [{"name": "bytes"}, {"name": "gzip"}]}, "level"),
+        ({"codecs": ["bytes", {"name": "gzip", "configuration": {"level": 10}}]}, "level"),
+        ({"codecs": {"name": "bytes"}}, "codecs"),
+        ({"dimension_names": ["a", "b"]}, "dimension_names"),
+        ({"attributes": []}, "attributes"),
+        ({"surprise": 1}, "surprise"),
+        ({"zarr_format": 4}, "zarr_format"),
+        ({"node_type": "thing"}, "node_type"),
+        *(({name: "drop"}, name) for name in document() if name != "zarr_format"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::omnizarr.errors.OmnizarrWarning")
+def test_a_wrong_document_is_an_error_that_names_the_field(
+    changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises((oz.InvalidMetadata, oz.UnknownExtension)) as error:
+        _ = opened(**changes).dtype
+    assert words in str(error.value)
+    assert "zarr.json" in str(error.value) or "'/'" in str(error.value)
+    assert any(words in str(p) for p in oz.validate(document(**changes)))
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    doc = document(shape=[-1], fill_value="drop", codecs=[3], surprise=True)
+    with pytest.raises(oz.InvalidMetadata) as error:
+        oz.open_array({"zarr.json": json.dumps(doc).encode()})
+    fields = {p.field for p in error.value.problems}
+    assert fields == {"shape[0]", "fill_value", "codecs[0]", "surprise"}
+    assert {p.field for p in oz.validate(doc)} == fields
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"", "line 1 column 1"),
+        (b"{", "line 1 column 2"),
+        (b"[]", "object"),
+        (b'{"zarr_format": 3, "zarr_format": 3}', "stands twice"),
+        (b'\xef\xbb\xbf{"zarr_format": 3}', "byte order mark"),
+        (b'{"zarr_format": 3, "x": "\xff"}', "UTF-8"),
+        (b'{"zarr_format": 3, "x": NaN}', "NaN"),
+        (b'{"zarr_format": 3, "x": ' + b"[" * 100_000, "nested too deeply"),
+        (b'{"zarr_format": 3, "x": ' + b"[" * 90 + b"]" * 90 + b"}", "64 levels"),
+        (b'{"zarr_format": 3, "x": ' + b"9" * 10_000 + b"}", "digits"),
+        (b'{"zarr_format": 3,}', "line 1 column"),
+    ],
+)
+def test_broken_json_is_an_error_that_names_the_key_and_the_place(text: bytes, words: str) -> None:
+    with pytest.raises(oz.InvalidMetadata) as error:
+        oz.open({"zarr.json": text})
+    assert words in str(error.value)
+    assert "zarr.json" in str(error.value)
+
+
+def peak(call: Callable[[], object]) -> int:
+    """The most memory that Python and NumPy held during a call."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def lz4_bomb() -> bytes:
+    return (2**31 - 1).to_bytes(4, "little") + b"\0" * 64
+
+
+def blosc_bomb() -> bytes:
+    return (
+        b"\x02\x01\x21\x04"
+        + (2**31 - 17).to_bytes(4, "little")
+        + b"\0\0\1\0"
+        + b"\x40\0\0\0"
+        + b"\0" * 48
+    )
+
+
+BOMBS: dict[str, tuple[Any, bytes]] = {
+    "gzip": ({"name": "gzip", "configuration": {"level": 1}}, gzip.compress(BOMB)),
+    "zlib": ({"id": "zlib", "level": 1}, zlib.compress(BOMB)),
+    "bz2": ({"id": "bz2", "level": 1}, bz2.compress(BOMB)),
+    "lzma": ({"id": "lzma", "preset": 0}, lzma.compress(BOMB, preset=0)),
+    "zstd": ({"name": "zstd", "configuration": {"level": 1}}, bytes(numcodecs.Zstd().encode(BOMB))),
+    "lz4": ({"id": "lz4"}, lz4_bomb()),
+    "blosc": ({"id": "blosc"}, blosc_bomb()),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_decompression_bomb_is_refused_without_being_unpacked(name: str) -> None:
+    codec, bomb = BOMBS[name]
+    store: dict[str, bytes] = {}
+    oz.create_array(store, shape=100, dtype="i4", chunks=100, codecs=["bytes", codec])
+    store["c/0"] = bomb
+    array = oz.open_array(store)
+
+    def read() -> None:
+        with pytest.raises(oz.ChunkError, match="chunk"):
+            array[...]
+
+    assert peak(read) < 2**22 + 4 * len(bomb)
+
+
+@pytest.mark.parametrize("dtype", [str, bytes])
+def test_a_vlen_chunk_that_lies_about_its_count_is_refused(dtype: type) -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, shape=4, dtype=dtype, compressors=None)
+    for lie in (b"\xff\xff\xff\xff", b"\4\0\0\0" + b"\xff\xff\xff\x7f" + b"abc", b"\4\0", b""):
+        store["c/0"] = lie
+        with pytest.raises(oz.ChunkError, match=r"chunk \(0,\)"):
+            oz.open_array(store)[...]
+
+
+def test_a_giant_array_costs_nothing_until_it_is_read() -> None:
+    store: dict[str, bytes] = {}
+
+    def make() -> None:
+        array = oz.create_array(
+            store, shape=(10**6, 10**6, 1000), dtype="f4", chunks=(100, 100, 10)
+        )
+        array[5, 5, 5] = 7
+        assert oz.open_array(store)[5, 5, 4:7].tolist() == [0, 7, 0]
+        assert array.nchunks == 10**10
+
+    assert peak(make) < 2**22
+    assert sorted(store) == ["c/0/0/0", "zarr.json"]
+
+
+def test_a_chunk_that_no_machine_can_hold_is_refused_when_opened() -> None:
+    grid = {"name": "regular", "configuration": {"chunk_shape": [2**50]}}
+    with pytest.raises(oz.InvalidMetadata, match="one chunk"):
+        opened(shape=[2**50], chunk_grid=grid)
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 17, 1000])
+def test_a_chunk_of_the_wrong_size_is_an_error_with_both_sizes(size: int) -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, path="a", shape=4, dtype="i4", codecs=["bytes"])
+    store["a/c/0"] = bytes(size)
+    with pytest.raises(oz.ChunkError, match=f"there are {size} bytes, expected 16") as error:
+        oz.open_array(store, path="a")[...]
+    assert (error.value.path, error.value.chunk, error.value.key) == ("/a", (0,), "a/c/0")
+
+
+def test_pickle_is_refused_by_name_and_never_run() -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, shape=2, dtype=object, object_codec=numcodecs.JSON(), zarr_format=2)
+    text = json.loads(store[".zarray"])
+    text["filters"] = [{"id": "pickle", "protocol": 4}]
+    store[".zarray"] = json.dumps(text).encode()
+    store["0"] = numcodecs.Pickle().encode(np.array([1, 2], object))
+    array = oz.open_array(store)
+    assert array.shape == (2,)
+    with pytest.raises(oz.UnknownExtension, match="pickle"):
+        array[...]
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../b", "..", "a\\..\\b", "./a", "a\0b"])
+def test_no_path_leads_out_of_a_hierarchy(path: str, in_tmp: Any) -> None:
+    group = oz.create_group("inside")
+    with pytest.raises(oz.InvalidName):
+        group.create_array(path, shape=1)
+    with pytest.raises(oz.InvalidName):
+        _ = group[path]
+    assert sorted(p.name for p in in_tmp.iterdir()) == ["inside"]
+
+
+def test_a_broken_node_does_not_block_its_siblings() -> None:
+    store: dict[str, bytes] = {}
+    group = oz.create_group(store)
+    group.create_array("good", data=np.arange(3))
+    group.create_array("bad", data=np.arange(3))
+    store["bad/zarr.json"] = b"{"
+    with pytest.warns(oz.OmnizarrWarning, match="'bad' is left out"):
+        assert list(group) == ["good"]
+    assert "bad  (cannot be read:" in str(group.tree())
+    assert group["good"][...].tolist() == [0, 1, 2]
+    with pytest.raises(oz.InvalidMetadata, match=r"bad/zarr\.json"):
+        _ = group["bad"]

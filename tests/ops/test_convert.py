@@ -1,0 +1,156 @@
+"""Conversion between all formats: values agree, bytes are kept where they can be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numcodecs
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from tests.golden import archives
+
+FORMATS: tuple[int | str, ...] = (1, 2, "3-draft", 3)
+ARRAYS: dict[str, dict[str, object]] = {
+    "plain": {"data": np.arange(60, dtype="<i4").reshape(10, 6)},
+    "big": {"data": np.arange(60, dtype=">f8").reshape(10, 6), "order": "F"},
+    "zlib": {"data": np.arange(60, dtype="<u2").reshape(10, 6), "compressor": oz.Zlib(level=1)},
+    "time": {"data": np.arange(60).reshape(10, 6).astype("M8[ns]")},
+    "text": {"data": np.arange(60).reshape(10, 6).astype("U3"), "fill_value": "x"},
+    "bytes": {"data": np.arange(60).reshape(10, 6).astype("S3"), "fill_value": b"y"},
+    "struct": {"data": np.full((10, 6), 7, [("a", "<i4"), ("b", "<f8")])},
+    "nan": {"data": np.full((10, 6), 2.5, "f4"), "fill_value": np.nan},
+}
+
+
+def fresh(store: object, zarr_format: int | str, name: str, **other: object) -> oz.Array:
+    options = {**ARRAYS[name], **other}
+    data = np.asarray(options.pop("data"))
+    return oz.create_array(
+        store,
+        shape=data.shape,
+        dtype=data.dtype,
+        chunks=(4, 5),
+        zarr_format=zarr_format,
+        attributes={"n": name},
+        dimension_names=["y", "x"],
+        **options,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.shows("GEO-16")
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("source", FORMATS)
+@pytest.mark.parametrize("target", FORMATS)
+def test_values_fill_and_attributes_survive(
+    name: str, source: int | str, target: int | str
+) -> None:
+    data = np.asarray(ARRAYS[name]["data"])
+    a: dict[str, bytes] = {}
+    b: dict[str, bytes] = {}
+    # Version 1 has no words for the fill value of text.
+    old_text = data.dtype.kind in "SU" and 1 in (source, target)
+    plain = {"fill_value": data.dtype.type()} if old_text else {}
+    fresh(a, source, name, **plain)[0:8] = data[0:8]
+    before = dict(a)
+    report = oz.convert(a, b, zarr_format=target)
+    assert a == before
+    old, new = oz.open_array(a), oz.open_array(b)
+    assert new.zarr_format == target
+    assert (new.shape, new.chunks, new.dimension_names) == (old.shape, old.chunks, ("y", "x"))
+    assert new.attrs["n"] == name
+    assert new[...].astype(data.dtype).tobytes() == old[...].astype(data.dtype).tobytes()
+    assert report.arrays == 1
+    assert report.chunks_copied + report.chunks_encoded == 4
+    if report.chunks_copied:
+        stored = [{k: s.store.get(s.chunk_key(k)) for k in np.ndindex(3, 2)} for s in (old, new)]
+        assert stored[0] == stored[1]
+
+
+@pytest.mark.parametrize("source", FORMATS)
+@pytest.mark.parametrize("target", [2, 3])
+def test_simple_arrays_are_copied_byte_for_byte(source: int | str, target: int | str) -> None:
+    a: dict[str, bytes] = {}
+    fresh(a, source, "plain")[...] = np.asarray(ARRAYS["plain"]["data"])
+    assert oz.convert(a, {}, zarr_format=target).chunks_encoded == 0
+
+
+def test_a_structure_that_mixes_byte_orders_is_encoded_again_for_version_3() -> None:
+    data = np.array([(1, 2.5), (3, 4.5)], [("a", "<i4"), ("b", ">f8")])
+    a: dict[str, bytes] = {}
+    b: dict[str, bytes] = {}
+    oz.create_array(a, data=data, zarr_format=2)
+    report = oz.convert(a, b, zarr_format=3)
+    assert "mixes byte orders" in report.encoded["/"]
+    assert oz.open_array(b)[...].tolist() == data.tolist()
+
+
+def test_unequal_chunks_become_equal_ones_where_the_format_has_no_others() -> None:
+    data = np.arange(40).reshape(4, 10)
+    a: dict[str, bytes] = {}
+    b: dict[str, bytes] = {}
+    oz.create_array(a, data=data, chunks=[[1, 3], [3, 5, 2]])
+    oz.convert(a, b, zarr_format=2)
+    assert np.array_equal(oz.open_array(b)[...], data)
+
+
+def test_the_draft_s_shards_are_unpacked() -> None:
+    source = {
+        k: v
+        for k, v in archives.store(archives.DRAFT, "store").values.items()
+        if "shard" in k or k == "zarr.json"
+    }
+    target: dict[str, bytes] = {}
+    with pytest.warns(oz.OmnizarrWarning, match="earlier state"):
+        report = oz.convert(source, target, zarr_format=3)
+    assert list(report.encoded) == ["/shard/indexed"]
+    found = oz.open_group(target)["shard/indexed"][...]
+    assert archives.equal(found, archives.expected(archives.DRAFT, "shard/indexed"))
+
+
+@pytest.mark.shows("V2-69", "ZEP-03")
+@pytest.mark.parametrize(("source", "target"), [(1, 2), (1, 3), (2, 3)])
+def test_in_place_only_documents_are_written(
+    in_tmp: Path, source: int | str, target: int | str
+) -> None:
+    fresh("x.zarr", source, "big")[...] = np.asarray(ARRAYS["big"]["data"])
+    chunks = {p: (p.read_bytes(), os.stat(p).st_mtime_ns) for p in Path("x.zarr").glob("[0-9]*")}
+    assert len(chunks) == 6
+    oz.convert("x.zarr", in_place=True, zarr_format=target)
+    assert {p: (p.read_bytes(), os.stat(p).st_mtime_ns) for p in chunks} == chunks
+    new = oz.open_array("x.zarr", zarr_format=target)
+    assert np.array_equal(new[...], np.asarray(ARRAYS["big"]["data"]))
+
+
+@pytest.mark.shows("ZEP-06")
+def test_what_cannot_be_expressed_is_found_before_anything_is_written(in_tmp: Path) -> None:
+    group = oz.create_group("x.zarr", zarr_format=2)
+    group.create_array("fine", data=np.arange(4))
+    objects = np.array([{"a": 1}], object)
+    group.create_array("odd", data=objects, dtype=object, object_codec=numcodecs.JSON())
+    before = sorted(Path("x.zarr").rglob("*"))
+    with pytest.raises(oz.CannotExpress, match="/odd"):
+        oz.convert("x.zarr", in_place=True, zarr_format=3)
+    with pytest.raises(oz.CannotExpress, match="/odd"):
+        oz.convert("x.zarr", "y.zarr", zarr_format=3)
+    assert sorted(Path("x.zarr").rglob("*")) == before
+    assert not Path("y.zarr").exists()
+
+
+def test_converting_onto_itself_is_refused(in_tmp: Path) -> None:
+    oz.create_array("x.zarr", shape=3)
+    with pytest.raises(oz.StoreError, match="both"):
+        oz.convert("x.zarr", "./x.zarr", zarr_format=2)
+
+
+def test_an_array_with_an_unknown_codec_is_copied_all_the_same() -> None:
+    a: dict[str, bytes] = {}
+    b: dict[str, bytes] = {}
+    oz.create_array(a, data=np.arange(4), zarr_format=2, compressor=None)
+    a[".zarray"] = a[".zarray"].replace(b'"compressor": null', b'"compressor": {"id": "lz5"}')
+    oz.convert(a, b, zarr_format=3)
+    assert b["c/0"] == a["0"]
+    with pytest.raises(oz.UnknownExtension, match="lz5"):
+        oz.open_array(b)[...]

@@ -1,0 +1,557 @@
+"""The matrix that is exchanged with other libraries: data types, codecs and layouts.
+
+A case is one array. Every data type meets every layout, and every codec meets every layout; the
+full product would only repeat what these show. Values are random bits, so they have NaN
+payloads, negative zeros, NaT and extremes among them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+import omnizarr
+
+ATTRIBUTES = {"title": "peer", "n": 3, "nested": {"list": [1, 2.5, None, True, "é"]}}
+STRING = np.dtypes.StringDType()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Shape, chunks and how they lie in the store."""
+
+    name: str
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    order: str = "C"
+    separator: str = "."
+
+
+LAYOUTS = (
+    Layout("0d", (), ()),
+    Layout("1d-overhang", (10,), (4,), "C", "/"),
+    Layout("2d-C-dot", (6, 4), (3, 2)),
+    Layout("2d-F-slash-overhang", (5, 7), (2, 3), "F", "/"),
+    Layout("3d-F-dot-overhang", (3, 4, 5), (2, 3, 2), "F", "."),
+    Layout("zero-length", (0, 4), (2, 2), "C", "/"),
+)
+PLAIN = LAYOUTS[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A data type with the fill value that absent chunks have."""
+
+    name: str
+    dtype: Any
+    fill: Any
+    # What omnizarr is told where it is not the dtype.
+    own: Any = None
+
+    @property
+    def given(self) -> Any:
+        return self.dtype if self.own is None else self.own
+
+
+def _record(*fields: tuple[Any, ...]) -> np.dtype[Any]:
+    return np.dtype(list(fields))
+
+
+def _of_bits(bits: int, dtype: str) -> Any:
+    """The float with exactly these bits."""
+    size = np.dtype(dtype).itemsize
+    return np.array(bits, f"{dtype[0]}u{size}").view(dtype)[()]
+
+
+NUMERIC = (
+    Type("bool", np.dtype("?"), True),
+    *(
+        Type(
+            f"{order}{kind}{size}" if size > 1 else f"{kind}1", np.dtype(f"{order}{kind}{size}"), 7
+        )
+        for kind, size, order in itertools.product("iu", (1, 2, 4, 8), "<>")
+        if size > 1 or order == "<"
+    ),
+    *(
+        Type(f"{order}f{size}", np.dtype(f"{order}f{size}"), fill)
+        for (size, fill), order in itertools.product(((2, -0.0), (4, np.inf), (8, np.nan)), "<>")
+    ),
+    *(
+        Type(f"{order}c{size}", np.dtype(f"{order}c{size}"), complex(-0.0, np.inf))
+        for size, order in itertools.product((8, 16), "<>")
+    ),
+    Type("int64-min", np.dtype("<i8"), -(2**63)),
+    Type("uint64-max", np.dtype("<u8"), 2**64 - 1),
+    Type("float64-minus-infinity", np.dtype("<f8"), -np.inf),
+)
+TIMES = (
+    Type("<M8[ns]", np.dtype("<M8[ns]"), np.datetime64("NaT", "ns")),
+    Type(">M8[D]", np.dtype(">M8[D]"), np.datetime64("2020-02-29", "D")),
+    Type("<M8[25s]", np.dtype("<M8[25s]"), np.datetime64(3, "25s")),
+    Type("<m8[us]", np.dtype("<m8[us]"), np.timedelta64(-5, "us")),
+    Type(">m8[s]", np.dtype(">m8[s]"), np.timedelta64("NaT", "s")),
+)
+TEXT = (
+    Type("S5", np.dtype("S5"), b"ab"),
+    Type("<U3", np.dtype("<U3"), "äz"),
+    Type(">U3", np.dtype(">U3"), "äz"),
+)
+RAW = (Type("V3", np.dtype("V3"), np.void(b"\x01\x00\xff")),)
+STRUCTS = (
+    Type(
+        "struct",
+        _record(("a", "<i4"), ("b", "<f8"), ("c", "S3")),
+        np.array((1, 2.5, b"x"), _record(("a", "<i4"), ("b", "<f8"), ("c", "S3")))[()],
+    ),
+)
+BIG_STRUCTS = (
+    Type(
+        "struct-big",
+        _record(("a", ">i4"), ("b", ">f8")),
+        np.array((1, 2.5), _record(("a", ">i4"), ("b", ">f8")))[()],
+    ),
+    Type(
+        "struct-mixed",
+        _record(("a", ">i4"), ("b", "<f8")),
+        np.array((1, 2.5), _record(("a", ">i4"), ("b", "<f8")))[()],
+    ),
+)
+NESTED_STRUCTS = (
+    Type(
+        "struct-nested",
+        _record(("p", _record(("x", "<f4"), ("y", "<f4"))), ("n", "u1")),
+        np.zeros((), _record(("p", _record(("x", "<f4"), ("y", "<f4"))), ("n", "u1")))[()],
+    ),
+    Type(
+        "struct-subarray",
+        _record(("v", "<f4", (2, 2)), ("n", "u1")),
+        np.zeros((), _record(("v", "<f4", (2, 2)), ("n", "u1")))[()],
+    ),
+)
+VARIABLE = (
+    Type("string", STRING, "fill é", own=str),
+    Type("bytes", np.dtype(object), b"fi\x00ll", own=bytes),
+)
+SMALL = tuple(
+    Type(name, np.dtype(getattr(ml_dtypes, name)), 1, own=name)
+    for name in (
+        "int2",
+        "int4",
+        "uint2",
+        "uint4",
+        "bfloat16",
+        "float4_e2m1fn",
+        "float6_e2m3fn",
+        "float6_e3m2fn",
+        "float8_e3m4",
+        "float8_e4m3",
+        "float8_e4m3b11fnuz",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+    )
+)
+BITS = {"2": 2, "4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
+
+
+def values(type_: Type, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Random items of a type, always the same for one shape."""
+    random = np.random.default_rng(20220525 + sum(shape))
+    count = int(np.prod(shape))
+    if type_.name == "string":
+        items = [["", "a", "é", "日本語", "x" * 20][i] for i in random.integers(0, 5, count)]
+        return np.array(items, STRING).reshape(shape)
+    if type_.name == "bytes":
+        out = np.empty(count, object)
+        out[:] = [[b"", b"\x00", b"a\x00b", b"\xff" * 9][i] for i in random.integers(0, 4, count)]
+        return out.reshape(shape)
+    return _fixed(type_.dtype, count, random).reshape(shape)
+
+
+def _fixed(dtype: np.dtype[Any], count: int, random: np.random.Generator) -> npt.NDArray[Any]:
+    if dtype.names is not None:
+        out = np.zeros(count, dtype)
+        for name in dtype.names:
+            inner = dtype[name]
+            base, shape = inner.subdtype if inner.subdtype else (inner, ())
+            part = _fixed(base, count * int(np.prod(shape)), random)
+            out[name] = part.reshape(count, *shape)
+        return out
+    if dtype.kind == "b":
+        return random.integers(0, 2, count).astype(bool)
+    if dtype.kind == "U":
+        letters = np.array(list("aé日𝄞\0"))
+        length = dtype.itemsize // 4
+        words = ["".join(letters[random.integers(0, 5, length)]) for _ in range(count)]
+        return np.array(words, dtype)
+    raw = random.integers(0, 256, count * dtype.itemsize, dtype=np.uint8)
+    bits = 8
+    if dtype.name in ("int2", "uint2", "int4", "uint4"):
+        bits = int(dtype.name[-1])
+    elif dtype.name in BITS:
+        bits = BITS[dtype.name]
+    if bits < 8:
+        signed = dtype.name.startswith("int")
+        kind = np.int8 if signed else np.uint8
+        raw = ((raw.view(kind) << (8 - bits)) >> (8 - bits)).view(np.uint8)
+    return raw.view(dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Codecs:
+    """Codecs in the words of version 2 (numcodecs configurations) or of version 3."""
+
+    name: str
+    filters: tuple[dict[str, Any], ...] = ()
+    compressor: dict[str, Any] | None = None
+    # Version 3: what follows `bytes`, and the codecs before it.
+    before: tuple[dict[str, Any], ...] = ()
+    endian: str | None = "little"
+    serializer: dict[str, Any] | None = None
+    after: tuple[dict[str, Any], ...] = ()
+    # The types it is meant for, by name; empty for all.
+    only: tuple[str, ...] = ()
+
+
+def named(name: str, **configuration: Any) -> dict[str, Any]:
+    """A codec as version 3 writes it."""
+    if configuration or name.startswith("numcodecs."):  # zarr-python wants the member for these
+        return {"name": name, "configuration": configuration}
+    return {"name": name}
+
+
+NONE = Codecs("none")
+BLOSC_V2 = tuple(
+    Codecs(
+        f"blosc-{cname}-{shuffle}",
+        compressor={"id": "blosc", "cname": cname, "clevel": 5, "shuffle": shuffle, "blocksize": 0},
+    )
+    for cname, shuffle in itertools.product(("lz4", "lz4hc", "blosclz", "zlib", "zstd"), range(3))
+)
+COMPRESSORS_V2 = (
+    NONE,
+    Codecs("zlib", compressor={"id": "zlib", "level": 1}),
+    Codecs("gzip", compressor={"id": "gzip", "level": 5}),
+    Codecs("bz2", compressor={"id": "bz2", "level": 1}),
+    Codecs(
+        "lzma",
+        compressor={"id": "lzma", "format": 1, "check": -1, "preset": None, "filters": None},
+    ),
+    Codecs("zstd", compressor={"id": "zstd", "level": 3}),
+    Codecs("zstd-checksum", compressor={"id": "zstd", "level": 1, "checksum": True}),
+    Codecs("lz4", compressor={"id": "lz4", "acceleration": 1}),
+    *BLOSC_V2,
+)
+FILTERS_V2 = (
+    Codecs("delta", ({"id": "delta", "dtype": "<i4"},), only=("<i4",)),
+    Codecs(
+        "delta-astype+zlib",
+        ({"id": "delta", "dtype": "<i4", "astype": "<i4"},),
+        {"id": "zlib", "level": 1},
+        only=("<i4",),
+    ),
+    Codecs(
+        "fixedscaleoffset",
+        (
+            {
+                "id": "fixedscaleoffset",
+                "scale": 2,
+                "offset": 10,
+                "dtype": "<f8",
+                "astype": "<i2",
+            },
+        ),
+        only=("halves",),
+    ),
+    Codecs("quantize", ({"id": "quantize", "digits": 1, "dtype": "<f8"},), only=("halves",)),
+    Codecs("bitround", ({"id": "bitround", "keepbits": 10},), only=("halves",)),
+    Codecs(
+        "astype",
+        ({"id": "astype", "encode_dtype": "<f4", "decode_dtype": "<f8"},),
+        only=("halves",),
+    ),
+    Codecs("packbits", ({"id": "packbits"},), only=("bool",)),
+    Codecs(
+        "shuffle+zlib",
+        ({"id": "shuffle", "elementsize": 4},),
+        {"id": "zlib", "level": 1},
+        only=("<i4",),
+    ),
+    Codecs("crc32", ({"id": "crc32"},), only=("<i4", "<f8")),
+    Codecs("adler32", ({"id": "adler32"},), only=("<i4", "<f8")),
+    Codecs("fletcher32", ({"id": "fletcher32"},), only=("<i4", "<f8")),
+    Codecs("zlib+crc32", ({"id": "zlib", "level": 1}, {"id": "crc32"}), only=("<i4",)),
+)
+NUMCODECS_V3 = (
+    Codecs("numcodecs.zlib", after=(named("numcodecs.zlib", level=1),)),
+    Codecs("numcodecs.gzip", after=(named("numcodecs.gzip", level=1),)),
+    Codecs("numcodecs.bz2", after=(named("numcodecs.bz2", level=1),)),
+    Codecs("numcodecs.lzma", after=(named("numcodecs.lzma", format=1, check=-1),)),
+    Codecs("numcodecs.zstd", after=(named("numcodecs.zstd", level=1),)),
+    Codecs("numcodecs.lz4", after=(named("numcodecs.lz4", acceleration=1),)),
+    Codecs(
+        "numcodecs.blosc",
+        after=(named("numcodecs.blosc", cname="lz4", clevel=5, shuffle=1, blocksize=0),),
+    ),
+    Codecs(
+        "numcodecs.shuffle",
+        after=(named("numcodecs.shuffle", elementsize=8), named("numcodecs.zlib", level=1)),
+    ),
+    Codecs("numcodecs.crc32", after=(named("numcodecs.crc32"),)),
+    Codecs("numcodecs.crc32c", after=(named("numcodecs.crc32c"),)),
+    Codecs("numcodecs.adler32", after=(named("numcodecs.adler32"),)),
+    Codecs("numcodecs.fletcher32", after=(named("numcodecs.fletcher32"),)),
+    Codecs("numcodecs.jenkins_lookup3", after=(named("numcodecs.jenkins_lookup3"),)),
+    Codecs("numcodecs.delta", before=(named("numcodecs.delta", dtype="<f8"),)),
+    Codecs(
+        "numcodecs.fixedscaleoffset",
+        before=(
+            named("numcodecs.fixedscaleoffset", scale=2, offset=10, dtype="<f8", astype="<i2"),
+        ),
+    ),
+    Codecs("numcodecs.quantize", before=(named("numcodecs.quantize", digits=1, dtype="<f8"),)),
+    Codecs("numcodecs.bitround", before=(named("numcodecs.bitround", keepbits=10),)),
+    Codecs(
+        "numcodecs.astype",
+        before=(named("numcodecs.astype", encode_dtype="<f4", decode_dtype="<f8"),),
+    ),
+    Codecs("numcodecs.packbits", before=(named("numcodecs.packbits"),), only=("bool",)),
+)
+HALVES = Type("halves", np.dtype("<f8"), 1.5)
+
+
+def typesize(type_: Type) -> int:
+    """The item size that blosc is told."""
+    return 1 if type_.name in ("string", "bytes") else type_.dtype.itemsize
+
+
+def codecs_v3(type_: Type) -> tuple[Codecs, ...]:
+    """Every codec of version 3 itself, for a type of fixed size."""
+    size = typesize(type_)
+    blosc = tuple(
+        Codecs(
+            f"blosc-{cname}-{shuffle}",
+            after=(
+                named(
+                    "blosc",
+                    cname=cname,
+                    clevel=5,
+                    shuffle=shuffle,
+                    typesize=size,
+                    blocksize=0,
+                ),
+            ),
+        )
+        for cname, shuffle in itertools.product(
+            ("lz4", "lz4hc", "blosclz", "zlib", "zstd"), ("noshuffle", "shuffle", "bitshuffle")
+        )
+    )
+    return (
+        NONE,
+        Codecs("big", endian="big"),
+        Codecs("gzip", after=(named("gzip", level=5),)),
+        Codecs("zstd", after=(named("zstd", level=3, checksum=False),)),
+        Codecs("zstd-checksum", after=(named("zstd", level=1, checksum=True),)),
+        Codecs("crc32c", after=(named("crc32c"),)),
+        Codecs("big+gzip+crc32c", endian="big", after=(named("gzip", level=1), named("crc32c"))),
+        *blosc,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One array: what it holds and how it is stored."""
+
+    type: Type
+    codecs: Codecs
+    layout: Layout
+    format: int
+    data: npt.NDArray[Any] = field(compare=False)
+
+    @property
+    def name(self) -> str:
+        return f"{self.type.name}/{self.codecs.name}/{self.layout.name}"
+
+    @property
+    def hole(self) -> tuple[slice, ...] | None:
+        """The region of the first chunk, which is left out where there is another chunk."""
+        layout = self.layout
+        if all(n <= c for n, c in zip(layout.shape, layout.chunks, strict=True)):
+            return None
+        return tuple(slice(0, c) for c in layout.chunks)
+
+    @property
+    def expected(self) -> npt.NDArray[Any]:
+        """The values to be read: the data, with the fill value in the hole."""
+        out = self.data.copy()
+        if self.hole is not None:
+            out[self.hole] = filled(self.type.fill, out.dtype)
+        return out
+
+    def rest(self) -> Iterator[tuple[slice, ...]]:
+        """The regions of all chunks but the hole, in the order of the grid."""
+        layout = self.layout
+        counts = [-(-n // c) for n, c in zip(layout.shape, layout.chunks, strict=True)]
+        for index in itertools.product(*map(range, counts)):
+            if self.hole is None or any(index):
+                yield tuple(
+                    slice(i * c, min((i + 1) * c, n))
+                    for i, c, n in zip(index, layout.chunks, layout.shape, strict=True)
+                )
+
+    @property
+    def before(self) -> list[dict[str, Any]]:
+        """Version 3: the codecs on arrays, F order among them."""
+        axes = list(reversed(range(len(self.layout.shape))))
+        order = [named("transpose", order=axes)] if self.layout.order == "F" else []
+        return [*order, *self.codecs.before]
+
+    @property
+    def serializer(self) -> dict[str, Any]:
+        """Version 3: the codec that makes bytes."""
+        if self.codecs.serializer is not None:
+            return self.codecs.serializer
+        if self.type.name in ("string", "bytes"):
+            return named("vlen-utf8" if self.type.name == "string" else "vlen-bytes")
+        one_byte = self.type.dtype.itemsize == 1 or self.type.dtype.kind in "SV?"
+        if one_byte and self.type.dtype.names is None:
+            return named("bytes")
+        return named("bytes", endian=self.codecs.endian)
+
+
+def case(type_: Type, codecs: Codecs, layout: Layout, format: int) -> Case:
+    """The case with its data; `halves` are numbers that lossy filters keep."""
+    if type_ is HALVES:
+        count = int(np.prod(layout.shape))
+        data = (np.arange(count) / 2).reshape(layout.shape)
+    else:
+        data = values(type_, layout.shape)
+    return Case(type_, codecs, layout, format, data)
+
+
+def cases_v2(type_: Type) -> list[Case]:
+    """The cases of one type in version 2: all layouts, and all codecs that fit."""
+    compressors = COMPRESSORS_V2[1], COMPRESSORS_V2[5], BLOSC_V2[1], NONE
+    found = [
+        case(type_, compressors[i % len(compressors)], layout, 2)
+        for i, layout in enumerate(LAYOUTS)
+    ]
+    filters = [c for c in FILTERS_V2 if type_.name in c.only]
+    if type_.name in ("<i4", "<f8", "S5", "string"):
+        filters += COMPRESSORS_V2
+    for i, codecs in enumerate(filters):
+        found.append(case(type_, codecs, LAYOUTS[1 + i % 4], 2))
+    return list({c.name: c for c in found}.values())
+
+
+def cases_v3(type_: Type) -> list[Case]:
+    """The cases of one type in version 3: all layouts, and all codecs that fit."""
+    every = codecs_v3(type_)
+    some = every[0], every[4], every[2], every[8], every[6]
+    found = [case(type_, some[i % len(some)], layout, 3) for i, layout in enumerate(LAYOUTS)]
+    if type_.name in ("<i4", "<f8", "S5", "string"):
+        found += [case(type_, c, LAYOUTS[1 + i % 4], 3) for i, c in enumerate(every)]
+    return list({c.name: c for c in found}.values())
+
+
+def numcodecs_v3() -> list[Case]:
+    """The codecs of numcodecs under the names that zarr-python gives them in version 3."""
+    bool_, layouts = NUMERIC[0], (LAYOUTS[0], LAYOUTS[1], PLAIN, LAYOUTS[3])
+    return [
+        case(bool_ if codecs.only else HALVES, codecs, layout, 3)
+        for codecs, layout in itertools.product(NUMCODECS_V3, layouts)
+    ]
+
+
+def fill_cases(format: int) -> list[Case]:
+    """Fill values that are hard to spell, each in an array with nothing stored."""
+    floats = {
+        "minus-zero": -0.0,
+        "infinity": np.inf,
+        "minus-infinity": -np.inf,
+        "nan": np.nan,
+        "tiny": 5e-324,
+        "third": 1 / 3,
+    }
+    types = [Type(f"fill-{name}", np.dtype("<f8"), value) for name, value in floats.items()]
+    if format == 3:  # version 2 has only the word NaN
+        types.append(Type("fill-nan-payload", np.dtype("<f8"), _of_bits(0x7FF0000000000123, "<f8")))
+        types.append(Type("fill-minus-nan", np.dtype("<f4"), _of_bits(0xFFC00001, "<f4")))
+    return [case(t, NONE, LAYOUTS[1], format) for t in types]
+
+
+def ours(where: Any, one: Case) -> omnizarr.Array:
+    """The case's array, empty, made by omnizarr."""
+    options: dict[str, Any] = {
+        "shape": one.layout.shape,
+        "chunks": one.layout.chunks,
+        "dtype": one.type.given,
+        "fill_value": one.type.fill,
+        "attributes": ATTRIBUTES,
+        "zarr_format": one.format,
+        "dimension_separator": one.layout.separator,
+    }
+    if one.format == 2:
+        options |= {
+            "order": one.layout.order,
+            "filters": list(one.codecs.filters) or None,
+            "compressor": one.codecs.compressor,
+        }
+    else:
+        options["codecs"] = [*one.before, one.serializer, *one.codecs.after]
+    return omnizarr.create_array(where, **options)
+
+
+def write(array: Any, one: Case) -> None:
+    """Put the data into all chunks but the hole."""
+    for region in one.rest():
+        array[region] = one.data[region]
+
+
+def little(dtype: Any) -> Any:
+    """The type without its byte order."""
+    return dtype if dtype.hasobject or dtype.kind == "T" else dtype.newbyteorder("<")
+
+
+def filled(value: Any, dtype: Any, shape: tuple[int, ...] = ()) -> npt.NDArray[Any]:
+    """An array of a type that holds `value`; a scalar forgets how long text may be."""
+    out = np.empty(shape, dtype)
+    out[...] = value
+    return out
+
+
+def same(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> str:
+    """Why two arrays differ, or nothing: shape, type up to byte order, and every bit."""
+    if found.shape != expected.shape:
+        return f"shape {found.shape}, expected {expected.shape}"
+    if expected.dtype.hasobject or expected.dtype.kind == "T":
+        a, b = found.ravel().tolist(), expected.ravel().tolist()
+        return "" if a == b else f"{a} are not {b}"
+    if little(found.dtype) != little(expected.dtype):
+        return f"type {found.dtype}, expected {expected.dtype}"
+    order = little(expected.dtype)
+    a, b = found.astype(order).tobytes(), expected.astype(order).tobytes()
+    return "" if a == b else f"{found.tolist()} are not {expected.tolist()}"
+
+
+def compare(array: Any, one: Case, attributes: dict[str, Any] = ATTRIBUTES) -> str:
+    """Why an opened array, ours or of zarr-python, is not the case, or nothing."""
+    dtype = one.expected.dtype
+    if array.shape != one.layout.shape:
+        return f"shape {array.shape}"
+    if little(array.dtype) != little(dtype):
+        return f"type {array.dtype}"
+    if dict(array.attrs) != attributes:
+        return f"attributes {dict(array.attrs)}"
+    found = filled(array[...], dtype, array.shape)
+    return same(found, one.expected) or same(
+        filled(array.fill_value, dtype), filled(one.type.fill, dtype)
+    )
