@@ -10,9 +10,10 @@ Other packages add theirs at run time with `register`, or by an entry point in t
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.errors import UnknownExtension
+from omnizarr.errors import InvalidMetadata, UnknownExtension
 
 Kind: TypeAlias = Literal[
     "codec",
@@ -24,6 +25,9 @@ Kind: TypeAlias = Literal[
     "metadata_encoding",
 ]
 
+# What version 3 wants of registered names, or a URI, as it once did; an asterisk ends a family.
+_NAME = re.compile(r"[a-z][a-z0-9_.-]*\*?|urn:.+|[a-z][a-z0-9+.-]*://.+")
+
 _table: dict[tuple[Kind, str], Any] = {}
 _hints: dict[tuple[Kind, str], str] = {}
 _entry_points_read: set[Kind] = set()
@@ -31,6 +35,12 @@ _entry_points_read: set[Kind] = set()
 
 def register(kind: Kind, name: str, target: Any, *aliases: str) -> None:
     """Make `target`, an object or ``"module:attribute"``, known under `name` and `aliases`."""
+    for each in (name, *aliases):
+        if not _NAME.fullmatch(each):
+            raise InvalidMetadata(
+                f"{each!r} cannot be registered as a {kind.replace('_', ' ')}: a name has a-z, 0-9,"
+                " '-', '_' and '.', and starts with a letter"
+            )
     for each in (name, *aliases):
         _table[kind, each] = target
 

@@ -186,7 +186,7 @@ def test_a_chunk_of_length_0_is_refused_on_an_axis_that_is_not_empty() -> None:
     with pytest.raises(oz.InvalidMetadata, match=r"a\.array\.json: chunk_grid\.chunk_shape\[0\]"):
         oz.open(bad, path="a")
     store: dict[str, bytes] = {}
-    with pytest.raises(oz.InvalidMetadata, match="chunks"):
+    with pytest.raises(oz.InvalidMetadata, match="length 0"):
         oz.create_array(store, shape=5, chunks=0, dtype="i4", zarr_format=DRAFT)
     assert store == {}
     empty = with_array(shape=[0], chunk_grid=regular(0))
@@ -215,7 +215,7 @@ def test_a_hierarchy_is_opened_at_its_root_and_a_folder_inside_says_so(
 def test_names_with_other_characters_or_only_periods_are_refused(name: str) -> None:
     store: dict[str, bytes] = {}
     for create in (oz.create_group, lambda s, **o: oz.create_array(s, shape=1, dtype="i4", **o)):
-        with pytest.raises(oz.InvalidName, match="not allowed|allows only"):
+        with pytest.raises(oz.InvalidName, match=r"not allowed|allows only"):
             create(store, path=name, zarr_format=DRAFT)
     assert store == {}
 
@@ -288,7 +288,7 @@ class CaseBlindStore(oz.MemoryStore):
 def test_a_name_that_the_file_system_cannot_hold_is_an_error(tmp_path: Path) -> None:
     store = oz.LocalStore(tmp_path / "h")
     group = oz.create_group(store, zarr_format=DRAFT)
-    with pytest.raises(oz.StoreError, match="cannot write|cannot read"):
+    with pytest.raises(oz.StoreError, match=r"cannot write|cannot read"):
         group.create_array("x" * 300, shape=1, dtype="i4")
     assert list(group) == []
 
@@ -518,7 +518,7 @@ def test_there_are_no_negative_chunk_indices() -> None:
     store["data/a/c-1/0"] = bytes(6)
     assert np.argwhere(opened.chunks_present()).tolist() == [[1, 1]]
     grid = {"extension": "http://example.org/grid/unaligned", "type": "offset", "origin": [-1, 0]}
-    with pytest.raises(oz.UnknownExtension, match="http://example.org/grid/unaligned"):
+    with pytest.raises(oz.UnknownExtension, match=r"http://example\.org/grid/unaligned"):
         oz.open_array(with_array(chunk_grid=grid), path="a")[...]
 
 
@@ -660,7 +660,7 @@ def test_a_codec_is_named_by_its_uri_and_configured(level: int) -> None:
     assert json.loads(store["meta/array.json"])["codecs"] == [stated]
     assert np.array_equal(oz.open_array(store)[...], np.arange(1000))
     bad = with_array(codecs=[{"type": GZIP["type"], "configuration": {"level": 10}}])
-    with pytest.raises(oz.InvalidMetadata, match=r"codecs\[1\].configuration.level"):
+    with pytest.raises(oz.InvalidMetadata, match=r"configuration\.level"):
         oz.open_array(bad, path="a")
 
 
@@ -703,10 +703,10 @@ def test_an_unknown_codec_stops_data_but_not_metadata() -> None:
     assert (opened.shape, opened.attrs["x"]) == ((4, 6), 1)
     assert "http://example.org/none" in repr(opened)
     before = dict(store)
-    with pytest.raises(oz.UnknownExtension, match="'/a'.*http://example.org/none") as error:
+    with pytest.raises(oz.UnknownExtension, match=r"'/a'.*http://example\.org/none") as error:
         opened[...]
     assert (error.value.kind, error.value.name) == ("codec", "http://example.org/none")
-    with pytest.raises(oz.UnknownExtension, match="http://example.org/none"):
+    with pytest.raises(oz.UnknownExtension, match=r"http://example\.org/none"):
         opened[...] = 1
     assert store == before
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import subprocess
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import crc32c
 import numpy as np
 import pytest
 
@@ -35,10 +37,9 @@ SAMPLES: dict[str, list[Any]] = {
 
 
 @pytest.fixture
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names registered in a test are forgotten after it."""
     monkeypatch.setattr(registry, "_table", dict(registry._table))
-    yield
 
 
 def fill_of(data_type: str, fill: Any) -> np.ndarray[Any, Any]:
@@ -297,19 +298,17 @@ def test_an_extension_object_has_a_name_and_a_configuration(
 @pytest.mark.shows("V3-47", "V3-48")
 def test_the_short_form_is_an_object_with_only_a_name() -> None:
     long = {"name": "gzip", "configuration": {"level": 1}}
-    chunk = oz.codecs.deflate.Gzip(1).encode(b"\1\2\3\4")
-    assert oz.open_array(put(array_doc(codecs=["bytes", long]), c0=bytes(chunk)))[1] == 2
-    checked = bytes.fromhex("01020304") + bytes.fromhex("67e33029")[::-1]
-    chunk = oz.codecs.crc32c.Crc32c().encode(b"\1\2\3\4")
+    packed = gzip.compress(b"\1\2\3\4")
+    assert oz.open_array(put(array_doc(codecs=["bytes", long]), c0=packed))[1] == 2
+    chunk = b"\1\2\3\4" + crc32c.crc32c(b"\1\2\3\4").to_bytes(4, "little")
     arrays = [
-        oz.open_array(put(array_doc(codecs=codecs), c0=bytes(chunk)))
+        oz.open_array(put(array_doc(codecs=codecs), c0=chunk))
         for codecs in (
             ["bytes", "crc32c"],
             [{"name": "bytes"}, {"name": "crc32c"}],
             [{"name": "bytes", "configuration": {}}, {"name": "crc32c", "configuration": {}}],
         )
     ]
-    assert len(checked) == len(chunk)
     assert [a[...].tolist() for a in arrays] == 3 * [[1, 2, 3, 4, 0, 0]]
     assert arrays[0].metadata == arrays[1].metadata == arrays[2].metadata
     short = open_doc(chunk_key_encoding="default", data_type={"name": "uint8"})
@@ -398,7 +397,8 @@ ZARR_PYTHON = "the name that zarr-python writes; zarr-extensions has no other fo
 UNREGISTERED = {
     "codec": {
         f"numcodecs.{id_}": NUMCODECS
-        for id_ in "gzip zlib bz2 lzma zstd lz4 blosc vlen-utf8 vlen-bytes".split()
+        for id_ in ("*", "blosc", "bz2", "gzip", "lz4", "lzma", "vlen-bytes", "vlen-utf8")
+        + ("zlib", "zstd")
     },
     "data_type": {
         "null_terminated_bytes": ZARR_PYTHON,
@@ -429,7 +429,8 @@ def test_every_name_that_can_be_written_is_registered_or_has_a_reason() -> None:
     for reason in (*UNREGISTERED["codec"].values(), *UNREGISTERED["data_type"].values()):
         assert reason
     pattern = re.compile(r"^[a-z][a-z0-9-_.]+$")
-    assert all(pattern.match(name) for names in known.values() for name in names if ":" not in name)
+    names = {name for names in known.values() for name in names if ":" not in name}
+    assert {name for name in names if not pattern.match(name)} == {"numcodecs.*"}
 
 
 @pytest.mark.shows("V3-54", "V3-96", "ZEP-12")

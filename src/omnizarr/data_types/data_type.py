@@ -41,6 +41,8 @@ class DataType:
         """`value` as a 0-dimensional array of this type."""
         if isinstance(value, np.ndarray) and value.dtype == self.dtype and value.ndim == 0:
             return value
+        if self.dtype.kind in "iu" and isinstance(value, (float, np.floating)) and value % 1:
+            raise InvalidMetadata(f"{value!r} is not a value of type {self.dtype}")
         out = np.empty((), self.dtype)
         try:
             with np.errstate(over="ignore"):

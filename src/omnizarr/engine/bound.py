@@ -16,15 +16,16 @@ import numpy as np
 from omnizarr import chunk_grids, chunk_key_encodings, data_types, registry
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
-from omnizarr.codecs import Chain, Spec, bind_chain
+from omnizarr.codecs import Chain, Spec, bind_chain, bind_codec
 from omnizarr.data_types.data_type import DataType, Scalar
 from omnizarr.errors import (
     InvalidMetadata,
     MissingPackage,
     OmnizarrError,
+    StoreError,
     UnknownExtension,
 )
-from omnizarr.model import ArrayModel, paths
+from omnizarr.model import ArrayModel, Named, paths
 from omnizarr.storage_transformers import transform
 from omnizarr.stores import Store
 
@@ -132,9 +133,29 @@ class BoundArray:
         """The key of a chunk."""
         return self.prefix + self.encoding.key(coords)
 
-    def skips_codecs(self) -> bool:
-        """Whether a codec that may be ignored is unknown: then nothing can be written."""
-        return any(
-            not c.must_understand and registry.find("codec", c.name) is None
-            for c in self.model.codecs
+    @cached_property
+    def skipped(self) -> tuple[str, ...]:
+        """Names of codecs and transformers that are unknown here and may be ignored."""
+        codecs = (c for c in self.model.codecs if not c.must_understand and not _is_known(c))
+        transformers = (
+            t
+            for t in self.model.storage_transformers
+            if not t.must_understand and registry.find("storage_transformer", t.name) is None
         )
+        return tuple(named.name for named in (*codecs, *transformers))
+
+    def check_skipped(self) -> None:
+        """Raise where chunks would be written without a step that reading may leave out."""
+        if self.skipped:
+            raise StoreError(
+                f"array {paths.show(self.path)!r} has {self.skipped[0]!r}, which is unknown here;"
+                " it may be skipped on reading, but not on writing"
+            )
+
+
+def _is_known(codec: Named) -> bool:
+    try:
+        bind_codec(codec, "")
+    except UnknownExtension:
+        return False
+    return True

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from omnizarr import config
 from omnizarr.engine.bound import BoundArray
-from omnizarr.errors import ChunkError, OmnizarrError, StoreError
+from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.model import paths
 
@@ -33,11 +33,7 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
     """Store `value`, of the plan's full shape, in the chunks."""
-    if array.skips_codecs():
-        raise StoreError(
-            f"array {paths.show(array.path)!r} has a codec that is unknown here;"
-            " it may be skipped on reading, but not on writing"
-        )
+    array.check_skipped()
 
     def one(row: Row) -> None:
         part = _view(value, row.outer)
@@ -67,11 +63,11 @@ def _view(array: npt.NDArray[Any], region: tuple[slice, ...]) -> npt.NDArray[Any
 def read_chunk(array: BoundArray, coords: tuple[int, ...]) -> npt.NDArray[Any] | None:
     """One decoded chunk in full, or None where the store has none."""
     key = array.key(coords)
-    chain = array.chain(array.grid.chunk_shape(coords))
+    chain, store = array.chain(array.grid.chunk_shape(coords)), array.chunk_store
     try:
-        data = array.chunk_store.get(key)
+        data = store.get(key)
         for other in array.encoding.other_keys(coords) if data is None else ():
-            data = array.chunk_store.get(array.prefix + other)
+            data = store.get(array.prefix + other)
         return None if data is None else chain.decode(data)
     except OmnizarrError as e:
         _fail("read", array, coords, key, e)
@@ -80,13 +76,13 @@ def read_chunk(array: BoundArray, coords: tuple[int, ...]) -> npt.NDArray[Any] |
 def write_chunk(array: BoundArray, coords: tuple[int, ...], chunk: npt.NDArray[Any]) -> None:
     """Store one whole chunk, or erase its key where it has nothing but the fill value."""
     key = array.key(coords)
-    chain = array.chain(chunk.shape)
+    chain, store = array.chain(chunk.shape), array.chunk_store
     try:
         skip = array.fill_defined and not config.get().write_empty_chunks
         if skip and is_fill(chunk, array.fill):
-            array.chunk_store.erase(key)
+            store.erase(key)
         else:
-            array.chunk_store.set(key, chain.encode(chunk))
+            store.set(key, chain.encode(chunk))
     except OmnizarrError as e:
         _fail("write", array, coords, key, e)
 

@@ -131,6 +131,8 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
             axes = range(len(array.shape))
             config["order"] = list(axes if config["order"] == "C" else reversed(axes))
             codec = Named("transpose", config)
+        elif codec.name == "endian":  # its name in 2023
+            codec = Named("bytes", config, codec.must_understand)
         elif id_ == "blosc":
             codec = _blosc(config, size if at_bytes else 1)
         elif id_ == "gzip":

@@ -84,6 +84,8 @@ class V3:
         data_type = self._essential(fields, "data_type")
         if "endian" in data_type.configuration:
             fields.error("data_type.configuration.endian", "not a member of a version 3 type")
+        if data_type.name == "object":
+            fields.error("data_type", "the type 'object' is not part of version 3")
         grid = self._essential(fields, "chunk_grid")
         encoding = self._essential(fields, "chunk_key_encoding")
         codecs = self._codecs(fields, len(shape))

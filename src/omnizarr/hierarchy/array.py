@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, overload
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from omnizarr import engine, stores
 from omnizarr.engine import BoundArray
-from omnizarr.errors import SelectionError, WrongNode
+from omnizarr.errors import OmnizarrWarning, SelectionError, WrongNode
 from omnizarr.hierarchy import render
 from omnizarr.hierarchy.location import Location, locate
 from omnizarr.hierarchy.node import NodeHandle

@@ -276,14 +276,14 @@ def existing_node(store: Store, path: str) -> tuple[Format, Node | Exception] | 
 
 def format_for(store: Store, path: str, zarr_format: object) -> Format:
     """The format of a new node: as asked, else as the hierarchy it joins, else the default."""
-    probe = Probe("")
-    documents = fetch(store, probe.keys()) if path or zarr_format is None else {}
     if zarr_format is not None:
         wanted = by_name(zarr_format)
-        found = Probe("", wanted.name).formats(documents, [])
+        probe = Probe("", wanted.name)
+        found = probe.formats(fetch(store, probe.keys()), [])
         return found[0] if found else wanted
     if path:
-        found = probe.formats(documents, [])
+        probe = Probe("")
+        found = probe.formats(fetch(store, probe.keys()), [])
         if found and found[0].has_groups:
             return found[0]
     return by_name(getattr(store, "default_format", "3"))

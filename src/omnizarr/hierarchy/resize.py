@@ -28,6 +28,7 @@ def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMode
         return model
     left = _outside(array, inner)
     if outside == "erase":
+        array.check_skipped()
         for key in left.values():
             array.chunk_store.erase(key)
         _clear_border(array, inner)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from omnizarr import stores
 from omnizarr._json import dumps, loads
+from omnizarr.codecs import bind_codec
 from omnizarr.engine import BoundArray
 from omnizarr.errors import (
     InvalidMetadata,
@@ -128,23 +130,29 @@ def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
         regular = bound.grid.regular
         return bound.chain(regular or bound.grid.chunk_shape((0,) * len(bound.model.shape)))
 
-    checks: dict[str, Callable[[], object]] = {
-        "data_type": lambda: bound.data_type,
-        "fill_value": lambda: bound.fill,
-        "chunk_grid": lambda: bound.grid,
-        "chunk_key_encoding": lambda: bound.encoding,
-        "codecs": chain,
-        "storage_transformers": lambda: bound.chunk_store,
-    }
-    seen: set[str] = set()
-    for field, check in checks.items():
+    # Codecs one by one first: the chain stops at a data type that is unknown.
+    codecs = (
+        partial(bind_codec, codec, f"codecs[{i}]") for i, codec in enumerate(bound.model.codecs)
+    )
+    checks: list[tuple[str, Callable[[], object]]] = [
+        ("data_type", lambda: bound.data_type),
+        ("fill_value", lambda: bound.fill),
+        ("chunk_grid", lambda: bound.grid),
+        ("chunk_key_encoding", lambda: bound.encoding),
+        *(("codecs", codec) for codec in codecs),
+        ("codecs", chain),
+        ("storage_transformers", lambda: bound.chunk_store),
+    ]
+    seen: set[object] = set()
+    for field, check in checks:
         try:
             check()
         except OmnizarrError as e:
             text = str(e).partition(f" in {bound.store!r}: ")[2] or str(e)
-            if text in seen:
+            found = (e.kind, e.name) if isinstance(e, UnknownExtension) else text
+            if found in seen:
                 continue
-            seen.add(text)
+            seen.add(found)
             later = isinstance(e, (UnknownExtension, MissingPackage))
             problems.append(Problem(key, field, text, "warning" if later else "error"))
 

@@ -117,8 +117,8 @@ def _task(source: BoundArray, target: Location, in_place: bool) -> _Task:
     try:
         if model.storage_transformers:
             raise CannotExpress("its chunks are packed by a storage transformer")
-        if source.skips_codecs():
-            raise CannotExpress("it has a codec that is unknown here")
+        if source.skipped:
+            raise CannotExpress(f"it has {source.skipped[0]!r}, which is unknown here")
         kept = goal.adapt(model)
         _ = source.chain(source.grid.regular or ())  # unknown codecs: copy bytes all the same
     except CannotExpress as e:

@@ -1,0 +1,946 @@
+"""The 2022 draft of version 3: the entry point, array and group documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr import registry
+from tests.conformance.draft import (
+    ARRAY,
+    DRAFT,
+    ENTRY,
+    GZIP,
+    array,
+    hierarchy,
+    regular,
+    text,
+    with_array,
+    without,
+)
+
+IGNORABLE = {
+    "extension": "http://example.org/zarr/extension/foo",
+    "must_understand": False,
+    "configuration": {"foo": "bar"},
+}
+PRINTED_ENTRY = b"""{
+    "zarr_format": "https://purl.org/zarr/spec/core/3.0",
+    "metadata_encoding": {
+        "type": "json",
+        "metadata_key_suffix": ".json"
+    },
+    "extensions": []
+}"""
+PRINTED_ENTRY_WITH_EXTENSION = b"""{
+    "zarr_format": "https://purl.org/zarr/spec/core/3.0",
+    "metadata_encoding": {
+        "type": "json",
+        "metadata_key_suffix": ".json"
+    },
+    "extensions": [
+        {
+            "extension": "http://example.org/zarr/extension/foo",
+            "must_understand": false,
+            "configuration": {
+                "foo": "bar"
+            }
+        }
+    ]
+}"""
+PRINTED_ARRAY = b"""{
+    "shape": [10000, 1000],
+    "data_type": "<f8",
+    "chunk_grid": {
+        "type": "regular",
+        "chunk_shape": [1000, 100],
+        "separator" : "/"
+    },
+    "chunk_memory_layout": "C",
+    "codecs": [{
+        "type": "https://purl.org/zarr/spec/codecs/gzip/1.0",
+        "configuration": {
+            "level": 1
+        }
+    }],
+    "fill_value": "NaN",
+    "extensions": [],
+    "attributes": {
+        "foo": 42,
+        "bar": "apples",
+        "baz": [1, 2, 3, 4]
+    }
+}"""
+PRINTED_TIMES = b"""{
+    "shape": [10000, 1000],
+    "data_type": {
+        "extension": "https://purl.org/zarr/spec/extensions/data-types/datetime/1.0",
+        "type": "<M8[ns]",
+        "fallback": "<i8"
+    },
+    "chunk_grid": {
+        "type": "regular",
+        "chunk_shape": [1000, 100],
+        "separator" : "/"
+    },
+    "chunk_memory_layout": "C",
+    "codecs": [{
+        "type": "https://purl.org/zarr/spec/codecs/gzip/1.0",
+        "configuration": {
+            "level": 1
+        }
+    }],
+    "fill_value": null,
+    "extensions": [],
+    "attributes": {}
+}"""
+UNKNOWN_TYPE = {"extension": "http://example.org/type", "type": "weird"}
+
+
+def refused(store: dict[str, bytes], field: str, key: str = "meta/a.array.json") -> str:
+    """The error of opening the array at ``/a``, which names the key and the field."""
+    before = dict(store)
+    with pytest.raises(oz.InvalidMetadata) as error:
+        oz.open(store, "r+", path="a")
+    places = [(p.key, p.field) for p in error.value.problems]
+    assert (key, field) in places
+    assert f"{key}: {field}" in str(error.value)
+    assert store == before
+    return str(error.value)
+
+
+def document(store: dict[str, bytes], key: str = "meta/array.json") -> Any:
+    return json.loads(store[key])
+
+
+def created(**options: Any) -> dict[str, bytes]:
+    """The store with a new array of two items at the root."""
+    store: dict[str, bytes] = {}
+    oz.create_array(store, **{"shape": 2, "dtype": "i4", "zarr_format": DRAFT, **options})
+    return store
+
+
+# The entry point
+
+
+@pytest.mark.shows("D3-40")
+def test_without_an_entry_point_there_is_no_hierarchy() -> None:
+    store = without(with_array(), "zarr.json")
+    for path in ("", "a"):
+        with pytest.raises(oz.NodeNotFound, match=r"no zarr\.json|nothing is there"):
+            oz.open(store, path=path)
+
+
+@pytest.mark.shows("D3-40")
+@pytest.mark.parametrize("name", ENTRY)
+def test_an_entry_point_that_lacks_a_name_is_refused(name: str) -> None:
+    store = {"zarr.json": text(without(ENTRY, name))}
+    with pytest.raises(oz.InvalidMetadata, match=rf"zarr\.json: {name}: required, but missing"):
+        oz.open(store)
+
+
+@pytest.mark.shows("D3-41", "D3-43", "D3-49")
+def test_creating_a_hierarchy_writes_the_first_printed_entry_point() -> None:
+    for store in ({}, {}):
+        oz.create_group(store, zarr_format=DRAFT)
+        assert store["zarr.json"] == PRINTED_ENTRY
+    assert created()["zarr.json"] == PRINTED_ENTRY
+
+
+@pytest.mark.shows("D3-41")
+@pytest.mark.parametrize("version", [3, "3", "https://example.org/core/3.0", 3.0, None])
+def test_another_version_is_not_the_draft(version: Any) -> None:
+    store = hierarchy(zarr_format=version)
+    with pytest.raises((oz.InvalidMetadata, oz.NodeNotFound)):
+        oz.open(store)
+    assert not _opens_as_draft(store)
+
+
+def _opens_as_draft(store: dict[str, bytes]) -> bool:
+    try:
+        oz.open(store, zarr_format=DRAFT)
+    except oz.OmnizarrError:
+        return False
+    return True
+
+
+@pytest.mark.shows("D3-41")
+def test_the_integer_3_is_the_final_version_3() -> None:
+    store = {"zarr.json": text({"zarr_format": 3, "node_type": "group"})}
+    assert oz.open(store).zarr_format == 3
+    assert not _opens_as_draft(store)
+
+
+@pytest.mark.shows("D3-42", "D3-110")
+def test_unknown_names_are_skipped_with_a_warning_in_later_minor_versions_only() -> None:
+    documents = {"meta/a.array.json": array(later=1), "meta/g.group.json": {"attributes": {}}}
+    later = "https://purl.org/zarr/spec/core/3.7"
+    store = hierarchy(documents, zarr_format=later, extra={"new": 1})
+    with pytest.warns(oz.OmnizarrWarning, match=r"zarr\.json: extra: unknown field"):
+        root = oz.open_group(store)
+    with pytest.warns(oz.OmnizarrWarning, match=r"meta/a\.array\.json: later: unknown field"):
+        assert root["a"].shape == (4, 6)
+    with pytest.raises(oz.InvalidMetadata, match=r"zarr\.json: extra: unknown field"):
+        oz.open(hierarchy(documents, extra={"new": 1}))
+    refused(hierarchy(documents), "later")
+
+
+@pytest.mark.shows("D3-43")
+@pytest.mark.parametrize(
+    ("encoding", "field"),
+    [
+        ({"type": "json"}, "metadata_encoding.metadata_key_suffix"),
+        ({"metadata_key_suffix": ".json"}, "metadata_encoding.type"),
+        ({"type": "cbor", "metadata_key_suffix": ".cbor"}, "metadata_encoding.type"),
+        ({"type": "json", "metadata_key_suffix": 1}, "metadata_key_suffix"),
+        ("json", "metadata_encoding"),
+        (None, "metadata_encoding"),
+    ],
+)
+def test_an_incomplete_metadata_encoding_is_refused(encoding: Any, field: str) -> None:
+    refused(hierarchy(metadata_encoding=encoding), field, "zarr.json")
+
+
+@pytest.mark.shows("D3-44", "D3-106")
+@pytest.mark.parametrize("missing", [None, "extension", "type", "metadata_key_suffix"])
+def test_an_unknown_or_incomplete_metadata_encoding_is_never_ignored(missing: str | None) -> None:
+    whole = {
+        "extension": "http://example.org/encoding",
+        "type": "cbor",
+        "metadata_key_suffix": ".cbor",
+    }
+    store = hierarchy(metadata_encoding=without(whole, missing or ""))
+    field = missing or "extension"
+    if missing == "extension":
+        field = "type"  # then it is taken for JSON, which has another type
+    message = refused(store, f"metadata_encoding.{field}", "zarr.json")
+    assert (whole["extension"] in message) == (missing != "extension")
+
+
+class MessagePack:
+    """An encoding of documents that is not JSON."""
+
+    @staticmethod
+    def decode(data: bytes) -> Any:
+        return msgpack.unpackb(data)
+
+    @staticmethod
+    def encode(document: dict[str, Any]) -> bytes:
+        packed: bytes = msgpack.packb(document)
+        return packed
+
+
+@pytest.fixture
+def message_pack() -> Iterator[dict[str, Any]]:
+    """An entry for `metadata_encoding` that is known during the test."""
+    uri = "http://example.org/encoding/msgpack"
+    oz.register("metadata_encoding", uri, MessagePack)
+    yield {"extension": uri, "type": "msgpack", "metadata_key_suffix": ".msgpack"}
+    del registry._table["metadata_encoding", uri]
+
+
+@pytest.mark.shows("D3-45", "D3-74")
+def test_another_encoding_holds_the_same_names_under_its_own_suffix(
+    message_pack: dict[str, Any],
+) -> None:
+    store = hierarchy(metadata_encoding=message_pack)
+    entry = store["zarr.json"]
+    root = oz.create_group(store, zarr_format=DRAFT, attributes={"x": 1})
+    root.create_array("foo", shape=4, dtype="i4", attributes={"y": 2})[...] = 7
+    keys = sorted(k for k in store if not k.startswith("data/"))
+    assert keys == ["meta/foo.array.msgpack", "meta/group.msgpack", "zarr.json"]
+    assert store["zarr.json"] == entry
+    assert msgpack.unpackb(store["meta/group.msgpack"]) == {"attributes": {"x": 1}}
+    same = created(shape=4, attributes={"y": 2})
+    assert msgpack.unpackb(store["meta/foo.array.msgpack"]) == document(same)
+    opened = oz.open_group(store)
+    assert list(opened) == ["foo"]
+    assert opened["foo"][...].tolist() == [7] * 4
+
+
+@pytest.mark.shows("D3-45")
+@pytest.mark.parametrize("value", [b"\xc1", b"\x01"], ids=["broken", "not an object"])
+def test_a_broken_document_of_another_encoding_is_named(
+    message_pack: dict[str, Any], value: bytes
+) -> None:
+    store = hierarchy(metadata_encoding=message_pack)
+    store["meta/foo.array.msgpack"] = value
+    with pytest.raises(oz.InvalidMetadata, match=r"meta/foo\.array\.msgpack"):
+        oz.open(store, path="foo")
+
+
+@pytest.mark.shows("D3-45", "D3-114")
+def test_the_suffix_of_the_entry_point_ends_all_metadata_keys() -> None:
+    encoding = {"type": "json", "metadata_key_suffix": ".txt"}
+    store = hierarchy({"meta/old.array.txt": array()}, metadata_encoding=encoding)
+    store["meta/other.array.json"] = text(array())
+    group = oz.open_group(store, "r+")
+    group.create_group("foo/bar")
+    group.create_array("baz", shape=1, dtype="i4")
+    assert list(group) == ["baz", "foo", "old"]
+    assert {"meta/foo/bar.group.txt", "meta/baz.array.txt"} <= store.keys()
+    assert [k for k in store if k.endswith(".json")] == ["zarr.json", "meta/other.array.json"]
+
+
+BAD_EXTENSIONS = [
+    ({"extension": "http://example.org/x"}, "extensions[0].must_understand"),
+    ({"extension": "http://example.org/x", "must_understand": 1}, "extensions[0].must_understand"),
+    (
+        {"extension": "http://example.org/x", "must_understand": "false"},
+        "extensions[0].must_understand",
+    ),
+    ({"must_understand": False}, "extensions[0].extension"),
+    ("http://example.org/x", "extensions[0]"),
+]
+
+
+@pytest.mark.shows("D3-46", "D3-64")
+@pytest.mark.parametrize(("extension", "field"), BAD_EXTENSIONS)
+def test_an_extension_states_its_uri_and_whether_it_must_be_understood(
+    extension: Any, field: str
+) -> None:
+    refused(hierarchy(extensions=[extension]), field, "zarr.json")
+    refused(with_array(extensions=[extension]), field)
+
+
+@pytest.mark.shows("D3-46", "D3-64")
+def test_extensions_are_a_list_that_may_be_empty() -> None:
+    refused(hierarchy(extensions={}), "extensions", "zarr.json")
+    refused(with_array(extensions={}), "extensions")
+    assert isinstance(oz.open(hierarchy(extensions=[])), oz.Group)
+
+
+@pytest.mark.shows("D3-47", "D3-64", "D3-106")
+def test_an_unknown_extension_that_must_be_understood_stops_reading() -> None:
+    needed = {"extension": "http://example.org/x", "must_understand": True}
+    for store, key in (
+        (hierarchy(extensions=[IGNORABLE, needed]), "zarr.json"),
+        (with_array(extensions=[IGNORABLE, needed]), "meta/a.array.json"),
+    ):
+        assert "http://example.org/x" in refused(store, "extensions[1]", key)
+
+
+@pytest.mark.shows("D3-48", "D3-49", "D3-106")
+def test_an_extension_of_the_entry_point_that_may_be_ignored_is_ignored_and_kept() -> None:
+    store = {"zarr.json": PRINTED_ENTRY_WITH_EXTENSION}
+    group = oz.open_group(store, "r+")
+    group.attrs["x"] = 1
+    group.create_array("a", shape=2, dtype="i4")[...] = 5
+    oz.create_group(store, zarr_format=DRAFT, overwrite=True)
+    assert store["zarr.json"] == PRINTED_ENTRY_WITH_EXTENSION
+    assert oz.open({"zarr.json": PRINTED_ENTRY}).zarr_format == DRAFT
+
+
+@pytest.mark.shows("D3-48", "D3-64", "D3-106")
+def test_an_extension_of_an_array_that_may_be_ignored_is_ignored_and_kept() -> None:
+    store = with_array(extensions=[IGNORABLE])
+    opened = oz.open_array(store, "r+", path="a")
+    opened.attrs["x"] = 1
+    opened.resize(6, 6)
+    assert document(store, "meta/a.array.json") == array(
+        shape=[6, 6], attributes={"x": 1}, extensions=[IGNORABLE]
+    )
+
+
+# Array documents
+
+
+@pytest.mark.shows("D3-50")
+@pytest.mark.parametrize("name", ARRAY)
+def test_an_array_document_that_lacks_a_name_is_refused(name: str) -> None:
+    store = hierarchy({"meta/a.array.json": without(ARRAY, name)})
+    assert f"{name}: required, but missing" in refused(store, name)
+
+
+@pytest.mark.shows("D3-50", "D3-72")
+def test_all_required_names_are_written_even_when_empty() -> None:
+    written = document(created(codecs=[], chunks=2))
+    assert written == array(shape=[2], chunk_grid=regular(2))
+    assert list(written) == list(ARRAY)
+
+
+@pytest.mark.shows("D3-50", "D3-51")
+def test_everything_that_is_wrong_is_reported_at_once() -> None:
+    bad = array(shape=[1.5], chunk_memory_layout="c", attributes=[], foo=1)
+    problems = oz.validate(hierarchy({"meta/a.array.json": bad}))
+    fields = {p.field for p in problems if p.level == "error"}
+    assert {"shape[0]", "chunk_memory_layout", "attributes", "foo"} <= fields
+    assert {p.key for p in problems} == {"meta/a.array.json"}
+
+
+@pytest.mark.shows("D3-51")
+@pytest.mark.parametrize(
+    ("shape", "field"),
+    [([10, -1], "shape[1]"), ([1.5], "shape[0]"), ("10", "shape"), ([True], "shape[0]")],
+)
+def test_a_shape_is_a_list_of_lengths(shape: Any, field: str) -> None:
+    refused(with_array(shape=shape), field)
+    good = with_array(shape=[10, 20])
+    assert oz.open_array(good, path="a").shape == (10, 20)
+
+
+@pytest.mark.shows("D3-52", "D3-122")
+@pytest.mark.parametrize(
+    ("data_type", "field"),
+    [
+        (without(UNKNOWN_TYPE, "extension"), "data_type.extension"),
+        (without(UNKNOWN_TYPE, "type"), "data_type.type"),
+        ({}, "data_type.extension"),
+        (5, "data_type"),
+        (None, "data_type"),
+        ([["x", "<i4"]], "data_type"),
+        ("weird", "data_type"),
+    ],
+)
+def test_a_data_type_is_a_core_name_or_an_extension_with_a_type(data_type: Any, field: str) -> None:
+    refused(with_array(data_type=data_type), field)
+    assert oz.open_array(with_array(data_type="float64"), path="a").dtype == "<f8"
+
+
+@pytest.mark.shows("D3-52", "D3-122")
+@pytest.mark.parametrize(
+    ("dtype", "extension", "type_"),
+    [
+        ("<M8[ns]", "datetime", "<M8[ns]"),
+        ("<m8[10s]", "datetime", "<m8[10s]"),
+        ("S5", "string", "S5"),
+        ("<U3", "string", "<U3"),
+        ([("x", "<i2"), ("y", "<f4")], "struct", [["x", "<i2"], ["y", "<f4"]]),
+    ],
+)
+def test_other_types_are_written_as_an_extension_object(
+    dtype: Any, extension: str, type_: Any
+) -> None:
+    store = created(dtype=dtype)
+    stated = document(store)["data_type"]
+    assert stated["type"] == type_
+    uri = f"https://purl.org/zarr/spec/extensions/data-types/{extension}/1.0"
+    assert stated["extension"] == uri
+    assert oz.open_array(store).dtype == np.dtype(dtype)
+
+
+@pytest.mark.shows("D3-53", "D3-58", "D3-106")
+@pytest.mark.parametrize(
+    ("fallback", "dtype"),
+    [
+        (["foo", "int32", "r32"], "<i4"),
+        ("int16", "<i2"),
+        (["r16", "int16"], "V2"),
+        ("<i8", "<i8"),
+    ],
+)
+def test_the_first_known_fallback_of_an_unknown_type_is_used_with_a_warning(
+    fallback: Any, dtype: str
+) -> None:
+    fill = "0x0000" if dtype == "V2" else 0
+    store = with_array(data_type={**UNKNOWN_TYPE, "fallback": fallback}, fill_value=fill)
+    with pytest.warns(oz.OmnizarrWarning, match="'weird' of 'http://example.org/type'") as told:
+        opened = oz.open_array(store, path="a")
+    used = next(f for f in [fallback, *fallback] if f in ("int32", "int16", "r16", "<i8"))
+    assert f"its fallback {used!r} is used" in str(told[0].message)
+    assert opened.dtype == np.dtype(dtype)
+    assert opened[...].shape == (4, 6)
+
+
+@pytest.mark.shows("D3-53", "D3-63")
+def test_a_type_that_is_read_by_its_fallback_keeps_its_name_on_rewrite() -> None:
+    stated = {**UNKNOWN_TYPE, "fallback": ["int32"], "more": [1]}
+    store = with_array(data_type=stated, fill_value=3)
+    with oz.configure(fallback="use"):
+        oz.open_array(store, "r+", path="a").attrs["x"] = 1
+    assert document(store, "meta/a.array.json") == array(
+        data_type=stated, fill_value=3, attributes={"x": 1}
+    )
+
+
+@pytest.mark.shows("D3-58")
+def test_fallbacks_can_be_switched_on_and_off() -> None:
+    store = with_array(data_type={**UNKNOWN_TYPE, "fallback": "int32"})
+    with oz.configure(fallback="use"):  # a warning would be an error here
+        assert oz.open_array(store, path="a").dtype == "<i4"
+    with oz.configure(fallback="refuse"), pytest.raises(oz.UnknownExtension, match="weird"):
+        oz.open_array(store, path="a")[...]
+    with pytest.raises(oz.InvalidMetadata, match="fallback"), oz.configure(fallback="maybe"):
+        pass
+
+
+@pytest.mark.shows("D3-54", "D3-106")
+@pytest.mark.parametrize("fallback", [{}, {"fallback": "foo"}, {"fallback": ["foo", 1, "r7"]}])
+def test_an_unknown_type_without_a_usable_fallback_is_refused(fallback: dict[str, Any]) -> None:
+    store = with_array(data_type={**UNKNOWN_TYPE, **fallback})
+    before = dict(store)
+    opened = oz.open_array(store, "r+", path="a")
+    uses = (
+        lambda: opened.dtype,
+        lambda: opened[...],
+        lambda: opened.fill_value,
+        lambda: opened.__setitem__(..., 1),
+    )
+    for use in uses:
+        with pytest.raises(oz.UnknownExtension, match="'/a'.*data_type") as error:
+            use()
+        assert "http://example.org/type" in str(error.value)
+        assert "'weird'" in str(error.value)
+    assert store == before
+
+
+@pytest.mark.shows("D3-55")
+@pytest.mark.parametrize(
+    ("grid", "field"),
+    [
+        (regular(2, 3, separator="-"), "chunk_grid.separator"),
+        (regular(2, 3, 4), "chunk_grid.chunk_shape"),
+        (regular(2), "chunk_grid.chunk_shape"),
+        (regular(2, -3), "chunk_grid.chunk_shape[1]"),
+        ({"type": "rectilinear", "chunk_shape": [2, 3], "separator": "/"}, "chunk_grid.type"),
+        ({"chunk_shape": [2, 3], "separator": "/"}, "chunk_grid.type"),
+        ({"type": "regular", "separator": "/"}, "chunk_grid.chunk_shape"),
+        ({**regular(2, 3), "offset": 1}, "chunk_grid.offset"),
+        ({"extension": "http://example.org/grid"}, "chunk_grid.type"),
+        ({"extension": 5, "type": "x"}, "chunk_grid.extension"),
+        ("regular", "chunk_grid"),
+    ],
+)
+def test_a_chunk_grid_that_is_not_regular_or_an_extension_is_refused(grid: Any, field: str) -> None:
+    refused(with_array(chunk_grid=grid), field)
+
+
+@pytest.mark.shows("D3-55")
+def test_the_printed_grid_has_chunks_of_2_by_5() -> None:
+    grid = {"type": "regular", "chunk_shape": [2, 5], "separator": "/"}
+    assert oz.open_array(with_array(chunk_grid=grid), path="a").chunks == (2, 5)
+
+
+@pytest.mark.shows("D3-55", "D3-106")
+def test_an_unknown_chunk_grid_is_never_ignored() -> None:
+    grid = {"extension": "http://example.org/grid", "type": "hexagons"}
+    store = with_array(chunk_grid=grid)
+    before = dict(store)
+    opened = oz.open_array(store, "r+", path="a")
+    for use in (lambda: opened[...], lambda: opened.__setitem__(..., 1), lambda: opened.chunks):
+        with pytest.raises(
+            oz.UnknownExtension, match=r"'/a'.*http://example\.org/grid.*chunk_grid"
+        ):
+            use()
+    assert store == before
+
+
+@pytest.mark.shows("D3-56", "D3-106")
+@pytest.mark.parametrize(
+    ("layout", "field"),
+    [
+        ("c", "chunk_memory_layout"),
+        (None, "chunk_memory_layout"),
+        (["C"], "chunk_memory_layout"),
+        ({"type": "hilbert"}, "chunk_memory_layout.extension"),
+        ({"extension": "http://example.org/layout"}, "chunk_memory_layout.type"),
+        (
+            {"extension": "http://example.org/layout", "type": "hilbert"},
+            "chunk_memory_layout.extension",
+        ),
+    ],
+)
+def test_another_memory_layout_is_never_ignored(layout: Any, field: str) -> None:
+    refused(with_array(chunk_memory_layout=layout), field)
+
+
+@pytest.mark.shows("D3-57")
+@pytest.mark.parametrize(
+    ("dtype", "fallback"),
+    [
+        ("<M8[ns]", ["int64", "r64"]),
+        ("S5", ["r40"]),
+        ("<U3", ["r96"]),
+        ([("x", "<i2"), ("y", "<f4")], ["r48"]),
+    ],
+)
+def test_fallbacks_are_written_and_end_with_the_raw_type(dtype: Any, fallback: list[str]) -> None:
+    assert document(created(dtype=dtype))["data_type"]["fallback"] == fallback
+
+
+@pytest.mark.shows("D3-57")
+def test_the_user_can_choose_the_fallbacks() -> None:
+    store = created(dtype="<M8[ns]", fallback=["uint64"])
+    assert document(store)["data_type"]["fallback"] == ["uint64"]
+
+
+@pytest.mark.shows("D3-57")
+def test_chosen_fallbacks_survive_a_rewrite() -> None:
+    store = created(dtype="<M8[ns]", fallback=["uint64"])
+    oz.open_array(store, "r+").attrs["x"] = 1
+    assert document(store)["data_type"]["fallback"] == ["uint64"]
+
+
+# Fill values
+
+
+@pytest.mark.shows("D3-59")
+@pytest.mark.parametrize("given", [{}, {"fill_value": None}], ids=["absent", "None"])
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [
+        ("bool", False),
+        ("int8", 0),
+        ("uint64", 0),
+        ("float16", 0.0),
+        ("float64", 0.0),
+        ("complex64", [0.0, 0.0]),
+        ("V3", "0x000000"),
+        ("<M8[s]", 0),
+    ],
+)
+def test_a_fill_value_that_is_not_given_is_stored_as_a_fixed_value(
+    dtype: str, fill: Any, given: dict[str, Any]
+) -> None:
+    stored = document(created(dtype=dtype, **given))["fill_value"]
+    assert stored == fill
+    assert type(stored) is type(fill)
+
+
+@pytest.mark.shows("D3-59", "D3-109")
+@pytest.mark.parametrize(
+    ("data_type", "zero"),
+    [
+        ("int32", 0),
+        ("bool", False),
+        ("float32", 0.0),
+        ("complex64", 0j),
+        ("r16", b"\0\0"),
+        (
+            {
+                "extension": "https://purl.org/zarr/spec/extensions/data-types/datetime/1.0",
+                "type": "<M8[ns]",
+            },
+            np.datetime64(0, "ns"),
+        ),
+    ],
+)
+def test_null_is_read_as_zero_with_a_warning_and_never_written(data_type: Any, zero: Any) -> None:
+    store = with_array(data_type=data_type, fill_value=None)
+    with pytest.warns(oz.OmnizarrWarning, match=r"a\.array\.json: fill_value: null is not perm"):
+        opened = oz.open_array(store, "r+", path="a")
+    found = opened.fill_value
+    assert (found.tobytes() if isinstance(zero, bytes) else found) == zero
+    with pytest.warns(oz.OmnizarrWarning):
+        opened.attrs["x"] = 1
+    assert document(store, "meta/a.array.json")["fill_value"] is not None
+    [problem] = [p for p in oz.validate(with_array(fill_value=None)) if p.field == "fill_value"]
+    assert problem.level == "warning"
+
+
+@pytest.mark.shows("D3-60", "D3-61", "D3-62", "D3-118")
+@pytest.mark.parametrize(
+    ("data_type", "fill"),
+    [
+        ("bool", "0"),
+        ("bool", '"true"'),
+        ("int8", "128"),
+        ("int8", "-129"),
+        ("int8", "1.0"),
+        ("int8", "1e2"),
+        ("int8", "true"),
+        ("uint8", "-1"),
+        ("int8", '"1"'),
+        ("float32", '"0x3f8"'),
+        ("float32", '"0x3f80000000"'),
+        ("float32", '"0xzzzzzzzz"'),
+        ("float16", '"0b11"'),
+        ("float64", '"nan"'),
+        ("float64", "true"),
+        ("complex64", "[1]"),
+        ("complex64", "[1, 2, 3]"),
+        ("r24", '"0x0102"'),
+        ("r24", "0"),
+    ],
+)
+def test_fill_values_that_do_not_fit_the_type_are_refused(data_type: str, fill: str) -> None:
+    store = with_array(data_type=data_type, fill_value="FILL")
+    store["meta/a.array.json"] = store["meta/a.array.json"].replace(b'"FILL"', fill.encode())
+    with pytest.raises(oz.InvalidMetadata, match=f"'/a'.*fill_value of {data_type}"):
+        oz.open_array(store, path="a")
+
+
+@pytest.mark.shows("D3-60", "D3-61", "D3-62", "D3-117", "D3-118")
+@pytest.mark.parametrize(
+    ("data_type", "fill", "bits"),
+    [
+        ("bool", True, "01"),
+        ("int8", -128, "80"),
+        ("uint64", 2**64 - 1, "ffffffffffffffff"),
+        ("float32", "NaN", "0000c07f"),
+        ("float32", "+Infinity", "0000807f"),
+        ("float32", "Infinity", "0000807f"),
+        ("float32", "-Infinity", "000080ff"),
+        ("float64", "NaN", "000000000000f87f"),
+        ("float64", "+Infinity", "000000000000f07f"),
+        ("float64", "Infinity", "000000000000f07f"),
+        ("float64", "-Infinity", "000000000000f0ff"),
+        ("float32", "0x7fc00000", "0000c07f"),
+        ("float32", "0x7fc00001", "0100c07f"),
+        ("float32", "0x3f800000", "0000803f"),
+        ("float16", "0b0011110000000000", "003c"),
+        ("float64", 1, "000000000000f03f"),
+        ("complex64", [1, 2], "0000803f00000040"),
+        ("complex64", 3, "0000404000000000"),
+        ("complex64", ["NaN", "-Infinity"], "0000c07f000080ff"),
+        ("r24", "0x010203", "010203"),
+    ],
+)
+def test_fill_values_mean_exact_bits(data_type: str, fill: Any, bits: str) -> None:
+    opened = oz.open_array(with_array(data_type=data_type, fill_value=fill), path="a")
+    assert opened[0, :1].tobytes().hex() == bits
+
+
+@pytest.mark.shows("D3-59", "D3-61", "D3-117", "D3-118")
+@pytest.mark.parametrize(
+    ("dtype", "value", "fill"),
+    [
+        ("f4", np.nan, "NaN"),
+        ("f8", np.inf, "+Infinity"),
+        ("f8", -np.inf, "-Infinity"),
+        ("f4", np.array(0x7FC00001, "u4").view("f4")[()], "0x7fc00001"),
+        ("c8", 1 + 2j, [1.0, 2.0]),
+        ("c16", complex(0, np.inf), [0.0, "+Infinity"]),
+        ("V3", np.void(b"\1\2\3"), "0x010203"),
+        ("?", True, True),
+        ("u8", 2**64 - 1, 2**64 - 1),
+    ],
+)
+def test_fill_values_are_written_in_the_spelling_of_the_draft(
+    dtype: str, value: Any, fill: Any
+) -> None:
+    store = created(dtype=dtype, fill_value=value)
+    assert document(store)["fill_value"] == fill
+    assert oz.open_array(store)[:1].tobytes() == np.array([value], dtype).tobytes()
+
+
+@pytest.mark.shows("D3-63")
+def test_an_extension_type_interprets_its_fill_value() -> None:
+    times = json.loads(PRINTED_TIMES)["data_type"]
+    opened = oz.open_array(with_array(data_type=times, fill_value=0), path="a")
+    assert opened[0, 0] == np.datetime64("1970-01-01")
+
+
+@pytest.mark.shows("D3-63")
+@pytest.mark.parametrize("fill", [{"deep": [1, "x"]}, "text", 1.5, [None]])
+def test_the_fill_value_of_an_unread_type_stays_untouched(fill: Any) -> None:
+    stated = array(data_type=UNKNOWN_TYPE, fill_value=fill)
+    store = hierarchy({"meta/a.array.json": stated})
+    oz.open_array(store, "r+", path="a").attrs["x"] = 1
+    assert document(store, "meta/a.array.json") == {**stated, "attributes": {"x": 1}}
+
+
+# Attributes, codecs, transformers, other names
+
+
+@pytest.mark.shows("D3-65")
+def test_attributes_are_any_json_values() -> None:
+    values = {"list": [1, [2, {"x": None}]], "null": None, "float": 1.5e300, "text": "é☃", "": {}}
+    store = with_array(attributes=values)
+    opened = oz.open_array(store, "r+", path="a")
+    assert opened.attrs == values
+    opened.attrs["more"] = [True]
+    assert document(store, "meta/a.array.json")["attributes"] == {**values, "more": [True]}
+    for bad in ([], None, "x", 1):
+        refused(with_array(attributes=bad), "attributes")
+
+
+@pytest.mark.shows("D3-66")
+@pytest.mark.parametrize(
+    ("codecs", "field"),
+    [
+        ([without(GZIP, "type")], "codecs[0].type"),
+        ([GZIP, {"type": 5}], "codecs[1].type"),
+        ([{**GZIP, "configuration": [1]}], "codecs[0].configuration"),
+        ([{**GZIP, "level": 1}], "codecs[0].level"),
+        (["gzip"], "codecs[0]"),
+        ({}, "codecs"),
+        (None, "codecs"),
+    ],
+)
+def test_codecs_are_objects_with_a_uri_and_a_configuration(codecs: Any, field: str) -> None:
+    refused(with_array(codecs=codecs), field)
+
+
+@pytest.mark.shows("D3-67", "D3-106")
+@pytest.mark.parametrize(
+    ("transformers", "field"),
+    [
+        ([{"extension": "http://example.org/t"}], "storage_transformers[0].type"),
+        ([{"type": "x"}], "storage_transformers[0].extension"),
+        (["http://example.org/t"], "storage_transformers[0]"),
+        ({}, "storage_transformers"),
+    ],
+)
+def test_storage_transformers_are_objects_with_a_uri_and_a_type(
+    transformers: Any, field: str
+) -> None:
+    refused(with_array(storage_transformers=transformers), field)
+
+
+@pytest.mark.shows("D3-67", "D3-106")
+def test_an_unknown_storage_transformer_is_never_ignored() -> None:
+    store = with_array(storage_transformers=[{"extension": "http://example.org/t", "type": "x"}])
+    store["data/a/c0/0"] = bytes(24)
+    before = dict(store)
+    opened = oz.open_array(store, "r+", path="a")
+    for use in (lambda: opened[...], lambda: opened.__setitem__(..., 1), opened.chunks_present):
+        with pytest.raises(oz.OmnizarrError, match=r"/a.*http://example\.org/t.*transformers\[0\]"):
+            use()
+    assert store == before
+
+
+@pytest.mark.shows("D3-67")
+def test_an_empty_list_of_transformers_means_none() -> None:
+    store = with_array(storage_transformers=[])
+    oz.open_array(store, "r+", path="a")[...] = 1
+    assert store["data/a/c0/0"] == np.ones(6, "<i4").tobytes()
+
+
+@pytest.mark.shows("D3-68")
+@pytest.mark.parametrize("name", ["dimension_names", "foo", "compressor", "zarr_format"])
+def test_an_array_document_with_another_name_is_refused(name: str) -> None:
+    for value in (None, 1):
+        assert f"{name}: unknown field" in refused(with_array(**{name: value}), name)
+
+
+@pytest.mark.shows("D3-69", "D3-107")
+def test_the_first_printed_array_works() -> None:
+    store = hierarchy()
+    store["meta/a.array.json"] = PRINTED_ARRAY
+    opened = oz.open_array(store, "r+", path="a")
+    assert (opened.dtype, opened.shape, opened.chunks) == ("<f8", (10000, 1000), (1000, 100))
+    assert (opened.cdata_shape, opened.nchunks, opened.order) == ((10, 10), 100, "C")
+    assert opened.chunk_key((0, 0)) == "data/a/c0/0"
+    assert opened.chunk_key((9, 9)) == "data/a/c9/9"
+    assert np.isnan(opened[9990:, 990:]).all()
+    assert opened.attrs == {"foo": 42, "bar": "apples", "baz": [1, 2, 3, 4]}
+    assert oz.validate(PRINTED_ARRAY) == []
+    opened[0, 0] = 1.5
+    assert [k for k in store if k.startswith("data/")] == ["data/a/c0/0"]
+    assert store["data/a/c0/0"][:2] == b"\x1f\x8b"
+    assert oz.open_array(store, path="a")[0, 0] == 1.5
+
+
+@pytest.mark.shows("D3-70", "D3-109")
+def test_the_second_printed_array_works() -> None:
+    store = hierarchy()
+    store["meta/a.array.json"] = PRINTED_TIMES
+    with pytest.warns(oz.OmnizarrWarning, match="fill_value: null"):
+        opened = oz.open_array(store, "r+", path="a")
+    assert opened.dtype == np.dtype("<M8[ns]")
+    assert opened[0, 0] == np.datetime64(0, "ns")
+    opened[0, 0] = np.datetime64("2022-12-01")
+    with pytest.warns(oz.OmnizarrWarning):
+        assert oz.open_array(store, path="a")[0, 0] == np.datetime64("2022-12-01")
+
+
+@pytest.mark.shows("D3-70")
+def test_the_second_printed_array_is_int64_where_its_type_is_not_known() -> None:
+    store = hierarchy()
+    store["meta/a.array.json"] = PRINTED_TIMES.replace(b"/datetime/", b"/moments/")
+    with pytest.warns(oz.OmnizarrWarning, match="its fallback '<i8' is used"):
+        opened = oz.open_array(store, path="a")
+    assert opened.dtype == np.dtype("<i8")
+
+
+# Groups
+
+
+@pytest.mark.shows("D3-71")
+def test_a_group_document_has_attributes() -> None:
+    store = hierarchy({"meta/a.group.json": {"attributes": {"spam": "ham", "eggs": 42}}})
+    assert oz.open_group(store, path="a").attrs == {"spam": "ham", "eggs": 42}
+
+
+@pytest.mark.shows("D3-71", "D3-72")
+@pytest.mark.parametrize(
+    ("stated", "field"),
+    [
+        ({}, "attributes"),
+        ({"attributes": []}, "attributes"),
+        ({"attributes": {}, "foo": 1}, "foo"),
+        ({"attributes": {}, "extensions": []}, "extensions"),
+    ],
+)
+def test_a_group_document_with_anything_else_is_refused(stated: Any, field: str) -> None:
+    refused(hierarchy({"meta/a.group.json": stated}), field, "meta/a.group.json")
+
+
+@pytest.mark.shows("D3-72")
+def test_a_group_is_written_with_attributes_only() -> None:
+    store: dict[str, bytes] = {}
+    oz.create_group(store, zarr_format=DRAFT, attributes={"x": 1}).create_group("g")
+    assert document(store, "meta/group.json") == {"attributes": {"x": 1}}
+    assert document(store, "meta/g.group.json") == {"attributes": {}}
+
+
+@pytest.mark.shows("D3-73")
+def test_groups_exist_because_something_is_below_them() -> None:
+    store = hierarchy({"meta/foo/baz.array.json": array()})
+    for path in ("", "foo"):
+        group = oz.open_group(store, path=path)
+        assert group.attrs == {}
+    assert [name for name, _ in oz.open_group(store).members(max_depth=None)] == ["foo", "foo/baz"]
+    with pytest.raises(oz.NodeNotFound, match="/fo in memory"):
+        oz.open(store, path="fo")
+
+
+@pytest.mark.shows("D3-73")
+def test_attributes_make_an_implied_group_explicit() -> None:
+    store = hierarchy({"meta/foo/baz.array.json": array()})
+    oz.open_group(store, "r+", path="foo").attrs["x"] = 1
+    assert document(store, "meta/foo.group.json") == {"attributes": {"x": 1}}
+
+
+# JSON
+
+
+@pytest.mark.shows("D3-74", "D3-115")
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (b'{"attributes": {"spam": "ham", "eggs": 42,}}', r"line 1 column 4\d"),
+        (b'{"attributes": ', "line 1 column"),
+        (b'{"attributes": {"x": NaN}}', "bare NaN"),
+        (b'{"attributes": {"x": -Infinity}}', "bare -Infinity"),
+        (b'\xef\xbb\xbf{"attributes": {}}', "byte order mark"),
+        ('{"attributes": {}}'.encode("utf-16-le"), r"line 1 column|UTF-8"),
+        (b'{"attributes": {"x": "\xff"}}', "not UTF-8 at byte 22"),
+        (b'{"attributes": {}, "attributes": {}}', "stands twice"),
+        (b"[]", "expected a JSON object"),
+    ],
+)
+@pytest.mark.parametrize("key", ["zarr.json", "meta/a.group.json", "meta/a.array.json"])
+def test_broken_json_is_an_error_with_key_and_position(
+    key: str, broken: bytes, message: str
+) -> None:
+    store = hierarchy()
+    store[key] = broken
+    with pytest.raises(oz.InvalidMetadata, match=message) as error:
+        oz.open(store, path="a")
+    assert key in str(error.value)
+
+
+@pytest.mark.shows("D3-74", "D3-115")
+def test_written_documents_are_strict_utf_8_json() -> None:
+    store: dict[str, bytes] = {}
+    group = oz.create_group(store, zarr_format=DRAFT, attributes={"é": "☃"})
+    group.create_array("a", shape=1, dtype="f8", fill_value=np.nan)
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"bare {name}")
+
+    for value in store.values():
+        assert not value.startswith(b"\xef\xbb\xbf")
+        assert isinstance(json.loads(value.decode("utf-8"), parse_constant=refuse), dict)
+    assert "☃".encode() in store["meta/group.json"]
+    with pytest.warns(oz.OmnizarrWarning, match="attributes.x is nan"):
+        group.attrs["x"] = np.nan
+    assert document(store, "meta/group.json")["attributes"]["x"] == "NaN"

@@ -1,0 +1,762 @@
+"""The draft's sharding storage transformer: several chunks in one value with an index."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr
+from omnizarr import chunk_grids, chunk_key_encodings, stores
+from omnizarr.errors import (
+    CannotExpress,
+    ChunkError,
+    InvalidMetadata,
+    OmnizarrWarning,
+    ReadOnly,
+    UnknownExtension,
+)
+from omnizarr.model import Named
+from omnizarr.storage_transformers import indexed_shards, transform
+from omnizarr.stores import MemoryStore, Range
+
+HEADER_URI = "https://purl.org/zarr/spec/extensions/storage-transformers/sharding/1.0"
+EXAMPLE_URI = "https://purl.org/zarr/spec/extensions/storage_transformers/sharding/1.0"
+WRITERS_URI = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0"
+MISSING = 2**64 - 1
+GOLDEN = Path(__file__).parents[1] / "golden" / "v3draft-by-zarr-2.17.2.zip"
+
+
+class Recorder(MemoryStore):
+    """A store in memory that notes every request."""
+
+    def __init__(self, values: dict[str, bytes] | None = None) -> None:
+        super().__init__(values)
+        self.requests: list[tuple[str, int]] = []
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        self.requests.append(("get", 1))
+        return super().get(key, range)
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        wanted = list(requests)
+        self.requests.append(("get_many", len(wanted)))
+        return [MemoryStore.get(self, key, range) for key, range in wanted]
+
+    def set(self, key: str, value: Any) -> None:
+        self.requests.append(("set", 1))
+        super().set(key, value)
+
+
+def view(
+    store: Any,
+    per_shard: list[int],
+    *,
+    shape: tuple[int, ...] | None = None,
+    separator: str = "/",
+    prefix: str = "data/a/",
+) -> Any:
+    """The chunks, of one element each, of the array at `prefix`."""
+    store = stores.resolve(store)
+    grid = chunk_grids.bind(
+        Named("regular", {"chunk_shape": [1] * len(per_shard)}), shape or (100,) * len(per_shard)
+    )
+    encoding = chunk_key_encodings.bind(Named("v3-draft", {"separator": separator}))
+    return transform(store, prefix, (indexed_shards(per_shard),), encoding, grid)
+
+
+def sharded(store: Any, per_shard: Any, **options: Any) -> Any:
+    """A new array at /a of uncompressed int16 in chunks of (2, 2)."""
+    options = {"shape": (8, 8), "chunks": (2, 2), "dtype": "<i2", "compressor": None, **options}
+    return omnizarr.create_array(
+        store,
+        path="a",
+        zarr_format="3-draft",
+        storage_transformers=[indexed_shards(per_shard)],
+        **options,
+    )
+
+
+def index_of(shard: bytes, count: int) -> list[tuple[int, int]]:
+    """The pairs at the end of a shard."""
+    return [
+        tuple(map(int, pair)) for pair in np.frombuffer(shard[-16 * count :], "<u8").reshape(-1, 2)
+    ]
+
+
+def shard_of(chunks: dict[int, bytes], count: int, *, gap: int = 0, reverse: bool = False) -> bytes:
+    """A shard made by hand, in any order and with unused bytes between chunks."""
+    index = np.full((count, 2), MISSING, "<u8")
+    data = b"\xee" * gap
+    for number, value in sorted(chunks.items(), reverse=reverse):
+        index[number] = len(data), len(value)
+        data += value + b"\xee" * gap
+    return data + index.tobytes()
+
+
+def document(**changes: Any) -> dict[str, bytes]:
+    """An 8 by 8 array at /a with shards of 2 by 2 chunks, without data; changes of its entry."""
+    entry = {
+        "extension": HEADER_URI,
+        "type": "indexed",
+        "configuration": {"chunks_per_shard": [2, 2]},
+        **changes,
+    }
+    array = {
+        "shape": [8, 8],
+        "data_type": "int16",
+        "chunk_grid": {"type": "regular", "chunk_shape": [2, 2], "separator": "/"},
+        "chunk_memory_layout": "C",
+        "fill_value": 7,
+        "extensions": [],
+        "attributes": {},
+        "storage_transformers": [{k: v for k, v in entry.items() if v is not ...}],
+    }
+    root = {
+        "zarr_format": "https://purl.org/zarr/spec/core/3.0",
+        "metadata_encoding": {"type": "json", "metadata_key_suffix": ".json"},
+        "extensions": [],
+    }
+    return {
+        "zarr.json": json.dumps(root).encode(),
+        "meta/a.array.json": json.dumps(array).encode(),
+    }
+
+
+# Configuration
+
+
+@pytest.mark.shows("DX-14", "D3-105")
+@pytest.mark.parametrize("store", ["memory", "local"])
+def test_an_array_with_sharding_round_trips(store: str, tmp_path: Path) -> None:
+    where: Any = {} if store == "memory" else tmp_path
+    data = np.arange(64, dtype="i2").reshape(8, 8)
+    sharded(where, [2, 2])[...] = data
+    again = omnizarr.open_array(where, path="a")
+    np.testing.assert_array_equal(again[...], data)
+    np.testing.assert_array_equal(again[1:7, 3], data[1:7, 3])
+
+
+@pytest.mark.shows("DX-14", "DX-33")
+@pytest.mark.parametrize("uri", [HEADER_URI, EXAMPLE_URI, WRITERS_URI])
+def test_the_document_states_the_header_uri_whichever_was_given(uri: str) -> None:
+    store: dict[str, bytes] = {}
+    entry = {"extension": uri, "type": "indexed", "configuration": {"chunks_per_shard": [2, 2]}}
+    omnizarr.create_array(
+        store, path="a", shape=(4, 4), zarr_format="3-draft", storage_transformers=[entry]
+    )
+    document = json.loads(store["meta/a.array.json"])
+    assert document["storage_transformers"] == [{**entry, "extension": HEADER_URI}]
+
+
+@pytest.mark.shows("DX-33")
+@pytest.mark.parametrize("uri", [HEADER_URI, EXAMPLE_URI, WRITERS_URI])
+def test_all_three_spellings_of_the_uri_are_read(uri: str) -> None:
+    store = document(extension=uri)
+    store["data/a/c0/0"] = shard_of({3: np.arange(4, dtype="<i2").tobytes()}, 4)
+    array = omnizarr.open_array(store, path="a")
+    np.testing.assert_array_equal(array[2:4, 2:4], [[0, 1], [2, 3]])
+
+
+INVALID = [
+    ({"type": "zipped"}, "type"),
+    ({"type": ...}, "type"),
+    ({"type": 1}, "type"),
+    ({"configuration": ...}, "chunks_per_shard"),
+    ({"configuration": []}, "configuration"),
+    ({"configuration": {}}, "chunks_per_shard"),
+    ({"configuration": {"chunks_per_shard": 2}}, "chunks_per_shard"),
+    ({"configuration": {"chunks_per_shard": [2]}}, "chunks_per_shard"),
+    ({"configuration": {"chunks_per_shard": [2, 2, 2]}}, "chunks_per_shard"),
+    ({"configuration": {"chunks_per_shard": [2, 0]}}, "chunks_per_shard"),
+    ({"configuration": {"chunks_per_shard": [2, -1]}}, "chunks_per_shard"),
+    ({"configuration": {"chunks_per_shard": [2, "2"]}}, "chunks_per_shard"),
+    ({"configuration": {"chunks_per_shard": [2, 1.5]}}, "chunks_per_shard"),
+    ({"configuration": {"chunks_per_shard": [2, True]}}, "chunks_per_shard"),
+    ({"configuration": {"chunks_per_shard": [2**40, 2**40]}}, "chunks_per_shard"),
+    ({"configuration": {"chunks_per_shard": [2, 2], "order": "morton"}}, "order"),
+]
+
+
+@pytest.mark.shows("DX-14", "DX-15")
+@pytest.mark.parametrize(("changes", "field"), INVALID)
+def test_a_wrong_configuration_is_refused_at_opening(changes: dict[str, Any], field: str) -> None:
+    store = document(**changes)
+    with pytest.raises(InvalidMetadata, match=rf"storage_transformers\[0\].*{field}"):
+        omnizarr.open_array(store, path="a")
+    problems = omnizarr.validate(store)
+    assert [p.level for p in problems] == ["error"]
+    assert field in str(problems[0])
+
+
+@pytest.mark.shows("DX-14", "DX-15")
+@pytest.mark.parametrize(("changes", "field"), INVALID)
+def test_a_wrong_configuration_is_refused_at_creation(changes: dict[str, Any], field: str) -> None:
+    entry = json.loads(document(**changes)["meta/a.array.json"])["storage_transformers"][0]
+    store: dict[str, bytes] = {}
+    with pytest.raises(InvalidMetadata, match=rf"storage_transformers\[0\].*{field}"):
+        omnizarr.create_array(
+            store, path="a", shape=(4, 4), zarr_format="3-draft", storage_transformers=[entry]
+        )
+    assert store == {}
+
+
+@pytest.mark.shows("DX-14")
+def test_an_unknown_transformer_is_refused_at_creation_and_when_data_are_read() -> None:
+    entry = {"extension": "https://example.org/mirror", "type": "x"}
+    store: dict[str, bytes] = {}
+    with pytest.raises(UnknownExtension, match=r"example\.org/mirror"):
+        omnizarr.create_array(
+            store, path="a", shape=(4, 4), zarr_format="3-draft", storage_transformers=[entry]
+        )
+    assert store == {}
+    array = omnizarr.open_array(document(**entry), path="a")
+    with pytest.raises(UnknownExtension, match=r"example\.org/mirror"):
+        array[0, 0]
+
+
+@pytest.mark.parametrize("given", ["sharding", 3, {"type": "indexed"}])
+def test_an_entry_that_names_no_transformer_is_refused(given: object) -> None:
+    with pytest.raises(InvalidMetadata, match="storage_transformers"):
+        omnizarr.create_array({}, shape=(4,), zarr_format="3-draft", storage_transformers=[given])
+
+
+@pytest.mark.parametrize("zarr_format", [1, 2, 3])
+def test_other_formats_do_not_take_the_sharding_of_the_draft(zarr_format: int) -> None:
+    store: dict[str, bytes] = {}
+    with pytest.raises(CannotExpress, match="storage transformers"):
+        omnizarr.create_array(
+            store,
+            shape=(4,),
+            zarr_format=zarr_format,
+            storage_transformers=[indexed_shards([2])],
+        )
+    assert store == {}
+
+
+# Keys
+
+
+@pytest.mark.shows("DX-16", "DX-17")
+@pytest.mark.parametrize("separator", ["/", "."])
+def test_chunks_share_the_shard_whose_position_is_theirs_floor_divided(separator: str) -> None:
+    below: dict[str, bytes] = {}
+    chunks = view(below, [32, 2], separator=separator, prefix="data/foo/baz/")
+    inside = [*itertools.product(range(96, 128), (18, 19))]
+    assert len(inside) == 64
+    for i, (row, column) in enumerate(inside):
+        chunks.set(f"data/foo/baz/c{row}{separator}{column}", bytes([i]))
+        assert list(below) == [f"data/foo/baz/c3{separator}9"]
+    assert below[f"data/foo/baz/c3{separator}9"][:64] == bytes(range(64))
+
+
+@pytest.mark.shows("DX-16", "DX-17")
+@pytest.mark.parametrize(
+    ("start", "shard"),
+    [((0, 0), "c0/0"), ((32, 2), "c1/1"), ((32, 4), "c1/2"), ((64, 2), "c2/1"), ((96, 18), "c3/9")],
+)
+def test_a_shard_starts_at_multiples_of_its_shape(start: tuple[int, int], shard: str) -> None:
+    below: dict[str, bytes] = {}
+    chunks = view(below, [32, 2])
+    chunks.set(f"data/a/c{start[0]}/{start[1]}", b"first")
+    assert list(below) == [f"data/a/{shard}"]
+    index = index_of(below[f"data/a/{shard}"], 64)
+    assert index[0] == (0, 5)  # the first of its shard
+    for before in ((start[0] - 1, start[1]), (start[0], start[1] - 1)):
+        if min(before) >= 0:
+            chunks.set(f"data/a/c{before[0]}/{before[1]}", b"other")
+            assert index_of(below[f"data/a/{shard}"], 64) == index
+
+
+@pytest.mark.shows("DX-17", "DX-32")
+@pytest.mark.parametrize(("separator", "key"), [("/", "data/a/c1/0"), (".", "data/a/c1.0")])
+def test_an_array_writes_shards_below_data_and_its_own_path(separator: str, key: str) -> None:
+    store: dict[str, bytes] = {}
+    array = sharded(store, [2, 2], dimension_separator=separator)
+    array[4:8, 0:4] = np.arange(1, 17).reshape(4, 4)
+    assert sorted(store) == [key, "meta/a.array.json", "zarr.json"]
+
+
+@pytest.mark.shows("DX-32")
+def test_an_earlier_state_with_its_root_prefix_is_read() -> None:
+    with zipfile.ZipFile(GOLDEN) as archive:
+        store = {
+            name.removeprefix("store/"): archive.read(name)
+            for name in archive.namelist()
+            if name.startswith("store/") and not name.endswith("/")
+        }
+        expected = np.load(io.BytesIO(archive.read("expected/shard__indexed.npy")))
+    assert any(key.startswith("data/root/shard/indexed/c") for key in store)
+    with pytest.warns(OmnizarrWarning, match="earlier state"):
+        array = omnizarr.open_array(store, path="shard/indexed")
+    np.testing.assert_array_equal(array[...], expected)
+
+
+@pytest.mark.shows("DX-18")
+def test_only_chunk_keys_of_the_array_change() -> None:
+    plain: dict[str, bytes] = {}
+    packed: dict[str, bytes] = {}
+    data = np.arange(64, dtype="i2").reshape(8, 8)
+    for store, options in (
+        (plain, {}),
+        (packed, {"storage_transformers": [indexed_shards([2, 2])]}),
+    ):
+        array = omnizarr.create_array(
+            store, path="a", data=data, chunks=(2, 2), zarr_format="3-draft", **options
+        )
+        array.attrs["unit"] = "m"
+        omnizarr.create_array(store, path="b", data=data, chunks=(2, 2), zarr_format="3-draft")
+    documents = [
+        {k: v for k, v in s.items() if not k.startswith("data/a/")} for s in (plain, packed)
+    ]
+    without, with_ = (json.loads(d.pop("meta/a.array.json")) for d in documents)
+    assert documents[0] == documents[1]
+    assert {**without, "storage_transformers": with_["storage_transformers"]} == with_
+
+
+@pytest.mark.shows("DX-18")
+def test_other_keys_pass_through_with_every_operation() -> None:
+    below: dict[str, bytes] = {}
+    chunks = view(below, [2, 2])
+    others = ["meta/a.array.json", "data/ab/c0/0", "data/a/notes", "data/a/c0/0/0", "data/a/c00/0"]
+    for key in others:
+        chunks.set(key, key.encode())
+    assert below == {key: key.encode() for key in others}
+    chunks.set("data/a/c0/0", b"chunk")
+    assert [chunks.get(key) for key in others] == [key.encode() for key in others]
+    assert chunks.get("data/ab/c0/0", Range(5, 2)) == b"ab"
+    assert sorted(chunks.list()) == sorted([*others, "data/a/c0/0"])
+    chunks.erase("data/ab/c0/0")
+    assert "data/ab/c0/0" not in below
+    stores.erase_prefix(chunks, "meta/")
+    assert "meta/a.array.json" not in below
+    assert chunks.get("data/a/c0/0") == b"chunk"
+
+
+# The binary format
+
+
+@pytest.mark.shows("DX-19")
+def test_the_index_at_the_end_has_one_pair_a_chunk_in_c_order() -> None:
+    store: dict[str, bytes] = {}
+    array = sharded(store, [2, 2], shape=(4, 4))
+    array[...] = np.arange(1, 17).reshape(4, 4)
+    shard = store["data/a/c0/0"]
+    assert len(shard) == 4 * 8 + 64
+    quarters = [[1, 2, 5, 6], [3, 4, 7, 8], [9, 10, 13, 14], [11, 12, 15, 16]]
+    for (offset, length), items in zip(index_of(shard, 4), quarters, strict=True):
+        assert np.frombuffer(shard[offset : offset + length], "<i2").tolist() == items
+
+
+@pytest.mark.shows("DX-20", "DX-34")
+@pytest.mark.parametrize(("per_shard", "size"), [([32, 2], 1024), ([2, 2], 64), ([1, 1], 16)])
+def test_the_index_has_sixteen_bytes_a_chunk(per_shard: list[int], size: int) -> None:
+    below: dict[str, bytes] = {}
+    view(below, per_shard).set("data/a/c0/0", b"x")
+    assert len(below["data/a/c0/0"]) == 1 + size
+
+
+@pytest.mark.shows("DX-20")
+def test_chunks_outside_the_array_have_their_place_in_the_index() -> None:
+    store: dict[str, bytes] = {}
+    array = sharded(store, [2], shape=(6,), chunks=(2,))
+    array[...] = np.arange(1, 7)
+    shard = store["data/a/c1"]
+    assert index_of(shard, 2) == [(0, 4), (MISSING, MISSING)]
+    assert len(shard) == 4 + 32
+
+
+@pytest.mark.shows("DX-21")
+def test_a_missing_chunk_has_two_full_numbers_and_reads_as_fill_value() -> None:
+    store: dict[str, bytes] = {}
+    array = sharded(store, [2, 2], shape=(4, 4), fill_value=9)
+    array[0:2, 2:4] = [[1, 2], [3, 4]]
+    shard = store["data/a/c0/0"]
+    empty = "ff" * 16
+    assert shard.hex() == "0100020003000400" + empty + "00" * 8 + "08" + "00" * 7 + empty * 2
+    np.testing.assert_array_equal(
+        array[...], [[9, 9, 1, 2], [9, 9, 3, 4], [9, 9, 9, 9], [9, 9, 9, 9]]
+    )
+
+
+@pytest.mark.shows("DX-22")
+@pytest.mark.parametrize("gap", [0, 100])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_every_order_of_chunks_and_gaps_are_read(gap: int, reverse: bool) -> None:
+    data = np.arange(16, dtype="<i2").reshape(4, 4)
+    quarters = [data[i : i + 2, j : j + 2].tobytes() for i in (0, 2) for j in (0, 2)]
+    store = document()
+    store["data/a/c0/0"] = shard_of(dict(enumerate(quarters)), 4, gap=gap, reverse=reverse)
+    array = omnizarr.open_array(store, "r+", path="a")
+    np.testing.assert_array_equal(array[:4, :4], data)
+    array[0, 0] = 77  # a rewrite keeps the others, whatever their order was
+    data[0, 0] = 77
+    np.testing.assert_array_equal(array[:4, :4], data)
+
+
+@pytest.mark.shows("DX-22")
+def test_a_shard_that_was_appended_to_is_read_by_its_last_index() -> None:
+    first = shard_of({0: b"old!", 1: b"kept"}, 4)
+    index = np.array([[len(first), 5], [4, 4], [MISSING] * 2, [MISSING] * 2], "<u8")
+    chunks = view({"data/a/c0/0": first + b"newer" + index.tobytes()}, [2, 2])
+    found = stores.get_many(chunks, [(f"data/a/c{i}/{j}", None) for i in (0, 1) for j in (0, 1)])
+    assert found == [b"newer", b"kept", None, None]
+
+
+@pytest.mark.shows("DX-23")
+def test_nothing_about_the_way_of_writing_is_in_the_document() -> None:
+    store: dict[str, bytes] = {}
+    array = sharded(store, [2, 2])
+    before = store["meta/a.array.json"]
+    for part in (np.s_[4:, 4:], np.s_[0, 0], np.s_[:, 2:4]):
+        array[part] = 5
+    assert store["meta/a.array.json"] == before
+    [entry] = json.loads(before)["storage_transformers"]
+    assert entry.keys() == {"extension", "type", "configuration"}
+    assert entry["configuration"] == {"chunks_per_shard": [2, 2]}
+
+
+# Reading
+
+
+@pytest.mark.shows("DX-24", "DX-34")
+def test_chunks_exist_unless_shard_or_index_say_otherwise() -> None:
+    chunks = view({"data/a/c0/0": shard_of({1: b"one", 2: b""}, 4)}, [2, 2])
+    assert chunks.get("data/a/c0/1") == b"one"
+    assert chunks.get("data/a/c1/0") == b""  # there, though it has no bytes
+    assert chunks.get("data/a/c0/0") is None
+    assert chunks.get("data/a/c5/5") is None
+
+
+@pytest.mark.shows("DX-24")
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ((0, 2000), "ends before"),
+        ((2000, 4), "ends before"),
+        ((2**63, 4), "damaged"),
+        ((4, 2**63), "damaged"),
+    ],
+)
+def test_an_index_that_points_past_the_shard_is_an_error(
+    entry: tuple[int, int], message: str
+) -> None:
+    store = document()
+    good = shard_of({1: np.arange(4, dtype="<i2").tobytes()}, 4)
+    broken = np.array(index_of(good, 4), "<u8")
+    broken[0] = entry
+    store["data/a/c0/0"] = good[:8] + broken.tobytes()
+    array = omnizarr.open_array(store, "r+", path="a")
+    with pytest.raises(ChunkError, match=rf"chunk \(0, 0\) of /a.*'data/a/c0/0'.*{message}"):
+        array[0, 0]
+    np.testing.assert_array_equal(array[0:2, 2:4], [[0, 1], [2, 3]])  # its neighbour is fine
+    with pytest.raises(ChunkError, match=message):
+        array[2:4, 2:4] = 5  # a rewrite would lose what cannot be read
+    assert store["data/a/c0/0"] == good[:8] + broken.tobytes()
+    array[0:2, 0:2] = 5  # replacing the damaged chunk itself repairs the shard
+    np.testing.assert_array_equal(array[0:2], [[5, 5, 0, 1, 7, 7, 7, 7], [5, 5, 2, 3, 7, 7, 7, 7]])
+
+
+@pytest.mark.shows("DX-24")
+@pytest.mark.parametrize("size", [0, 16, 63])
+def test_a_shard_shorter_than_its_index_is_an_error(size: int) -> None:
+    store = document()
+    store["data/a/c0/0"] = bytes(size)
+    array = omnizarr.open_array(store, "r+", path="a")
+    with pytest.raises(ChunkError, match=r"'data/a/c0/0'.*shorter than its index of 64"):
+        array[0, 0]
+    with pytest.raises(ChunkError, match="shorter than its index"):
+        array[0:2, 0:2] = 1
+    assert store["data/a/c0/0"] == bytes(size)
+
+
+@pytest.mark.shows("DX-35")
+@pytest.mark.parametrize("entry", [(MISSING, 8), (0, MISSING)])
+def test_a_pair_with_one_full_number_is_damage_and_not_the_fill_value(
+    entry: tuple[int, int],
+) -> None:
+    store = document()
+    index = np.full((4, 2), MISSING, "<u8")
+    index[2] = entry
+    store["data/a/c0/0"] = bytes(8) + index.tobytes()
+    array = omnizarr.open_array(store, path="a")
+    with pytest.raises(ChunkError, match=r"chunk \(1, 0\) of /a.*entry 2 of its index is damaged"):
+        array[2, 0]
+    assert array[0, 0] == 7
+
+
+@pytest.mark.shows("DX-25")
+def test_many_chunks_cost_one_request_for_indices_and_one_for_chunks() -> None:
+    below = Recorder()
+    chunks = view(below, [4, 4])
+    keys = [f"data/a/c{i}/{j}" for i in range(4) for j in range(4)]
+    stores.set_many(chunks, [(key, key.encode()) for key in keys])
+    below.requests.clear()
+    ranges = [(key, (7, None)) for key in keys]
+    assert stores.get_partial_values(chunks, ranges) == [key[7:].encode() for key in keys]
+    assert below.requests == [("get_many", 1), ("get_many", 16)]
+
+
+@pytest.mark.shows("DX-25")
+def test_chunks_of_several_shards_and_other_keys_still_cost_two_requests() -> None:
+    below = Recorder({"meta/x": b"other"})
+    chunks = view(below, [2, 2])
+    keys = [f"data/a/c{i}/0" for i in range(8)]
+    stores.set_many(chunks, [(key, key.encode()) for key in keys[:6]])
+    below.requests.clear()
+    found = stores.get_many(chunks, [(key, None) for key in ["meta/x", *keys, keys[0]]])
+    assert found == [b"other", *(k.encode() for k in keys[:6]), None, None, keys[0].encode()]
+    assert below.requests == [("get_many", 4), ("get_many", 8)]
+
+
+@pytest.mark.shows("DX-24", "DX-25")
+def test_parts_of_chunks_are_cut_at_the_end_of_the_chunk() -> None:
+    chunks = view({"data/a/c0": shard_of({0: b"0123456789", 1: b"next"}, 2)}, [2])
+    ranges = [Range(2, 3), Range(7), Range(0), Range(8, 100), Range(50, 2), Range(-4), Range(-4, 2)]
+    found = [chunks.get("data/a/c0", part) for part in ranges]
+    assert found == [b"234", b"789", b"0123456789", b"89", b"", b"6789", b"67"]
+    assert chunks.get("data/a/c7", Range(0, 1)) is None
+
+
+# Writing
+
+
+@pytest.mark.shows("DX-26")
+def test_setting_one_chunk_keeps_the_sixty_three_others() -> None:
+    below: dict[str, bytes] = {}
+    chunks = view(below, [8, 8])
+    values = {f"data/a/c{i}/{j}": bytes([i, j]) * (i + j) for i in range(8) for j in range(8)}
+    stores.set_many(chunks, values.items())
+    values["data/a/c3/5"] = b"something much longer than before" * 10
+    chunks.set("data/a/c3/5", values["data/a/c3/5"])
+    assert {key: chunks.get(key) for key in values} == values
+    assert list(below) == ["data/a/c0/0"]
+
+
+@pytest.mark.shows("DX-26")
+def test_setting_all_chunks_of_a_shard_at_once_reads_nothing() -> None:
+    below = Recorder()
+    chunks = view(below, [8, 8])
+    for value in (b"first", b"second"):
+        stores.set_many(chunks, [(f"data/a/c{i}/{j}", value) for i in range(8) for j in range(8)])
+    assert below.requests == [("set", 1), ("set", 1)]
+    assert chunks.get("data/a/c7/7") == b"second"
+
+
+@pytest.mark.shows("DX-26")
+def test_threads_that_write_into_one_shard_lose_nothing() -> None:
+    store: dict[str, bytes] = {}
+    data = np.random.default_rng(0).integers(1, 9, (256, 256)).astype("i2")
+    array = sharded(store, [8, 8], shape=data.shape, chunks=(16, 16), compressor="zstd")
+    with omnizarr.configure(threads=8):
+        array[...] = data
+        array[3:250, 5:251] = data[3:250, 5:251] * 100  # border chunks are read first
+        data[3:250, 5:251] *= 100
+        np.testing.assert_array_equal(array[...], data)
+    assert sum(key.startswith("data/") for key in store) == 4
+
+
+def test_chunks_that_a_resize_left_outside_survive_writes_to_their_shard() -> None:
+    store: dict[str, bytes] = {}
+    array = sharded(store, [2], shape=(8,), chunks=(2,))
+    array[...] = np.arange(8)
+    with pytest.warns(OmnizarrWarning, match="chunks outside"):
+        array.resize(6)
+    array[4:6] = 50
+    with pytest.warns(OmnizarrWarning, match="chunks outside"):
+        array.resize(8)
+    np.testing.assert_array_equal(array[...], [0, 1, 2, 3, 50, 50, 6, 7])
+
+
+def test_a_read_only_store_is_refused_before_anything_is_read() -> None:
+    below = Recorder({"data/a/c0/0": shard_of({0: b"x"}, 4)})
+    below.read_only = True
+    chunks = view(below, [2, 2])
+    for call in (
+        lambda: chunks.set("data/a/c0/1", b"y"),
+        lambda: chunks.erase("data/a/c0/0"),
+        lambda: stores.erase_prefix(chunks, "data/a/c0/"),
+        lambda: stores.set_many(chunks, [("data/a/c0/1", b"y")]),
+    ):
+        with pytest.raises(ReadOnly):
+            call()
+    assert below.requests == []
+
+
+# Erasing
+
+
+@pytest.mark.shows("DX-28")
+def test_erased_chunks_are_marked_missing_and_the_last_takes_the_key_along() -> None:
+    below: dict[str, bytes] = {}
+    chunks = view(below, [32, 2])
+    keys = [f"data/a/c{i}/{j}" for i in range(32) for j in range(2)]
+    stores.set_many(chunks, [(key, key.encode()) for key in keys])
+    stores.erase_values(chunks, keys[1:])
+    index = index_of(below["data/a/c0/0"], 64)
+    assert index == [(0, len(keys[0]))] + [(MISSING, MISSING)] * 63
+    chunks.erase(keys[5])  # already gone: no error, no change
+    assert chunks.get(keys[0]) == keys[0].encode()
+    chunks.erase(keys[0])
+    assert below == {}
+    chunks.erase(keys[0])
+
+
+@pytest.mark.shows("DX-28")
+def test_chunks_that_become_fill_value_leave_the_shard() -> None:
+    store: dict[str, bytes] = {}
+    array = sharded(store, [2, 2], shape=(4, 4))
+    array[...] = 3
+    array[0:2] = 0
+    assert [pair == (MISSING, MISSING) for pair in index_of(store["data/a/c0/0"], 4)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    array[...] = 0
+    assert sorted(store) == ["meta/a.array.json", "zarr.json"]
+
+
+@pytest.mark.shows("DX-29")
+def test_erase_prefix_erases_exactly_the_chunks_meant() -> None:
+    below: dict[str, bytes] = {"data/ab/c1/0": b"of another array"}
+    chunks = view(below, [2, 2])
+    keys = [f"data/a/c{i}/{j}" for i in range(4) for j in range(4)]
+    stores.set_many(chunks, [(key, key.encode()) for key in keys])
+    stores.erase_prefix(chunks, "data/a/c1/")
+    kept = [key for key in keys if not key.startswith("data/a/c1/")]
+    assert sorted(chunks.list_prefix("data/a/")) == kept
+    assert [chunks.get(key) for key in kept] == [key.encode() for key in kept]
+    stores.erase_prefix(chunks, "data/a/c0/")  # now the first row of shards is empty
+    assert sorted(below) == ["data/a/c1/0", "data/a/c1/1", "data/ab/c1/0"]
+    stores.erase_prefix(chunks, "data/a/")
+    assert sorted(below) == ["data/ab/c1/0"]
+
+
+@pytest.mark.shows("DX-29")
+def test_erase_prefix_of_whole_shards_reads_none_of_them() -> None:
+    below = Recorder()
+    chunks = view(below, [1, 2, 2])
+    keys = [f"data/a/c{i}/{j}/{k}" for i in range(2) for j in range(2) for k in range(4)]
+    stores.set_many(chunks, [(key, b"x") for key in keys])
+    below.requests.clear()
+    stores.erase_prefix(chunks, "data/a/c1/")
+    assert sorted(below.values) == ["data/a/c0/0/0", "data/a/c0/0/1"]
+    assert below.requests == []
+
+
+# Listing
+
+
+@pytest.mark.shows("DX-30", "DX-34")
+@pytest.mark.parametrize("separator", ["/", "."])
+def test_listing_gives_the_keys_of_chunks_that_exist(separator: str) -> None:
+    chunks = view({"meta/a.array.json": b"{}"}, [2, 2], separator=separator)
+    key = f"data/a/c3{separator}2"
+    chunks.set(key, b"x")
+    assert (
+        sorted(chunks.list())
+        == sorted(stores.list_prefix(chunks, ""))
+        == [key, "meta/a.array.json"]
+    )
+    assert list(stores.list_prefix(chunks, "data/")) == [key]
+    assert list(stores.list_prefix(chunks, "data/a/")) == [key]
+    assert list(stores.list_prefix(chunks, "data/b/")) == []
+
+
+@pytest.mark.shows("DX-30")
+def test_a_prefix_inside_the_grid_lists_only_chunks_below_it() -> None:
+    below = Recorder()
+    chunks = view(below, [2, 3])
+    keys = [f"data/a/c{i}/{j}" for i in (0, 1, 3, 11) for j in range(5)]
+    stores.set_many(chunks, [(key, b"x") for key in keys])
+    for row in range(12):
+        prefix = f"data/a/c{row}/"
+        wanted = sorted(key for key in keys if key.startswith(prefix))
+        assert sorted(stores.list_prefix(chunks, prefix)) == wanted
+    below.requests.clear()
+    list(stores.list_prefix(chunks, "data/a/c3/"))
+    assert below.requests == [("get_many", 2)]  # the two shards of that row, no others
+
+
+def test_the_array_counts_chunks_and_not_shards() -> None:
+    store: dict[str, bytes] = {}
+    array = sharded(store, [2, 2])
+    array[0:2, 0:2] = 1
+    array[6:8, 2:4] = 1
+    present = np.zeros((4, 4), bool)
+    present[0, 0] = present[3, 1] = True
+    np.testing.assert_array_equal(array.chunks_present(), present)
+
+
+@pytest.mark.shows("DX-31")
+def test_list_dir_gives_keys_of_real_chunks_and_prefixes_that_may_be_empty() -> None:
+    chunks = view({}, [2, 2])
+    stores.set_many(chunks, [(f"data/a/c2/{j}", b"x") for j in (0, 3)])
+    keys, prefixes = stores.list_dir(chunks, "data/a/")
+    assert keys == []
+    assert prefixes == ["data/a/c2/", "data/a/c3/"]  # of the one row of shards
+    assert stores.list_dir(chunks, "data/a/c2/") == (["data/a/c2/0", "data/a/c2/3"], [])
+    assert stores.list_dir(chunks, "data/a/c3/") == ([], [])
+    assert stores.list_dir(chunks, "data/a/c0/") == ([], [])
+    assert stores.list_dir(chunks, "data/") == ([], ["data/a/"])
+    assert stores.list_dir(chunks, "") == ([], ["data/"])
+
+
+@pytest.mark.shows("DX-31")
+def test_list_dir_leads_to_every_chunk_at_any_depth() -> None:
+    chunks = view({}, [2, 3, 2])
+    written = {f"data/a/c{i}/{j}/{k}" for i in (0, 5) for j in (1, 7) for k in (0, 2)}
+    stores.set_many(chunks, [(key, b"x") for key in written])
+    found: set[str] = set()
+    left = [""]
+    while left:
+        keys, prefixes = stores.list_dir(chunks, left.pop())
+        found.update(keys)
+        left.extend(prefixes)
+    assert found == written
+    assert all(chunks.get(key) == b"x" for key in found)
+
+
+@pytest.mark.shows("DX-31")
+def test_list_dir_without_slashes_in_chunk_keys_lists_real_chunks_only() -> None:
+    chunks = view({}, [2, 2], separator=".")
+    chunks.set("data/a/c1.0", b"x")
+    assert stores.list_dir(chunks, "data/a/") == (["data/a/c1.0"], [])
+
+
+# Stacked, and without axes
+
+
+def test_shards_of_shards_give_back_what_was_set() -> None:
+    store: dict[str, bytes] = {}
+    data = np.arange(1, 65, dtype="i2").reshape(8, 8)
+    array = omnizarr.create_array(
+        store,
+        data=data,
+        chunks=(1, 1),
+        compressor=None,
+        zarr_format="3-draft",
+        storage_transformers=[indexed_shards([2, 2]), indexed_shards([2, 4])],
+    )
+    assert sorted(key for key in store if key.startswith("data/")) == ["data/c0/0", "data/c1/0"]
+    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+    assert array.nchunks_initialized == 64
+
+
+def test_an_array_without_axes_has_a_shard_of_one_chunk() -> None:
+    store: dict[str, bytes] = {}
+    array = sharded(store, [], shape=(), chunks=())
+    array[...] = 5
+    assert store["data/a/c"] == b"\x05\x00" + bytes(8) + b"\x02" + bytes(7)
+    assert array[()] == 5
+    store["data/a/c0"] = store.pop("data/a/c")  # as some writers spell the key
+    assert array[()] == 5

@@ -1,0 +1,326 @@
+"""Zarr version 2: the worked examples, on several stores, and version 1 made version 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from tests.conformance.key_value import KeyValueStore
+from tests.conformance.printed import run_printed
+
+ZARRAY = """\
+{
+    "chunks": [
+        10,
+        10
+    ],
+    "compressor": {
+        "id": "zlib",
+        "level": 1
+    },
+    "dtype": "<i4",
+    "fill_value": 42,
+    "filters": null,
+    "order": "C",
+    "shape": [
+        20,
+        20
+    ],
+    "zarr_format": 2
+}"""
+ZATTRS = """\
+{
+    "bar": "apples",
+    "baz": [
+        1,
+        2,
+        3,
+        4
+    ],
+    "foo": 42
+}"""
+
+
+def files(root: Path) -> dict[str, bytes]:
+    """Keys and values of a directory."""
+    return {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def both_examples(array_store: Any, group_store: Any) -> None:
+    """What the two worked examples do, on any stores."""
+    a = oz.create(
+        shape=(20, 20),
+        chunks=(10, 10),
+        dtype="i4",
+        fill_value=42,
+        compressor=oz.Zlib(level=1),
+        store=array_store,
+        zarr_format=2,
+    )
+    a[0:10, 0:10] = 1
+    a[0:10, 10:20] = 2
+    a[10:20, :] = 3
+    a.attrs["foo"] = 42
+    a.attrs["bar"] = "apples"
+    a.attrs["baz"] = [1, 2, 3, 4]
+    root = oz.group(group_store, zarr_format=2)
+    b = root.create_group("foo").create_dataset("bar", shape=(20, 20), chunks=(10, 10))
+    b[:] = 42
+    b.attrs["comment"] = "answer to life, the universe and everything"
+
+
+@pytest.mark.shows("V2-01", "V2-46", "V2-58", "V2-60", "V2-61", "V2-62", "V2-65")
+def test_a_directory_a_dictionary_and_a_key_value_store_hold_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    array: dict[str, bytes] = {}
+    group: dict[str, bytes] = {}
+    both_examples(array, group)
+    both_examples(oz.LocalStore(tmp_path / "a"), oz.LocalStore(tmp_path / "g"))
+    small_array, small_group = KeyValueStore(), KeyValueStore()
+    both_examples(small_array, small_group)
+    assert sorted(array) == [".zarray", ".zattrs", "0.0", "0.1", "1.0", "1.1"]
+    assert array[".zarray"].decode() == ZARRAY
+    assert array[".zattrs"].decode() == ZATTRS
+    assert np.frombuffer(zlib.decompress(array["0.0"]), "<i4").tolist() == [1] * 100
+    names = (".zarray", ".zattrs", "0.0", "0.1", "1.0", "1.1")
+    assert sorted(group) == [".zgroup", "foo/.zgroup", *(f"foo/bar/{n}" for n in names)]
+    assert files(tmp_path / "a") == small_array.held == array
+    assert files(tmp_path / "g") == small_group.held == group
+
+
+# The worked examples
+
+
+@pytest.mark.shows("V2-58", "V2-59", "V2-60", "V2-61", "V2-62")
+def test_the_example_of_one_array_runs_as_printed(in_tmp: Path) -> None:
+    for _ in range(2):  # the second time over the first
+        assert run_printed(ONE_ARRAY) == ONE_ARRAY.count(">>>")
+    folder = in_tmp / "data" / "example.zarr"
+    assert (folder / ".zarray").read_text() == ZARRAY
+    assert (folder / ".zattrs").read_text() == ZATTRS
+    raw = zlib.decompress((folder / "0.0").read_bytes())
+    assert np.frombuffer(raw, "<i4").tolist() == [1] * 100
+    expected = np.full((20, 20), 3)
+    expected[:10] = np.repeat([1, 2], 10)
+    np.testing.assert_array_equal(oz.open(folder)[:], expected)
+
+
+@pytest.mark.shows("V2-63", "V2-64", "V2-65")
+def test_the_example_of_a_hierarchy_in_a_directory_runs_as_printed(in_tmp: Path) -> None:
+    for _ in range(2):
+        assert run_printed(HIERARCHY) == HIERARCHY.count(">>>")
+    root = oz.open("data/group.zarr")
+    bar = root["foo/bar"]
+    assert json.loads(Path("data/group.zarr/foo/bar/.zarray").read_text())["dtype"] == "<f8"
+    assert (bar.dtype, bar.shape, bar.chunks) == (np.dtype("<f8"), (20, 20), (10, 10))
+    np.testing.assert_array_equal(bar[:], np.full((20, 20), 42.0))
+    assert dict(bar.attrs) == {"comment": "answer to life, the universe and everything"}
+
+
+# From version 1
+
+
+@pytest.mark.shows("V2-69")
+def test_version_1_becomes_version_2_by_documents_alone(tmp_path: Path) -> None:
+    oz.init_store(
+        tmp_path,
+        shape=(20, 20),
+        chunks=(10, 10),
+        dtype="i4",
+        fill_value=42,
+        compression="zlib",
+        compression_opts=1,
+    )
+    z = oz.open(tmp_path, mode="r+")
+    z[0:10, 0:10] = 1
+    z[10:20, :] = 3
+    z.attrs.update(foo=42, bar="apples", baz=[1, 2, 3, 4])
+    expected = z[:]
+    chunks = {n: (tmp_path / n).stat() for n in os.listdir(tmp_path) if n[0].isdigit()}
+    before = files(tmp_path)
+    oz.convert(tmp_path, in_place=True, zarr_format=2)
+    after = files(tmp_path)
+    assert after.pop(".zarray").decode() == ZARRAY
+    assert after.pop(".zattrs").decode() == ZATTRS
+    assert after == before
+    assert sorted(chunks) == ["0.0", "1.0", "1.1"]
+    for name, old in chunks.items():
+        new = (tmp_path / name).stat()
+        assert (new.st_mtime_ns, new.st_ino) == (old.st_mtime_ns, old.st_ino)
+    np.testing.assert_array_equal(oz.open(tmp_path, zarr_format=2)[:], expected)
+    # Once the old documents are gone, nothing is left of version 1.
+    for name in ("meta", "attrs"):
+        (tmp_path / name).unlink()
+    assert oz.open(tmp_path).zarr_format == 2
+    np.testing.assert_array_equal(oz.open(tmp_path)[:], expected)
+
+
+@pytest.mark.shows("V2-69")
+@pytest.mark.parametrize(
+    ("dtype", "fill", "encoded"),
+    [("<f4", "NaN", "NaN"), ("|S3", 0, ""), ([["a", "<i4"]], 0, "AAAAAA=="), ("<i4", None, None)],
+    ids=str,
+)
+def test_fill_values_of_version_1_are_encoded_anew(
+    dtype: Any, fill: Any, encoded: Any, tmp_path: Path
+) -> None:
+    meta = {
+        "zarr_format": 1,
+        "shape": [4],
+        "chunks": [2],
+        "dtype": dtype,
+        "compression": "blosc",
+        "compression_opts": {"cname": "lz4", "clevel": 5, "shuffle": 1},
+        "fill_value": fill,
+        "order": "F",
+    }
+    (tmp_path / "meta").write_text(json.dumps(meta))
+    (tmp_path / "attrs").write_text("{}")
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    oz.convert(tmp_path, in_place=True, zarr_format=2)
+    found = json.loads((tmp_path / ".zarray").read_text())
+    assert found.pop("fill_value") == encoded
+    assert found == {
+        "zarr_format": 2,
+        "shape": [4],
+        "chunks": [2],
+        "dtype": dtype,
+        "compressor": {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1},
+        "filters": None,
+        "order": "F",
+    }
+    old = oz.open(tmp_path / "copy")[:]
+    assert oz.open(tmp_path, zarr_format=2)[:].tobytes() == old.tobytes()
+
+
+ONE_ARRAY = """
+>>> import zarr
+>>> store = zarr.DirectoryStore('data/example.zarr')
+>>> a = zarr.create(shape=(20, 20), chunks=(10, 10), dtype='i4',
+... fill_value=42, compressor=zarr.Zlib(level=1),
+... store=store, overwrite=True)
+
+No chunks are initialized yet, so only the ".zarray" and ".zattrs" keys have been set in the store:
+
+>>> import os
+>>> sorted(os.listdir('data/example.zarr'))
+['.zarray']
+
+Inspect the array metadata:
+
+>>> print(open('data/example.zarr/.zarray').read())
+{
+    "chunks": [
+        10,
+        10
+    ],
+    "compressor": {
+        "id": "zlib",
+        "level": 1
+    },
+    "dtype": "<i4",
+    "fill_value": 42,
+    "filters": null,
+    "order": "C",
+    "shape": [
+        20,
+        20
+    ],
+    "zarr_format": 2
+}
+
+Chunks are initialized on demand. E.g., set some data:
+
+>>> a[0:10, 0:10] = 1
+>>> sorted(os.listdir('data/example.zarr'))
+['.zarray', '0.0']
+
+Set some more data:
+
+>>> a[0:10, 10:20] = 2
+>>> a[10:20, :] = 3
+>>> sorted(os.listdir('data/example.zarr'))
+['.zarray', '0.0', '0.1', '1.0', '1.1']
+
+Manually decompress a single chunk for illustration:
+
+Modify the array attributes:
+
+>>> a.attrs['foo'] = 42
+>>> a.attrs['bar'] = 'apples'
+>>> a.attrs['baz'] = [1, 2, 3, 4]
+>>> sorted(os.listdir('data/example.zarr'))
+['.zarray', '.zattrs', '0.0', '0.1', '1.0', '1.1']
+>>> print(open('data/example.zarr/.zattrs').read())
+{
+    "bar": "apples",
+    "baz": [
+        1,
+        2,
+        3,
+        4
+    ],
+    "foo": 42
+}
+
+"""
+
+HIERARCHY = """
+>>> import zarr
+>>> store = zarr.DirectoryStore('data/group.zarr')
+
+Create the root group:
+
+>>> root_grp = zarr.group(store, overwrite=True)
+
+The metadata resource for the root group has been created:
+
+>>> import os
+>>> sorted(os.listdir('data/group.zarr'))
+['.zgroup']
+
+Inspect the group metadata:
+
+>>> print(open('data/group.zarr/.zgroup').read())
+{
+    "zarr_format": 2
+}
+
+Create a sub-group:
+
+>>> sub_grp = root_grp.create_group('foo')
+
+What has been stored:
+
+>>> sorted(os.listdir('data/group.zarr'))
+['.zgroup', 'foo']
+>>> sorted(os.listdir('data/group.zarr/foo'))
+['.zgroup']
+
+Create an array within the sub-group:
+
+>>> a = sub_grp.create_dataset('bar', shape=(20, 20), chunks=(10, 10))
+>>> a[:] = 42
+
+Set a custom attributes:
+
+>>> a.attrs['comment'] = 'answer to life, the universe and everything'
+
+What has been stored:
+
+>>> sorted(os.listdir('data/group.zarr'))
+['.zgroup', 'foo']
+>>> sorted(os.listdir('data/group.zarr/foo'))
+['.zgroup', 'bar']
+>>> sorted(os.listdir('data/group.zarr/foo/bar'))
+['.zarray', '.zattrs', '0.0', '0.1', '1.0', '1.1']
+"""

@@ -1,0 +1,358 @@
+"""Zarr version 2: paths, groups and attributes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from tests.conformance.key_value import UnlistableStore
+
+ZGROUP = b'{\n    "zarr_format": 2\n}'
+ZARRAY = """\
+{
+    "chunks": [
+        10,
+        10
+    ],
+    "compressor": {
+        "id": "zlib",
+        "level": 1
+    },
+    "dtype": "<i4",
+    "fill_value": 42,
+    "filters": null,
+    "order": "C",
+    "shape": [
+        20,
+        20
+    ],
+    "zarr_format": 2
+}"""
+
+
+def an_array(store: Any, path: str = "", **options: Any) -> oz.Array:
+    return oz.create_array(
+        store, path=path, zarr_format=2, **{"shape": 4, "chunks": 2, "dtype": "<i4", **options}
+    )
+
+
+# Storage
+
+
+@pytest.mark.shows("V2-01")
+def test_nodes_are_made_read_and_removed_without_listing() -> None:
+    store = UnlistableStore()
+    z = an_array(store, "foo/bar", fill_value=9)
+    z[:2] = 1
+    assert oz.open(store, path="foo/bar")[:].tolist() == [1, 1, 9, 9]
+    assert oz.open(store, path="foo")["bar"][0] == 1
+    store.erase("foo/bar/0")
+    assert oz.open(store, path="foo/bar")[:].tolist() == [9] * 4
+
+
+# Paths
+
+
+@pytest.mark.shows("V2-40", "V2-42")
+def test_a_node_keeps_its_keys_below_its_path() -> None:
+    store: dict[str, bytes] = {}
+    z = an_array(store, "foo/bar", shape=(2, 4), chunks=(2, 2), attributes={"a": 1})
+    z[:] = 1
+    names = (".zarray", ".zattrs", "0.0", "0.1")
+    assert sorted(k for k in store if k.startswith("foo/bar/")) == [f"foo/bar/{n}" for n in names]
+    assert sorted(set(store)) == [".zgroup", "foo/.zgroup", *(f"foo/bar/{n}" for n in names)]
+    assert (z.path, z.name, z.basename) == ("foo/bar", "/foo/bar", "bar")
+
+
+@pytest.mark.shows("V2-41", "V2-42")
+@pytest.mark.parametrize(
+    "path", ["foo/bar", "\\foo//bar/", "/foo/bar", "foo/bar///", "//foo\\\\bar\\", "foo\\bar"]
+)
+def test_paths_are_normalised(path: str) -> None:
+    store: dict[str, bytes] = {}
+    assert an_array(store, path).path == "foo/bar"
+    assert sorted(store) == [".zgroup", "foo/.zgroup", "foo/bar/.zarray"]
+    assert oz.open(store, path=path).path == "foo/bar"
+    group = oz.open(store)
+    assert group[path].path == "foo/bar"
+    assert path in group
+    with pytest.raises(oz.NodeExists):
+        oz.open(store, mode="r+").create_group(path)
+
+
+@pytest.mark.shows("V2-43")
+@pytest.mark.parametrize(
+    "path", ["foo/../bar", "./foo", "foo\\..\\bar", "..", ".", "foo/.", "/../"]
+)
+def test_a_segment_that_leads_elsewhere_is_refused(path: str) -> None:
+    store: dict[str, bytes] = {}
+    root = oz.create_group(store, zarr_format=2)
+    before = dict(store)
+    for make in (
+        lambda: an_array(store, path),
+        lambda: oz.create_group(store, path=path, zarr_format=2),
+        lambda: oz.open(store, path=path),
+        lambda: root.create_group(path),
+        lambda: root.create_array(path, shape=4, dtype="i4"),
+        lambda: root[path],
+    ):
+        with pytest.raises(oz.InvalidName, match=r"'\.' or '\.\.'"):
+            make()
+    assert store == before
+
+
+@pytest.mark.shows("V2-43")
+@pytest.mark.parametrize("path", ["foo/.hidden", "foo/...", "foo/..bar", "foo/bar."])
+def test_other_names_with_periods_are_allowed(path: str, tmp_path: Path) -> None:
+    for store in ({}, tmp_path):
+        an_array(store, path, fill_value=5)
+        assert oz.open(store, path=path)[:].tolist() == [5] * 4
+        assert list(oz.open_group(store, path="foo")) == [path.removeprefix("foo/")]
+
+
+@pytest.mark.shows("V2-44")
+@pytest.mark.parametrize("path", ["", "/", "\\", "///", None])
+def test_the_prefix_of_the_root_is_empty(path: str | None) -> None:
+    store: dict[str, bytes] = {}
+    oz.create_group(store, path=path, zarr_format=2)
+    assert sorted(store) == [".zgroup"]
+    assert oz.open(store, path=path).path == ""
+    array: dict[str, bytes] = {}
+    oz.create_array(array, path=path, shape=2, dtype="i4", zarr_format=2)[:] = 1
+    assert sorted(array) == [".zarray", "0"]
+
+
+@pytest.mark.shows("V2-45")
+@pytest.mark.parametrize("name", ["größe", "高さ", "a b", "𝄞"])
+def test_names_beyond_ascii_are_read_as_they_are(name: str, tmp_path: Path) -> None:
+    made: dict[str, bytes] = {}
+    an_array(made, "x", fill_value=5)
+    store = {k.replace("x/", f"{name}/"): v for k, v in made.items()}
+    for key, value in store.items():
+        (tmp_path / key).parent.mkdir(exist_ok=True)
+        (tmp_path / key).write_bytes(value)
+    for place in (store, tmp_path):
+        root = oz.open(place, mode="r+")
+        assert list(root) == [name]
+        assert root[name][:].tolist() == [5] * 4
+        root[name][:] = 1
+        root[name].attrs["a"] = 1
+        assert oz.validate(place) == []
+    assert f"{name}/.zattrs" in store
+    assert (tmp_path / name / "0").exists()
+
+
+@pytest.mark.shows("V2-45")
+@pytest.mark.parametrize("name", ["größe", "高さ"])
+def test_names_beyond_ascii_are_written_unchanged_and_with_a_warning(name: str) -> None:
+    store: dict[str, bytes] = {}
+    with pytest.warns(oz.OmnizarrWarning, match=f"{name}.*ASCII"):
+        an_array(store, name)
+    assert sorted(store) == [".zgroup", f"{name}/.zarray"]
+
+
+@pytest.mark.shows("V2-46")
+def test_a_dictionary_and_a_directory_behave_alike(tmp_path: Path) -> None:
+    trees = []
+    for store in ({}, tmp_path / "d"):
+        root = oz.create_group(store, zarr_format=2, attributes={"a": 1})
+        an_array(store, "foo/bar", data=np.arange(4), dtype=None, shape=None)
+        root.create_group("foo/sub", attributes={"b": 2})
+        an_array(store, "baz", dimension_separator="/", shape=(2, 2), chunks=(1, 1))[:] = 3
+        opened = oz.open(store)
+        found = {
+            name: (type(m).__name__, dict(m.attrs), m[:].tolist() if hasattr(m, "shape") else None)
+            for name, m in opened.members(max_depth=None)
+        }
+        trees.append((dict(opened.attrs), found, str(opened.tree())))
+    assert trees[0] == trees[1]
+    assert sorted(trees[0][1]) == ["baz", "foo", "foo/bar", "foo/sub"]
+    assert trees[0][1]["foo/bar"] == ("Array", {}, [0, 1, 2, 3])
+
+
+# Groups
+
+
+@pytest.mark.shows("V2-47", "V2-51")
+def test_a_group_exists_exactly_where_its_document_does(tmp_path: Path) -> None:
+    store = {".zgroup": ZGROUP, "foo/bar/.zgroup": ZGROUP}
+    for key, value in store.items():
+        (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / key).write_bytes(value)
+    for place in (store, tmp_path):
+        assert isinstance(oz.open(place), oz.Group)
+        assert isinstance(oz.open(place, path="foo/bar"), oz.Group)
+        with pytest.raises(oz.NodeNotFound, match="/foo"):
+            oz.open(place, path="foo")
+        assert "foo" not in oz.open(place)
+        assert "foo/bar" in oz.open(place)
+        assert list(oz.open(place)) == []
+
+
+@pytest.mark.shows("V2-48")
+def test_creating_a_group_creates_those_above_it() -> None:
+    store: dict[str, bytes] = {}
+    oz.create_group(store, path="foo/bar", zarr_format=2)
+    assert store == {".zgroup": ZGROUP, "foo/.zgroup": ZGROUP, "foo/bar/.zgroup": ZGROUP}
+
+
+@pytest.mark.shows("V2-49", "V2-52")
+def test_creating_an_array_creates_the_groups_above_it() -> None:
+    store: dict[str, bytes] = {}
+    an_array(store, "foo/bar/baz")
+    groups = [".zgroup", "foo/.zgroup", "foo/bar/.zgroup"]
+    assert sorted(store) == [*groups, "foo/bar/baz/.zarray"]
+    assert all(store[key] == ZGROUP for key in groups)
+
+
+@pytest.mark.shows("V2-50")
+def test_groups_that_exist_stay_as_they_are() -> None:
+    kept = {
+        "foo/.zgroup": b'{"zarr_format":2}',
+        "foo/.zattrs": b'{"z": 1,  "a": [1,2]}',
+        "foo/other/.zgroup": b' {"zarr_format": 2 }',
+    }
+    store = dict(kept)
+    an_array(store, "foo/bar/baz")
+    oz.create_group(store, path="foo/other/x", zarr_format=2)
+    assert {k: v for k, v in store.items() if k in kept} == kept
+    assert store[".zgroup"] == store["foo/bar/.zgroup"] == ZGROUP
+    assert dict(oz.open(store, path="foo").attrs) == {"z": 1, "a": [1, 2]}
+
+
+@pytest.mark.shows("V2-51")
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (b"{}", "zarr_format: required"),
+        (b'{"zarr_format": "2"}', "zarr_format: expected 2"),
+        (b'{"zarr_format": 3}', "zarr_format: expected 2"),
+        (b'{"zarr_format": 2.0}', "zarr_format: expected 2"),
+        (b"[]", "object"),
+        (b"{", "JSON"),
+    ],
+)
+def test_another_group_document_is_refused(text: bytes, word: str) -> None:
+    with pytest.raises(oz.InvalidMetadata, match=rf"\.zgroup.*{word}"):
+        oz.open({".zgroup": text})
+
+
+@pytest.mark.shows("V2-52", "V2-63")
+def test_a_group_document_holds_only_the_version() -> None:
+    store: dict[str, bytes] = {}
+    group = oz.create_group(store, zarr_format=2, attributes={"a": 1})
+    group.attrs["b"] = 2
+    assert store[".zgroup"] == ZGROUP
+    assert json.loads(store[".zattrs"]) == {"a": 1, "b": 2}
+
+
+@pytest.mark.shows("V2-72")
+def test_unknown_names_in_a_group_are_told_and_ignored() -> None:
+    store = {".zgroup": b'{"zarr_format": 2, "note": 1}'}
+    with pytest.warns(oz.OmnizarrWarning, match="note"):
+        assert list(oz.open(store)) == []
+    assert [(p.field, p.level) for p in oz.validate(store)] == [("note", "warning")]
+
+
+@pytest.mark.shows("V2-53")
+def test_members_are_exactly_one_level_below() -> None:
+    store: dict[str, bytes] = {}
+    root = oz.create_group(store, zarr_format=2)
+    root.create_group("foo/bar")
+    an_array(store, "foo/baz", shape=(4, 4), chunks=(2, 2), dimension_separator="/")[:] = 1
+    foo = root["foo"]
+    assert [(n, type(m)) for n, m in foo.members()] == [("bar", oz.Group), ("baz", oz.Array)]
+    assert (list(foo.group_keys()), list(foo.array_keys())) == (["bar"], ["baz"])
+    assert list(root) == ["foo"]
+    assert (len(foo), len(root), len(foo["bar"])) == (2, 1, 0)
+
+
+# Attributes
+
+
+@pytest.mark.shows("V2-54")
+@pytest.mark.parametrize("key", [".zarray", ".zgroup"])
+def test_attributes_are_an_object_under_zattrs(key: str) -> None:
+    text = {".zarray": ZARRAY.encode(), ".zgroup": ZGROUP}[key]
+    attrs = b'{\n    "foo": 42,\n    "bar": "apples",\n    "baz": [1, 2, 3, 4]\n}'
+    node = oz.open({f"a/{key}": text, "a/.zattrs": attrs}, path="a")
+    assert dict(node.attrs) == {"foo": 42, "bar": "apples", "baz": [1, 2, 3, 4]}
+    with pytest.raises(oz.InvalidMetadata, match=r"'a/\.zattrs'"):
+        oz.open({f"a/{key}": text, "a/.zattrs": b"[]"}, path="a")
+
+
+@pytest.mark.shows("V2-55", "V2-70")
+@pytest.mark.parametrize("key", [".zarray", ".zgroup"])
+@pytest.mark.parametrize("attrs", [None, b"{}"])
+def test_absent_attributes_are_empty_and_are_not_created(key: str, attrs: bytes | None) -> None:
+    store = {key: {".zarray": ZARRAY.encode(), ".zgroup": ZGROUP}[key]}
+    if attrs is not None:
+        store[".zattrs"] = attrs
+    before = dict(store)
+    node = oz.open(store, mode="r+")
+    assert dict(node.attrs) == {}
+    assert oz.validate(store) == []
+    assert store == before
+
+
+@pytest.mark.shows("V2-70")
+def test_no_empty_attributes_are_written() -> None:
+    store: dict[str, bytes] = {}
+    an_array(store, "a", attributes={})
+    group = oz.create_group(store, path="g", zarr_format=2)
+    assert sorted(store) == [".zgroup", "a/.zarray", "g/.zgroup"]
+    group.attrs["a"] = 1
+    assert "g/.zattrs" in store
+    del group.attrs["a"]
+    assert dict(oz.open(store, path="g").attrs) == {}
+    assert "g/.zattrs" not in store
+
+
+# Arrays and groups in one place
+
+
+@pytest.mark.shows("V2-56")
+def test_nothing_can_be_below_an_array() -> None:
+    store: dict[str, bytes] = {}
+    an_array(store, "a")
+    before = dict(store)
+    for make in (
+        lambda: an_array(store, "a/b"),
+        lambda: an_array(store, "a/b/c"),
+        lambda: oz.create_group(store, path="a/b", zarr_format=2),
+        lambda: oz.open(store, mode="r+").create_group("a/b"),
+        lambda: an_array(store, "a/b", overwrite=True),
+    ):
+        with pytest.raises(oz.NodeExists, match=r"/a in .* is an array"):
+            make()
+    assert store == before
+
+
+@pytest.mark.shows("V2-57")
+def test_where_an_array_and_a_group_meet_the_array_wins_and_it_is_reported() -> None:
+    store = {".zarray": ZARRAY.encode(), ".zgroup": ZGROUP}
+    with pytest.warns(oz.OmnizarrWarning, match=r"\.zgroup.*array"):
+        assert isinstance(oz.open(store), oz.Array)
+    assert [(p.key, p.level) for p in oz.validate(store)] == [(".zgroup", "warning")]
+
+
+@pytest.mark.shows("V2-57")
+def test_a_second_node_at_one_path_needs_overwrite() -> None:
+    store: dict[str, bytes] = {}
+    an_array(store, "x")[:] = 1
+    an_array(store, "y/inner")
+    before = dict(store)
+    for path in ("x", "y"):
+        with pytest.raises(oz.NodeExists, match=f"/{path}"):
+            oz.create_group(store, path=path, zarr_format=2)
+        with pytest.raises(oz.NodeExists, match=f"/{path}"):
+            an_array(store, path)
+    assert store == before
+    oz.create_group(store, path="x", zarr_format=2, overwrite=True)
+    an_array(store, "y", overwrite=True)
+    assert sorted(store) == [".zgroup", "x/.zgroup", "y/.zarray"]

@@ -1,0 +1,98 @@
+"""Data types: names, NumPy types and the spelling of fill values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.data_types import bind, describe
+from omnizarr.model import Dialect, FillValue, Named
+
+DIALECTS: tuple[Dialect, ...] = ("v2", "v3-draft", "v3")
+TYPES: list[Any] = [
+    "|b1",
+    *(f"{o}{k}{n}" for o in "<>" for k in "iu" for n in (2, 4, 8)),
+    *(f"{o}{k}" for o in "<>" for k in ("f2", "f4", "f8", "c8", "c16")),
+    *("<M8[ns]", ">M8[10ms]", "<m8[Y]", ">m8[as]"),
+    *("|S1", "|S7", "<U1", ">U7", "|V3"),
+    [("a", "|u1"), ("b", ">f8"), ("c", [("d", "<M8[s]"), ("e", "|S3")])],
+    [("a", "<f4", (2, 3))],
+]
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_a_numpy_type_is_described_and_bound_back_to_itself(dtype: Any) -> None:
+    wanted = np.dtype(dtype)
+    named = describe(wanted)
+    assert bind(named).dtype == wanted
+    assert describe(named) == named
+
+
+def some_value(dtype: np.dtype[Any], random: np.random.Generator) -> np.ndarray[Any, Any]:
+    """An item with random bits, as far as the type allows any."""
+    if dtype.kind == "b":
+        return np.array(random.integers(2), dtype)
+    if dtype.kind == "U":
+        return np.array("añ\U0001f40d"[: random.integers(4)], dtype)
+    return np.frombuffer(random.bytes(dtype.itemsize), dtype).reshape(())
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_any_bits_of_a_fill_value_survive_every_dialect(dtype: Any, dialect: Dialect) -> None:
+    bound = bind(describe(dtype))
+    random = np.random.default_rng(7)
+    for _ in range(50):
+        value = some_value(bound.dtype, random)
+        back = bound.fill(bound.fill_json(value, dialect))
+        if dialect == "v2" and bound.dtype.kind in "fc":
+            assert np.array_equal(back, value, equal_nan=True)
+        else:
+            assert back.tobytes() == value.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [("float16", "7e00"), ("float32", "7fc00000"), ("float64", "7ff8000000000000")],
+)
+def test_nan_is_quiet_with_no_payload(name: str, bits: str) -> None:
+    bound = bind(Named(name))
+    assert bound.fill(FillValue("NaN", "v3")).tobytes()[::-1].hex() == bits
+    assert bound.fill_json(np.nan, "v3").json == "NaN"
+
+
+def test_a_nan_with_a_payload_is_written_as_its_bits() -> None:
+    bound = bind(Named("float32"))
+    value = np.array(0x7FC00001, "<u4").view("<f4")
+    assert bound.fill_json(value, "v3").json == "0x7fc00001"
+    big = bind(Named("float32", {"endian": "big"}))
+    assert big.fill_json(value.astype(">f4"), "v3").json == "0x7fc00001"
+    assert big.fill(FillValue("0x7fc00001", "v3")).tobytes().hex() == "7fc00001"
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fnuz", "float8_e4m3fn", "float8_e8m0fnu"])
+def test_small_floats_without_infinity_refuse_it(name: str) -> None:
+    bound = bind(Named(name))
+    with pytest.raises(oz.InvalidMetadata, match="Infinity"):
+        bound.fill(FillValue("Infinity", "v3"))
+    assert np.isnan(float(bound.fill(FillValue("NaN", "v3"))))
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("i4", 1.5), ("u1", 256), ("u1", -1), ("i8", "a")])
+def test_a_fill_value_that_the_type_cannot_hold_is_refused(dtype: str, value: Any) -> None:
+    with pytest.raises(oz.InvalidMetadata, match=r"fill_value|not a value"):
+        oz.create_array(None, shape=3, dtype=dtype, fill_value=value)
+
+
+def test_a_structure_with_padding_is_refused_with_the_remedy() -> None:
+    with pytest.raises(oz.InvalidMetadata, match="repack_fields"):
+        describe(np.dtype([("a", "u1"), ("b", "f8")], align=True))
+
+
+def test_a_missing_package_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ml_dtypes", None)
+    with pytest.raises(oz.MissingPackage, match=r"pip install 'omnizarr\[ml\]'"):
+        bind(Named("bfloat16"))
