@@ -408,7 +408,7 @@ def test_a_data_type_is_a_core_name_or_an_extension_with_a_type(data_type: Any, 
     ("dtype", "extension", "type_"),
     [
         ("<M8[ns]", "datetime", "<M8[ns]"),
-        ("<m8[10s]", "datetime", "<m8[10s]"),
+        ("<m8[s]", "datetime", "<m8[s]"),
         ("S5", "string", "S5"),
         ("<U3", "string", "<U3"),
         ([("x", "<i2"), ("y", "<f4")], "struct", [["x", "<i2"], ["y", "<f4"]]),
@@ -483,7 +483,7 @@ def test_an_unknown_type_without_a_usable_fallback_is_refused(fallback: dict[str
         lambda: opened.__setitem__(..., 1),
     )
     for use in uses:
-        with pytest.raises(oz.UnknownExtension, match="'/a'.*data_type") as error:
+        with pytest.raises(oz.UnknownExtension, match=r"'/a'.*data_type") as error:
             use()
         assert "http://example.org/type" in str(error.value)
         assert "'weird'" in str(error.value)
@@ -845,9 +845,11 @@ def test_the_second_printed_array_works() -> None:
 def test_the_second_printed_array_is_int64_where_its_type_is_not_known() -> None:
     store = hierarchy()
     store["meta/a.array.json"] = PRINTED_TIMES.replace(b"/datetime/", b"/moments/")
-    with pytest.warns(oz.OmnizarrWarning, match="its fallback '<i8' is used"):
+    with pytest.warns(oz.OmnizarrWarning) as told:
         opened = oz.open_array(store, path="a")
     assert opened.dtype == np.dtype("<i8")
+    words = ("its fallback '<i8' is used", "fill_value: null is not permitted")
+    assert [sum(word in str(w.message) for w in told) for word in words] == [1, 1]
 
 
 # Groups

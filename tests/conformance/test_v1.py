@@ -193,6 +193,24 @@ def test_every_attribute_is_stored_at_once() -> None:
     assert store["attrs"].decode() == EXAMPLE_ATTRS
 
 
+@pytest.mark.shows("V1-17", "V1-30")
+def test_a_chunk_is_what_the_compressor_returned(filled: dict[str, bytes]) -> None:
+    raw = zlib.decompress(filled["0.0"])
+    assert len(raw) == 400
+    assert np.frombuffer(raw, "<i4").tolist() == [1] * 100
+    unpacker = zlib.decompressobj()
+    unpacker.decompress(filled["0.0"])
+    assert unpacker.unused_data == b""
+
+
+@pytest.mark.shows("V1-21")
+def test_an_absent_chunk_reads_as_the_fill_value(filled: dict[str, bytes]) -> None:
+    expected = oz.open(filled)[:]
+    del filled["0.1"]
+    expected[0:10, 10:20] = 42
+    np.testing.assert_array_equal(oz.open(filled)[:], expected)
+
+
 # Where the text is silent
 
 

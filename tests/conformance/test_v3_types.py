@@ -391,15 +391,12 @@ REGISTERED = {
     "chunk_key_encoding": "default v2",
     "storage_transformer": "",
 }
+NUMCODECS_IDS = "* blosc bz2 gzip lz4 lzma vlen-bytes vlen-utf8 zlib zstd"
 NUMCODECS = "named in zarr-extensions (numcodecs.bitround, …) and written by zarr-python"
 ZARR_PYTHON = "the name that zarr-python writes; zarr-extensions has no other for it"
 # Names that are not registered, each with the reason why a document may still have it.
 UNREGISTERED = {
-    "codec": {
-        f"numcodecs.{id_}": NUMCODECS
-        for id_ in ("*", "blosc", "bz2", "gzip", "lz4", "lzma", "vlen-bytes", "vlen-utf8")
-        + ("zlib", "zstd")
-    },
+    "codec": {f"numcodecs.{id_}": NUMCODECS for id_ in NUMCODECS_IDS.split()},
     "data_type": {
         "null_terminated_bytes": ZARR_PYTHON,
         "raw_bytes": ZARR_PYTHON,

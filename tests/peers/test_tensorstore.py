@@ -68,7 +68,7 @@ UNSUPPORTED = (
     ("reads", 2, "struct/*", "its bytes become NumPy strings of length 0"),
     ("reads", 2, "V3/*", "its bytes become NumPy items of length 0"),
     ("reads", 3, "V3/*", "wants the fill value of r<bits> in Base64, not as a list"),
-    ("reads", 3, "float8_e8m0fnu/*", "halves the exponent of the fill value"),
+    ("reads", 3, "float8_e8m0fnu/*", "reads the fill value 1.0 as 2^-64"),
 )
 
 

@@ -36,6 +36,7 @@ for _name, _target in {
     "vlen-bytes": "vlen:VlenBytes",
     "numcodecs.vlen-bytes": "vlen:VlenBytes",
     "packbits": "packbits:Packbits",
+    "sharding_indexed": "sharding_indexed:ShardingIndexed",
     "numcodecs.*": "numcodecs:Numcodecs",
     "bitround": "numcodecs:Bitround",
     "filter-on-bytes": "numcodecs:OnBytes",

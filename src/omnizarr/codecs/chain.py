@@ -14,7 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import registry
-from omnizarr.codecs.codec import ArrayArray, ArrayBytes, Buffer, BytesBytes, Codec, Spec
+from omnizarr.codecs.codec import ArrayArray, ArrayBytes, Buffer, BytesBytes, Codec, Region, Spec
+from omnizarr.codecs.emptiness import is_fill
+from omnizarr.codecs.source import Source
+from omnizarr.codecs.transpose import Transpose
 from omnizarr.errors import ChunkError, InvalidMetadata, MissingPackage, Problem, UnknownExtension
 from omnizarr.model import Named
 from omnizarr.model.numcodecs_ids import PREFIX
@@ -74,6 +77,39 @@ class Chain:
             raise ChunkError(f"decoded to shape {array.shape}, expected {self.spec.shape}")
         return np.asarray(array)
 
+    # Parts of chunks
+
+    def decode_region(self, source: Source, region: Region) -> npt.NDArray[Any] | None:
+        """Part of a chunk, fetching and decoding no more than the codecs allow; None: absent."""
+        partial = getattr(self.array_bytes, "decode_region", None)
+        turns = [codec for codec, _ in self.array_array if isinstance(codec, Transpose)]
+        if partial is None or self.bytes_bytes or len(turns) < len(self.array_array):
+            data = source.whole()
+            return None if data is None else self.decode(data)[region]
+        for turn in turns:
+            region = tuple(region[i] for i in turn.axes(len(region)))
+        part = _run(self.array_bytes, "decode", partial, source, self.inner, region)
+        for turn in reversed(turns):
+            part = None if part is None else turn.decode(part, self.spec)
+        return cast("npt.NDArray[Any] | None", part)
+
+    def update(self, old: Buffer | None, region: Region, value: npt.NDArray[Any]) -> Buffer | None:
+        """The bytes of a chunk with a part replaced; None where only the fill value is left."""
+        inside = getattr(self.array_bytes, "update", None)
+        if inside is not None and not self.bytes_bytes and not self.array_array:
+            return cast(
+                "Buffer | None",
+                _run(self.array_bytes, "encode", inside, old, self.inner, region, value),
+            )
+        if old is None:
+            chunk = np.empty(self.spec.shape, self.spec.data_type.dtype)
+            chunk[...] = self.spec.fill
+        else:
+            chunk = self.decode(old)
+            chunk = chunk if chunk.flags.writeable else chunk.copy()
+        chunk[region] = value
+        return None if is_fill(chunk, self.spec.fill) else self.encode(chunk)
+
 
 def bind_chain(codecs: tuple[Named, ...], spec: Spec) -> Chain:
     """The chain for chunks of that shape and type; raises where the codecs do not fit."""
@@ -95,7 +131,8 @@ def bind_chain(codecs: tuple[Named, ...], spec: Spec) -> Chain:
             before.append((filter_, current))
             current = filter_.resolve(current)
         elif codec.kind == "array->bytes":
-            middle = cast(ArrayBytes, codec)
+            fit = getattr(codec, "for_spec", None)
+            middle = cast(ArrayBytes, codec if fit is None else fit(current))
             size = middle.encoded_size(current)
         else:
             if not after and hasattr(codec, "for_items"):

@@ -20,6 +20,7 @@ from omnizarr.model import Named
 from omnizarr.model.configuration import check_members, invalid
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+Region: TypeAlias = tuple[slice, ...]  # start, stop and a positive step for every axis
 Kind: TypeAlias = Literal["array->array", "array->bytes", "bytes->bytes"]
 
 # How many bytes a step may produce when the array's own type does not say how many.

@@ -14,7 +14,7 @@ from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "gzip": {"level": 5},
     "zstd": {"level": 0, "checksum": False},
-    "blosc": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle"},
+    "blosc": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "blocksize": 0},
 }
 
 

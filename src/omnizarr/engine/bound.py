@@ -107,7 +107,7 @@ class BoundArray:
 
     @cached_property
     def chunk_store(self) -> Store:
-        """The store below the storage transformers."""
+        """The store as the array sees it, above its storage transformers."""
         return self._named(
             "storage_transformers",
             lambda: transform(

@@ -12,6 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
+from omnizarr.codecs import Chain
+from omnizarr.codecs.codec import Buffer, Region
+from omnizarr.codecs.emptiness import is_fill
+from omnizarr.codecs.source import StoreSource
 from omnizarr.engine.bound import BoundArray
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
@@ -25,8 +29,8 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     fill = array.fill
 
     def one(row: Row) -> None:
-        chunk = read_chunk(array, row.coords)
-        out[row.outer] = fill if chunk is None else _view(chunk, row.inner)
+        part = read_region(array, row.coords, row.inner)
+        out[row.outer] = fill if part is None else part
 
     _run(plan, one, out.nbytes)
 
@@ -41,14 +45,7 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
         if row.whole and part.shape == shape:
             write_chunk(array, row.coords, part)
             return
-        old = None if row.whole else read_chunk(array, row.coords)
-        if old is None:
-            chunk = np.empty(shape, array.dtype)
-            chunk[...] = array.fill
-        else:
-            chunk = old if old.flags.writeable else old.copy()
-        chunk[row.inner] = part
-        write_chunk(array, row.coords, chunk)
+        update_chunk(array, row.coords, row.inner, part, whole=row.whole)
 
     _run(plan, one, value.nbytes)
 
@@ -60,56 +57,73 @@ def _view(array: npt.NDArray[Any], region: tuple[slice, ...]) -> npt.NDArray[Any
     return view
 
 
-def read_chunk(array: BoundArray, coords: tuple[int, ...]) -> npt.NDArray[Any] | None:
-    """One decoded chunk in full, or None where the store has none."""
+def read_region(
+    array: BoundArray, coords: tuple[int, ...], region: Region
+) -> npt.NDArray[Any] | None:
+    """Part of one chunk, or None where the store has none."""
     key = array.key(coords)
     chain, store = array.chain(array.grid.chunk_shape(coords)), array.chunk_store
     try:
-        data = store.get(key)
-        for other in array.encoding.other_keys(coords) if data is None else ():
-            data = store.get(array.prefix + other)
-        return None if data is None else chain.decode(data)
+        part = chain.decode_region(StoreSource(store, key), region)
+        for other in array.encoding.other_keys(coords) if part is None else ():
+            part = chain.decode_region(StoreSource(store, array.prefix + other), region)
+        return part
     except OmnizarrError as e:
         _fail("read", array, coords, key, e)
+
+
+def read_chunk(array: BoundArray, coords: tuple[int, ...]) -> npt.NDArray[Any] | None:
+    """One decoded chunk in full, or None where the store has none."""
+    shape = array.grid.chunk_shape(coords)
+    return read_region(array, coords, tuple(slice(0, n, 1) for n in shape))
+
+
+def update_chunk(
+    array: BoundArray,
+    coords: tuple[int, ...],
+    region: Region,
+    value: npt.NDArray[Any],
+    *,
+    whole: bool,
+) -> None:
+    """Replace part of a chunk; `whole`: all that the array has of it, so nothing is read."""
+    key = array.key(coords)
+    chain, store = array.chain(array.grid.chunk_shape(coords)), array.chunk_store
+    try:
+        old = None if whole else store.get(key)
+        for other in array.encoding.other_keys(coords) if old is None and not whole else ():
+            old = store.get(array.prefix + other)
+        _put(array, coords, chain.update(old, region, value), chain)
+    except OmnizarrError as e:
+        _fail("write", array, coords, key, e)
+
+
+def _put(array: BoundArray, coords: tuple[int, ...], data: Buffer | None, chain: Chain) -> None:
+    """Store an encoded chunk; None is one that holds nothing but the fill value."""
+    key, store = array.key(coords), array.chunk_store
+    if data is None and (config.get().write_empty_chunks or not array.fill_defined):
+        chunk = np.empty(chain.spec.shape, array.dtype)
+        chunk[...] = array.fill
+        data = chain.encode(chunk)
+    if data is None:
+        store.erase(key)
+    else:
+        store.set(key, data)
+    for other in array.encoding.other_keys(coords):
+        if store.get(array.prefix + other) is not None:
+            store.erase(array.prefix + other)  # the old value would show again
 
 
 def write_chunk(array: BoundArray, coords: tuple[int, ...], chunk: npt.NDArray[Any]) -> None:
     """Store one whole chunk, or erase its key where it has nothing but the fill value."""
     key = array.key(coords)
-    chain, store = array.chain(chunk.shape), array.chunk_store
+    chain = array.chain(chunk.shape)
     try:
-        skip = array.fill_defined and not config.get().write_empty_chunks
-        if skip and is_fill(chunk, array.fill):
-            store.erase(key)
-        else:
-            store.set(key, chain.encode(chunk))
+        keep = config.get().write_empty_chunks or not array.fill_defined
+        empty = not keep and is_fill(chunk, array.fill)
+        _put(array, coords, None if empty else chain.encode(chunk), chain)
     except OmnizarrError as e:
         _fail("write", array, coords, key, e)
-
-
-def is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
-    """Whether every item is the fill value, to the bit."""
-    if chunk.size == 0:
-        return True
-    if chunk.dtype.hasobject or chunk.dtype.kind == "T":
-        value = fill[()]
-        return all(type(item) is type(value) and bool(np.all(item == value)) for item in chunk.flat)
-    if chunk.dtype != fill.dtype:
-        fill = fill.astype(chunk.dtype)
-    size = chunk.dtype.itemsize
-    if size == 0:
-        return True
-    want = np.frombuffer(fill.tobytes(), np.uint8)
-    # Slices, since a scalar would lose trailing zeros of text and a foreign byte order.
-    first = np.ascontiguousarray(chunk[(slice(0, 1),) * chunk.ndim]).reshape(1).view(np.uint8)
-    if not np.array_equal(first, want):
-        return False
-    if size in (1, 2, 4, 8):
-        unsigned = np.dtype(f"u{size}")
-        flat = np.ascontiguousarray(chunk).reshape(-1).view(unsigned)
-        return bool((flat == want.view(unsigned)[0]).all())
-    items = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8).reshape(-1, size)
-    return bool((items == want).all())
 
 
 def _fail(

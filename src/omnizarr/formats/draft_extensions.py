@@ -31,12 +31,20 @@ _SHARDING = re.compile(
 _CODEC = re.compile(r"https://purl\.org/zarr/spec/codecs?/([a-z0-9-]+)(?:/1\.0)?")
 _KNOWN_CODECS = ("gzip", "zlib", "blosc", "bz2", "lz4", "lzma", "zstd")
 _CORE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)|r[1-9]\d*")
+_ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
 # Data type extensions of the draft's companions, and what early writers put in their place.
 _TYPE_URI = re.compile(
     r"https://purl\.org/zarr/spec/extensions/data-types/(datetime|string|struct|complex)/1\.0"
     r"|https://zarr-specs\.readthedocs\.io/.*(data-types|complex-dtypes)/.*"
     r"|TODO: .*array protocol URL"
 )
+# What each of the companions defines.
+_DEFINED = {
+    "datetime/1.0": ("numpy.datetime64", "numpy.timedelta64"),
+    "string/1.0": ("null_terminated_bytes", "fixed_length_utf32"),
+    "struct/1.0": ("struct",),
+    "complex/1.0": ("complex64", "complex128"),
+}
 
 
 def read_type(fields: Fields) -> tuple[Named, dict[str, Any]]:
@@ -73,19 +81,24 @@ def _extension_type(fields: Fields, stated: dict[str, Any]) -> tuple[Named, dict
             fields.error(f"data_type.{name}", "required, but missing")
             return Named("bool"), {}
     uri, type_ = stated["extension"], stated["type"]
+    fallback = stated.get("fallback", [])
+    names = fallback if isinstance(fallback, list) else [fallback]
     if isinstance(uri, str) and _TYPE_URI.fullmatch(uri):
         try:
-            bare = isinstance(type_, str) and type_[:1] == "S"
-            return from_type_string(type_, order_needed=not bare), {}
+            named = from_type_string(_numpy_spelling(type_))
         except InvalidMetadata as e:
             fields.error("data_type.type", str(e))
             return Named("bool"), {}
+        defined = _DEFINED.get(uri.removeprefix(DATA_TYPES))
+        if defined is not None and named.name not in defined:
+            fields.error("data_type.type", f"{type_!r} is not a type of {uri!r}")
+        if "big" in byte_orders(named):
+            return named, {"data_type": stated}  # never written, but kept where it stands
+        return named, {"fallback": names} if names else {}
     members = {k: v for k, v in stated.items() if k not in ("extension", "fallback")}
     unknown = Named(str(uri), members)
     if registry.find("data_type", str(uri)) is not None:
         return unknown, {"data_type": stated}
-    fallback = stated.get("fallback")
-    names = fallback if isinstance(fallback, list) else [fallback]
     for each in names:
         found = _core_type(each)
         if found is not None and config.get().fallback != "refuse":
@@ -96,21 +109,26 @@ def _extension_type(fields: Fields, stated: dict[str, Any]) -> tuple[Named, dict
     return unknown, {"data_type": stated}
 
 
+def is_core(named: Named) -> bool:
+    """Whether a type is one of the draft's own, and not of an extension."""
+    return _CORE.fullmatch(_ALIASES.get(named.name, named.name)) is not None
+
+
 def write_type(array: ArrayModel, format_name: str) -> Any:
     """The field `data_type`: a core name, or an extension object with fallbacks."""
     if "data_type" in array.extra:
         return array.extra["data_type"]
     named = without_order(array.data_type)
-    name = {"complex_float32": "complex64", "complex_float64": "complex128"}.get(
-        named.name, named.name
-    )
-    if _CORE.fullmatch(name):
+    name = _ALIASES.get(named.name, named.name)
+    if is_core(named):
         return name
     if name == "raw_bytes":
         return f"r{8 * named.configuration['length_bytes']}"
     type_ = to_type_string(named, format_name)
     raw = f"r{8 * (itemsize(named) or 0)}"
     if name.startswith("numpy."):
+        if named.configuration.get("scale_factor", 1) != 1:
+            raise cannot(format_name, f"times that count in {type_[3:]}", "only plain units")
         uri, fallback = "datetime", ["int64", raw]
     elif name in ("struct", "structured"):
         uri, fallback = "struct", [raw]
@@ -127,6 +145,22 @@ def _bare(type_: Any) -> Any:
     if isinstance(type_, str):
         return type_[1:] if type_.startswith("|S") else type_
     return [[field[0], _bare(field[1]), *field[2:]] for field in type_]
+
+
+def _numpy_spelling(type_: Any) -> Any:
+    """An identifier as NumPy has it: byte strings with a bar, core types by their codes."""
+    if isinstance(type_, str):
+        core = _core_type(type_) if _CORE.fullmatch(type_) else None
+        if core is not None:
+            return to_type_string(core, "3-draft")
+        return f"|{type_}" if type_.startswith("S") else type_
+    if not isinstance(type_, list):
+        return type_
+    pairs = [isinstance(field, list) and len(field) > 1 for field in type_]
+    return [
+        [field[0], _numpy_spelling(field[1]), *field[2:]] if pair else field
+        for field, pair in zip(type_, pairs, strict=True)
+    ]
 
 
 def read_codecs(fields: Fields, rank: int) -> tuple[Named, ...]:
@@ -224,9 +258,13 @@ def write_codecs(array: ArrayModel, format_name: str) -> tuple[Any, list[dict[st
         is_bytes = is_bytes or _kind(codec) != "array->array"
         if codec.name in ("bytes", "endian"):
             stated = codec.configuration.get("endian")
-            orders = byte_orders(array.data_type) if "data_type" not in array.extra else set()
-            if stated == "big" or (stated is None and orders == {"big"}):
-                config_ = {"endian": "big"}
+            if "data_type" not in array.extra:
+                big = stated == "big" or (
+                    stated is None and byte_orders(array.data_type) == {"big"}
+                )
+                stated = "big" if big else None  # little is what there is without the codec
+            if stated is not None:
+                config_ = {"endian": stated}
                 out.append({"type": f"{CODECS}endian/1.0", "configuration": config_})
         elif "://" in codec.name:
             out.append({"type": codec.name, "configuration": dict(codec.configuration)})

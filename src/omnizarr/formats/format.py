@@ -49,6 +49,12 @@ class Format(Protocol):
     def default_codecs(self, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
         """What new arrays use: for fixed items of that size, or for a variable type's codec."""
 
+    def sharded(self, array: ArrayModel, shards: tuple[int, ...]) -> ArrayModel:
+        """The array with its chunks packed into shards of that shape; raises CannotExpress."""
+
+    def new_type(self, named: Named) -> Named:
+        """The data type of a new array for which this one is asked."""
+
     def key_encoding(self, separator: str | None) -> Named:
         """The chunk key encoding of new arrays."""
 

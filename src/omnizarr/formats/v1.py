@@ -124,6 +124,12 @@ class V1:
         options = {"cname": "lz4", "clevel": 5, "shuffle": 1}
         return (Named("bytes"), Named("numcodecs.blosc", options))
 
+    def sharded(self, array: ArrayModel, shards: tuple[int, ...]) -> ArrayModel:
+        raise cannot(self.name, "shards", "versions 3-draft and 3 have them")
+
+    def new_type(self, named: Named) -> Named:
+        return named
+
     def key_encoding(self, separator: str | None) -> Named:
         if separator not in (None, "."):
             raise cannot(self.name, f"the separator {separator!r}")

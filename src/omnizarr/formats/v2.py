@@ -161,6 +161,12 @@ class V2:
         first = Named("bytes") if variable is None else Named(PREFIX + variable)
         return (first, Named("numcodecs.blosc", options))
 
+    def sharded(self, array: ArrayModel, shards: tuple[int, ...]) -> ArrayModel:
+        raise cannot(self.name, "shards", "versions 3-draft and 3 have them")
+
+    def new_type(self, named: Named) -> Named:
+        return named
+
     def key_encoding(self, separator: str | None) -> Named:
         return Named("v2", {"separator": separator or "."})
 

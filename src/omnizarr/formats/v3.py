@@ -90,7 +90,7 @@ class V3:
         encoding = self._essential(fields, "chunk_key_encoding")
         codecs = self._codecs(fields, len(shape))
         if byte_orders_known(data_type) and any(
-            c.name == "bytes" and "endian" not in c.configuration for c in codecs
+            c.name == "bytes" and c.configuration.get("endian") is None for c in codecs
         ):
             fields.warn("codecs", "'bytes' without 'endian' for a multi-byte type; read as little")
         transformers = self._list(fields, "storage_transformers")
@@ -201,11 +201,8 @@ class V3:
             raise cannot(self.name, "a structure that mixes byte orders")
         if _has_subarrays(array.data_type):
             raise cannot(self.name, "a structure with sub-array fields")
-        codecs = []
-        for codec in codec_names.to_names(array):
-            if codec.name == "bytes" and orders and "endian" not in codec.configuration:
-                codec = Named("bytes", {"endian": next(iter(orders))})
-            codecs.append(codec)
+        order = next(iter(orders), None)
+        codecs = [_stated(codec, order) for codec in codec_names.to_names(array)]
         of_draft = array.fill_value.dialect == "v3-draft"
         if any(of_draft or is_sharding(t) for t in array.storage_transformers):
             raise cannot(self.name, "the draft's storage transformers")
@@ -214,6 +211,7 @@ class V3:
             encoding = Named("default", dict(encoding.configuration))
         return array.with_(
             data_type=without_order(array.data_type),
+            chunk_grid=_positive(array.chunk_grid),
             codecs=tuple(codecs),
             chunk_key_encoding=encoding,
         )
@@ -230,6 +228,23 @@ class V3:
             "blocksize": 0,
         }
         return (Named("bytes"), Named("blosc", config), Named("crc32c"))
+
+    def sharded(self, array: ArrayModel, shards: tuple[int, ...]) -> ArrayModel:
+        if array.chunk_grid.name != "regular":
+            raise cannot(self.name, f"shards of a {array.chunk_grid.name} grid")
+        config = {
+            "chunk_shape": list(array.chunk_grid.configuration["chunk_shape"]),
+            "codecs": list(array.codecs),
+            "index_codecs": [Named("bytes", {"endian": "little"}), Named("crc32c")],
+            "index_location": "end",
+        }
+        return array.with_(
+            chunk_grid=Named("regular", {"chunk_shape": list(shards)}),
+            codecs=(Named("sharding_indexed", config),),
+        )
+
+    def new_type(self, named: Named) -> Named:
+        return named
 
     def key_encoding(self, separator: str | None) -> Named:
         return Named("default", {"separator": separator or "/"})
@@ -300,6 +315,30 @@ def _extra(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
         else:
             fields.error(name, "unknown field that is not marked with must_understand: false")
     return extra
+
+
+def _positive(grid: Named) -> Named:
+    """The grid without lengths of 0, which readers take where the array is empty."""
+    chunks = grid.configuration.get("chunk_shape")
+    if grid.name != "regular" or not isinstance(chunks, list) or 0 not in chunks:
+        return grid
+    return grid.replace(chunk_shape=[c or 1 for c in chunks])
+
+
+def _stated(codec: Named, order: str | None) -> Named:
+    """A codec with its byte order stated, also inside shards, which hold JSON."""
+    if codec.name == "bytes" and order and codec.configuration.get("endian") is None:
+        return Named("bytes", {"endian": order})
+    if codec.name != "sharding_indexed":
+        return codec
+    config = dict(codec.configuration)
+    for member in ("codecs", "index_codecs"):
+        inner = config.get(member)
+        if isinstance(inner, (list, tuple)):
+            config[member] = [
+                _object(_stated(c, order)) if isinstance(c, Named) else c for c in inner
+            ]
+    return Named(codec.name, config, codec.must_understand)
 
 
 def _object(extension: Named) -> dict[str, Any]:

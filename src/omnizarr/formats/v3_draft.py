@@ -16,8 +16,10 @@ from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import dimensions
 from omnizarr.formats.draft_extensions import (
+    SHARDING,
     array_extensions,
     extension_uri,
+    is_core,
     read_codecs,
     read_transformers,
     read_type,
@@ -26,7 +28,13 @@ from omnizarr.formats.draft_extensions import (
     write_type,
 )
 from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot
-from omnizarr.formats.numpy_types import byte_orders, itemsize, pairs_only, to_type_string
+from omnizarr.formats.numpy_types import (
+    byte_orders,
+    itemsize,
+    pairs_only,
+    to_type_string,
+    without_order,
+)
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
 
@@ -289,6 +297,9 @@ class V3Draft:
                 raise cannot(self.name, f"the data type {array.data_type.name!r}")
             if len(byte_orders(array.data_type)) > 1:
                 raise cannot(self.name, "a structure that mixes byte orders")
+            if self.new_type(array.data_type) != array.data_type:
+                what = f"big-endian items of the type {array.data_type.name!r}"
+                raise cannot(self.name, what, "its extension types are little-endian")
         write_codecs(array, self.name)
         encoding = array.chunk_key_encoding
         if encoding.name != "v3-draft":
@@ -301,6 +312,18 @@ class V3Draft:
             raise cannot(self.name, "items of variable length")
         options = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
         return (Named("bytes"), Named("numcodecs.blosc", options))
+
+    def sharded(self, array: ArrayModel, shards: tuple[int, ...]) -> ArrayModel:
+        chunks = array.chunk_grid.configuration.get("chunk_shape", ())
+        if len(chunks) != len(shards) or any(s % c for s, c in zip(shards, chunks, strict=True)):
+            raise cannot(self.name, f"shards {shards} of chunks {tuple(chunks)}")
+        per_shard = [s // c for s, c in zip(shards, chunks, strict=True)]
+        members = {"type": "indexed", "configuration": {"chunks_per_shard": per_shard}}
+        return array.with_(storage_transformers=(Named(SHARDING, members),))
+
+    def new_type(self, named: Named) -> Named:
+        # The byte order of core types is a codec's matter; identifiers of others are little.
+        return named if is_core(named) else without_order(named)
 
     def key_encoding(self, separator: str | None) -> Named:
         return Named("v3-draft", {"separator": separator or "/"})

@@ -41,12 +41,14 @@ class Array(NodeHandle[ArrayModel]):
             where, paths.normalize(path), zarr_format=zarr_format, read_only=read_only
         )
         self._open(location, node)
+        self._tell_skipped()
 
     @classmethod
     def at(cls, location: Location, model: Node) -> Array:
         """The array behind a model that was just read or written."""
         array = cls.__new__(cls)
         array._open(location, model)
+        array._tell_skipped()
         return array
 
     def _open(self, location: Location, model: Node) -> None:
@@ -56,6 +58,15 @@ class Array(NodeHandle[ArrayModel]):
         bound = BoundArray(location.store, location.path, prefix, model)
         bound.check()
         self._location, self._model, self._bound = location, model, bound
+
+    def _tell_skipped(self) -> None:
+        for name in self._bound.skipped:
+            warnings.warn(
+                f"{self._location}: {name!r} is unknown here and is skipped, as the document"
+                " allows; nothing can be written",
+                OmnizarrWarning,
+                stacklevel=5,
+            )
 
     # What it is
 
@@ -96,11 +107,26 @@ class Array(NodeHandle[ArrayModel]):
 
     @property
     def chunks(self) -> tuple[Any, ...]:
-        """The shape of a chunk; for a rectilinear grid the lengths along each axis."""
+        """The shape of a chunk; for a rectilinear grid the lengths along each axis.
+
+        Of a sharded array, the shape of the chunks inside its shards.
+        """
         grid = self._bound.grid
+        inner = self._inner_chunks()
+        if inner is not None:
+            return inner
         if grid.regular is not None:
             return grid.regular
         return tuple(tuple(a.size(k) for k in range(a.count)) for a in grid.axes)
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """The shape of a shard, or None where chunks are stored one by one."""
+        return None if self._inner_chunks() is None else self._bound.grid.regular
+
+    def _inner_chunks(self) -> tuple[int, ...] | None:
+        sharding = [c for c in self.codecs if c.name == "sharding_indexed"]
+        return tuple(sharding[0].configuration["chunk_shape"]) if sharding else None
 
     @property
     def cdata_shape(self) -> tuple[int, ...]:
@@ -158,6 +184,12 @@ class Array(NodeHandle[ArrayModel]):
     def _as_values(self, value: Any) -> npt.NDArray[Any]:
         if isinstance(value, np.ndarray) or not np.isscalar(value):
             array = np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, self.dtype)
+            both_times = array.dtype.kind == self.dtype.kind == "m"
+            if both_times and not np.can_cast(array.dtype, self.dtype, "same_kind"):
+                raise InvalidMetadata(
+                    f"cannot put {array.dtype} into {self.name}, which has {self.dtype}:"
+                    " months and years have no fixed length"
+                )
             return array.astype(self.dtype, copy=False)
         return np.asarray(value, self.dtype)
 

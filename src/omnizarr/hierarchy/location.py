@@ -166,6 +166,7 @@ class Location:
         advice = self.format.name_advice(self.path)
         if advice is not None:
             warnings.warn(f"the path {self.path!r} {advice}", OmnizarrWarning, stacklevel=4)
+        self._check_root()
         missing = self._missing_ancestors()
         existing = existing_node(self.store, self.path)
         if existing is not None and existing[1] is not None:
@@ -182,6 +183,15 @@ class Location:
         for path in missing:
             self.at(path).save(None, GroupModel())
         return self.save(None, node)
+
+    def _check_root(self) -> None:
+        """Raise where another format's hierarchy has a key that this one's needs."""
+        taken = fetch(self.store, self.format.root_documents()) if self.path else {}
+        if taken and not Probe("", self.format.name).formats(taken, []):
+            raise NodeExists(
+                f"{next(iter(taken))!r} in {self.store!r} is not a document of zarr"
+                f" {self.format.name}, so {paths.show(self.path)} cannot be created in that format"
+            )
 
     def _missing_ancestors(self) -> list[str]:
         """Paths above that have no group yet; raises where one is an array."""

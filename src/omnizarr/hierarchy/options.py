@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
@@ -15,12 +14,10 @@ from omnizarr.data_types import DataType
 from omnizarr.errors import InvalidMetadata
 from omnizarr.formats import Format
 from omnizarr.hierarchy.attributes import json_attributes
+from omnizarr.hierarchy.chunking import AUTO, chunk_grid, shard_shape
 from omnizarr.model import ArrayModel, FillValue, Named
 
-AUTO: Any = "auto"
-TARGET_BYTES = 2**20
 _VARIABLE = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
-_BYTES = re.compile(r"\s*([\d.]+)\s*([kMGT]?)(i?)B\s*", re.IGNORECASE)
 
 
 class ArrayOptions(TypedDict, total=False):
@@ -30,6 +27,9 @@ class ArrayOptions(TypedDict, total=False):
         The shape of a chunk; an integer for all axes; ``"auto"`` (about 1 MiB); a size such
         as ``"4MB"``; False for one chunk; a list of lists of lengths for a rectilinear grid
         (version 3).
+    shards
+        Versions 3 and 3-draft: pack the chunks into values of this shape, a multiple of the
+        chunk shape; a size such as ``"100MB"``, or an integer for all axes.
     fill_value
         What elements that were never written read as. Zero unless given. None leaves it
         undefined in versions 1 and 2.
@@ -56,6 +56,7 @@ class ArrayOptions(TypedDict, total=False):
     """
 
     chunks: Any
+    shards: Any
     fill_value: Any
     codecs: Iterable[Any] | None
     filters: Any
@@ -81,7 +82,7 @@ def array_model(
         known = ", ".join(sorted(ArrayOptions.__annotations__))
         raise InvalidMetadata(f"unknown option {sorted(unknown)[0]!r}; known: {known}")
     lengths = _shape(shape)
-    named = data_types.describe("f8" if dtype is None else dtype)
+    named = format.new_type(data_types.describe("f8" if dtype is None else dtype))
     object_codec = options.get("object_codec")
     given = [options.get(name) for name in ("object_codec", "filters", "serializer", "codecs")]
     if named.name == "object" and not any(_several(g) for g in given):
@@ -103,10 +104,10 @@ def array_model(
         raise InvalidMetadata(
             f"dimension_names has {len(names)} entries, but the array has {len(lengths)} axes"
         )
-    return ArrayModel(
+    model = ArrayModel(
         shape=lengths,
         data_type=named,
-        chunk_grid=_grid(options.get("chunks", AUTO), lengths, data_type),
+        chunk_grid=chunk_grid(options.get("chunks", AUTO), lengths, data_type),
         chunk_key_encoding=_key_encoding(format, options),
         fill_value=_fill(options, data_type, format),
         codecs=_codecs(format, data_type, len(lengths), options),
@@ -115,6 +116,10 @@ def array_model(
         dimension_names=names,
         extra=extra,
     )
+    shards = options.get("shards")
+    if shards is not None:
+        model = format.sharded(model, shard_shape(shards, model, data_type))
+    return format.adapt(model)
 
 
 def _shape(shape: int | Iterable[int]) -> tuple[int, ...]:
@@ -125,62 +130,6 @@ def _shape(shape: int | Iterable[int]) -> tuple[int, ...]:
     if math.prod(int(n) for n in lengths) >= 2**63:
         raise InvalidMetadata(f"shape: the product of {lengths} does not fit into 63 bits")
     return tuple(int(n) for n in lengths)
-
-
-def _grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Named:
-    itemsize = 16 if data_type.variable else max(1, data_type.dtype.itemsize)
-    if isinstance(chunks, str) and chunks != AUTO:
-        return _regular(guess_chunks(shape, itemsize, byte_size(chunks)))
-    if chunks is None or chunks is True or isinstance(chunks, str):
-        return _regular(guess_chunks(shape, itemsize, TARGET_BYTES))
-    if chunks is False or chunks == -1:
-        return _regular(tuple(max(1, n) for n in shape))
-    if isinstance(chunks, (int, np.integer)):
-        return _regular((int(chunks),) * len(shape))
-    sizes = list(chunks)
-    if any(isinstance(c, (list, tuple)) for c in sizes):
-        return Named("rectilinear", {"kind": "inline", "chunk_shapes": [_edges(c) for c in sizes]})
-    if len(sizes) != len(shape):
-        raise InvalidMetadata(f"chunks {chunks!r} has {len(sizes)} entries, shape {len(shape)}")
-    filled = [n if c in (None, -1) else c for c, n in zip(sizes, shape, strict=True)]
-    if any(isinstance(c, bool) or not isinstance(c, (int, np.integer)) or c < 0 for c in filled):
-        raise InvalidMetadata(f"chunks: expected positive integers, got {chunks!r}")
-    lengths = [int(c) for c in filled]
-    if any(c == 0 and n for c, n in zip(lengths, shape, strict=True)):
-        raise InvalidMetadata(f"chunks: a chunk cannot have length 0, got {chunks!r}")
-    return _regular(tuple(max(1, c) for c in lengths))
-
-
-def _regular(chunks: tuple[int, ...]) -> Named:
-    return Named("regular", {"chunk_shape": list(chunks)})
-
-
-def _edges(axis: Any) -> Any:
-    if isinstance(axis, (list, tuple)):
-        return [_edges(a) for a in axis]
-    return int(axis)
-
-
-def guess_chunks(shape: tuple[int, ...], itemsize: int, target: int) -> tuple[int, ...]:
-    """A chunk shape of at most `target` bytes: the longest axis is halved until it fits."""
-    chunks = [max(1, n) for n in shape]
-    while math.prod(chunks) * itemsize > target and max(chunks, default=1) > 1:
-        longest = chunks.index(max(chunks))
-        chunks[longest] = -(-chunks[longest] // 2)
-    return tuple(chunks)
-
-
-def byte_size(text: str) -> int:
-    """Bytes in ``"100MB"``, ``"1 MiB"``, ``"512kB"``."""
-    match = _BYTES.fullmatch(text)
-    try:
-        number = float(match[1]) if match else 0.0
-    except ValueError:
-        number = 0.0
-    if match is None or number <= 0:
-        raise InvalidMetadata(f"chunks: {text!r} is not a size such as '1MB' or '512 KiB'")
-    power = " kmgt".index(match[2].lower() or " ")
-    return max(1, int(number * (1024 if match[3] else 1000) ** power))
 
 
 def check_separator(separator: str | None) -> str | None:

@@ -52,14 +52,26 @@ def type_name(named: Named) -> str:
 
 def codec_names(array: ArrayModel) -> str:
     """The codecs that a person cares about, joined."""
-    names = [c.name.removeprefix("numcodecs.") for c in array.codecs]
+    names: list[str] = []
+    for codec in array.codecs:
+        inner = codec.configuration.get("codecs") if codec.name == "sharding_indexed" else None
+        if isinstance(inner, list):
+            names += [c if isinstance(c, str) else str(c.get("name")) for c in inner]
+        else:
+            names.append(codec.name)
+    names = [name.removeprefix("numcodecs.") for name in names]
     return "+".join(n for n in names if n != "bytes") or "uncompressed"
 
 
 def chunk_text(array: ArrayModel) -> str:
     """The chunk shape, or the grid's name."""
     chunks = array.chunk_grid.configuration.get("chunk_shape")
-    return str(tuple(chunks)) if isinstance(chunks, list) else array.chunk_grid.name
+    whole = str(tuple(chunks)) if isinstance(chunks, list) else array.chunk_grid.name
+    for codec in array.codecs:
+        inner = codec.configuration.get("chunk_shape")
+        if codec.name == "sharding_indexed" and isinstance(inner, list):
+            return f"{tuple(inner)} in shards {whole}"
+    return whole
 
 
 def array_line(array: ArrayModel, location: Location) -> str:

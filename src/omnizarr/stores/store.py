@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
+B = TypeVar("B", bytes, memoryview)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Range:
     start: int = 0
     length: int | None = None
 
-    def of(self, data: bytes) -> bytes:
+    def of(self, data: B) -> B:
         """That part of a whole value."""
         start = max(0, len(data) + self.start) if self.start < 0 else self.start
         return data[start:] if self.length is None else data[start : start + self.length]

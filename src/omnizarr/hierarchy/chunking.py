@@ -1,0 +1,108 @@
+"""Chunk and shard shapes from what users write for them."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from omnizarr.data_types import DataType
+from omnizarr.errors import InvalidMetadata
+from omnizarr.model import ArrayModel, Named
+
+AUTO: Any = "auto"
+TARGET_BYTES = 2**20
+SHARD_BYTES = 2**26
+_BYTES = re.compile(r"\s*([\d.]+)\s*([kMGT]?)(i?)B\s*", re.IGNORECASE)
+
+
+def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Named:
+    itemsize = _itemsize(data_type)
+    if isinstance(chunks, str) and chunks != AUTO:
+        return _regular(guess_chunks(shape, itemsize, byte_size(chunks)))
+    if chunks is None or chunks is True or isinstance(chunks, str):
+        return _regular(guess_chunks(shape, itemsize, TARGET_BYTES))
+    if chunks is False or chunks == -1:
+        return _regular(tuple(max(1, n) for n in shape))
+    if isinstance(chunks, (int, np.integer)):
+        return _regular((int(chunks),) * len(shape))
+    sizes = list(chunks)
+    if any(isinstance(c, (list, tuple)) for c in sizes):
+        return Named("rectilinear", {"kind": "inline", "chunk_shapes": [_edges(c) for c in sizes]})
+    if len(sizes) != len(shape):
+        raise InvalidMetadata(f"chunks {chunks!r} has {len(sizes)} entries, shape {len(shape)}")
+    filled = [n if c in (None, -1) else c for c, n in zip(sizes, shape, strict=True)]
+    if any(isinstance(c, bool) or not isinstance(c, (int, np.integer)) or c < 0 for c in filled):
+        raise InvalidMetadata(f"chunks: expected positive integers, got {chunks!r}")
+    lengths = [int(c) for c in filled]
+    if any(c == 0 and n for c, n in zip(lengths, shape, strict=True)):
+        raise InvalidMetadata(f"chunks: a chunk cannot have length 0, got {chunks!r}")
+    return _regular(tuple(max(1, c) for c in lengths))
+
+
+def _regular(chunks: tuple[int, ...]) -> Named:
+    return Named("regular", {"chunk_shape": list(chunks)})
+
+
+def _edges(axis: Any) -> Any:
+    if isinstance(axis, (list, tuple)):
+        return [_edges(a) for a in axis]
+    return int(axis)
+
+
+def guess_chunks(shape: tuple[int, ...], itemsize: int, target: int) -> tuple[int, ...]:
+    """A chunk shape of at most `target` bytes: the longest axis is halved until it fits."""
+    chunks = [max(1, n) for n in shape]
+    while math.prod(chunks) * itemsize > target and max(chunks, default=1) > 1:
+        longest = chunks.index(max(chunks))
+        chunks[longest] = -(-chunks[longest] // 2)
+    return tuple(chunks)
+
+
+def byte_size(text: str) -> int:
+    """Bytes in ``"100MB"``, ``"1 MiB"``, ``"512kB"``."""
+    match = _BYTES.fullmatch(text)
+    try:
+        number = float(match[1]) if match else 0.0
+    except ValueError:
+        number = 0.0
+    if match is None or number <= 0:
+        raise InvalidMetadata(f"chunks: {text!r} is not a size such as '1MB' or '512 KiB'")
+    power = " kmgt".index(match[2].lower() or " ")
+    return max(1, int(number * (1024 if match[3] else 1000) ** power))
+
+
+def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[int, ...]:
+    """The shape of a shard: as given, or whole chunks up to a number of bytes."""
+    chunks = array.chunk_grid.configuration.get("chunk_shape", ())
+    if shards is True or isinstance(shards, str):
+        target = SHARD_BYTES if shards in (True, AUTO) else byte_size(str(shards))
+        return _grown(tuple(chunks), array.shape, _itemsize(data_type), target)
+    if isinstance(shards, (int, np.integer)):
+        shards = (shards,) * len(chunks)
+    sizes = tuple(int(n) for n in shards)
+    if len(sizes) != len(chunks) or any(
+        n < c or n % c for n, c in zip(sizes, chunks, strict=False)
+    ):
+        raise InvalidMetadata(f"shards {shards!r} must be a multiple of the chunks {tuple(chunks)}")
+    return sizes
+
+
+def _grown(
+    chunks: tuple[int, ...], shape: tuple[int, ...], itemsize: int, target: int
+) -> tuple[int, ...]:
+    """Chunks doubled along the axis where the shard is shortest, until it is full."""
+    sizes = list(chunks)
+    while math.prod(sizes) * itemsize * 2 <= target:
+        room = [i for i, (s, n) in enumerate(zip(sizes, shape, strict=True)) if s < n]
+        if not room:
+            break
+        axis = min(room, key=lambda i: sizes[i] / chunks[i])
+        sizes[axis] *= 2
+    return tuple(sizes)
+
+
+def _itemsize(data_type: DataType) -> int:
+    return 16 if data_type.variable else max(1, data_type.dtype.itemsize)

@@ -1,0 +1,387 @@
+"""The codecs that accompany the draft: gzip, endian and blosc."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import struct
+from typing import Any
+
+import numcodecs
+import numcodecs.blosc
+import numpy as np
+import pytest
+
+import omnizarr
+from omnizarr.errors import ChunkError, InvalidMetadata
+
+URI = "https://purl.org/zarr/spec/codecs/{}/1.0"
+ROOT = {
+    "zarr_format": "https://purl.org/zarr/spec/core/3.0",
+    "metadata_encoding": {"type": "json", "metadata_key_suffix": ".json"},
+    "extensions": [],
+}
+BLOSC = {"cname": "lz4", "clevel": 1, "shuffle": 1, "blocksize": 0}  # the printed example
+
+
+def codec(name: str, **configuration: Any) -> dict[str, Any]:
+    return {"type": URI.format(name), "configuration": configuration}
+
+
+def stored(
+    codecs: list[Any] | None, value: bytes | None = None, data_type: str = "int32", size: int = 4
+) -> dict[str, bytes]:
+    """A hierarchy whose root is an array of one chunk with these codecs and this value."""
+    array: dict[str, Any] = {
+        "shape": [size],
+        "data_type": data_type,
+        "chunk_grid": {"type": "regular", "chunk_shape": [size], "separator": "/"},
+        "chunk_memory_layout": "C",
+        "fill_value": [0.0, 0.0] if data_type.startswith("complex") else 0,
+        "extensions": [],
+        "attributes": {},
+    }
+    if codecs is not None:
+        array["codecs"] = codecs
+    store = {"zarr.json": json.dumps(ROOT).encode(), "meta/array.json": json.dumps(array).encode()}
+    return store if value is None else {**store, "data/c0": value}
+
+
+def created(data: Any, **options: Any) -> dict[str, bytes]:
+    """What the library stores for `data` in one chunk."""
+    store: dict[str, bytes] = {}
+    omnizarr.create_array(store, data=data, chunks=False, zarr_format="3-draft", **options)
+    return store
+
+
+def codecs_in(store: dict[str, bytes]) -> Any:
+    return json.loads(store["meta/array.json"]).get("codecs")
+
+
+NUMBERS = np.array([1, -2, 300, 70000], "<i4")
+
+
+# gzip
+
+
+@pytest.mark.shows("DX-01", "DX-02")
+@pytest.mark.parametrize("level", range(10))
+def test_gzip_values_are_gzip_files_at_every_level(level: int) -> None:
+    data = np.arange(1000, dtype="<i4")
+    store = created(data, compressor={"id": "gzip", "level": level})
+    assert codecs_in(store) == [codec("gzip", level=level)]
+    value = store["data/c0"]
+    assert value[:3].hex() == "1f8b08"
+    assert gzip.decompress(value) == data.tobytes()
+    assert (len(value) > data.nbytes) == (level == 0)  # stored, but still a gzip file
+    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+
+
+@pytest.mark.shows("DX-01")
+@pytest.mark.parametrize(
+    "configuration",
+    [{"level": 10}, {"level": -1}, {"level": "1"}, {"level": 1.0}, {"level": True}, {}],
+)
+def test_a_wrong_gzip_level_is_refused(configuration: dict[str, Any]) -> None:
+    store = stored([codec("gzip", **configuration)])
+    with pytest.raises(InvalidMetadata, match=r"gzip.*configuration\.level"):
+        omnizarr.open_array(store)
+    [problem] = omnizarr.validate(store)
+    assert problem.level == "error"
+    assert "level" in str(problem)
+
+
+@pytest.mark.shows("DX-01")
+@pytest.mark.parametrize("level", [10, -1, "1"])
+def test_a_wrong_gzip_level_is_refused_at_creation(level: Any) -> None:
+    store: dict[str, bytes] = {}
+    with pytest.raises(InvalidMetadata, match="level"):
+        omnizarr.create_array(
+            store, shape=4, zarr_format="3-draft", compressor={"id": "gzip", "level": level}
+        )
+    assert store == {}
+
+
+@pytest.mark.shows("DX-02")
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_gzip_files_of_other_programs_are_read(level: int) -> None:
+    value = gzip.compress(NUMBERS.tobytes(), level)
+    array = omnizarr.open_array(stored([codec("gzip", level=1)], value))
+    np.testing.assert_array_equal(array[...], NUMBERS)
+
+
+@pytest.mark.shows("DX-03")
+@pytest.mark.parametrize("cuts", [[8], [4, 8, 12], [0], [16], [3, 3, 11]])
+def test_several_gzip_members_are_read_as_one(cuts: list[int]) -> None:
+    data = NUMBERS.tobytes()
+    edges = [0, *cuts, len(data)]
+    pieces = [data[a:b] for a, b in itertools.pairwise(edges)]
+    value = b"".join(gzip.compress(piece) for piece in pieces)
+    array = omnizarr.open_array(stored([codec("gzip", level=1)], value))
+    np.testing.assert_array_equal(array[...], NUMBERS)
+
+
+WHOLE = gzip.compress(NUMBERS.tobytes())
+
+
+@pytest.mark.shows("DX-03")
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(WHOLE[:-1], id="one byte short"),
+        pytest.param(WHOLE[:12], id="cut in the data"),
+        pytest.param(WHOLE[:5], id="cut in the header"),
+        pytest.param(WHOLE + b"\0", id="a zero follows"),
+        pytest.param(WHOLE + b"garbage", id="garbage follows"),
+        pytest.param(WHOLE + WHOLE[:10], id="a member that ends early follows"),
+        pytest.param(WHOLE + gzip.compress(b"more"), id="more bytes than a chunk"),
+        pytest.param(gzip.compress(NUMBERS.tobytes()[:-4]), id="fewer bytes than a chunk"),
+        pytest.param(WHOLE[:-8] + bytes(4) + WHOLE[-4:], id="wrong checksum"),
+        pytest.param(NUMBERS.tobytes(), id="not gzip"),
+    ],
+)
+def test_a_damaged_gzip_value_is_an_error_that_names_chunk_and_codec(value: bytes) -> None:
+    array = omnizarr.open_array(stored([codec("gzip", level=1)], value))
+    with pytest.raises(ChunkError, match=r"chunk \(0,\).*'data/c0'.*gzip") as caught:
+        array[...]
+    assert caught.value.codec == "gzip"
+
+
+@pytest.mark.shows("DX-04")
+@pytest.mark.parametrize("plural", ["codec", "codecs"])
+@pytest.mark.parametrize("version", ["", "/1.0"])
+def test_every_spelling_of_the_gzip_uri_is_read(plural: str, version: str) -> None:
+    uri = f"https://purl.org/zarr/spec/{plural}/gzip{version}"
+    store = stored([{"type": uri, "configuration": {"level": 1}}], WHOLE)
+    np.testing.assert_array_equal(omnizarr.open_array(store)[...], NUMBERS)
+    omnizarr.open_array(store, "r+").attrs["touched"] = True
+    assert codecs_in(store) == [codec("gzip", level=1)]  # written in the one right way
+
+
+# endian
+
+
+@pytest.mark.shows("DX-05")
+@pytest.mark.parametrize("configuration", [{}, {"endian": "BIG"}, {"endian": None}, {"endian": 1}])
+def test_endian_is_big_or_little_and_nothing_else(configuration: dict[str, Any]) -> None:
+    store = stored([codec("endian", **configuration)], bytes(16))
+    with pytest.raises(InvalidMetadata, match=r"codecs\[0\]\.configuration\.endian"):
+        omnizarr.open_array(store)
+
+
+@pytest.mark.shows("DX-05", "DX-06")
+@pytest.mark.parametrize(
+    ("data_type", "endian", "value", "expected"),
+    [
+        ("int32", "big", "fffffffe", -2),
+        ("int32", "little", "feffffff", -2),
+        ("complex128", "big", "3ff00000000000004000000000000000", 1 + 2j),
+        ("complex128", "little", "000000000000f03f0000000000000040", 1 + 2j),
+        ("complex64", "big", "3f80000040000000", 1 + 2j),
+        ("float16", "big", "3c00", 1.0),
+        ("uint64", "big", "0000000000000102", 258),
+        ("uint8", "big", "07", 7),
+    ],
+)
+def test_items_are_stored_in_the_stated_byte_order(
+    data_type: str, endian: str, value: str, expected: Any
+) -> None:
+    store = stored([codec("endian", endian=endian)], bytes.fromhex(value), data_type, size=1)
+    array = omnizarr.open_array(store, "r+")
+    assert array[0] == expected
+    assert array.dtype == np.dtype(data_type)
+    del store["data/c0"]
+    array[0] = expected
+    assert store["data/c0"].hex() == value
+
+
+@pytest.mark.shows("DX-06")
+def test_items_are_in_c_order_in_the_stated_byte_order() -> None:
+    data = np.arange(6, dtype=">i2").reshape(2, 3)
+    store = created(data, codecs=[{"name": "bytes", "configuration": {"endian": "big"}}])
+    assert codecs_in(store) == [codec("endian", endian="big")]
+    assert store["data/c0/0"].hex() == "000000010002000300040005"
+
+
+@pytest.mark.shows("DX-07")
+@pytest.mark.parametrize("data_type", ["int32", "float64", "complex64", "uint16"])
+def test_little_is_the_same_as_no_endian_codec(data_type: str) -> None:
+    dtype = np.dtype(data_type).newbyteorder("<")
+    value = np.arange(1, 5).astype(dtype).tobytes()
+    read = [
+        omnizarr.open_array(stored(codecs, value, data_type))[...]
+        for codecs in ([codec("endian", endian="little")], [], None)
+    ]
+    for found in read:
+        np.testing.assert_array_equal(found, [1, 2, 3, 4])
+        assert found.dtype == np.dtype(data_type)
+
+
+@pytest.mark.shows("DX-08")
+def test_endian_stands_before_codecs_on_bytes() -> None:
+    big = NUMBERS.astype(">i4").tobytes()
+    codecs = [codec("endian", endian="big"), codec("gzip", level=1)]
+    array = omnizarr.open_array(stored(codecs, gzip.compress(big)))
+    np.testing.assert_array_equal(array[...], NUMBERS)
+
+
+@pytest.mark.shows("DX-08")
+@pytest.mark.parametrize("first", [codec("gzip", level=1), codec("blosc", **BLOSC)])
+def test_endian_after_a_codec_on_bytes_is_refused(first: dict[str, Any]) -> None:
+    store = stored([first, codec("endian", endian="big")], WHOLE)
+    with pytest.raises(InvalidMetadata, match=r"codecs\[0\].*takes bytes"):
+        omnizarr.open_array(store)
+    twice = stored([codec("endian", endian="big"), codec("endian", endian="big")])
+    with pytest.raises(InvalidMetadata, match=r"codecs\[1\].*takes an array"):
+        omnizarr.open_array(twice)
+
+
+# blosc
+
+
+@pytest.mark.shows("DX-09")
+def test_the_printed_blosc_example_works() -> None:
+    value = bytes(numcodecs.blosc.compress(NUMBERS.tobytes(), b"lz4", 1, 1, 0))
+    store = stored([codec("blosc", **BLOSC)], value)
+    np.testing.assert_array_equal(omnizarr.open_array(store)[...], NUMBERS)
+    array = omnizarr.open_array(store, "r+")
+    array[0] = 5
+    array.attrs["touched"] = True
+    assert codecs_in(store) == [codec("blosc", **BLOSC)]
+    assert omnizarr.open_array(store)[...].tolist() == [5, -2, 300, 70000]
+
+
+@pytest.mark.shows("DX-09", "DX-11")
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("clevel", 10),
+        ("clevel", -1),
+        ("clevel", "1"),
+        ("cname", "brotli"),
+        ("cname", 1),
+        ("blocksize", -1),
+        ("blocksize", 1.5),
+        ("shuffle", 3),
+        ("shuffle", -2),
+        ("shuffle", "shuffle"),
+        ("shuffle", True),
+        ("speed", 1),
+    ],
+)
+def test_a_wrong_blosc_member_is_refused(member: str, value: Any) -> None:
+    store = stored([codec("blosc", **{**BLOSC, member: value})])
+    with pytest.raises(InvalidMetadata, match=rf"blosc.*configuration\.{member}"):
+        omnizarr.open_array(store)
+
+
+@pytest.mark.shows("DX-10", "DX-12")
+@pytest.mark.parametrize("shuffle", [-1, 0, 1, 2])
+@pytest.mark.parametrize("clevel", [0, 1, 9])
+@pytest.mark.parametrize("cname", ["lz4", "lz4hc", "blosclz", "zstd", "zlib"])
+def test_blosc_values_are_exchanged_with_c_blosc(cname: str, clevel: int, shuffle: int) -> None:
+    data = np.arange(5000, dtype="<i4")
+    config = {"cname": cname, "clevel": clevel, "shuffle": shuffle, "blocksize": 0}
+    store = created(data, compressor={"id": "blosc", **config})
+    assert codecs_in(store) == [codec("blosc", **config)]
+    value = store["data/c0"]
+    assert numcodecs.blosc.decompress(value) == data.tobytes()
+    assert struct.unpack_from("<III", value, 4)[::2] == (data.nbytes, len(value))
+    theirs = bytes(numcodecs.Blosc(cname, clevel, shuffle).encode(data))
+    store["data/c0"] = theirs
+    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+
+
+@pytest.mark.shows("DX-12")
+def test_a_block_size_can_be_stated() -> None:
+    data = np.arange(50000, dtype="<i4")
+    sizes = {}
+    for blocksize in (0, 4096):
+        config = {**BLOSC, "cname": "zstd", "blocksize": blocksize}
+        store = created(data, compressor={"id": "blosc", **config})
+        sizes[blocksize] = struct.unpack_from("<I", store["data/c0"], 8)[0]
+        np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+    assert sizes[4096] == 4096
+    assert sizes[0] > 4096
+
+
+@pytest.mark.shows("DX-10")
+def test_snappy_works_where_the_library_has_it_and_else_is_named() -> None:
+    config = {**BLOSC, "cname": "snappy"}
+    data = np.zeros(1000, "<i4") + 3
+    # A Blosc buffer of one block whose header says snappy.
+    header = struct.pack("<4B3I", 2, 1, 2 << 5, 4, data.nbytes, data.nbytes, 26)
+    foreign = header + struct.pack("<2I", 20, 2) + b"\0\0"
+    store = stored([codec("blosc", **config)], foreign, size=1000)
+    array = omnizarr.open_array(store, "r+")  # the document alone is no problem
+    assert omnizarr.validate(store) == []
+    if "snappy" in numcodecs.blosc.list_compressors():
+        array[...] = data
+        np.testing.assert_array_equal(array[...], data)
+        return
+    with pytest.raises(ChunkError, match="snappy"):
+        array[...]
+    with pytest.raises(ChunkError, match="snappy"):
+        array[...] = data
+    assert store["data/c0"] == foreign
+
+
+BYTE_SHUFFLE, BIT_SHUFFLE = 1, 4
+
+
+@pytest.mark.shows("DX-11")
+@pytest.mark.parametrize(
+    ("dtype", "shuffle", "flags"),
+    [
+        ("<i4", 0, 0),
+        ("<i4", 1, BYTE_SHUFFLE),
+        ("<i4", 2, BIT_SHUFFLE),
+        ("<i4", -1, BYTE_SHUFFLE),
+        ("|u1", -1, BIT_SHUFFLE),
+        ("|u1", 2, BIT_SHUFFLE),
+        ("|u1", 0, 0),
+        ("<f8", -1, BYTE_SHUFFLE),
+    ],
+)
+def test_the_blosc_header_tells_the_shuffle(dtype: str, shuffle: int, flags: int) -> None:
+    data = (np.arange(40000) // 100).astype(dtype)
+    store = created(data, compressor={"id": "blosc", **BLOSC, "shuffle": shuffle})
+    assert store["data/c0"][2] & (BYTE_SHUFFLE | BIT_SHUFFLE) == flags
+    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+
+
+@pytest.mark.shows("DX-13")
+@pytest.mark.parametrize("dtype", ["|u1", "<i2", "<f4", "<c16"])
+def test_the_type_size_is_that_of_the_items_given_to_blosc(dtype: str) -> None:
+    data = np.zeros(1000, dtype)
+    data[5] = 1
+    store = created(data, compressor={"id": "blosc", **BLOSC})
+    assert store["data/c0"][3] == np.dtype(dtype).itemsize
+    after_gzip = created(
+        data, compressors=[{"id": "gzip", "level": 0}, {"id": "blosc", **BLOSC, "shuffle": -1}]
+    )
+    assert after_gzip["data/c0"][3] == 1
+    for each in (store, after_gzip):
+        assert all("typesize" not in c["configuration"] for c in codecs_in(each))
+        np.testing.assert_array_equal(omnizarr.open_array(each)[...], data)
+
+
+@pytest.mark.shows("DX-13")
+@pytest.mark.parametrize("typesize", [1, 2, 4, 8, 16])
+def test_a_reader_takes_the_type_size_from_the_blosc_header(typesize: int) -> None:
+    data = np.arange(4000, dtype="<i4")
+    value = bytes(numcodecs.blosc.compress(data.tobytes(), b"lz4", 5, 1, 0, typesize=typesize))
+    assert value[3] == typesize
+    store = stored([codec("blosc", **BLOSC)], value, size=4000)
+    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+
+
+@pytest.mark.shows("DX-12")
+@pytest.mark.parametrize("cut", [0, 15, 16, -1])
+def test_a_truncated_blosc_value_is_an_error_that_names_the_chunk(cut: int) -> None:
+    value = bytes(numcodecs.blosc.compress(NUMBERS.tobytes(), b"lz4", 1, 1, 0))[:cut]
+    array = omnizarr.open_array(stored([codec("blosc", **BLOSC)], value))
+    with pytest.raises(ChunkError, match=r"chunk \(0,\).*'data/c0'.*blosc"):
+        array[...]

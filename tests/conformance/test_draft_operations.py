@@ -1,0 +1,764 @@
+"""The 2022 draft of version 3: operations on nodes, storage transformers, extensions, conflicts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr import registry, stores
+from omnizarr.stores import Range, Store
+from tests.conformance.draft import (
+    BIG_ENDIAN,
+    DRAFT,
+    ENTRY,
+    GZIP,
+    array,
+    hierarchy,
+    regular,
+    text,
+    with_array,
+)
+from tests.conformance.key_value import KeyValueStore
+from tests.golden import archives
+
+EXPLICIT = {"attributes": {}}
+SHARDING = "https://purl.org/zarr/spec/extensions/storage-transformers/sharding/1.0"
+VALUES = np.arange(24, dtype="<i4").reshape(4, 6)
+
+
+def kinds(group: oz.Group, max_depth: int | None = 0) -> dict[str, str]:
+    return {name: type(m).__name__ for name, m in group.members(max_depth)}
+
+
+def data_keys(store: dict[str, bytes]) -> list[str]:
+    return sorted(k for k in store if k.startswith("data/"))
+
+
+# Creating
+
+
+@pytest.mark.shows("D3-91", "D3-113")
+def test_creating_a_node_sets_its_own_document_only() -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, path="foo/baz/qux", shape=1, dtype="i4", zarr_format=DRAFT)
+    assert sorted(store) == ["meta/foo/baz/qux.array.json", "zarr.json"]
+    for path in ("", "foo", "foo/baz"):
+        group = oz.open_group(store, path=path)
+        assert group.metadata.implicit
+    oz.create_group(store, path="foo/bar", zarr_format=DRAFT)
+    assert sorted(store) == [
+        "meta/foo/bar.group.json",
+        "meta/foo/baz/qux.array.json",
+        "zarr.json",
+    ]
+    assert not oz.open_group(store, path="foo/bar").metadata.implicit
+
+
+@pytest.mark.shows("D3-91")
+def test_an_implied_group_can_be_created_explicitly_and_keeps_its_members() -> None:
+    store = hierarchy({"meta/g/a.array.json": array()})
+    oz.create_group(store, path="g", attributes={"x": 1})
+    assert json.loads(store["meta/g.group.json"]) == {"attributes": {"x": 1}}
+    assert list(oz.open_group(store, path="g")) == ["a"]
+
+
+@pytest.mark.shows("D3-92")
+def test_many_arrays_are_created_in_parallel_below_one_group(tmp_path: Path) -> None:
+    root = tmp_path / "h"
+
+    def create(i: int) -> None:
+        made = oz.create_array(root, path=f"g/a{i}", shape=1, dtype="i4", zarr_format=DRAFT)
+        made[...] = i
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(create, range(1, 101)))
+    group = oz.open_group(root, path="g")
+    assert kinds(group) == {f"a{i}": "Array" for i in range(1, 101)}
+    assert sorted(int(a[0]) for _, a in group.arrays()) == list(range(1, 101))
+
+
+@pytest.mark.shows("D3-93")
+def test_a_chunk_is_decoded_by_the_codecs_of_the_array_document_alone() -> None:
+    store: dict[str, bytes] = {}
+    made = oz.create_array(
+        store,
+        path="foo/baz",
+        shape=(4, 6),
+        chunks=(2, 3),
+        dtype=">i4",
+        codecs=["bytes", oz.GZip(3)],
+        zarr_format=DRAFT,
+    )
+    made[...] = VALUES
+    document = json.loads(store["meta/foo/baz.array.json"])
+    assert document["codecs"] == [BIG_ENDIAN, {**GZIP, "configuration": {"level": 3}}]
+    raw = gzip.decompress(store["data/foo/baz/c1/1"])
+    assert np.array_equal(np.frombuffer(raw, ">i4").reshape(2, 3), VALUES[2:, 3:])
+
+
+# Discovering
+
+
+@pytest.mark.shows("D3-94", "D3-113")
+def test_children_are_explicit_nodes_and_implied_groups() -> None:
+    store = hierarchy({"meta/foo/bar.group.json": EXPLICIT, "meta/foo/baz/qux.array.json": array()})
+    assert kinds(oz.open_group(store, path="foo")) == {"bar": "Group", "baz": "Group"}
+    assert kinds(oz.open_group(store)) == {"foo": "Group"}
+    assert kinds(oz.open_group(store, path="foo/baz")) == {"qux": "Array"}
+    assert kinds(oz.open_group(store, path="foo/bar")) == {}
+
+
+@pytest.mark.shows("D3-95")
+def test_without_a_listing_children_are_opened_by_name_and_not_counted_as_none() -> None:
+    store = KeyValueStore()
+    store.held = hierarchy({"meta/foo.group.json": EXPLICIT, "meta/foo/bar.array.json": array()})
+    group = oz.open_group(store, path="foo")
+    for use in (lambda: list(group), lambda: len(group), group.tree, group.members):
+        with pytest.raises(oz.StoreError, match=r"cannot list its keys.*/foo.*open them by name"):
+            str(use())
+    assert group["bar"].shape == (4, 6)
+    assert oz.open_array(store, path="foo/bar").shape == (4, 6)
+    oz.create_array(store, path="new/one", shape=2, dtype="i4", zarr_format=DRAFT)[...] = 3
+    assert oz.open_array(store, path="new/one")[...].tolist() == [3, 3]
+
+
+class CountingStore(oz.MemoryStore):
+    """Remembers what was asked of it; several keys in one go are one request."""
+
+    def __init__(self, values: dict[str, bytes]) -> None:
+        super().__init__(values)
+        self.listed: list[str] = []
+        self.fetched: list[list[str]] = []
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        wanted = list(requests)
+        self.fetched.append([key for key, _ in wanted])
+        return [super(CountingStore, self).get(key, range) for key, range in wanted]
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self.get_many([(key, range)])[0]
+
+    def list(self) -> Iterator[str]:
+        raise AssertionError("everything was listed")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        self.listed.append(prefix)
+        yield from [k for k in self.values if k.startswith(prefix)]
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        self.listed.append(prefix)
+        below = [k for k in self.values if k.startswith(prefix)]
+        return stores.one_level(below, prefix)
+
+
+def deep_hierarchy() -> CountingStore:
+    documents = {f"meta/g{i}/h/a{j}.array.json": array() for i in range(5) for j in range(3)}
+    values = hierarchy({**documents, "meta/g0/x.group.json": EXPLICIT})
+    values.update({f"data/g0/h/a0/c{i}/{j}": bytes(24) for i in range(30) for j in range(30)})
+    return CountingStore(values)
+
+
+@pytest.mark.shows("D3-96")
+def test_one_listing_of_the_documents_yields_every_node() -> None:
+    store = deep_hierarchy()
+    root = oz.open_group(store)
+    store.listed.clear()
+    found = kinds(root, max_depth=None)
+    groups = {f"g{i}": "Group" for i in range(5)} | {f"g{i}/h": "Group" for i in range(5)}
+    arrays = {f"g{i}/h/a{j}": "Array" for i in range(5) for j in range(3)}
+    assert found == {**groups, **arrays, "g0/x": "Group"}
+    assert store.listed == ["meta/"]
+    store.listed.clear()
+    assert len(str(root.tree()).splitlines()) == 1 + len(found)
+    assert store.listed == ["meta/"]
+    store.listed.clear()
+    assert len(root["g0"].members(max_depth=None)) == 5
+    assert store.listed[-1] == "meta/g0/"
+
+
+@pytest.mark.shows("D3-96")
+def test_members_of_a_walk_look_up_their_own_members_anew() -> None:
+    root = oz.open_group(deep_hierarchy(), "r+")
+    group = dict(root.members(max_depth=None))["g0/h"]
+    assert isinstance(group, oz.Group)
+    group.create_array("new", shape=1, dtype="i4")
+    assert "new" in list(group)
+
+
+@pytest.mark.shows("D3-96")
+def test_opening_an_array_takes_its_entry_point_and_its_document() -> None:
+    store = deep_hierarchy()
+    oz.open_array(store, path="g0/h/a0", zarr_format=DRAFT)
+    entry, documents = store.fetched
+    assert entry == ["zarr.json"]
+    assert documents == ["meta/g0/h/a0.array.json", "meta/g0/h/a0.group.json"]
+    assert store.listed == []
+    store.fetched.clear()
+    oz.open_array(store, path="g0/h/a0")  # of whatever format: one request more keys
+    assert len(store.fetched) == 2
+    assert store.listed == []
+
+
+# Erasing
+
+
+@pytest.mark.shows("D3-97")
+def test_erasing_an_array_leaves_arrays_whose_names_start_alike() -> None:
+    store: dict[str, bytes] = {}
+    root = oz.create_group(store, zarr_format=DRAFT)
+    for name in ("foo/ba", "foo/baz", "foo/ba.array"):
+        root.create_array(name, shape=2, chunks=1, dtype="i4")[...] = 1
+    kept = {k: v for k, v in store.items() if k not in ("meta/foo/ba.array.json",)}
+    kept = {k: v for k, v in kept.items() if not k.startswith("data/foo/ba/")}
+    del root["foo/ba"]
+    assert store == kept
+    assert data_keys(store) == [
+        "data/foo/ba.array/c0",
+        "data/foo/ba.array/c1",
+        "data/foo/baz/c0",
+        "data/foo/baz/c1",
+    ]
+
+
+@pytest.mark.shows("D3-98")
+@pytest.mark.parametrize("explicit", [True, False])
+def test_erasing_a_group_removes_all_below_it_and_nothing_else(explicit: bool) -> None:
+    store: dict[str, bytes] = {}
+    root = oz.create_group(store, zarr_format=DRAFT)
+    if explicit:
+        root.create_group("g")
+    for name in ("g/a", "g/h/b", "ga", "f/g/c"):
+        root.create_array(name, shape=1, dtype="i4")[...] = 1
+    del root["g"]
+    assert sorted(store) == [
+        "data/f/g/c/c0",
+        "data/ga/c0",
+        "meta/f/g/c.array.json",
+        "meta/ga.array.json",
+        "meta/group.json",
+        "zarr.json",
+    ]
+    with pytest.raises(oz.NodeNotFound, match="'g'"):
+        del root["g"]
+
+
+@pytest.mark.shows("D3-99")
+def test_a_node_is_an_array_or_an_explicit_or_an_implied_group_or_absent() -> None:
+    store = hierarchy(
+        {
+            "meta/array.array.json": array(),
+            "meta/explicit.group.json": {"attributes": {"x": 1}},
+            "meta/implied/deep/a.array.json": array(),
+        }
+    )
+    store["data/absent/c0/0"] = bytes(24)
+    root = oz.open_group(store)
+    assert isinstance(root["array"], oz.Array)
+    explicit, implied = root["explicit"], root["implied"]
+    assert isinstance(explicit, oz.Group)
+    assert isinstance(implied, oz.Group)
+    assert (explicit.metadata.implicit, implied.metadata.implicit) == (False, True)
+    assert "absent" not in root
+    assert "impl" not in root
+    with pytest.raises(oz.NodeNotFound, match="/absent"):
+        oz.open(store, path="absent")
+
+
+@pytest.mark.shows("D3-100")
+def test_an_implied_group_vanishes_with_its_last_member_unless_it_is_kept() -> None:
+    store = hierarchy({"meta/g/a.array.json": array(), "meta/h/a.array.json": array()})
+    root = oz.open_group(store, "r+")
+    root.delete("g/a")
+    assert "g" not in root
+    root.delete("h/a", keep_parent=True)
+    assert json.loads(store["meta/h.group.json"]) == EXPLICIT
+    assert kinds(root) == {"h": "Group"}
+
+
+@pytest.mark.shows("D3-101")
+def test_groups_on_the_way_are_made_explicit_when_asked_for() -> None:
+    store = hierarchy({"meta/old.group.json": {"attributes": {"x": 1}}})
+    with oz.configure(explicit_groups=True):
+        oz.create_array(store, path="a/b/c", shape=1, dtype="i4", zarr_format=DRAFT)
+        oz.create_group(store, path="old/g", zarr_format=DRAFT)
+    assert sorted(store) == [
+        "meta/a.group.json",
+        "meta/a/b.group.json",
+        "meta/a/b/c.array.json",
+        "meta/group.json",
+        "meta/old.group.json",
+        "meta/old/g.group.json",
+        "zarr.json",
+    ]
+    assert json.loads(store["meta/a.group.json"]) == EXPLICIT
+    assert oz.open_group(store, path="old").attrs == {"x": 1}
+
+
+# Storage transformers
+
+
+class Renaming:
+    """Puts values under other keys, mixed with a byte; both from its own entry in the document."""
+
+    log: list[tuple[str, str]] = []  # noqa: RUF012 - shared by all on purpose
+
+    def __init__(self, store: Store, prefix: str, named: Any, encoding: Any, grid: Any) -> None:
+        config = named.configuration["configuration"]
+        self.store, self.ending, self.byte = store, config["ending"], config["byte"]
+        self.read_only = store.read_only
+
+    def _mix(self, value: bytes) -> bytes:
+        return bytes(b ^ self.byte for b in value)
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        value = self.store.get(key + self.ending)
+        plain = None if value is None else self._mix(value)
+        return plain if plain is None or range is None else range.of(plain)
+
+    def set(self, key: str, value: Any) -> None:
+        self.log.append((self.ending, key))
+        self.store.set(key + self.ending, self._mix(bytes(value)))
+
+    def erase(self, key: str) -> None:
+        self.store.erase(key + self.ending)
+
+    def list(self) -> Iterator[str]:
+        for key in stores.list_prefix(self.store, ""):
+            yield key.removesuffix(self.ending)
+
+
+@pytest.fixture
+def renaming() -> Iterator[list[dict[str, Any]]]:
+    """Two entries for `storage_transformers` that are known during the test."""
+    uri = "http://example.org/transformer/renaming"
+    oz.register("storage_transformer", uri, Renaming)
+    Renaming.log.clear()
+    yield [
+        {"extension": uri, "type": "x", "configuration": {"ending": ending, "byte": byte}}
+        for ending, byte in ((".first", 0x0F), (".second", 0xF0))
+    ]
+    del registry._table["storage_transformer", uri]
+
+
+@pytest.mark.shows("D3-102", "D3-103")
+def test_transformers_are_stacked_in_order_and_give_back_what_was_set(
+    renaming: list[dict[str, Any]],
+) -> None:
+    store = with_array(storage_transformers=renaming)
+    opened = oz.open_array(store, "r+", path="a")
+    opened[:2, :3] = VALUES[:2, :3]
+    assert Renaming.log == [(".first", "data/a/c0/0"), (".second", "data/a/c0/0.first")]
+    raw = VALUES[:2, :3].tobytes()
+    assert store["data/a/c0/0.first.second"] == bytes(b ^ 0xFF for b in raw)
+    seen = opened._bound.chunk_store
+    assert seen.get("data/a/c0/0") == raw
+    assert seen.get("data/a/c0/0", Range(4, 4)) == raw[4:8]
+    assert opened.chunks_present().tolist() == [[True, False], [False, False]]
+    # Nothing but the store is needed to read it all again.
+    again = oz.open_array(json.loads(json.dumps(_texts(store)), object_hook=_bytes), path="a")
+    assert np.array_equal(again[:2, :3], VALUES[:2, :3])
+    opened[:2, :3] = 0
+    assert data_keys(store) == []
+
+
+def _texts(store: dict[str, bytes]) -> dict[str, str]:
+    return {key: value.hex() for key, value in store.items()}
+
+
+def _bytes(store: dict[str, str]) -> dict[str, bytes]:
+    return {key: bytes.fromhex(value) for key, value in store.items()}
+
+
+@pytest.mark.shows("D3-103")
+def test_another_process_reads_what_a_transformer_wrote(tmp_path: Path) -> None:
+    store = oz.LocalStore(tmp_path)
+    entry = {
+        "extension": SHARDING,
+        "type": "indexed",
+        "configuration": {"chunks_per_shard": [2, 1]},
+    }
+    for key, value in with_array(storage_transformers=[entry]).items():
+        store.set(key, value)
+    oz.open_array(store, "r+", path="a")[...] = VALUES
+    code = "import omnizarr, sys; print(omnizarr.open(sys.argv[1], path='a')[...].sum())"
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert int(run.stdout) == VALUES.sum()
+
+
+class Cache:
+    """A cache of values, added at run time."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+        self.read_only = inner.read_only
+        self.held: dict[str, bytes | None] = {}
+        self.hits = 0
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        self.hits += key in self.held
+        if key not in self.held:
+            self.held[key] = self.inner.get(key)
+        value = self.held[key]
+        return value if value is None or range is None else range.of(value)
+
+    def set(self, key: str, value: Any) -> None:
+        self.held.pop(key, None)
+        self.inner.set(key, value)
+
+    def erase(self, key: str) -> None:
+        self.held.pop(key, None)
+        self.inner.erase(key)
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        yield from stores.list_prefix(self.inner, prefix)
+
+
+@pytest.mark.shows("D3-104")
+def test_a_cache_at_run_time_leaves_keys_and_documents_alone() -> None:
+    plain: dict[str, bytes] = {}
+    below: dict[str, bytes] = {}
+    cache = Cache(oz.MemoryStore(below))
+    for store in (plain, cache):
+        root = oz.create_group(store, zarr_format=DRAFT)
+        made = root.create_array("a", shape=(4, 6), chunks=(2, 3), dtype="i4")
+        made[...] = VALUES
+        assert np.array_equal(made[...], made[...])
+        made[:2, :3] = 0
+        assert made[0, 1] == 0
+    assert cache.hits > 0
+    assert below == plain
+
+
+@pytest.mark.shows("D3-105")
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_an_array_with_the_sharding_transformer_round_trips(layout: str) -> None:
+    entry = {
+        "extension": SHARDING,
+        "type": "indexed",
+        "configuration": {"chunks_per_shard": [2, 1]},
+    }
+    store = with_array(
+        storage_transformers=[entry], codecs=[GZIP], chunk_memory_layout=layout, fill_value=-1
+    )
+    opened = oz.open_array(store, "r+", path="a")
+    opened[...] = VALUES
+    assert data_keys(store) == ["data/a/c0/0", "data/a/c0/1"]
+    assert np.array_equal(oz.open_array(store, path="a")[...], VALUES)
+    opened[1, :2] = 99
+    expected = VALUES.copy()
+    expected[1, :2] = 99
+    assert np.array_equal(oz.open_array(store, path="a")[...], expected)
+    opened.attrs["x"] = 1
+    assert json.loads(store["meta/a.array.json"])["storage_transformers"] == [entry]
+
+
+# Extensions
+
+UNKNOWN = {"extension": "http://example.org/unknown", "type": "x"}
+
+
+@pytest.mark.shows("D3-106")
+@pytest.mark.parametrize(
+    ("where", "value", "stops"),
+    [
+        ("entry: extensions", [{**UNKNOWN, "must_understand": True}], True),
+        ("entry: extensions", [{**UNKNOWN, "must_understand": False}], False),
+        ("entry: metadata_encoding", {**UNKNOWN, "metadata_key_suffix": ".json"}, True),
+        ("array: extensions", [{**UNKNOWN, "must_understand": True}], True),
+        ("array: extensions", [{**UNKNOWN, "must_understand": False}], False),
+        ("array: data_type", UNKNOWN, True),
+        ("array: data_type", {**UNKNOWN, "fallback": "int32"}, False),
+        ("array: chunk_grid", UNKNOWN, True),
+        ("array: chunk_grid", {**UNKNOWN, "must_understand": False}, True),
+        ("array: chunk_memory_layout", UNKNOWN, True),
+        ("array: chunk_memory_layout", {**UNKNOWN, "must_understand": False}, True),
+        ("array: storage_transformers", [UNKNOWN], True),
+        ("array: storage_transformers", [{**UNKNOWN, "must_understand": False}], True),
+    ],
+)
+def test_which_unknown_extensions_stop_processing(where: str, value: Any, stops: bool) -> None:
+    document, field = where.split(": ")
+    if document == "entry":
+        store = hierarchy({"meta/a.array.json": array()}, **{field: value})
+    else:
+        store = with_array(**{field: value})
+    store["data/a/c0/0"] = VALUES[:2, :3].tobytes()
+    with oz.configure(fallback="use"):
+        if stops:
+            with pytest.raises(oz.OmnizarrError, match=field) as error:
+                oz.open_array(store, path="a")[...]
+            assert "http://example.org/unknown" in str(error.value)
+        else:
+            assert np.array_equal(oz.open_array(store, path="a")[:2, :3], VALUES[:2, :3])
+
+
+# Where the text contradicts itself, or says nothing
+
+
+@pytest.mark.shows("D3-107", "D3-108", "D3-120")
+@pytest.mark.parametrize(
+    ("stated", "name", "big"),
+    [
+        ("<f8", "float64", False),
+        (">i4", "int32", True),
+        ("|u1", "uint8", False),
+        ("i1", "int8", False),
+        ("u1", "uint8", False),
+        ("|i1", "int8", False),
+        (">f2", "float16", True),
+        ("<c16", "complex128", False),
+        ("<i8", "int64", False),
+        (">u8", "uint64", True),
+        ("int64", "int64", False),
+        ("uint64", "uint64", False),
+    ],
+)
+def test_numpy_spellings_are_read_and_written_as_core_names(
+    stated: str, name: str, big: bool
+) -> None:
+    store = with_array(shape=[3], chunk_grid=regular(3), data_type=stated)
+    stored = np.array([1, 2, 3], np.dtype(name).newbyteorder(">" if big else "<"))
+    store["data/a/c0"] = stored.tobytes()
+    opened = oz.open_array(store, "r+", path="a")
+    assert opened.dtype == stored.dtype
+    assert np.array_equal(opened[...], stored)
+    opened.attrs["x"] = 1
+    document = json.loads(store["meta/a.array.json"])
+    assert document["data_type"] == name
+    assert document.get("codecs", []) == ([BIG_ENDIAN] if big else [])
+    assert store["data/a/c0"] == stored.tobytes()
+    assert np.array_equal(oz.open_array(store, path="a")[...], stored)
+
+
+@pytest.mark.shows("D3-107")
+@pytest.mark.parametrize("stated", ["f8", "i4", "=f8", "|f8", "<x8"])
+def test_numpy_spellings_without_a_byte_order_are_refused(stated: str) -> None:
+    with pytest.raises(oz.InvalidMetadata, match=r"data_type: unknown data type") as error:
+        oz.open(with_array(data_type=stated), path="a")
+    assert repr(stated) in str(error.value)
+
+
+@pytest.mark.shows("D3-110")
+def test_no_unknown_names_are_ever_written() -> None:
+    later = "https://purl.org/zarr/spec/core/3.1"
+    store = hierarchy({"meta/a.array.json": array(new=1)}, zarr_format=later)
+    with pytest.warns(oz.OmnizarrWarning, match="new: unknown field, perhaps of version 3.1"):
+        opened = oz.open_array(store, "r+", path="a")
+    with pytest.warns(oz.OmnizarrWarning, match="new"):
+        opened.attrs["x"] = 1
+    assert json.loads(store["meta/a.array.json"]) == array(attributes={"x": 1})
+
+
+@pytest.mark.shows("D3-112")
+def test_the_root_uses_meta_and_data_without_a_double_slash() -> None:
+    store: dict[str, bytes] = {}
+    root = oz.create_group(store, zarr_format=DRAFT)
+    assert list(root) == []
+    root.create_array("group", shape=1, dtype="i4")
+    root.create_group("array")
+    assert kinds(root) == {"array": "Group", "group": "Array"}
+    assert not any("//" in key for key in store)
+    oz.create_array(store, shape=1, dtype="i4", zarr_format=DRAFT, overwrite=True)[...] = 1
+    assert sorted(store) == ["data/c0", "meta/array.json", "zarr.json"]
+    assert isinstance(oz.open(store), oz.Array)
+
+
+@pytest.mark.shows("D3-113")
+def test_the_misprinted_key_is_another_node() -> None:
+    store = hierarchy({"meta/foo/bar/baz/qux.array.json": array()})
+    with pytest.raises(oz.NodeNotFound, match="/foo/baz/qux"):
+        oz.open(store, path="foo/baz/qux")
+    assert oz.open(store, path="foo/bar/baz/qux").name == "/foo/bar/baz/qux"
+
+
+@pytest.mark.shows("D3-114")
+def test_the_suffix_is_always_stated() -> None:
+    store: dict[str, bytes] = {}
+    oz.create_group(store, zarr_format=DRAFT)
+    encoding = json.loads(store["zarr.json"])["metadata_encoding"]
+    assert encoding == {"type": "json", "metadata_key_suffix": ".json"}
+
+
+@pytest.mark.shows("D3-119")
+def test_the_chunk_c0_of_an_array_without_axes_is_read_but_never_written() -> None:
+    store = with_array(shape=[], chunk_grid=regular(), fill_value=-1)
+    store["data/a/c0"] = np.array(5, "<i4").tobytes()
+    opened = oz.open_array(store, "r+", path="a")
+    assert opened[()] == 5
+    store["data/a/c"] = np.array(6, "<i4").tobytes()
+    assert opened[()] == 6
+    opened[...] = 7
+    assert data_keys(store) == ["data/a/c"]
+    assert opened[()] == 7
+
+
+@pytest.mark.shows("D3-119")
+def test_an_old_chunk_c0_does_not_show_again_after_a_write() -> None:
+    store = with_array(shape=[], chunk_grid=regular(), fill_value=-1)
+    store["data/a/c0"] = np.array(5, "<i4").tobytes()
+    opened = oz.open_array(store, "r+", path="a")
+    opened[...] = -1  # nothing but the fill value: no chunk is stored
+    assert opened[()] == -1
+    assert data_keys(store) == []
+
+
+# Earlier states of the draft
+
+OLD_ENTRY = {
+    "zarr_format": "https://purl.org/zarr/spec/core/3.0",
+    "metadata_encoding": "https://purl.org/zarr/spec/core/3.0",
+    "metadata_key_suffix": ".json",
+    "extensions": [],
+}
+PROTOCOL = "https://purl.org/zarr/spec/protocol/core/3.0"
+OLD_GZIP = {"codec": "https://purl.org/zarr/spec/codec/gzip/1.0", "configuration": {"level": 1}}
+FLOATS = np.linspace(-1, 1, 24).reshape(4, 6)
+# Each state of the document: entry point, below which folder, array fields, bytes of an item.
+STATES: dict[str, tuple[dict[str, Any], str, dict[str, Any], str]] = {
+    "2020 to May 2022": (
+        {**OLD_ENTRY, "zarr_format": PROTOCOL, "metadata_encoding": PROTOCOL},
+        "root/",
+        {"data_type": "<f8", "compressor": OLD_GZIP, "dimension_separator": "/"},
+        "<f8",
+    ),
+    "2020 to May 2022, big endian": (
+        {**OLD_ENTRY, "zarr_format": PROTOCOL, "metadata_encoding": PROTOCOL},
+        "root/",
+        {"data_type": ">f8", "compressor": OLD_GZIP},
+        ">f8",
+    ),
+    "May 2022, URI of the text": (
+        OLD_ENTRY,
+        "root/",
+        {"data_type": "<f8", "compressor": OLD_GZIP},
+        "<f8",
+    ),
+    "7 November 2022": (OLD_ENTRY, "root/", {"data_type": "<f8", "codecs": [GZIP]}, "<f8"),
+    "10 November 2022": (OLD_ENTRY, "root/", {"data_type": "float64", "codecs": [GZIP]}, "<f8"),
+    "10 November 2022, big endian": (
+        OLD_ENTRY,
+        "root/",
+        {"data_type": "float64", "codecs": [BIG_ENDIAN, GZIP]},
+        ">f8",
+    ),
+    "24 November 2022": (ENTRY, "", {"data_type": "float64", "codecs": [GZIP]}, "<f8"),
+    "24 November 2022, as its example": (
+        ENTRY,
+        "",
+        {"data_type": "<f8", "codecs": [GZIP]},
+        "<f8",
+    ),
+}
+
+
+def in_state(state: str) -> dict[str, bytes]:
+    """One array at ``/g/a`` and group attributes, as that state stores them."""
+    entry, folder, fields, stored = STATES[state]
+    store = {"zarr.json": text(entry)}
+    extensions = {"extensions": []} if folder else {}
+    top = "meta/root.group.json" if folder else "meta/group.json"
+    store[top] = text({"attributes": {"title": "old"}, **extensions})
+    store[f"meta/{folder}g/a.array.json"] = text(array(**fields, attributes={"x": 1}))
+    for j, i in np.ndindex(2, 2):
+        chunk = FLOATS[2 * j : 2 * j + 2, 3 * i : 3 * i + 3].astype(stored)
+        store[f"data/{folder}g/a/c{j}/{i}"] = gzip.compress(chunk.tobytes())
+    return store
+
+
+@pytest.mark.shows("D3-120")
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_of_the_draft_is_read(state: str) -> None:
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("always")
+        root = oz.open_group(in_state(state))
+    told = [str(w.message) for w in record]
+    if STATES[state][1]:
+        [message] = told
+        assert "an earlier state of the draft (before 24 November 2022)" in message
+    else:
+        assert told == []
+    assert root.attrs == {"title": "old"}
+    assert kinds(root, max_depth=None) == {"g": "Group", "g/a": "Array"}
+    opened = root["g/a"]
+    assert isinstance(opened, oz.Array)
+    assert (opened.zarr_format, opened.attrs) == (DRAFT, {"x": 1})
+    assert np.array_equal(opened[...], FLOATS)
+
+
+@pytest.mark.shows("D3-120")
+@pytest.mark.parametrize("state", [s for s, (_, folder, _, _) in STATES.items() if folder])
+@pytest.mark.filterwarnings("ignore::omnizarr.OmnizarrWarning")
+def test_earlier_states_are_never_written(state: str) -> None:
+    store = in_state(state)
+    before = dict(store)
+    root = oz.open_group(store, "r+")
+    opened = root["g/a"]
+    assert isinstance(opened, oz.Array)
+    for use in (
+        lambda: opened.__setitem__(0, 1),
+        lambda: opened.attrs.update(y=2),
+        lambda: opened.resize(8, 8),
+        lambda: root.create_group("new"),
+        lambda: root.delete("g"),
+        lambda: oz.create_group(store, path="new", zarr_format=DRAFT),
+        lambda: oz.create_group(store, zarr_format=DRAFT),
+        lambda: oz.create_group(store, zarr_format=DRAFT, overwrite=True),
+    ):
+        with pytest.raises(oz.ReadOnly, match=r"24 November 2022.*convert"):
+            use()
+    assert store == before
+
+
+@pytest.mark.shows("D3-120")
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.filterwarnings("ignore::omnizarr.OmnizarrWarning")
+def test_converting_an_earlier_state_writes_the_state_of_the_text(state: str) -> None:
+    target: dict[str, bytes] = {}
+    oz.convert(in_state(state), target, zarr_format=DRAFT)
+    assert json.loads(target["zarr.json"]) == ENTRY
+    assert json.loads(target["meta/group.json"]) == {"attributes": {"title": "old"}}
+    codecs = [BIG_ENDIAN, GZIP] if STATES[state][3] == ">f8" else [GZIP]
+    document = json.loads(target["meta/g/a.array.json"])
+    # 0 and 0.0 are the same fill value.
+    assert document == array(data_type="float64", codecs=codecs, attributes={"x": 1})
+    assert data_keys(target) == [f"data/g/a/c{j}/{i}" for j in range(2) for i in range(2)]
+    assert np.array_equal(oz.open_array(target, path="g/a")[...], FLOATS)
+
+
+@pytest.mark.shows("D3-120")
+@pytest.mark.filterwarnings("ignore::omnizarr.OmnizarrWarning")
+def test_what_an_early_writer_wrote_is_read_and_converted() -> None:
+    source = archives.store(archives.DRAFT, "store")
+    target: dict[str, bytes] = {}
+    oz.convert(source, target, zarr_format=DRAFT)
+    assert json.loads(target["zarr.json"]) == ENTRY
+    assert not any("root" in key for key in target)
+    old, new = oz.open_group(source), oz.open_group(target)
+    for name in archives.names(archives.DRAFT):
+        expected = archives.expected(archives.DRAFT, name)
+        for group in (old, new):
+            found = group[name]
+            assert isinstance(found, oz.Array)
+            assert np.asarray(found[...], expected.dtype).tobytes() == expected.tobytes()
+
+
+@pytest.mark.shows("D3-120")
+def test_names_of_earlier_states_are_not_allowed_in_the_last_one() -> None:
+    for name, value in (("compressor", OLD_GZIP), ("dimension_separator", "/")):
+        with pytest.raises(oz.InvalidMetadata, match=f"{name}: unknown field"):
+            oz.open(with_array(**{name: value}), path="a")
+    with pytest.raises(oz.InvalidMetadata, match="metadata_key_suffix: unknown field"):
+        oz.open(hierarchy(metadata_key_suffix=".json"))

@@ -1,0 +1,499 @@
+"""The 2022 draft of version 3: the abstract store interface and the storage keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr import stores
+from omnizarr.stores import Range, Store
+from tests.conformance.draft import DRAFT, array, hierarchy
+from tests.conformance.key_value import KeyValueStore
+
+TEN = bytes(range(10))
+KEY = re.compile(r"[a-zA-Z0-9/.\-_]*[a-zA-Z0-9.\-_]")
+
+
+class ListingStore(KeyValueStore):
+    """Get, set, erase, and a list of all keys."""
+
+    def list(self) -> Iterator[str]:
+        yield from list(self.held)
+
+
+class PrefixStore(KeyValueStore):
+    """Get, set, erase, and the keys below a prefix."""
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        yield from [k for k in self.held if k.startswith(prefix)]
+
+
+class FolderStore(KeyValueStore):
+    """Get, set, erase, and the keys and prefixes one level down."""
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        rest = [k[len(prefix) :] for k in self.held if k.startswith(prefix)]
+        keys = [prefix + r for r in rest if "/" not in r]
+        return keys, list({f"{prefix}{r.partition('/')[0]}/" for r in rest if "/" in r})
+
+
+class WholeValues(MutableMapping[str, bytes]):
+    """A mapping, which knows nothing of parts of values."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+
+    def __getitem__(self, key: str) -> bytes:
+        return self.held[key]
+
+    def __setitem__(self, key: str, value: bytes) -> None:
+        self.held[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self.held[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.held)
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+
+class OnlyPartial:
+    """The partial and bulk operations and nothing else."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+
+    def get_partial_values(
+        self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]
+    ) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for key, (start, length) in key_ranges:
+            assert start >= 0
+            value = self.held.get(key)
+            end = None if length is None else start + length
+            found.append(None if value is None else value[start:end])
+        return found
+
+    def set_partial_values(self, parts: Iterable[tuple[str, int, Any]]) -> None:
+        for key, start, value in parts:
+            old = self.held.get(key, b"").ljust(start, b"\0")
+            self.held[key] = old[:start] + bytes(value) + old[start + len(value) :]
+
+    def erase_values(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.held.pop(key, None)
+
+
+class ListablePartial(stores.StoreWithPartialAccess):
+    """The same, with a list of keys."""
+
+    def __init__(self) -> None:
+        super().__init__(OnlyPartial())
+
+    def list(self) -> Iterator[str]:
+        yield from list(self.inner.held)  # type: ignore[attr-defined]
+
+
+Make = Callable[[Path], Store]
+STORES: dict[str, Make] = {
+    "memory": lambda path: oz.MemoryStore(),
+    "local": lambda path: oz.LocalStore(path / "store"),
+    "mapping": lambda path: stores.resolve(WholeValues()),
+    "get set erase list": lambda path: ListingStore(),
+    "get set erase list_prefix": lambda path: PrefixStore(),
+    "get set erase list_dir": lambda path: FolderStore(),
+    "only partial forms": lambda path: ListablePartial(),
+}
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return STORES[request.param](tmp_path)
+
+
+def fill(store: Store, *keys: str) -> None:
+    for key in keys:
+        store.set(key, key.encode())
+
+
+def keys(store: Store) -> list[str]:
+    return sorted(stores.list_prefix(store, ""))
+
+
+# Keys and values
+
+
+@pytest.mark.shows("D3-75")
+def test_keys_are_case_sensitive_and_hold_one_value_each(store: Store) -> None:
+    store.set("foo", b"a")
+    store.set("FOO", b"b")
+    assert (store.get("foo"), store.get("FOO"), store.get("Foo")) == (b"a", b"b", None)
+    store.set("foo", b"")
+    assert (store.get("foo"), store.get("FOO")) == (b"", b"b")
+    odd = "azAZ09/.-_/x.y-z_"
+    store.set(odd, b"c")
+    assert keys(store) == sorted(["foo", "FOO", odd])
+
+
+@pytest.mark.shows("D3-75")
+@pytest.mark.parametrize("kind", ["memory", "local", "only partial forms"])
+@pytest.mark.parametrize("key", ["x/", "", "/", "/x", "a//b", "../x", "a/../../x", "a\0b"])
+def test_keys_that_end_in_a_slash_or_lead_outside_are_refused(
+    kind: str, key: str, tmp_path: Path
+) -> None:
+    store = STORES[kind](tmp_path)
+    for use in (lambda: store.set(key, b"x"), lambda: store.get(key), lambda: store.erase(key)):
+        with pytest.raises(oz.InvalidMetadata, match="not allowed") as error:
+            use()
+        assert repr(key) in str(error.value)
+    assert keys(store) == []
+    assert list(tmp_path.rglob("*")) == []
+
+
+class StrictStore(ListingStore):
+    """Accepts the draft's keys only."""
+
+    def get(self, key: str, range: Any = None) -> bytes | None:
+        assert KEY.fullmatch(key)
+        return super().get(key, range)
+
+    def set(self, key: str, value: Any) -> None:
+        assert KEY.fullmatch(key)
+        super().set(key, value)
+
+
+@pytest.mark.shows("D3-75")
+def test_the_draft_uses_only_keys_of_its_own_characters() -> None:
+    store = StrictStore()
+    root = oz.create_group(store, zarr_format=DRAFT, attributes={"é": 1})
+    made = root.create_array("A-1/_b.c", shape=(3, 3), chunks=(2, 2), dtype="i4")
+    made[...] = 1
+    made.attrs["ü"] = "ö"
+    assert np.array_equal(root["A-1/_b.c"][...], np.ones((3, 3)))
+    before = dict(store.held)
+    for bad in ("a b", "é", "a:b"):
+        with pytest.raises(oz.InvalidName, match=bad):
+            root.create_group(bad)
+    assert store.held == before
+
+
+@pytest.mark.shows("D3-76")
+@pytest.mark.parametrize("prefix", ["a", "a/b", "/", "../", "a//"])
+def test_a_prefix_ends_in_a_slash_and_stays_inside(store: Store, prefix: str) -> None:
+    fill(store, "a/b", "ab/x")
+    for use in (
+        lambda: list(stores.list_prefix(store, prefix)),
+        lambda: stores.list_dir(store, prefix),
+        lambda: stores.erase_prefix(store, prefix),
+    ):
+        with pytest.raises(oz.InvalidMetadata) as error:
+            use()
+        assert "prefix" in str(error.value) or "not allowed" in str(error.value)
+    assert keys(store) == ["a/b", "ab/x"]
+
+
+# Reading
+
+
+@pytest.mark.shows("D3-77", "D3-78", "D3-79", "D3-85")
+def test_partial_values_come_in_the_order_of_the_requests(store: Store) -> None:
+    store.set("k", TEN)
+    requests = [("k", (2, 3)), ("missing", (0, 1)), ("k", (0, None)), ("k", (7, None))]
+    values = stores.get_partial_values(store, requests)
+    assert [None if v is None else bytes(v).hex() for v in values] == [
+        "020304",
+        None,
+        TEN.hex(),
+        "070809",
+    ]
+    assert store.get("k") == TEN
+    assert store.get("missing") is None
+
+
+@pytest.mark.shows("D3-78")
+@pytest.mark.parametrize(
+    ("start", "length", "part"),
+    [(7, None, TEN[7:]), (0, None, TEN), (0, 0, b""), (9, 5, b"\x09"), (10, None, b"")],
+)
+def test_a_range_is_start_and_length(
+    store: Store, start: int, length: int | None, part: bytes
+) -> None:
+    store.set("k", TEN)
+    assert stores.get_partial_values(store, [("k", (start, length))]) == [part]
+    assert store.get("k", Range(start, length)) == part
+    assert store.get("k", Range(-3)) == TEN[-3:]
+
+
+# Writing
+
+
+@pytest.mark.shows("D3-80", "D3-85")
+def test_parts_of_values_are_written_at_their_offsets(store: Store) -> None:
+    store.set("k", bytes(5))
+    store.set("other", b"abc")
+    parts = [("k", 1, b"\xaa"), ("other", 3, b"d"), ("k", 3, b"\xbb\xcc")]
+    stores.set_partial_values(store, parts)
+    assert store.get("k") == bytes.fromhex("00aa00bbcc")
+    assert store.get("other") == b"abcd"
+
+
+@pytest.mark.shows("D3-80")
+def test_overlapping_parts_are_refused_before_anything_is_written(store: Store) -> None:
+    fill(store, "j", "k")
+    parts = [("j", 0, b"x"), ("k", 3, b"xx"), ("k", 1, b"xxx")]
+    with pytest.raises(oz.StoreError, match="'k' overlap"):
+        stores.set_partial_values(store, parts)
+    assert (store.get("j"), store.get("k")) == (b"j", b"k")
+
+
+@pytest.mark.shows("D3-81", "D3-85")
+def test_keys_and_prefixes_are_erased_exactly(store: Store) -> None:
+    fill(store, "a/b", "a/c/d", "ab/x", "x", "y", "z")
+    store.erase("x")
+    stores.erase_values(store, ["y", "z", "missing"])
+    assert keys(store) == ["a/b", "a/c/d", "ab/x"]
+    stores.erase_prefix(store, "a/")
+    assert keys(store) == ["ab/x"]
+    assert store.get("a/b") is None
+    store.erase("a/b")
+    stores.erase_prefix(store, "a/")
+    assert keys(store) == ["ab/x"]
+
+
+# Listing
+
+
+@pytest.mark.shows("D3-82", "D3-84")
+def test_all_keys_or_those_below_a_prefix_are_listed(store: Store) -> None:
+    fill(store, "a/b", "a/c/d", "e/f/g")
+    assert keys(store) == ["a/b", "a/c/d", "e/f/g"]
+    assert sorted(stores.list_prefix(store, "a/")) == ["a/b", "a/c/d"]
+    assert list(stores.list_prefix(store, "b/")) == []
+
+
+@pytest.mark.shows("D3-83", "D3-84")
+def test_one_level_is_listed_as_keys_and_prefixes(store: Store) -> None:
+    fill(store, "a/b", "a/c", "a/d/e", "a/f/g")
+    assert stores.list_dir(store, "a/") == (["a/b", "a/c"], ["a/d/", "a/f/"])
+    assert stores.list_dir(store, "b/") == ([], [])
+    assert stores.list_dir(store, "") == ([], ["a/"])
+
+
+@pytest.mark.shows("D3-84")
+def test_a_store_need_not_list() -> None:
+    store = KeyValueStore()
+    fill(store, "a/b")
+    assert store.get("a/b") == b"a/b"
+    for use in (lambda: list(stores.list_prefix(store, "a/")), lambda: stores.list_dir(store, "")):
+        with pytest.raises(oz.StoreError, match="cannot list its keys"):
+            use()
+    with pytest.raises(oz.StoreError, match="cannot list its keys"):
+        stores.erase_prefix(store, "a/")
+    assert store.get("a/b") == b"a/b"
+
+
+@pytest.mark.shows("D3-84")
+@pytest.mark.parametrize("kind", ["memory", "local", "partial"])
+def test_a_read_only_store_refuses_every_write(kind: str, tmp_path: Path) -> None:
+    store: Store
+    if kind == "memory":
+        store = oz.MemoryStore({"k": TEN}, read_only=True)
+    elif kind == "local":
+        oz.LocalStore(tmp_path).set("k", TEN)
+        store = oz.LocalStore(tmp_path, read_only=True)
+    else:
+        inner = OnlyPartial()
+        inner.held["k"] = TEN
+        store = stores.StoreWithPartialAccess(inner, read_only=True)
+    for use in (
+        lambda: store.set("k", b""),
+        lambda: store.erase("k"),
+        lambda: stores.set_partial_values(store, [("k", 0, b"x")]),
+        lambda: stores.erase_values(store, ["k"]),
+        lambda: stores.erase_prefix(store, ""),
+        lambda: oz.create_group(store, zarr_format=DRAFT),
+    ):
+        with pytest.raises(oz.ReadOnly, match="read-only"):
+            use()
+    assert store.get("k") == TEN
+
+
+class NativeStore(ListingStore):
+    """Has every ability, and counts their use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used: list[str] = []
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        self.used.append("get_many")
+        return [self.get(key, range) for key, range in requests]
+
+    def set_partial(self, key: str, start: int, value: Any) -> None:
+        self.used.append("set_partial")
+        old = self.held[key]
+        self.held[key] = old[:start] + bytes(value) + old[start + len(value) :]
+
+    def erase_prefix(self, prefix: str) -> None:
+        self.used.append("erase_prefix")
+        for key in [k for k in self.held if k.startswith(prefix)]:
+            del self.held[key]
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        self.used.append("list_prefix")
+        return iter([k for k in self.held if k.startswith(prefix)])
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        self.used.append("list_dir")
+        return stores.one_level(list(self.held), prefix)
+
+
+@pytest.mark.shows("D3-85")
+def test_native_operations_are_used_where_a_store_has_them() -> None:
+    store = NativeStore()
+    store.set("a", TEN)
+    assert stores.get_partial_values(store, [("a", (1, 1)), ("a", (2, 1))]) == [b"\1", b"\2"]
+    stores.set_partial_values(store, [("a", 0, b"x")])
+    assert list(stores.list_prefix(store, "")) == ["a"]
+    assert stores.list_dir(store, "") == (["a"], [])
+    stores.erase_prefix(store, "")
+    assert store.held == {}
+    assert store.used == ["get_many", "set_partial", "list_prefix", "list_dir", "erase_prefix"]
+
+
+@pytest.mark.shows("D3-85")
+def test_plain_operations_are_derived_from_the_partial_forms() -> None:
+    inner = OnlyPartial()
+    store = stores.StoreWithPartialAccess(inner)
+    store.set("k", TEN)
+    store.set("k", b"ab")
+    assert inner.held == {"k": b"ab"}
+    assert (store.get("k"), store.get("k", Range(1, 1)), store.get("x")) == (b"ab", b"b", None)
+    store.erase("k")
+    assert inner.held == {}
+
+
+@pytest.mark.shows("D3-85")
+def test_a_hierarchy_works_in_every_kind_of_store(store: Store) -> None:
+    root = oz.create_group(store, zarr_format=DRAFT)
+    made = root.create_array("g/a", shape=(5, 5), chunks=(2, 2), dtype="i4")
+    values = np.arange(25).reshape(5, 5)
+    made[...] = values
+    again = oz.open_group(store)
+    assert [name for name, _ in again.members(max_depth=None)] == ["g", "g/a"]
+    assert np.array_equal(again["g/a"][1:4, 2:], values[1:4, 2:])
+    oz.open_group(store, "r+").delete("g")
+    assert keys(store) == ["meta/group.json", "zarr.json"]
+
+
+class NoErase(ListingStore):
+    """Cannot delete, as a zip archive cannot, and says so."""
+
+    def erase(self, key: str) -> None:
+        raise oz.StoreError(f"cannot erase {key!r}: the archive would have to be written anew")
+
+
+@pytest.mark.shows("D3-86")
+def test_a_store_that_cannot_erase_makes_deleting_an_error() -> None:
+    store = NoErase()
+    root = oz.create_group(store, zarr_format=DRAFT)
+    made = root.create_array("a", shape=2, dtype="i4")
+    made[...] = 1
+    before = dict(store.held)
+    for use in (
+        lambda: root.delete("a"),
+        lambda: made.__setitem__(..., 0),  # nothing but the fill value: the key would go
+        lambda: root.create_array("a", shape=2, dtype="i4", overwrite=True),
+        lambda: stores.erase_prefix(store, "data/"),
+    ):
+        with pytest.raises(OSError, match=r"cannot erase '(meta|data)/a") as error:
+            use()
+        assert isinstance(error.value, oz.OmnizarrError)
+    assert store.held == before
+
+
+@pytest.mark.shows("D3-86")
+@pytest.mark.parametrize("shape", [(), (2,), (2, 3)])
+def test_a_store_that_cannot_erase_can_still_be_written(shape: tuple[int, ...]) -> None:
+    store = NoErase()
+    made = oz.create_array(store, shape=shape, dtype="i4", zarr_format=DRAFT)
+    made[...] = 5
+    assert np.array_equal(oz.open_array(store)[...], np.full(shape, 5))
+
+
+# Storage keys
+
+
+@pytest.mark.shows("D3-87", "D3-88", "D3-113")
+@pytest.mark.parametrize(
+    ("kind", "path", "key"),
+    [
+        ("array", "/", "meta/array.json"),
+        ("group", "/", "meta/group.json"),
+        ("group", "/foo", "meta/foo.group.json"),
+        ("array", "/foo", "meta/foo.array.json"),
+        ("group", "/foo/bar", "meta/foo/bar.group.json"),
+        ("array", "/foo/baz", "meta/foo/baz.array.json"),
+        ("array", "/foo/baz/qux", "meta/foo/baz/qux.array.json"),
+    ],
+)
+def test_documents_have_the_printed_keys(kind: str, path: str, key: str) -> None:
+    store: dict[str, bytes] = {}
+    if kind == "group":
+        oz.create_group(store, path=path, zarr_format=DRAFT)
+    else:
+        oz.create_array(store, path=path, shape=1, dtype="i4", zarr_format=DRAFT)
+    assert sorted(store) == sorted([key, "zarr.json"])
+    assert oz.open(store, path=path).name == path
+
+
+@pytest.mark.shows("D3-88", "D3-89")
+@pytest.mark.parametrize(
+    ("path", "coords", "key"),
+    [
+        ("/foo/baz", (0, 0), "data/foo/baz/c0/0"),
+        ("/foo/baz", (1, 0), "data/foo/baz/c1/0"),
+        ("/", (0, 0), "data/c0/0"),
+        ("/", (1, 1), "data/c1/1"),
+    ],
+)
+def test_chunks_have_the_printed_keys(path: str, coords: tuple[int, int], key: str) -> None:
+    store: dict[str, bytes] = {}
+    made = oz.create_array(
+        store, path=path, shape=(2, 2), chunks=(1, 1), dtype="u1", codecs=[], zarr_format=DRAFT
+    )
+    made[coords] = 9
+    assert {k: v for k, v in store.items() if k.startswith("data")} == {key: b"\x09"}
+    assert made.chunk_key(coords) == key
+
+
+@pytest.mark.shows("D3-90")
+def test_a_path_is_the_key_without_meta_and_its_last_ending() -> None:
+    store = hierarchy(
+        {
+            "meta/foo/bar.group.json": {"attributes": {"is": "bar"}},
+            "meta/a.array.group.json": {"attributes": {"is": "a.array"}},
+            "meta/b.group.array.json": array(),
+            "meta/c.array.json.array.json": array(),
+        }
+    )
+    root = oz.open_group(store)
+    found = {name: type(member) for name, member in root.members(max_depth=None)}
+    assert found == {
+        "a.array": oz.Group,
+        "b.group": oz.Array,
+        "c.array.json": oz.Array,
+        "foo": oz.Group,
+        "foo/bar": oz.Group,
+    }
+    assert root["foo/bar"].attrs == {"is": "bar"}
+    assert root["a.array"].attrs == {"is": "a.array"}
+    assert "a" not in root

@@ -1,0 +1,604 @@
+"""Version 3: chunk grids, chunk keys, the chain of codecs, and the core codecs."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.codecs import Spec, bind_chain, bind_codec
+from omnizarr.data_types import bind as bind_type
+from omnizarr.model import Named
+from tests.conformance.v3_docs import array_doc, group_doc, open_doc, put, regular, stored
+
+Store = dict[str, bytes]
+
+
+def chunks_of(store: Store) -> Store:
+    return {key: value for key, value in store.items() if not key.endswith("zarr.json")}
+
+
+def little(name: str = "bytes") -> dict[str, Any]:
+    return {"name": name, "configuration": {"endian": "little"}}
+
+
+def codec(name: str, **configuration: Any) -> dict[str, Any]:
+    return {"name": name, "configuration": configuration}
+
+
+def spec(shape: tuple[int, ...], data_type: str) -> Spec:
+    bound = bind_type(Named(data_type))
+    return Spec(shape, bound, bound.scalar(bound.zero))
+
+
+# Chunk grid and keys
+
+
+@pytest.mark.shows("V3-57", "V3-97")
+def test_a_chunk_length_of_zero_is_read_only_where_the_array_is_empty_and_never_written() -> None:
+    with pytest.raises(oz.InvalidMetadata, match="chunk_shape"):
+        open_doc(chunk_grid=regular(0))
+    with pytest.raises(oz.InvalidMetadata, match="chunk_shape"):
+        open_doc(chunk_grid=regular(-1))
+    with pytest.raises(oz.InvalidMetadata, match="chunks"):
+        oz.create_array(shape=(6,), chunks=(0,), dtype="u1")
+    store = put(array_doc(shape=[0, 6], chunk_grid=regular(0, 4)))
+    array = oz.open_array(store, mode="r+")
+    assert array[...].shape == (0, 6)
+    array.attrs["a"] = 1
+    assert stored(store)["chunk_grid"] == regular(1, 4)
+    created: Store = {}
+    oz.create_array(created, shape=(0, 6), chunks=(0, 4), dtype="u1")
+    assert stored(created)["chunk_grid"] == regular(1, 4)
+    older: Store = {}
+    oz.create_array(older, shape=(0,), dtype="u1", zarr_format=2)
+    older[".zarray"] = older[".zarray"].replace(
+        b'"chunks": [\n        1', b'"chunks": [\n        0'
+    )
+    assert b'"chunks": [\n        0' in older[".zarray"]
+    converted: Store = {}
+    oz.convert(older, converted, zarr_format=3)
+    assert stored(converted)["chunk_grid"] == regular(1)
+
+
+@pytest.mark.shows("V3-58", "V3-100")
+def test_an_element_lies_where_floor_division_and_remainder_say() -> None:
+    shape, chunks = [10, 200, 3000], (5, 20, 400)
+    store = put(array_doc(shape=shape, chunk_grid=regular(*chunks)))
+    array = oz.open_array(store, mode="r+")
+    assert array.cdata_shape == (2, 10, 8)
+    assert array.nchunks == 160
+    array[7, 150, 900] = 1
+    array[0, 0, 0] = 2
+    assert sorted(chunks_of(store)) == ["c/0/0/0", "c/1/7/2"]
+    inside = np.frombuffer(store["c/1/7/2"], "u1").reshape(chunks)
+    assert np.argwhere(inside).tolist() == [[2, 10, 100]]
+    assert store["c/0/0/0"][0] == 2
+
+
+@pytest.mark.shows("V3-59", "V3-60")
+def test_border_chunks_are_full_and_hold_the_fill_value_beyond_the_edge() -> None:
+    store: Store = {}
+    values = np.arange(900, dtype="u1").reshape(30, 30)
+    array = oz.create_array(
+        store, shape=(30, 30), chunks=(16, 16), dtype="u1", fill_value=7, codecs=["bytes"]
+    )
+    array[...] = values
+    assert {key: len(chunk) for key, chunk in chunks_of(store).items()} == {
+        "c/0/0": 256,
+        "c/0/1": 256,
+        "c/1/0": 256,
+        "c/1/1": 256,
+    }
+    border = np.frombuffer(store["c/0/1"], "u1").reshape(16, 16)
+    assert np.array_equal(border[:, :14], values[:16, 16:])
+    assert (border[:, 14:] == 7).all()
+    store["c/0/1"] = np.where(np.arange(16) < 14, border, 99).astype("u1").tobytes()
+    assert np.array_equal(oz.open_array(store)[...], values)
+    store["c/0/1"] = store["c/0/1"][:224]
+    with pytest.raises(oz.ChunkError, match="c/0/1"):
+        oz.open_array(store)[0, 20]
+
+
+@pytest.mark.shows("V3-61", "V3-62")
+@pytest.mark.parametrize(
+    ("encoding", "key", "scalar"),
+    [
+        (codec("default", separator="/"), "c/1/23/45", "c"),
+        (codec("default", separator="."), "c.1.23.45", "c"),
+        ({"name": "default"}, "c/1/23/45", "c"),
+        (codec("default"), "c/1/23/45", "c"),
+        ("default", "c/1/23/45", "c"),
+        (codec("v2", separator="."), "1.23.45", "0"),
+        (codec("v2", separator="/"), "1/23/45", "0"),
+        ({"name": "v2"}, "1.23.45", "0"),
+        ("v2", "1.23.45", "0"),
+    ],
+)
+def test_chunk_keys(encoding: Any, key: str, scalar: str) -> None:
+    options = {"chunk_key_encoding": encoding}
+    store = put(array_doc(shape=[2, 24, 46], chunk_grid=regular(1, 1, 1), **options))
+    array = oz.open_array(store, mode="r+")
+    assert array.chunk_key((1, 23, 45)) == key
+    array[1, 23, 45] = 1
+    assert list(chunks_of(store)) == [key]
+    assert array.nchunks_initialized == 1
+    store = put(array_doc(shape=[], chunk_grid=regular(), **options))
+    oz.open_array(store, mode="r+")[()] = 1
+    assert list(chunks_of(store)) == [scalar]
+
+
+@pytest.mark.shows("V3-61", "V3-62")
+@pytest.mark.parametrize("name", ["default", "v2"])
+@pytest.mark.parametrize("separator", ["-", "", None, 1, "//"])
+def test_a_separator_is_a_slash_or_a_dot(name: str, separator: Any) -> None:
+    with pytest.raises(oz.InvalidMetadata, match="separator"):
+        open_doc(chunk_key_encoding=codec(name, separator=separator))
+
+
+@pytest.mark.shows("V3-63")
+def test_new_arrays_have_default_keys_unless_asked_otherwise() -> None:
+    store: Store = {}
+    oz.create_array(store, shape=(2,), dtype="u1")
+    assert stored(store)["chunk_key_encoding"] == codec("default", separator="/")
+    asked = codec("v2", separator="/")
+    oz.create_array(store, shape=(2,), dtype="u1", chunk_key_encoding=asked, overwrite=True)
+    assert stored(store)["chunk_key_encoding"] == asked
+    oz.create_array(store, shape=(2,), dtype="u1", dimension_separator=".", overwrite=True)
+    assert stored(store)["chunk_key_encoding"] == codec("default", separator=".")
+
+
+# Codec chain
+
+
+@pytest.mark.shows("V3-64", "V3-65")
+def test_codecs_run_in_order_and_backwards_on_decoding() -> None:
+    import crc32c
+
+    codecs = [codec("transpose", order=[1, 0]), little(), codec("gzip", level=5), "crc32c"]
+    values = np.array([[1, 2, 3], [4, 5, 6]], "<i2")
+    doc = array_doc(
+        shape=[2, 3], chunk_grid=regular(2, 3), data_type="int16", codecs=codecs, fill_value=0
+    )
+    store = put(doc)
+    oz.open_array(store, mode="r+")[...] = values
+    chunk = store["c/0/0"]
+    assert chunk[-4:] == crc32c.crc32c(chunk[:-4]).to_bytes(4, "little")
+    raw = gzip.decompress(chunk[:-4])
+    assert raw == struct.pack("<6h", 1, 4, 2, 5, 3, 6)
+    assert np.array_equal(oz.open_array(store)[...], values)
+
+
+@pytest.mark.shows("V3-65")
+def test_every_codec_sees_what_the_one_before_it_makes() -> None:
+    codecs = (Named("transpose", {"order": [1, 0]}), Named("bytes", {"endian": "little"}))
+    chain = bind_chain(codecs, spec((2, 3), "int32"))
+    (_, first), after = chain.array_array[0], chain.inner
+    assert (first.shape, first.data_type.named.name) == ((2, 3), "int32")
+    assert (after.shape, after.data_type.named.name) == ((3, 2), "int32")
+
+
+@pytest.mark.shows("V3-66")
+@pytest.mark.parametrize(
+    ("dtype", "codecs", "words"),
+    [
+        ("u1", [codec("transpose", order=[0, 1, 2]), "bytes"], "transpose"),
+        (str, [little()], "variable-length"),
+        (str, ["vlen-bytes"], "vlen-bytes"),
+        ("i4", ["vlen-utf8"], "vlen-utf8"),
+    ],
+)
+def test_a_codec_that_cannot_take_its_input_is_refused_at_creation(
+    dtype: Any, codecs: list[Any], words: str
+) -> None:
+    store: Store = {}
+    with pytest.raises(oz.InvalidMetadata, match=words):
+        oz.create_array(store, shape=(2, 2), dtype=dtype, codecs=codecs)
+    assert store == {}
+
+
+@pytest.mark.shows("V3-67")
+@pytest.mark.parametrize(
+    ("codecs", "rule"),
+    [
+        ([codec("gzip", level=1)], "takes bytes"),
+        (["bytes", "bytes"], "takes an array"),
+        ([codec("gzip", level=1), "bytes"], "takes bytes"),
+        (["bytes", codec("transpose", order=[0])], "takes an array"),
+        ([codec("transpose", order=[0])], "exactly one must turn the array into bytes"),
+    ],
+)
+def test_a_chain_of_the_wrong_form_is_refused_with_the_rule(codecs: list[Any], rule: str) -> None:
+    with pytest.raises(oz.InvalidMetadata, match=rule) as caught:
+        open_doc(codecs=codecs)
+    assert "codecs" in str(caught.value)
+    store: Store = {}
+    with pytest.raises(oz.InvalidMetadata, match=rule):
+        oz.create_array(store, shape=(6,), dtype="u1", codecs=codecs)
+    assert store == {}
+
+
+@pytest.mark.shows("V3-68")
+def test_transposing_makes_no_copy() -> None:
+    transpose = bind_codec(Named("transpose", {"order": [2, 0, 1]}), "")
+    values = np.arange(24).reshape(2, 3, 4)
+    there = transpose.encode(values, spec((2, 3, 4), "int64"))
+    back = transpose.decode(there, spec((2, 3, 4), "int64"))
+    assert np.shares_memory(values, there)
+    assert np.shares_memory(values, back)
+    assert np.array_equal(back, values)
+
+
+@pytest.mark.shows("V3-69")
+def test_a_codec_of_fixed_output_size_tells_it_in_advance() -> None:
+    def size(*codecs: Named) -> int | None:
+        return bind_chain(codecs, spec((2, 3), "int32")).encoded_size
+
+    flat = Named("bytes", {"endian": "little"})
+    assert size(flat) == 24
+    assert size(Named("transpose", {"order": [1, 0]}), flat) == 24
+    assert size(flat, Named("crc32c")) == 28
+    assert size(flat, Named("gzip", {"level": 1})) is None
+    blosc = {"cname": "lz4", "clevel": 1, "shuffle": "noshuffle"}
+    assert size(flat, Named("blosc", blosc)) is None
+    assert size(flat, Named("gzip", {"level": 1}), Named("crc32c")) is None
+
+
+# Core codecs
+
+BLOSC = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}
+CHAINS = {
+    "bytes": [little()],
+    "big": [codec("bytes", endian="big")],
+    "transpose": [codec("transpose", order=[1, 0]), little()],
+    "gzip": [little(), codec("gzip", level=5)],
+    "crc32c": [little(), {"name": "crc32c"}],
+    "blosc": [little(), codec("blosc", **BLOSC)],
+    "bitshuffle": [little(), codec("blosc", **{**BLOSC, "shuffle": "bitshuffle"})],
+    "blosc-zstd": [little(), codec("blosc", **{**BLOSC, "cname": "zstd"})],
+    "all": [
+        codec("transpose", order=[1, 0]),
+        codec("bytes", endian="big"),
+        codec("blosc", **BLOSC),
+        codec("gzip", level=1),
+        {"name": "crc32c"},
+    ],
+}
+
+
+@pytest.mark.shows("V3-70", "ZEP-09")
+@pytest.mark.parametrize("name", CHAINS)
+def test_core_codecs_exchange_data_with_other_implementations(name: str, tmp_path: Path) -> None:
+    import tensorstore
+
+    values = (np.arange(70).reshape(7, 10) % 9).astype("f4")
+    oz.create_array(tmp_path / "ours", data=values, chunks=(4, 4), codecs=CHAINS[name])
+
+    def other(folder: str, **more: Any) -> Any:
+        kvstore = {"driver": "file", "path": str(tmp_path / folder)}
+        return tensorstore.open({"driver": "zarr3", "kvstore": kvstore, **more}, **how).result()
+
+    how: dict[str, Any] = {"read": True}
+    assert np.array_equal(other("ours").read().result(), values)
+    import zarr
+
+    assert np.array_equal(zarr.open_array(tmp_path / "ours", mode="r")[...], values)
+
+    metadata = {
+        "shape": [7, 10],
+        "data_type": "float32",
+        "chunk_grid": regular(4, 4),
+        "codecs": CHAINS[name],
+    }
+    how = {"create": True}
+    other("theirs", metadata=metadata)[...] = values
+    assert np.array_equal(oz.open_array(tmp_path / "theirs")[...], values)
+
+
+@pytest.mark.shows("V3-71")
+@pytest.mark.parametrize(
+    ("dtype", "value", "endian", "expected"),
+    [
+        ("int32", [-2], "big", "fffffffe"),
+        ("int32", [-2], "little", "feffffff"),
+        ("complex128", [1 + 2j], "big", "3ff00000000000004000000000000000"),
+        ("complex64", [1 + 2j], "little", "0000803f00000040"),
+        ("bool", [True, False], "little", "0100"),
+        ("float16", [1.5], "big", "3e00"),
+        ("uint64", [1], "big", "0000000000000001"),
+        ("uint8", [1, 2], "big", "0102"),
+    ],
+)
+def test_bytes_are_in_c_order_and_in_the_stated_byte_order(
+    dtype: str, value: list[Any], endian: str, expected: str
+) -> None:
+    store: Store = {}
+    data = np.array(value, dtype)
+    oz.create_array(store, data=data, chunks=data.shape, codecs=[codec("bytes", endian=endian)])
+    assert store["c/0"].hex() == expected
+    assert oz.open_array(store)[...].tobytes() == data.tobytes()
+
+
+@pytest.mark.shows("V3-71")
+def test_bytes_lay_the_last_axis_fastest_and_refuse_other_byte_orders() -> None:
+    store: Store = {}
+    data = np.asfortranarray(np.arange(6, dtype="u1").reshape(2, 3))
+    oz.create_array(store, data=data, chunks=(2, 3), codecs=["bytes"])
+    assert store["c/0/0"] == bytes(range(6))
+    for endian in ("native", "Little", "", 1):
+        with pytest.raises(oz.InvalidMetadata, match="endian"):
+            open_doc(codecs=[codec("bytes", endian=endian)], data_type="int32")
+
+
+@pytest.mark.shows("V3-72")
+def test_the_byte_order_is_stated_for_every_type_of_several_bytes() -> None:
+    for small in ("bool", "int8", "uint8"):
+        fill = False if small == "bool" else 0
+        assert open_doc(data_type=small, fill_value=fill, codecs=["bytes"]).itemsize == 1
+    chunk = {"c0": b"\1\0\2\0\3\0\4\0"}
+    for form in (codec("bytes", endian=None), "bytes"):
+        store = put(array_doc(data_type="uint16", codecs=[form]), **chunk)
+        with pytest.warns(oz.OmnizarrWarning, match="endian"):
+            array = oz.open_array(store, mode="r+")
+    assert array[:4].tolist() == [1, 2, 3, 4]
+    assert [p.level for p in oz.validate(store) if "endian" in p.message] == ["warning"]
+    with pytest.warns(oz.OmnizarrWarning, match="endian"):
+        array.attrs["a"] = 1
+    assert stored(store)["codecs"] == [little()]
+    for dtype in ("u2", "f8", "c8", "M8[ns]", "U4", [("a", "i2"), ("b", "u1")]):
+        created: Store = {}
+        oz.create_array(created, shape=(1,), dtype=dtype, compressor=None)
+        assert stored(created)["codecs"] == [little()], dtype
+
+
+@pytest.mark.shows("V3-73")
+def test_transpose_moves_axes_as_its_order_says() -> None:
+    order = [2, 0, 1]
+    values = np.arange(24, dtype="u1").reshape(2, 3, 4)
+    store: Store = {}
+    codecs = [codec("transpose", order=order), "bytes"]
+    oz.create_array(store, data=values, chunks=(2, 3, 4), codecs=codecs)
+    there = np.frombuffer(store["c/0/0/0"], "u1").reshape(4, 2, 3)
+    assert values[1, 2, 3] == there[3, 1, 2]
+    for position in np.ndindex(values.shape):
+        assert values[position] == there[tuple(position[i] for i in order)]
+    assert np.array_equal(oz.open_array(store)[...], values)
+
+
+@pytest.mark.shows("V3-73")
+@pytest.mark.parametrize(
+    "order", [[0, 0, 1], [1, 2, 3], [-1, 0, 1], [0, 1], [0.0, 1, 2], "K", None, 1, [True, False, 2]]
+)
+def test_an_order_that_is_no_permutation_is_refused(order: Any) -> None:
+    cube = {"shape": [2, 2, 2], "chunk_grid": regular(2, 2, 2)}
+    with pytest.raises(oz.InvalidMetadata, match="order"):
+        open_doc(**cube, codecs=[codec("transpose", order=order), "bytes"])
+
+
+@pytest.mark.shows("V3-73")
+def test_transpose_needs_an_order() -> None:
+    with pytest.raises(oz.InvalidMetadata, match="order"):
+        open_doc(codecs=["transpose", "bytes"])
+
+
+@pytest.mark.shows("V3-74", "V3-96", "ZEP-21")
+def test_early_names_are_read_and_todays_are_written() -> None:
+    values = np.arange(6, dtype="<i2").reshape(2, 3)
+    plane = {"shape": [2, 3], "chunk_grid": regular(2, 3), "data_type": "int16"}
+    for letter, order, raw in (("F", [1, 0], values.T), ("C", [0, 1], values)):
+        codecs = [codec("transpose", order=letter), little("endian")]
+        store = {**put(array_doc(**plane, codecs=codecs)), "c/0/0": raw.tobytes()}
+        array = oz.open_array(store, mode="r+")
+        assert np.array_equal(array[...], values)
+        array.attrs["a"] = 1
+        assert stored(store)["codecs"] == [codec("transpose", order=order), little()]
+    store = {}
+    oz.create_array(store, data=values, chunks=(2, 3), order="F", compressor=None)
+    assert stored(store)["codecs"] == [codec("transpose", order=[1, 0]), little()]
+    given = [codec("transpose", order="F"), little("endian")]
+    oz.create_array(store, data=values, chunks=(2, 3), codecs=given, overwrite=True)
+    assert stored(store)["codecs"] == [codec("transpose", order=[1, 0]), little()]
+    assert store["c/0/0"] == values.T.tobytes()
+
+
+@pytest.mark.shows("V3-75")
+@pytest.mark.parametrize("level", range(10))
+def test_gzip_writes_files_of_rfc_1952_at_every_level(level: int) -> None:
+    store: Store = {}
+    values = np.arange(100, dtype="u1")
+    oz.create_array(store, data=values, chunks=(100,), codecs=["bytes", codec("gzip", level=level)])
+    assert store["c/0"][:3].hex() == "1f8b08"
+    assert gzip.decompress(store["c/0"]) == values.tobytes()
+    store["c/0"] = gzip.compress(values.tobytes(), level)
+    assert np.array_equal(oz.open_array(store)[...], values)
+
+
+@pytest.mark.shows("V3-75")
+@pytest.mark.parametrize("configuration", [{}, *({"level": n} for n in (10, -1, "1", 1.5, True))])
+def test_a_gzip_level_is_an_integer_from_0_to_9(configuration: dict[str, Any]) -> None:
+    with pytest.raises(oz.InvalidMetadata, match="level"):
+        open_doc(codecs=["bytes", {"name": "gzip", "configuration": configuration}])
+
+
+@pytest.mark.shows("V3-76")
+@pytest.mark.parametrize("cname", ["lz4", "lz4hc", "blosclz", "zstd", "zlib"])
+@pytest.mark.parametrize("shuffle", ["noshuffle", "shuffle", "bitshuffle"])
+def test_blosc_with_every_compressor_and_shuffle(cname: str, shuffle: str) -> None:
+    import numcodecs
+
+    configuration = {**BLOSC, "cname": cname, "clevel": 1, "shuffle": shuffle}
+    values = np.arange(1000, dtype="<i4")
+    store: Store = {}
+    codecs = [little(), codec("blosc", **configuration)]
+    oz.create_array(store, data=values, chunks=(1000,), codecs=codecs)
+    assert stored(store)["codecs"][1]["configuration"] == configuration
+    assert store["c/0"][3] == 4
+    assert numcodecs.Blosc().decode(store["c/0"]) == values.tobytes()
+    assert np.array_equal(oz.open_array(store)[...], values)
+
+
+@pytest.mark.shows("V3-76")
+def test_snappy_is_a_known_name_and_says_so_where_the_build_lacks_it() -> None:
+    from numcodecs import blosc
+
+    configuration = {**BLOSC, "cname": "snappy", "typesize": 1}
+    store = put(array_doc(codecs=["bytes", codec("blosc", **configuration)]))
+    assert oz.validate(store) == []
+    array = oz.open_array(store, mode="r+")
+    assert "snappy" not in blosc.list_compressors()
+    with pytest.raises(oz.ChunkError, match="snappy"):
+        array[...] = np.arange(1, 7)
+    assert chunks_of(store) == {}
+
+
+@pytest.mark.shows("V3-76", "V3-77", "V3-78")
+@pytest.mark.parametrize(
+    ("changes", "member"),
+    [
+        *(({"cname": value}, "cname") for value in ("lz5", "LZ4", 1, None)),
+        *(({"clevel": value}, "clevel") for value in (10, -1, "5", 5.0, True)),
+        *(({"shuffle": value}, "shuffle") for value in (1, 0, "auto", "byteshuffle", None)),
+        *(({"typesize": value}, "typesize") for value in (0, -4, "4", 4.0)),
+        *(({"blocksize": value}, "blocksize") for value in (-1, "0", 1.5)),
+    ],
+)
+def test_a_wrong_member_of_blosc_is_refused_by_name(changes: dict[str, Any], member: str) -> None:
+    with pytest.raises(oz.InvalidMetadata, match=member):
+        open_doc(codecs=["bytes", codec("blosc", **{**BLOSC, **changes})])
+
+
+@pytest.mark.shows("V3-76")
+@pytest.mark.parametrize("member", ["cname", "clevel", "shuffle"])
+def test_blosc_needs_its_members(member: str) -> None:
+    without = {k: v for k, v in BLOSC.items() if k != member}
+    with pytest.raises(oz.InvalidMetadata, match=member):
+        open_doc(codecs=["bytes", codec("blosc", **without)])
+
+
+@pytest.mark.shows("V3-78")
+def test_blosc_needs_a_typesize_only_to_shuffle() -> None:
+    without = {k: v for k, v in BLOSC.items() if k != "typesize"}
+    for shuffle in ("shuffle", "bitshuffle"):
+        store: Store = {}
+        wrong = [little(), codec("blosc", **{**without, "shuffle": shuffle})]
+        with pytest.raises(oz.InvalidMetadata, match="typesize"):
+            oz.create_array(store, shape=(3,), dtype="i4", codecs=wrong)
+        assert store == {}
+    plain = [little(), codec("blosc", **{**without, "shuffle": "noshuffle"})]
+    array = oz.create_array(store, data=np.arange(3, dtype="i4"), codecs=plain)
+    assert array[...].tolist() == [0, 1, 2]
+
+
+@pytest.mark.shows("V3-77", "V3-78")
+@pytest.mark.parametrize(
+    ("dtype", "compressor", "shuffle", "typesize"),
+    [
+        ("i4", "auto", "shuffle", 4),
+        ("f8", "auto", "shuffle", 8),
+        ("i4", "blosc", "shuffle", 4),
+        ("i4", oz.Blosc(shuffle=-1), "shuffle", 4),
+        ("u1", oz.Blosc(shuffle=-1), "bitshuffle", 1),
+        ("i2", oz.Blosc(shuffle=2), "bitshuffle", 2),
+        ("i2", {"id": "blosc", "cname": "zstd", "clevel": 1, "shuffle": 0}, "noshuffle", 2),
+    ],
+)
+def test_an_automatic_choice_of_blosc_is_recorded(
+    dtype: str, compressor: Any, shuffle: str, typesize: int
+) -> None:
+    store: Store = {}
+    oz.create_array(store, shape=(3,), dtype=dtype, compressor=compressor)
+    (found,) = (c["configuration"] for c in stored(store)["codecs"] if c["name"] == "blosc")
+    assert (found["shuffle"], found["typesize"]) == (shuffle, typesize)
+    assert set(found) == {"cname", "clevel", "shuffle", "typesize", "blocksize"}
+
+
+@pytest.mark.shows("V3-79")
+@pytest.mark.parametrize(("number", "word"), [(0, "noshuffle"), (1, "shuffle"), (2, "bitshuffle")])
+def test_a_blosc_chunk_of_version_2_is_a_blosc_chunk_of_version_3(number: int, word: str) -> None:
+    values = np.arange(500, dtype="<i4")
+    older: Store = {}
+    compressor = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": number, "blocksize": 0}
+    oz.create_array(older, data=values, chunks=(500,), compressor=compressor, zarr_format=2)
+    codecs = [little(), codec("blosc", **{**BLOSC, "shuffle": word})]
+    doc = array_doc(shape=[500], chunk_grid=regular(500), data_type="int32", codecs=codecs)
+    array = oz.open_array(put(doc, c0=older["0"]))
+    assert np.array_equal(array[...], values)
+
+
+@pytest.mark.shows("V3-80")
+@pytest.mark.parametrize(
+    ("data", "checksum"),
+    [(b"123456789", "839206e3"), (b"", "00000000"), (bytes(32), "aa36918a")],
+)
+def test_crc32c_appends_the_checksum_in_four_little_endian_bytes(
+    data: bytes, checksum: str
+) -> None:
+    found = bind_codec(Named("crc32c"), "")
+    assert bytes(found.encode(data)) == data + bytes.fromhex(checksum)
+    assert bytes(found.decode(data + bytes.fromhex(checksum), len(data))) == data
+    for form in ("crc32c", {"name": "crc32c"}, codec("crc32c")):
+        grid = regular(max(1, len(data)))
+        doc = array_doc(shape=[len(data)], chunk_grid=grid, codecs=["bytes", form])
+        array = oz.open_array(put(doc, c0=data + bytes.fromhex(checksum)))
+        assert array[...].tobytes() == data
+
+
+@pytest.mark.shows("V3-81")
+def test_a_flipped_bit_or_a_missing_checksum_is_an_error() -> None:
+    doc = array_doc(shape=[8], chunk_grid=regular(4), codecs=["bytes", "crc32c"])
+    store = put(doc)
+    oz.open_array(store, mode="r+")[...] = np.arange(1, 9)
+    good = store["c/1"]
+    assert len(good) == 8
+    for bit in range(8 * len(good)):
+        damaged = bytearray(good)
+        damaged[bit // 8] ^= 1 << bit % 8
+        store["c/1"] = bytes(damaged)
+        with pytest.raises(oz.ChunkError, match="c/1") as caught:
+            oz.open_array(store)[...]
+        assert (caught.value.chunk, caught.value.codec) == ((1,), "crc32c")
+        assert "crc32c" in str(caught.value)
+    for length in range(len(good)):
+        store["c/1"] = good[:length]
+        with pytest.raises(oz.ChunkError, match=r"c/1.*crc32c"):
+            oz.open_array(store)[...]
+    assert oz.open_array(store)[:4].tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.shows("V3-98")
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"zarr_format": 3, "node_type": "group",}',
+        b'{"zarr_format": 3, "node_type": "group"} // end',
+        b'{"zarr_format": 3, /* three */ "node_type": "group"}',
+        b"{'zarr_format': 3, 'node_type': 'group'}",
+        b'{"zarr_format": 3, "node_type": "group", "attributes": {"a": NaN}}',
+    ],
+)
+def test_documents_are_strict_json(text: bytes) -> None:
+    with pytest.raises(oz.InvalidMetadata, match=r"zarr\.json"):
+        oz.open({"zarr.json": text})
+
+
+@pytest.mark.shows("V3-98")
+def test_written_documents_are_complete_and_strict_json() -> None:
+    import json
+
+    store: Store = {}
+    oz.create_group(store)
+    oz.create_array(store, path="a", shape=(3,), dtype="f4", fill_value=math.nan)
+    assert stored(store) == group_doc(attributes={})
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    doc = json.loads(store["a/zarr.json"], parse_constant=refuse)
+    assert doc["fill_value"] == "NaN"
+    assert not [p for p in oz.validate(store) if p.level == "error"]

@@ -1,0 +1,517 @@
+"""Version 3: stores, the operations of a hierarchy, resizing."""
+
+from __future__ import annotations
+
+import json
+import ntpath
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr import registry, stores
+from omnizarr.stores import Range, local
+from tests.conformance.v3_docs import array_doc, group_doc, put, regular, stored
+
+Store = dict[str, bytes]
+TEN = bytes(range(10))
+
+
+class Smallest:
+    """A store with get, set and erase of whole values, and nothing else."""
+
+    read_only = False
+
+    def __init__(self, values: dict[str, bytes] | None = None) -> None:
+        self.values = {} if values is None else values
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        value = self.values.get(key)
+        return value if value is None or range is None else range.of(value)
+
+    def set(self, key: str, value: Any) -> None:
+        self.values[key] = bytes(value)
+
+    def erase(self, key: str) -> None:
+        self.values.pop(key, None)
+
+
+class OnlyList(Smallest):
+    """The same, with one list operation."""
+
+    def list(self) -> Iterator[str]:
+        return iter(list(self.values))
+
+
+KINDS: dict[str, Callable[[Path], Any]] = {
+    "memory": lambda path: oz.MemoryStore({}),
+    "local": oz.LocalStore,
+    "own": lambda path: OnlyList(),
+}
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return KINDS[request.param](tmp_path / "store")
+
+
+def fill(store: Any, *keys: str) -> None:
+    for key in keys:
+        store.set(key, key.encode())
+
+
+# Stores
+
+
+@pytest.mark.shows("V3-82", "V3-85")
+def test_keys_are_any_text_that_does_not_end_with_a_slash(store: Any) -> None:
+    fill(store, "foo", "FOO", "Ω/zarr.json", "a b/c", "ß/é/x")
+    assert store.get("foo") == b"foo"
+    assert store.get("FOO") == b"FOO"
+    assert store.get("Ω/zarr.json") == "Ω/zarr.json".encode()
+    assert store.get("a b/c") == b"a b/c"
+    assert store.get("bar") is None
+    assert store.get("ß/é") is None
+    assert sorted(stores.list_prefix(store, "ß/")) == ["ß/é/x"]
+
+
+@pytest.mark.shows("V3-82")
+@pytest.mark.parametrize("key", ["x/", "", "/x", "a//b", "../x", "a/../b"])
+def test_a_key_that_ends_with_a_slash_or_leads_elsewhere_is_refused(
+    key: str, tmp_path: Path
+) -> None:
+    for store in (oz.MemoryStore({}), oz.LocalStore(tmp_path / "store")):
+        for act in (lambda s: s.set(key, b"1"), lambda s: s.get(key), lambda s: s.erase(key)):
+            with pytest.raises(oz.InvalidMetadata) as caught:
+                act(store)
+            assert repr(key) in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.shows("V3-82", "V3-85")
+def test_partial_values_come_in_the_order_asked_for(store: Any) -> None:
+    store.set("k", TEN)
+    wanted = [("k", (2, 3)), ("missing", (0, 1)), ("k", (0, None)), ("k", (7, None))]
+    assert stores.get_partial_values(store, wanted) == [b"\2\3\4", None, TEN, b"\7\x08\x09"]
+
+
+@pytest.mark.shows("V3-82", "V3-85")
+def test_parts_of_values_are_set_at_offsets_and_may_not_overlap(store: Any) -> None:
+    store.set("k", bytes(5))
+    stores.set_partial_values(store, [("k", 3, b"\xbb\xcc"), ("k", 1, b"\xaa")])
+    assert store.get("k").hex() == "00aa00bbcc"
+    with pytest.raises(oz.StoreError, match="overlap"):
+        stores.set_partial_values(store, [("k", 0, b"12"), ("k", 1, b"3")])
+    assert store.get("k").hex() == "00aa00bbcc"
+
+
+@pytest.mark.shows("V3-82", "V3-85")
+def test_erasing_keys_and_prefixes(store: Any) -> None:
+    fill(store, "a/b", "a/c/d", "ab/x", "e", "f", "g")
+    stores.erase_prefix(store, "a/")
+    store.erase("e")
+    store.erase("e")
+    stores.erase_values(store, ["f", "never"])
+    assert sorted(stores.list_prefix(store, "")) == ["ab/x", "g"]
+
+
+@pytest.mark.shows("V3-82", "V3-85")
+def test_listing_keys_prefixes_and_one_level(store: Any) -> None:
+    fill(store, "a/b", "a/c", "a/d/e", "a/f/g", "e/f/g")
+    assert sorted(stores.list_prefix(store, "")) == ["a/b", "a/c", "a/d/e", "a/f/g", "e/f/g"]
+    assert sorted(stores.list_prefix(store, "a/")) == ["a/b", "a/c", "a/d/e", "a/f/g"]
+    assert stores.list_dir(store, "a/") == (["a/b", "a/c"], ["a/d/", "a/f/"])
+    assert stores.list_dir(store, "") == ([], ["a/", "e/"])
+    assert stores.list_dir(store, "b/") == ([], [])
+
+
+@pytest.mark.shows("V3-82", "V3-99")
+@pytest.mark.parametrize("prefix", ["a", "/foo/", "/", "a//"])
+def test_a_prefix_ends_with_a_slash_and_starts_without(store: Any, prefix: str) -> None:
+    fill(store, "a/b", "ab/c", "foo/x")
+    for act in (stores.list_dir, stores.erase_prefix, lambda s, p: list(stores.list_prefix(s, p))):
+        with pytest.raises(oz.InvalidMetadata) as caught:
+            act(store, prefix)
+        assert "prefix" in str(caught.value) or "key" in str(caught.value)
+    assert sorted(stores.list_prefix(store, "")) == ["a/b", "ab/c", "foo/x"]
+
+
+@pytest.mark.shows("V3-82")
+def test_a_read_only_store_refuses_every_write(tmp_path: Path) -> None:
+    oz.create_array(tmp_path / "x.zarr", data=np.arange(3))
+    for store in (
+        oz.LocalStore(tmp_path / "x.zarr", read_only=True),
+        oz.MemoryStore({"zarr.json": b"{}"}, read_only=True),
+    ):
+        for act in (
+            lambda s: s.set("a", b"1"),
+            lambda s: s.erase("zarr.json"),
+            lambda s: stores.erase_prefix(s, ""),
+            lambda s: stores.set_partial_values(s, [("zarr.json", 0, b"x")]),
+        ):
+            with pytest.raises(oz.ReadOnly):
+                act(store)
+    assert oz.open_array(tmp_path / "x.zarr")[2] == 2
+
+
+@pytest.mark.shows("V3-83")
+def test_a_store_may_keep_documents_in_a_form_of_its_own() -> None:
+    class Database(Smallest):
+        """Keeps documents parsed."""
+
+        def get(self, key: str, range: Range | None = None) -> bytes | None:
+            value: Any = self.values.get(key)
+            data = json.dumps(value).encode() if isinstance(value, dict) else value
+            return data if data is None or range is None else range.of(data)
+
+        def set(self, key: str, value: Any) -> None:
+            document = key.endswith("zarr.json")
+            self.values[key] = json.loads(bytes(value)) if document else bytes(value)
+
+    database = Database()
+    array = oz.create_array(database, data=np.arange(5), attributes={"a": [1, None]})
+    kept: Any = database.values["zarr.json"]
+    assert kept["shape"] == [5]
+    assert json.loads(database.get("zarr.json") or b"") == kept
+    array.attrs["b"] = "é"
+    again = oz.open_array(database)
+    assert again[...].tolist() == [0, 1, 2, 3, 4]
+    assert again.attrs.asdict() == {"a": [1, None], "b": "é"}
+
+
+@pytest.mark.shows("V3-84")
+def test_a_uri_chooses_the_store_and_an_unknown_scheme_lists_the_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_table", dict(registry._table))
+    oz.create_array(tmp_path / "my data", data=np.arange(3))
+    url = oz.LocalStore(tmp_path / "my data").url
+    assert url == f"file://{tmp_path}/my%20data"
+    opened = oz.open_array(url)
+    assert opened[2] == 2
+    assert opened.store == oz.LocalStore(tmp_path / "my data")
+    with pytest.raises(oz.StoreError, match=r"'gopher'.*file") as caught:
+        oz.open("gopher://example.org/x.zarr")
+    assert "gopher://example.org/x.zarr" in str(caught.value)
+    shelf = oz.MemoryStore({})
+    oz.register("store", "shelf", lambda url, read_only: shelf)
+    oz.create_array("shelf://top", data=np.arange(4))
+    assert oz.open_array("shelf://top").store is shelf
+
+
+@pytest.mark.shows("V3-85")
+def test_keys_are_files_below_the_directory_and_the_directory_can_be_copied(tmp_path: Path) -> None:
+    store = oz.LocalStore(tmp_path / "base")
+    store.set("a/b/c", b"x")
+    assert (tmp_path / "base" / "a" / "b" / "c").read_bytes() == b"x"
+    assert store.get("a/b") is None
+    assert store.get("a/b/c/d") is None
+    stores.erase_prefix(store, "a/")
+    assert not (tmp_path / "base" / "a").exists()
+    root = oz.create_group(tmp_path / "one.zarr")
+    root.create_array("g/a", data=np.arange(6), chunks=(2,))
+    shutil.copytree(tmp_path / "one.zarr", tmp_path / "two.zarr")
+    assert oz.open_group(tmp_path / "two.zarr")["g/a"][...].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.shows("V3-86")
+def test_the_uri_of_a_directory_is_that_of_rfc_8089(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert oz.LocalStore("/my data").url == "file:///my%20data"
+    assert oz.LocalStore("/Ω/100%").url == "file:///%CE%A9/100%25"
+    assert oz.LocalStore.from_url("file:///my%20data").root == Path("/my data")
+    assert oz.LocalStore.from_url("file:///%CE%A9/100%25").root == Path("/Ω/100%")
+    assert oz.LocalStore.from_url("file:///c:/my%20data").root == Path("c:/my data")
+    windows = oz.LocalStore("c:\\my data")
+    paths = SimpleNamespace(abspath=ntpath.normpath)
+    monkeypatch.setattr(local, "os", SimpleNamespace(path=paths, sep="\\"))
+    assert windows.url == "file:///c:/my%20data"
+
+
+@pytest.mark.shows("V3-87")
+@pytest.mark.parametrize("text", ["data/x.zarr", "/abs/x.zarr", "C:\\x.zarr", "x", "a:b.zarr"])
+def test_text_without_a_scheme_is_a_directory(text: str) -> None:
+    found = stores.resolve(text)
+    assert isinstance(found, oz.LocalStore)
+    assert str(found.root) == text
+    assert stores.resolve(Path(text)) == found
+
+
+# Operations
+
+
+@pytest.mark.shows("V3-89")
+def test_creating_a_node_makes_its_ancestors_groups_and_leaves_existing_ones() -> None:
+    store: Store = {}
+    oz.create_array(store, path="foo/baz/qux", shape=(1,), dtype="u1")
+    assert sorted(store) == [
+        "foo/baz/qux/zarr.json",
+        "foo/baz/zarr.json",
+        "foo/zarr.json",
+        "zarr.json",
+    ]
+    for path in ("", "foo", "foo/baz"):
+        assert stored(store, path)["node_type"] == "group"
+    old = b'{"node_type": "group", "zarr_format": 3, "attributes": {"kept": true}}'
+    store["foo/zarr.json"] = old
+    oz.create_group(store, path="foo/new/deep")
+    assert store["foo/zarr.json"] == old
+    assert oz.open_group(store, path="foo/new/deep").name == "/foo/new/deep"
+
+
+@pytest.fixture
+def hierarchy() -> Store:
+    return {
+        **put(group_doc()),
+        **put(group_doc(), "foo"),
+        **put(array_doc(), "foo/bar", c0=b"1234"),
+        **put(group_doc(), "foo/baz"),
+        **put(array_doc(shape=[3]), "foo/baz/deep"),
+        **put(group_doc(), "foo/__x"),
+        "foo/__x/y": b"",
+        "foo/file": b"",
+    }
+
+
+@pytest.mark.shows("V3-90", "V3-102")
+def test_children_are_found_by_listing_and_their_documents(hierarchy: Store) -> None:
+    root = oz.open_group(hierarchy)
+    foo = root["foo"]
+    assert list(foo) == ["bar", "baz"]
+    assert list(foo.array_keys()) == ["bar"]
+    assert list(foo.group_keys()) == ["baz"]
+    by_recursion = {name: type(member) for name, member in root.members(max_depth=None)}
+    endings = (key.removesuffix("/zarr.json") for key in hierarchy if key.endswith("/zarr.json"))
+    by_one_listing = {
+        path: oz.Array if stored(hierarchy, path)["node_type"] == "array" else oz.Group
+        for path in endings
+        if not any(part.startswith("__") for part in path.split("/"))
+    }
+    assert by_recursion == by_one_listing
+    assert sorted(by_recursion) == ["foo", "foo/bar", "foo/baz", "foo/baz/deep"]
+
+
+@pytest.mark.shows("V3-102")
+def test_only_the_last_segment_decides_whether_a_child_is_hidden() -> None:
+    store = {
+        **put(group_doc(), "__ext/foo"),
+        **put(array_doc(), "__ext/foo/bar"),
+        **put(array_doc(), "__ext/foo/__hidden"),
+    }
+    assert list(oz.open_group(store, path="__ext/foo")) == ["bar"]
+
+
+@pytest.mark.shows("V3-91")
+def test_a_node_exists_exactly_when_its_document_does(hierarchy: Store) -> None:
+    root = oz.open_group(hierarchy)
+    assert "foo/bar" in root
+    assert "foo/nothing" not in root
+    assert "foo/file" not in root
+    document = hierarchy.pop("foo/zarr.json")
+    assert "foo" not in root
+    assert list(root) == []
+    hierarchy["foo/zarr.json"] = document
+    assert list(root) == ["foo"]
+
+
+@pytest.mark.shows("V3-91", "V3-27")
+def test_without_listing_nothing_is_discovered_which_is_not_an_empty_group(
+    hierarchy: Store,
+) -> None:
+    blind = oz.open_group(Smallest(hierarchy))
+    assert blind["foo/bar"][0] == ord("1")
+    for act in (list, len, lambda g: g.members(), lambda g: str(g.tree())):
+        with pytest.raises(oz.StoreError, match="cannot list"):
+            act(blind)
+    oz.consolidate_metadata(hierarchy)
+    assert list(oz.open_group(Smallest(hierarchy))) == ["foo"]
+
+
+@pytest.mark.shows("V3-92")
+def test_erasing_a_node_erases_its_prefix_and_nothing_else(store: Any) -> None:
+    root = oz.create_group(store)
+    root.create_array("foo/ba/a", data=np.arange(4), chunks=(2,))
+    root.create_array("foo/baz", data=np.arange(4), chunks=(2,))
+    root.create_array("foo/dots", data=np.arange(4), chunks=(2,), dimension_separator=".")
+    kept = {k for k in stores.list_prefix(store, "") if not k.startswith("foo/ba/")}
+    del root["foo/ba"]
+    assert set(stores.list_prefix(store, "")) == kept
+    assert list(root["foo"]) == ["baz", "dots"]
+    with pytest.raises(oz.NodeNotFound, match="foo/ba"):
+        del root["foo/ba"]
+    del root["foo/dots"]
+    oz.create_group(store, overwrite=True)
+    assert list(stores.list_prefix(store, "")) == ["zarr.json"]
+
+
+# Resizing
+
+
+@pytest.fixture
+def hundred() -> tuple[Store, oz.Array]:
+    store: Store = {}
+    data = np.arange(1, 101, dtype="u1")
+    return store, oz.create_array(store, data=data, chunks=(10,), codecs=["bytes"], fill_value=0)
+
+
+def chunk_keys(store: Store) -> list[str]:
+    return sorted(key for key in store if key != "zarr.json")
+
+
+@pytest.mark.shows("V3-93")
+def test_shrinking_keeps_or_erases_outer_chunks_as_told(hundred: tuple[Store, oz.Array]) -> None:
+    store, array = hundred
+    with pytest.warns(oz.OmnizarrWarning, match=r"5 chunks outside \(50,\).*kept"):
+        array.resize(50)
+    assert chunk_keys(store) == [f"c/{i}" for i in range(10)]
+    assert stored(store)["shape"] == [50]
+    array.resize(40, outside="erase")
+    assert chunk_keys(store) == [f"c/{i}" for i in range(4)]
+    assert oz.open_array(store)[...].tolist() == list(range(1, 41))
+
+
+@pytest.mark.shows("V3-93")
+def test_shrinking_with_erase_removes_all_outer_chunks(hundred: tuple[Store, oz.Array]) -> None:
+    store, array = hundred
+    array.resize(50, outside="erase")
+    assert chunk_keys(store) == [f"c/{i}" for i in range(5)]
+    array.resize(100)
+    assert array[...].tolist() == [*range(1, 51), *[0] * 50]
+
+
+@pytest.mark.shows("V3-94")
+def test_growing_shows_kept_values_with_a_notice(hundred: tuple[Store, oz.Array]) -> None:
+    _, array = hundred
+    with pytest.warns(oz.OmnizarrWarning, match="kept"):
+        array.resize(45)
+    with pytest.warns(oz.OmnizarrWarning, match="show again"):
+        array.resize(100)
+    assert array[...].tolist() == list(range(1, 101))
+
+
+@pytest.mark.shows("V3-94")
+def test_growing_with_erase_shows_the_fill_value_also_inside_partial_chunks(
+    hundred: tuple[Store, oz.Array],
+) -> None:
+    store, array = hundred
+    with pytest.warns(oz.OmnizarrWarning, match="kept"):
+        array.resize(45)
+    array.resize(100, outside="erase")
+    assert array[...].tolist() == [*range(1, 46), *[0] * 55]
+    assert chunk_keys(store) == [f"c/{i}" for i in range(5)]
+    fresh: Store = {}
+    short = oz.create_array(fresh, shape=(5,), chunks=(4,), dtype="u1", fill_value=9)
+    short[...] = 1
+    short.resize(10)
+    assert short[...].tolist() == [1, 1, 1, 1, 1, 9, 9, 9, 9, 9]
+
+
+@pytest.mark.shows("V3-103", "V3-90")
+def test_consolidated_metadata_is_written_only_on_request(hierarchy: Store) -> None:
+    root = oz.open_group(hierarchy, mode="r+")
+    root.create_array("new", data=np.arange(3))
+    root.attrs["a"] = 1
+    assert "consolidated_metadata" not in stored(hierarchy)
+    oz.consolidate_metadata(hierarchy)
+    inside = stored(hierarchy)["consolidated_metadata"]["metadata"]
+    assert sorted(inside) == ["foo", "foo/bar", "foo/baz", "foo/baz/deep", "new"]
+    for path, doc in inside.items():
+        assert {**stored(hierarchy, path), "attributes": {}} == {**doc, "attributes": {}}
+
+
+@pytest.mark.shows("V3-88", "ZEP-16")
+def test_transformers_are_stacked_in_order_and_need_nothing_but_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Step(OnlyList):
+        """Puts a mark on keys and values on the way down."""
+
+        def __init__(self, store: Any, prefix: str, named: Any, *_: Any) -> None:
+            self.store, self.prefix, self.mark = store, prefix, named.configuration["mark"]
+
+        def _down(self, key: str) -> str:
+            return f"{key}{self.mark}"
+
+        def get(self, key: str, range: Range | None = None) -> bytes | None:
+            value = self.store.get(self._down(key))
+            if value is None:
+                return None
+            value = value.removesuffix(self.mark.encode())
+            return value if range is None else range.of(value)
+
+        def set(self, key: str, value: Any) -> None:
+            self.store.set(self._down(key), bytes(value) + self.mark.encode())
+
+        def erase(self, key: str) -> None:
+            self.store.erase(self._down(key))
+
+        def list(self) -> Iterator[str]:
+            return (k.removesuffix(self.mark) for k in self.store.list() if k.endswith(self.mark))
+
+    monkeypatch.setattr(registry, "_table", dict(registry._table))
+    oz.register("storage_transformer", "test.step", Step)
+    steps = [{"name": "test.step", "configuration": {"mark": mark}} for mark in ("X", "Y")]
+    kept = put(array_doc(storage_transformers=steps), "a")
+    array = oz.open_array(kept, mode="r+", path="a")
+    array[...] = np.arange(1, 7)
+    assert sorted(kept) == ["a/c/0XY", "a/c/1XY", "a/zarr.json"]
+    assert kept["a/c/0XY"] == b"\1\2\3\4XY"
+    again = oz.open_array(dict(kept), path="a")
+    assert again[...].tolist() == [1, 2, 3, 4, 5, 6]
+    assert again.nchunks_initialized == 2
+    array[4:6] = 0
+    assert "a/c/1XY" not in kept
+
+
+@pytest.mark.shows("V3-99")
+def test_no_key_ever_starts_with_a_slash(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Watched(OnlyList):
+        def get(self, key: str, range: Range | None = None) -> bytes | None:
+            asked.append(key)
+            return super().get(key, range)
+
+        def set(self, key: str, value: Any) -> None:
+            asked.append(key)
+            super().set(key, value)
+
+        def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+            asked.append(prefix)
+            return stores.list_dir(OnlyList(self.values), prefix)
+
+    watched = Watched()
+    root = oz.create_group(watched)
+    root.create_array("/foo/bar", data=np.arange(3))
+    assert list(oz.open_group(watched, path="/")) == ["foo"]
+    assert list(oz.open_group(watched, path="/foo/")) == ["bar"]
+    assert oz.open_array(watched, path="/foo/bar")[1] == 1
+    assert {"", "foo/"} <= set(asked)
+    assert not [key for key in asked if key.startswith("/") or "//" in key]
+
+
+@pytest.mark.shows("V3-95", "V3-43")
+def test_raw_fill_values_have_one_integer_a_byte() -> None:
+    store: Store = {}
+    oz.create_array(store, shape=(2,), dtype="r24", fill_value=np.void(b"\1\2\3"))
+    assert stored(store)["fill_value"] == [1, 2, 3]
+    assert oz.open_array(store)[...].tobytes() == b"\1\2\3\1\2\3"
+
+
+@pytest.mark.shows("V3-07", "V3-85")
+def test_a_fresh_process_reads_a_directory(tmp_path: Path) -> None:
+    oz.create_array(tmp_path / "x.zarr", path="a/b", data=np.arange(6), chunks=(4,))
+    script = (
+        f"import omnizarr; print(omnizarr.open({str(tmp_path / 'x.zarr')!r})['a/b'][...].sum())"
+    )
+    assert subprocess.check_output([sys.executable, "-c", script]).split() == [b"15"]
+    assert (
+        regular(4)
+        == stored({"zarr.json": (tmp_path / "x.zarr/a/b/zarr.json").read_bytes()})["chunk_grid"]
+    )
