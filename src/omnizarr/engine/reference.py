@@ -29,7 +29,9 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     fill = array.fill
 
     def one(row: Row) -> None:
-        part = read_region(array, row.coords, row.inner)
+        part = read_region(array, row.coords, row.region)
+        if part is not None and row.pick is not None:
+            part = part[row.pick]
         out[row.outer] = fill if part is None else part
 
     _run(plan, one, out.nbytes)
@@ -45,12 +47,25 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
         if row.whole and part.shape == shape:
             write_chunk(array, row.coords, part)
             return
-        update_chunk(array, row.coords, row.inner, part, whole=row.whole)
+        if row.pick is not None:
+            part = _picked(array, row, part)
+        update_chunk(array, row.coords, row.region, part, whole=row.whole)
 
     _run(plan, one, value.nbytes)
 
 
-def _view(array: npt.NDArray[Any], region: tuple[slice, ...]) -> npt.NDArray[Any]:
+def _picked(array: BoundArray, row: Row, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The box around scattered elements, with those elements replaced."""
+    box = read_region(array, row.coords, row.region)
+    if box is None:
+        box = np.empty([len(range(s.start, s.stop, s.step)) for s in row.region], array.dtype)
+        box[...] = array.fill
+    box = box.copy()
+    box[row.pick] = values
+    return box
+
+
+def _view(array: npt.NDArray[Any], region: tuple[Any, ...]) -> npt.NDArray[Any]:
     """Part of an array; the ellipsis keeps a 0-dimensional one an array."""
     index: Any = (*region, ...)
     view: npt.NDArray[Any] = array[index]

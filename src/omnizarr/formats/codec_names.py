@@ -20,6 +20,14 @@ ON_BYTES = "filter-on-bytes"
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 # Names of version 3 that mean the same as a numcodecs id, with the same configuration.
 _SAME = {"gzip": "gzip", "zstd": "zstd", "vlen-utf8": "vlen-utf8", "vlen-bytes": "vlen-bytes"}
+# Further ids that have a name there, ``numcodecs.<id>``, which zarr-python knows.
+_WITH_PREFIX = frozenset(
+    {
+        *("lz4", "zlib", "bz2", "lzma", "blosc", "bitround"),
+        *("delta", "fixedscaleoffset", "quantize", "packbits", "astype", "shuffle"),
+        *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3", "pcodec", "zfpy"),
+    }
+)
 _SAME_AS = {"bitround": "bitround"}
 
 
@@ -125,6 +133,9 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
         if codec.name == ON_BYTES:
             raise cannot("3", f"the filter {config['id']!r} on bytes", "array filters come first")
         id_ = codec.name.removeprefix(PREFIX) if codec.name.startswith(PREFIX) else None
+        from_id = id_ is not None and array.fill_value.dialect != "v3"
+        if from_id and id_ not in _WITH_PREFIX | _SAME.keys():
+            raise cannot("3", f"the codec {id_!r}", "it has no name there")
         if id_ in ARRAY_TO_ARRAY:
             size = _size_after(id_, config, size)
         if codec.name == "transpose" and config.get("order") in ("C", "F"):

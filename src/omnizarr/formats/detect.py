@@ -42,6 +42,8 @@ class Probe:
         """All keys to fetch in one batch."""
         if self.wanted == V3Draft.name:
             return [ENTRY]  # it says where the documents are
+        if self.wanted is not None:
+            return list(by_name(self.wanted).keys(self.path))
         keys = [*V3().keys(self.path), ENTRY, *V2().keys(self.path), *V1().keys(self.path)]
         return list(dict.fromkeys(keys))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, Protocol, TypeAlias
 
+from omnizarr._json import kind_of
 from omnizarr.errors import CannotExpress, Problem
 from omnizarr.model import ArrayModel, Dialect, Named, Node
+from omnizarr.model.fields import Fields
 
 Documents: TypeAlias = Mapping[str, bytes]
 Kind: TypeAlias = Literal["array", "group"]
@@ -81,6 +83,20 @@ class Format(Protocol):
 
     def looks_owned(self, key: str) -> bool:
         """Whether a key (relative to the hierarchy) can be part of Zarr in this format."""
+
+
+def check_version(fields: Fields, version: int) -> None:
+    """Record where a document is not of that version, and which it looks like."""
+    stated = fields.get("zarr_format")
+    if "zarr_format" not in fields.values or (type(stated) is int and stated == version):
+        return
+    looks = ""
+    if isinstance(stated, str) and "://" in stated:
+        looks = "; this looks like the draft of zarr 3"
+    elif stated in (1, 2, 3) and not isinstance(stated, bool):
+        key = ("meta", ".zarray or .zgroup", "zarr.json")[int(stated) - 1]
+        looks = f"; this looks like zarr {stated}, whose key is {key}"
+    fields.error("zarr_format", f"expected {version}, got {kind_of(stated)}{looks}")
 
 
 def ascii_advice(path: str, format_name: str) -> str | None:

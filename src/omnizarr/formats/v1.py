@@ -8,7 +8,7 @@ from omnizarr import config
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, dimensions
-from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot
+from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version
 from omnizarr.formats.numpy_types import from_type_string, pairs_only, to_type_string
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node
 from omnizarr.model.fields import Fields
@@ -44,7 +44,7 @@ class V1:
         doc = load_object(documents["meta"], "meta", allow_nan=True)
         fields = Fields("meta", doc, problems)
         fields.require(*FIELDS)
-        fields.choice("zarr_format", (1,))
+        check_version(fields, 1)
         shape = fields.integers("shape")
         chunks = fields.integers("chunks")
         fields.same_rank("shape", shape, "chunks", chunks)

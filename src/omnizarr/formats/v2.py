@@ -8,7 +8,7 @@ from typing import Any
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import Problem
 from omnizarr.formats import codec_names, dimensions
-from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot
+from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version
 from omnizarr.formats.numpy_types import to_type_string
 from omnizarr.formats.v1 import read_type
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
@@ -62,7 +62,7 @@ class V2:
         doc = load_object(documents[group], group)
         fields = Fields(group, doc, problems)
         fields.require("zarr_format")
-        fields.choice("zarr_format", (2,))
+        check_version(fields, 2)
         for name in doc.keys() - {"zarr_format"}:
             fields.warn(name, "not a field of version 2; ignored")
         fields.done("not valid zarr 2")
@@ -74,7 +74,7 @@ class V2:
     ) -> ArrayModel:
         fields = Fields(key, doc, problems)
         fields.require(*FIELDS)
-        fields.choice("zarr_format", (2,))
+        check_version(fields, 2)
         shape = fields.integers("shape")
         chunks = fields.integers("chunks")
         fields.same_rank("shape", shape, "chunks", chunks)

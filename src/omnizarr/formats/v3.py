@@ -10,7 +10,7 @@ from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidName, Problem
 from omnizarr.formats import codec_names, dimensions
 from omnizarr.formats.draft_extensions import is_sharding
-from omnizarr.formats.format import Documents, Kind, cannot
+from omnizarr.formats.format import Documents, Kind, cannot, check_version
 from omnizarr.formats.numpy_types import as_json, byte_orders, field_parts, without_order
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields, named
@@ -52,7 +52,7 @@ class V3:
         """The node behind one parsed document."""
         fields = Fields(key, doc, problems)
         fields.require("zarr_format", "node_type")
-        fields.choice("zarr_format", (3,))
+        check_version(fields, 3)
         kind = fields.choice("node_type", ("array", "group"))
         if kind == "group" and "node_type" in doc:
             return self._read_group(fields)
@@ -185,7 +185,7 @@ class V3:
         doc["chunk_key_encoding"] = _object(array.chunk_key_encoding)
         doc["fill_value"] = array.fill_value.json
         doc["codecs"] = [_object(codec) for codec in array.codecs]
-        doc["attributes"] = dimensions.beside_field(array)
+        doc["attributes"] = dict(array.attributes)
         if array.dimension_names is not None:
             doc["dimension_names"] = [n or None for n in array.dimension_names]
         if array.storage_transformers:
@@ -209,7 +209,9 @@ class V3:
         encoding = array.chunk_key_encoding
         if encoding.name == "v3-draft":
             encoding = Named("default", dict(encoding.configuration))
+        from_older = array.fill_value.dialect != self.dialect
         return array.with_(
+            attributes=dimensions.beside_field(array) if from_older else array.attributes,
             data_type=without_order(array.data_type),
             chunk_grid=_positive(array.chunk_grid),
             codecs=tuple(codecs),

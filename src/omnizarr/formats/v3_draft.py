@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Any, Protocol
+from typing import Any
 
-from omnizarr import registry
 from omnizarr._json import dumps, kind_of, load_object
-from omnizarr.errors import InvalidMetadata, InvalidName, Problem
+from omnizarr.errors import InvalidName, Problem
 from omnizarr.formats import dimensions
+from omnizarr.formats.draft_encoding import MetadataEncoding, dump, load, read_encoding
 from omnizarr.formats.draft_extensions import (
     SHARDING,
     array_extensions,
@@ -53,13 +53,6 @@ REQUIRED = (
 )
 OPTIONAL = ("codecs", "storage_transformers")
 EARLIER = ("compressor", "dimension_separator")
-
-
-class MetadataEncoding(Protocol):
-    """How documents of arrays and groups become bytes; registered under its URI."""
-
-    def decode(self, data: bytes) -> Any: ...
-    def encode(self, document: dict[str, Any]) -> bytes: ...
 
 
 class V3Draft:
@@ -116,7 +109,7 @@ class V3Draft:
             fields.warn("metadata_encoding", message)
         else:
             fields.require("metadata_encoding", "extensions")
-            suffix, encoding = _encoding(fields)
+            suffix, encoding = read_encoding(fields)
         array_extensions(fields)
         known = {"zarr_format", "metadata_encoding", "extensions"}
         for name in doc.keys() - known - ({"metadata_key_suffix"} if earlier else set()):
@@ -190,11 +183,11 @@ class V3Draft:
             if group in documents:
                 message = "an array and a group stand at one path; the array is used"
                 problems.append(Problem(group, "", message, "warning"))
-            doc = self._load(documents[array], array)
+            doc = load(self.encoding, documents[array], array)
             return self._read_array(Fields(array, doc, problems))
         if group not in documents:
             return None
-        fields = Fields(group, self._load(documents[group], group), problems)
+        fields = Fields(group, load(self.encoding, documents[group], group), problems)
         fields.require("attributes")
         attributes = fields.attributes()
         known = {"attributes"} | ({"extensions"} if self.root else set())
@@ -202,19 +195,6 @@ class V3Draft:
             _unknown(fields, name, self.minor)
         fields.done("not a valid group of the zarr 3 draft")
         return GroupModel(attributes)
-
-    def _load(self, data: bytes, key: str) -> dict[str, Any]:
-        if self.encoding is None:
-            return load_object(data, key)
-        try:
-            doc = self.encoding.decode(data)
-        except Exception as e:  # encodings of any package may raise anything
-            raise InvalidMetadata(
-                f"{key!r} cannot be decoded: {e}", (Problem(key, "", str(e)),)
-            ) from e
-        if not isinstance(doc, dict):
-            raise InvalidMetadata(f"{key!r}: expected an object, got {kind_of(doc)}")
-        return doc
 
     def _read_array(self, fields: Fields) -> ArrayModel:
         fields.require(*REQUIRED)
@@ -256,7 +236,7 @@ class V3Draft:
             doc: dict[str, Any] = {"attributes": dict(node.attributes)}
         else:
             doc = self._array_document(self.adapt(node))
-        text = dumps(doc, indent=4) if self.encoding is None else self.encoding.encode(doc)
+        text = dump(self.encoding, doc)
         is_array = isinstance(node, ArrayModel)
         return {
             array_key: text if is_array else None,
@@ -327,28 +307,6 @@ class V3Draft:
 
     def key_encoding(self, separator: str | None) -> Named:
         return Named("v3-draft", {"separator": separator or "/"})
-
-
-def _encoding(fields: Fields) -> tuple[object, MetadataEncoding | None]:
-    """The suffix of metadata keys, and the encoding where it is not JSON."""
-    value = fields.get("metadata_encoding")
-    if "metadata_encoding" not in fields.values:
-        return ".json", None
-    if not isinstance(value, dict):
-        fields.error("metadata_encoding", f"expected an object, got {kind_of(value)}")
-        return ".json", None
-    encoding: MetadataEncoding | None = None
-    if "extension" in value:
-        uri = extension_uri(fields, "metadata_encoding", value)
-        encoding = registry.find("metadata_encoding", uri)
-        if encoding is None:
-            fields.error("metadata_encoding.extension", f"unknown encoding {uri!r}")
-    elif value.get("type") != "json":
-        message = f"expected 'json', got {kind_of(value.get('type'))}"
-        fields.error("metadata_encoding.type", message)
-    if "metadata_key_suffix" not in value:
-        fields.error("metadata_encoding.metadata_key_suffix", "required, but missing")
-    return value.get("metadata_key_suffix", ".json"), encoding
 
 
 def _grid(fields: Fields, shape: tuple[int, ...]) -> tuple[Named, Named]:

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from omnizarr import engine, stores
 from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrWarning, SelectionError, WrongNode
-from omnizarr.hierarchy import render
+from omnizarr.hierarchy import access, render
 from omnizarr.hierarchy.location import Location, locate
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.resize import resize
-from omnizarr.indexing import plan
+from omnizarr.indexing import axis_plan, block_plan, plan, point_plan
 from omnizarr.model import ArrayModel, Named, Node, paths
 from omnizarr.stores import list_prefix
 
@@ -160,38 +160,34 @@ class Array(NodeHandle[ArrayModel]):
     def __getitem__(self, selection: Any) -> Any:
         return self.read(selection)
 
-    def read(self, selection: Any = ...) -> Any:
-        """The selected elements as a NumPy array, or a scalar where every index is a number."""
-        chosen = plan(self._bound.grid, selection)
-        out = np.empty(chosen.full_shape, self.dtype)
-        engine.read(self._bound, chosen, out)
-        return out[chosen.final]
+    def read(self, selection: Any = ..., *, out: npt.NDArray[Any] | None = None) -> Any:
+        """The selected elements as a NumPy array, or a scalar where every index is a number.
+
+        `out` is filled instead of a new array where it is given.
+        """
+        return access.read(self._bound, plan, selection, out)
 
     def __setitem__(self, selection: Any, value: Any) -> None:
         self._location.check_writable()
-        chosen = plan(self._bound.grid, selection)
-        data = self._as_values(value)
-        try:
-            spread = np.broadcast_to(data, chosen.shape)
-        except ValueError:
-            raise SelectionError(
-                f"cannot put values of shape {data.shape} into a selection of shape {chosen.shape}"
-            ) from None
-        # The ellipsis keeps a 0-dimensional array from becoming a scalar.
-        full = spread[(*(np.newaxis if isinstance(f, int) else f for f in chosen.final), ...)]
-        engine.write(self._bound, chosen, full)
+        access.write(self._bound, plan, selection, value)
 
-    def _as_values(self, value: Any) -> npt.NDArray[Any]:
-        if isinstance(value, np.ndarray) or not np.isscalar(value):
-            array = np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, self.dtype)
-            both_times = array.dtype.kind == self.dtype.kind == "m"
-            if both_times and not np.can_cast(array.dtype, self.dtype, "same_kind"):
-                raise InvalidMetadata(
-                    f"cannot put {array.dtype} into {self.name}, which has {self.dtype}:"
-                    " months and years have no fixed length"
-                )
-            return array.astype(self.dtype, copy=False)
-        return np.asarray(value, self.dtype)
+    def _selector(self, planner: access.Planner) -> access.Selector:
+        return access.Selector(lambda: self._bound, self._location.check_writable, planner)
+
+    @property
+    def oindex(self) -> access.Selector:
+        """Selects with a list, mask, slice or integer for each axis on its own."""
+        return self._selector(axis_plan)
+
+    @property
+    def vindex(self) -> access.Selector:
+        """Selects single points by lists of positions, or by a mask of the whole shape."""
+        return self._selector(point_plan)
+
+    @property
+    def blocks(self) -> access.Selector:
+        """Selects whole chunks by their place in the grid."""
+        return self._selector(block_plan)
 
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
@@ -255,7 +251,7 @@ class Array(NodeHandle[ArrayModel]):
         """Add `data` at the end of an axis; the data are stored before the new shape is."""
         self._location.check_writable()
         self.refresh()
-        values = self._as_values(data)
+        values = access.as_values(data, self.dtype)
         axis = axis + self.ndim if axis < 0 else axis
         rest = [n for i, n in enumerate(values.shape) if i != axis]
         if values.ndim != self.ndim or rest != [n for i, n in enumerate(self.shape) if i != axis]:

@@ -21,6 +21,7 @@ from omnizarr.errors import (
 from omnizarr.formats import V1, V2, V3, Documents, Format, Probe, V3Draft
 from omnizarr.hierarchy.location import Location, fetch
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.registry import lookup
 from omnizarr.stores import MemoryStore, Store
 
 
@@ -130,9 +131,13 @@ def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
         regular = bound.grid.regular
         return bound.chain(regular or bound.grid.chunk_shape((0,) * len(bound.model.shape)))
 
-    # Codecs one by one first: the chain stops at a data type that is unknown.
+    # One by one first: the chain and the chunk store stop at whatever is unknown before.
     codecs = (
         partial(bind_codec, codec, f"codecs[{i}]") for i, codec in enumerate(bound.model.codecs)
+    )
+    transformers = (
+        partial(lookup, "storage_transformer", named.name, f"storage_transformers[{i}]")
+        for i, named in enumerate(bound.model.storage_transformers)
     )
     checks: list[tuple[str, Callable[[], object]]] = [
         ("data_type", lambda: bound.data_type),
@@ -141,6 +146,7 @@ def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
         ("chunk_key_encoding", lambda: bound.encoding),
         *(("codecs", codec) for codec in codecs),
         ("codecs", chain),
+        *(("storage_transformers", transformer) for transformer in transformers),
         ("storage_transformers", lambda: bound.chunk_store),
     ]
     seen: set[object] = set()

@@ -1,6 +1,8 @@
-"""From a selection to a plan: which part of which chunk goes where. Pure numbers, no store.
+"""Plans: which part of which chunk goes where. Pure numbers, no store.
 
-A plan has one set of columns an axis; the chunks touched are all their combinations.
+A selection along the axes is a `ProductPlan`: one set of columns an axis, and the chunks touched
+are all their combinations. A selection of single points is a `PointPlan`: its columns have a row
+for every point, sorted by chunk. Neither makes a Python object for an element.
 """
 
 from __future__ import annotations
@@ -9,20 +11,33 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.chunk_grids import Axis, Grid
-from omnizarr.errors import SelectionError
+Integers: TypeAlias = npt.NDArray[np.int64]
+Part: TypeAlias = "slice | Integers"
 
-Integers = npt.NDArray[np.int64]
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One chunk of a plan.
+
+    `region` is a box inside the chunk, `pick` selects from it (None: all of it), and `outer`
+    says where that goes in the result.
+    """
+
+    coords: tuple[int, ...]
+    region: tuple[slice, ...]
+    pick: Any
+    outer: Any
+    whole: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AxisPlan:
-    """What is selected along one axis, a row for each chunk touched."""
+    """A run along one axis, a row for each chunk touched."""
 
     chunk: Integers  # index in the grid
     inner: Integers  # first element inside the chunk
@@ -31,10 +46,10 @@ class AxisPlan:
     whole: npt.NDArray[np.bool_]  # whether that is all the chunk has of the array
     step: int
 
-    def rows(self) -> list[tuple[int, slice, slice, bool]]:
-        """Chunk, part of the chunk, part of the result, whole or not."""
+    def rows(self) -> list[tuple[int, slice, Integers | None, Part, bool]]:
+        """Chunk, box in the chunk, choice from the box, part of the result, whole or not."""
         return [
-            (c, slice(i, i + (n - 1) * self.step + 1, self.step), slice(o, o + n), w)
+            (c, slice(i, i + (n - 1) * self.step + 1, self.step), None, slice(o, o + n), w)
             for c, i, o, n, w in zip(
                 self.chunk.tolist(),
                 self.inner.tolist(),
@@ -46,25 +61,35 @@ class AxisPlan:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One chunk of a plan."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ListedAxisPlan:
+    """Listed positions along one axis, sorted by chunk."""
 
-    coords: tuple[int, ...]
-    inner: tuple[slice, ...]
-    outer: tuple[slice, ...]
-    whole: bool
+    chunk: Integers  # index in the grid, for each chunk touched
+    begin: Integers  # where its elements begin in the two columns below; one more for the end
+    inner: Integers  # position inside the chunk, for each element
+    outer: Integers  # position in the result, for each element
+
+    def rows(self) -> list[tuple[int, slice, Integers | None, Part, bool]]:
+        """As `AxisPlan.rows`."""
+        out: list[tuple[int, slice, Integers | None, Part, bool]] = []
+        bounds = self.begin.tolist()
+        for c, (first, last) in zip(self.chunk.tolist(), itertools.pairwise(bounds), strict=True):
+            inner = self.inner[first:last]
+            low, high = int(inner.min()), int(inner.max())
+            out.append((c, slice(low, high + 1, 1), inner - low, self.outer[first:last], False))
+        return out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """A selection, cut along the chunks.
+class ProductPlan:
+    """A selection along the axes, cut along the chunks.
 
     `full_shape` has an axis of length 1 for every integer; `final` turns such an array into
     what the user asked for: integers dropped, backward slices turned round.
     """
 
-    axes: tuple[AxisPlan, ...]
+    axes: tuple[AxisPlan | ListedAxisPlan, ...]
     full_shape: tuple[int, ...]
     final: tuple[int | slice, ...]
 
@@ -79,87 +104,84 @@ class Plan:
         """How many chunks are touched."""
         return math.prod(len(a.chunk) for a in self.axes)
 
+    @property
+    def runs(self) -> bool:
+        """Whether every axis is a run, so that regions are boxes."""
+        return all(isinstance(a, AxisPlan) for a in self.axes)
+
     def rows(self) -> Iterator[Row]:
         """Every chunk touched."""
         for parts in itertools.product(*(a.rows() for a in self.axes)):
-            yield Row(
-                tuple(p[0] for p in parts),
-                tuple(p[1] for p in parts),
-                tuple(p[2] for p in parts),
-                all(p[3] for p in parts),
+            region = tuple(p[1] for p in parts)
+            picks = tuple(p[2] for p in parts)
+            outer: Any = tuple(p[3] for p in parts)
+            pick = None
+            if any(p is not None for p in picks):
+                pick = np.ix_(*map(_choice, picks, region))
+                outer = np.ix_(*map(_positions, outer))
+            yield Row(tuple(p[0] for p in parts), region, pick, outer, all(p[4] for p in parts))
+
+    def to_full(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Values of the result's shape as values of the full shape."""
+        turned: npt.NDArray[Any] = value[
+            tuple(np.newaxis if isinstance(f, int) else f for f in self.final)
+        ]
+        return turned
+
+
+def _choice(pick: Integers | None, box: slice) -> Integers:
+    return np.arange(len(range(box.start, box.stop, box.step))) if pick is None else pick
+
+
+def _positions(part: Part) -> Integers:
+    return np.arange(part.start, part.stop) if isinstance(part, slice) else part
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PointPlan:
+    """A selection of single points, sorted by chunk; the result has them in one row."""
+
+    coords: Integers  # chunks touched × axes
+    begin: Integers  # where a chunk's points begin; one more for the end
+    inner: Integers  # axes × points: position inside the chunk
+    outer: Integers  # position in the result
+    shape: tuple[int, ...]  # of the result
+
+    @property
+    def full_shape(self) -> tuple[int, ...]:
+        """The shape that the engine fills."""
+        return (len(self.outer),)
+
+    @property
+    def final(self) -> tuple[slice, ...]:
+        """What turns the filled array into the result, before its shape is set."""
+        return (slice(None),)
+
+    @property
+    def count(self) -> int:
+        """How many chunks are touched."""
+        return len(self.coords)
+
+    @property
+    def runs(self) -> bool:
+        """Points are never runs."""
+        return False
+
+    def rows(self) -> Iterator[Row]:
+        """Every chunk touched."""
+        bounds = itertools.pairwise(self.begin.tolist())
+        for chunk, (first, last) in zip(self.coords.tolist(), bounds, strict=True):
+            inner = self.inner[:, first:last]
+            low, high = inner.min(axis=1), inner.max(axis=1)
+            region = tuple(
+                slice(a, b + 1, 1) for a, b in zip(low.tolist(), high.tolist(), strict=True)
             )
+            pick = tuple(inner - low[:, None])
+            yield Row(tuple(chunk), region, pick, (self.outer[first:last],), False)
+
+    def to_full(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Values of the result's shape in one row."""
+        return value.reshape(-1)
 
 
-def plan(grid: Grid, selection: Any) -> Plan:
-    """The plan for integers, slices and an ellipsis, as NumPy understands them."""
-    shape = grid.array_shape
-    items = _expand(selection, shape)
-    axes: list[AxisPlan] = []
-    full: list[int] = []
-    final: list[int | slice] = []
-    for number, (axis, item) in enumerate(zip(grid.axes, items, strict=True)):
-        if isinstance(item, slice):
-            start, stop, step = item.indices(axis.length)
-            count = len(range(start, stop, step))
-            turn = step < 0
-            if turn:
-                start, step = start + (count - 1) * step, -step
-            axes.append(_axis_plan(axis, start, count, step))
-            full.append(count)
-            final.append(slice(None, None, -1) if turn else slice(None))
-        else:
-            position = item + axis.length if item < 0 else item
-            if not 0 <= position < axis.length:
-                raise SelectionError(
-                    f"index {item} is out of bounds for axis {number} with length {axis.length}"
-                )
-            axes.append(_axis_plan(axis, position, 1, 1))
-            full.append(1)
-            final.append(0)
-    return Plan(tuple(axes), tuple(full), tuple(final))
-
-
-def _axis_plan(axis: Axis, start: int, count: int, step: int) -> AxisPlan:
-    if count == 0:
-        none = np.zeros(0, np.int64)
-        return AxisPlan(none, none, none, none, none.astype(bool), step)
-    last = start + (count - 1) * step
-    chunks = np.arange(axis.chunk_of(start), axis.chunk_of(last) + 1, dtype=np.int64)
-    begins = np.asarray(axis.start(chunks), np.int64)
-    ends = np.minimum(begins + axis.size(chunks), axis.length)
-    # The first selected element at or after the start of each chunk, as a position in the result.
-    outer = np.maximum(0, -((start - begins) // step))
-    beyond = np.minimum(count, -((start - ends) // step))
-    number = beyond - outer
-    kept = number > 0
-    inner = start + outer * step - begins
-    whole = (number == ends - begins) & (step == 1)
-    return AxisPlan(chunks[kept], inner[kept], outer[kept], number[kept], whole[kept], step)
-
-
-def _expand(selection: Any, shape: tuple[int, ...]) -> list[Any]:
-    """One integer or slice for every axis."""
-    items = list(selection) if isinstance(selection, tuple) else [selection]
-    if sum(item is Ellipsis for item in items) > 1:
-        raise SelectionError("a selection can have only one ellipsis (...)")
-    given = sum(item is not Ellipsis for item in items)
-    if given > len(shape):
-        raise SelectionError(
-            f"too many indices: the array has {len(shape)} dimensions, but {given} were given"
-        )
-    fill = [slice(None)] * (len(shape) - given)
-    at = next((i for i, item in enumerate(items) if item is Ellipsis), len(items))
-    return [_item(item) for item in [*items[:at], *fill, *items[at + 1 :]]]
-
-
-def _item(item: Any) -> int | slice:
-    if isinstance(item, slice):
-        return item
-    if not isinstance(item, (bool, np.bool_)) and hasattr(item, "__index__"):
-        try:
-            return int(item.__index__())
-        except TypeError:
-            pass  # an array of several elements
-    raise SelectionError(
-        f"cannot select with {type(item).__name__} {item!r}; use integers, slices and '...'"
-    )
+Plan: TypeAlias = ProductPlan | PointPlan

@@ -112,20 +112,18 @@ def _prepare(
 
 def _task(source: BoundArray, target: Location, in_place: bool) -> _Task:
     goal = target.format
-    model = _respelled(source, goal)
+    model = source.model.with_(extra={})
     reason = None
     try:
         if model.storage_transformers:
             raise CannotExpress("its chunks are packed by a storage transformer")
         if source.skipped:
             raise CannotExpress(f"it has {source.skipped[0]!r}, which is unknown here")
-        kept = goal.adapt(model)
-        _ = source.chain(source.grid.regular or ())  # unknown codecs: copy bytes all the same
+        kept = _respelled(goal.adapt(model), source, goal)
     except CannotExpress as e:
         reason = str(e)
-        kept = _reencoded(source, model, goal)
-    except OmnizarrError:
-        kept = goal.adapt(model)
+        _check_readable(source)
+        kept = _reencoded(source, _respelled(model, source, goal), goal)
     if in_place:
         same = kept.chunk_key_encoding == model.chunk_key_encoding
         same = same and goal.chunk_prefix(source.path) == source.prefix
@@ -140,16 +138,22 @@ def _task(source: BoundArray, target: Location, in_place: bool) -> _Task:
     return _Task(source, target, kept, reason)
 
 
-def _respelled(source: BoundArray, goal: Format) -> ArrayModel:
+def _check_readable(source: BoundArray) -> None:
+    """Raise where a codec is unknown; chunks that are kept as they are do not need it."""
+    if 0 not in source.grid.shape:
+        source.chain(source.grid.chunk_shape((0,) * len(source.grid.axes)))
+
+
+def _respelled(model: ArrayModel, source: BoundArray, goal: Format) -> ArrayModel:
     """The model with its fill value in the words of the other format."""
-    stated = source.model.fill_value
+    stated = model.fill_value
     if stated.dialect == goal.dialect:
-        return source.model.with_(extra={})
+        return model
     if not source.fill_defined and goal.undefined_fill:
         fill = type(stated)(None, goal.dialect)
     else:
         fill = source.data_type.fill_json(source.fill, goal.dialect)
-    return source.model.with_(fill_value=fill, extra={})
+    return model.with_(fill_value=fill)
 
 
 def _reencoded(source: BoundArray, model: ArrayModel, goal: Format) -> ArrayModel:

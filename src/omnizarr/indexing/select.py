@@ -1,0 +1,268 @@
+"""From what users write between brackets to a plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from omnizarr.chunk_grids import Axis, Grid
+from omnizarr.errors import SelectionError
+from omnizarr.indexing.plan import (
+    AxisPlan,
+    Integers,
+    ListedAxisPlan,
+    Plan,
+    PointPlan,
+    ProductPlan,
+)
+
+
+def plan(grid: Grid, selection: Any) -> Plan:
+    """The plan for a selection in square brackets.
+
+    Integers, slices and an ellipsis mean what they mean in NumPy. A list or mask for one axis
+    selects along it; lists or integers for all axes select points; a mask of the whole shape
+    selects the points where it is true.
+    """
+    items = _items(selection)
+    if len(items) == 1 and _is_mask(items[0]) and np.ndim(items[0]) > 1:
+        return mask_plan(grid, items[0])
+    lists = [i for i in items if _is_list(i)]
+    if len(lists) > 1 and all(_is_list(i) or _is_integer(i) for i in items):
+        return point_plan(grid, selection)
+    if len(lists) > 1:
+        raise SelectionError(
+            "several lists beside slices are ambiguous; use .oindex[...] for each axis on its"
+            " own, or .vindex[...] for points"
+        )
+    return axis_plan(grid, selection)
+
+
+def axis_plan(grid: Grid, selection: Any) -> ProductPlan:
+    """The plan for one integer, slice, list or mask for each axis on its own."""
+    axes: list[AxisPlan | ListedAxisPlan] = []
+    full: list[int] = []
+    final: list[int | slice] = []
+    for number, (axis, item) in enumerate(zip(grid.axes, _expand(selection, grid), strict=True)):
+        if isinstance(item, slice):
+            start, stop, step = item.indices(axis.length)
+            count = len(range(start, stop, step))
+            turn = step < 0
+            if turn:
+                start, step = start + (count - 1) * step, -step
+            axes.append(_run(axis, start, count, step))
+            full.append(count)
+            final.append(slice(None, None, -1) if turn else slice(None))
+        elif _is_list(item):
+            positions = _positions(item, axis, number)
+            axes.append(_listed(axis, positions))
+            full.append(len(positions))
+            final.append(slice(None))
+        else:
+            axes.append(_run(axis, int(_wrapped(np.asarray(item), axis, number)), 1, 1))
+            full.append(1)
+            final.append(0)
+    return ProductPlan(tuple(axes), tuple(full), tuple(final))
+
+
+def point_plan(grid: Grid, selection: Any) -> PointPlan:
+    """The plan for points: lists of positions, one for each axis, broadcast together."""
+    items = _items(selection)
+    if len(items) == 1 and _is_mask(items[0]):
+        return mask_plan(grid, items[0])
+    if len(items) != len(grid.axes):
+        raise SelectionError(
+            f"points need a position for each of {len(grid.axes)} axes, got {len(items)}"
+        )
+    if not all(_is_list(i) or _is_integer(i) for i in items) or any(_is_mask(i) for i in items):
+        raise SelectionError("points are given by lists of integers")
+    columns = [_integers(i) for i in items]
+    try:
+        spread = np.broadcast_arrays(*columns)
+    except ValueError:
+        shapes = ", ".join(str(c.shape) for c in columns)
+        raise SelectionError(f"positions of shapes {shapes} do not fit together") from None
+    shape = spread[0].shape if spread else ()
+    positions = [
+        _wrapped(column.reshape(-1), axis, n)
+        for n, (column, axis) in enumerate(zip(spread, grid.axes, strict=True))
+    ]
+    return _points(grid, positions, shape)
+
+
+def mask_plan(grid: Grid, mask: Any) -> PointPlan:
+    """The plan for the points where a mask of the array's shape is true."""
+    found = np.asarray(mask)
+    if found.dtype != bool or found.shape != grid.array_shape:
+        raise SelectionError(
+            f"a mask has the array's shape {grid.array_shape} and type bool,"
+            f" got {found.shape} {found.dtype}"
+        )
+    positions = [p.astype(np.int64) for p in np.nonzero(found)]
+    return _points(grid, positions, (int(found.sum()),))
+
+
+def block_plan(grid: Grid, selection: Any) -> ProductPlan:
+    """The plan for whole chunks, chosen by their place in the grid."""
+    slices = []
+    blocks = Grid(tuple(_Blocks(a) for a in grid.axes))
+    for number, (axis, item) in enumerate(zip(grid.axes, _expand(selection, blocks), strict=True)):
+        if isinstance(item, slice):
+            first, last, step = item.indices(axis.count)
+            if step != 1:
+                raise SelectionError("blocks are selected without a step")
+            last = max(first, last)
+        elif _is_integer(item):
+            first = int(_wrapped(np.asarray(item), _Blocks(axis), number))
+            last = first + 1
+        else:
+            raise SelectionError("blocks are selected with integers and slices")
+        start = axis.start(first) if first < axis.count else axis.length
+        stop = axis.start(last - 1) + axis.size(last - 1) if last > first else start
+        slices.append(slice(start, min(stop, axis.length)))
+    return axis_plan(grid, tuple(slices))
+
+
+class _Blocks:
+    """An axis whose elements are the chunks of another."""
+
+    def __init__(self, axis: Axis) -> None:
+        self.length = self.count = axis.count
+
+    def chunk_of(self, position: Any) -> Any:
+        return position
+
+    def start(self, chunk: Any) -> Any:
+        return chunk
+
+    def size(self, chunk: Any) -> Any:
+        return 1
+
+
+def _run(axis: Axis, start: int, count: int, step: int) -> AxisPlan:
+    if count == 0:
+        none = np.zeros(0, np.int64)
+        return AxisPlan(none, none, none, none, none.astype(bool), step)
+    last = start + (count - 1) * step
+    chunks = np.arange(axis.chunk_of(start), axis.chunk_of(last) + 1, dtype=np.int64)
+    begins = np.asarray(axis.start(chunks), np.int64)
+    ends = np.minimum(begins + axis.size(chunks), axis.length)
+    # The first selected element at or after the start of each chunk, as a position in the result.
+    outer = np.maximum(0, -((start - begins) // step))
+    beyond = np.minimum(count, -((start - ends) // step))
+    number = beyond - outer
+    kept = number > 0
+    inner = start + outer * step - begins
+    whole = (number == ends - begins) & (step == 1)
+    return AxisPlan(chunks[kept], inner[kept], outer[kept], number[kept], whole[kept], step)
+
+
+def _listed(axis: Axis, positions: Integers) -> AxisPlan | ListedAxisPlan:
+    """Positions as a run where they are one, else sorted by chunk."""
+    if len(positions) > 1:
+        steps = np.diff(positions)
+        if steps[0] > 0 and (steps == steps[0]).all():
+            return _run(axis, int(positions[0]), len(positions), int(steps[0]))
+    elif len(positions) == 1:
+        return _run(axis, int(positions[0]), 1, 1)
+    chunks = np.asarray(axis.chunk_of(positions), np.int64)
+    order = np.argsort(chunks, kind="stable")
+    found, begin = np.unique(chunks[order], return_index=True)
+    inner = (positions - axis.start(chunks))[order]
+    return ListedAxisPlan(found, np.append(begin, len(positions)), inner, order)
+
+
+def _points(grid: Grid, positions: list[Integers], shape: tuple[int, ...]) -> PointPlan:
+    axes, count = grid.axes, len(positions[0]) if positions else 1
+    chunks = [np.asarray(a.chunk_of(p), np.int64) for a, p in zip(axes, positions, strict=True)]
+    inner = [p - a.start(c) for a, p, c in zip(axes, positions, chunks, strict=True)]
+    if not positions or not count:
+        coords = np.zeros((min(count, 1), len(axes)), np.int64)
+        none = np.zeros((len(axes), count), np.int64)
+        begin = np.array([0, count] if count else [0])
+        return PointPlan(coords, begin, none, np.arange(count), shape)
+    numbers = np.ravel_multi_index(tuple(chunks), grid.shape)
+    order = np.argsort(numbers, kind="stable")
+    found, begin = np.unique(numbers[order], return_index=True)
+    coords = np.stack(np.unravel_index(found, grid.shape), axis=1).astype(np.int64)
+    return PointPlan(coords, np.append(begin, count), np.stack(inner)[:, order], order, shape)
+
+
+def _items(selection: Any) -> list[Any]:
+    return list(selection) if isinstance(selection, tuple) else [selection]
+
+
+def _expand(selection: Any, grid: Grid) -> list[Any]:
+    """One item for every axis, in place of an ellipsis and of what was left out."""
+    items = _items(selection)
+    for item in items:
+        if not (item is Ellipsis or isinstance(item, slice) or _is_integer(item) or _is_list(item)):
+            raise SelectionError(
+                f"cannot select with {type(item).__name__} {item!r};"
+                " use integers, slices, lists, masks and '...'"
+            )
+    if sum(item is Ellipsis for item in items) > 1:
+        raise SelectionError("a selection can have only one ellipsis (...)")
+    rank = len(grid.axes)
+    given = sum(item is not Ellipsis for item in items)
+    if given > rank:
+        raise SelectionError(
+            f"too many indices: the array has {rank} dimensions, but {given} were given"
+        )
+    fill = [slice(None)] * (rank - given)
+    at = next((i for i, item in enumerate(items) if item is Ellipsis), len(items))
+    return [*items[:at], *fill, *items[at + 1 :]]
+
+
+def _is_integer(item: Any) -> bool:
+    if isinstance(item, (bool, np.bool_)) or np.ndim(item) or not hasattr(item, "__index__"):
+        return False
+    return not (isinstance(item, np.ndarray) and item.dtype == bool)
+
+
+def _is_list(item: Any) -> bool:
+    return isinstance(item, (list, range)) or (isinstance(item, np.ndarray) and item.ndim > 0)
+
+
+def _is_mask(item: Any) -> bool:
+    if isinstance(item, list):
+        item = np.asarray(item)
+    return isinstance(item, np.ndarray) and item.dtype == bool
+
+
+def _integers(item: Any) -> Integers:
+    found = np.asarray(item)
+    if found.size == 0 and found.dtype == float:
+        found = found.astype(np.int64)
+    if found.dtype.kind not in "iu":
+        raise SelectionError(f"cannot select with items of type {found.dtype}; use integers")
+    return found.astype(np.int64)
+
+
+def _positions(item: Any, axis: Axis, number: int) -> Integers:
+    """A list or a mask for one axis, as positions."""
+    if _is_mask(item):
+        mask = np.asarray(item)
+        if mask.shape != (axis.length,):
+            raise SelectionError(
+                f"the mask for axis {number} has shape {mask.shape}, the axis has {axis.length}"
+            )
+        return np.flatnonzero(mask).astype(np.int64)
+    found = _integers(item)
+    if found.ndim != 1:
+        raise SelectionError(f"the list for axis {number} has {found.ndim} dimensions, not one")
+    return _wrapped(found, axis, number)
+
+
+def _wrapped(positions: Integers, axis: Axis, number: int) -> Integers:
+    """Positions with negative ones counted from the end; raises where one is outside."""
+    length = axis.length
+    bad = (positions < -length) | (positions >= length)
+    if bad.any():
+        first = int(positions[bad][0]) if positions.ndim else int(positions)
+        raise SelectionError(
+            f"index {first} is out of bounds for axis {number} with length {length}"
+        )
+    wrapped: Integers = np.where(positions < 0, positions + length, positions).astype(np.int64)
+    return wrapped

@@ -1,0 +1,520 @@
+"""The data type extensions that accompany the draft: times, strings, structures, complex."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr
+from omnizarr.errors import CannotExpress, InvalidMetadata, OmnizarrWarning
+
+URI = "https://purl.org/zarr/spec/extensions/data-types/{}/1.0"
+ENDIAN = "https://purl.org/zarr/spec/codecs/endian/1.0"
+ROOT = {
+    "zarr_format": "https://purl.org/zarr/spec/core/3.0",
+    "metadata_encoding": {"type": "json", "metadata_key_suffix": ".json"},
+    "extensions": [],
+}
+UNITS = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"]
+
+
+def stored(
+    extension: str,
+    type_: Any,
+    value: bytes | None = None,
+    *,
+    fill: Any = 0,
+    size: int = 1,
+    endian: str | None = None,
+    **members: Any,
+) -> dict[str, bytes]:
+    """A hierarchy whose root is an array of one chunk of an extension type."""
+    array: dict[str, Any] = {
+        "shape": [size],
+        "data_type": {"extension": URI.format(extension), "type": type_, **members},
+        "chunk_grid": {"type": "regular", "chunk_shape": [size], "separator": "/"},
+        "chunk_memory_layout": "C",
+        "fill_value": fill,
+        "extensions": [],
+        "attributes": {},
+    }
+    if endian is not None:
+        array["codecs"] = [{"type": ENDIAN, "configuration": {"endian": endian}}]
+    store = {"zarr.json": json.dumps(ROOT).encode(), "meta/array.json": json.dumps(array).encode()}
+    return store if value is None else {**store, "data/c0": value}
+
+
+def created(data: Any, **options: Any) -> dict[str, bytes]:
+    """What the library stores for `data` in one uncompressed chunk."""
+    store: dict[str, bytes] = {}
+    options = {"chunks": False, "compressor": None, **options}
+    omnizarr.create_array(store, data=data, zarr_format="3-draft", **options)
+    return store
+
+
+def document(store: dict[str, bytes]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(store["meta/array.json"])
+    return found
+
+
+# Times
+
+
+@pytest.mark.shows("DX-36", "DX-39")
+@pytest.mark.parametrize(
+    ("type_", "count", "expected"),
+    [
+        ("<M8[ns]", 86400000000000, np.datetime64("1970-01-02", "ns")),
+        ("<M8[s]", -1, np.datetime64("1969-12-31T23:59:59")),
+        ("<M8[Y]", 52, np.datetime64("2022")),
+        ("<m8[s]", 60, np.timedelta64(1, "m")),
+        ("<m8[W]", 2, np.timedelta64(14, "D")),
+    ],
+)
+def test_times_count_a_unit_from_1970(type_: str, count: int, expected: Any) -> None:
+    store = stored("datetime", type_, count.to_bytes(8, "little", signed=True))
+    array = omnizarr.open_array(store)
+    assert array.dtype == np.dtype(type_)
+    assert array[0] == expected
+
+
+@pytest.mark.shows("DX-36", "DX-37", "DX-39")
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("kind", ["M", "m"])
+def test_every_unit_keeps_the_whole_range_of_counts(kind: str, unit: str) -> None:
+    counts = np.array([-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 1], "<i8")
+    type_ = f"<{kind}8[{unit}]"
+    store = created(counts.view(type_))
+    assert document(store)["data_type"]["extension"] == URI.format("datetime")
+    assert document(store)["data_type"]["type"] == type_
+    assert store["data/c0"] == counts.tobytes()
+    found = omnizarr.open_array(store)[...]
+    assert found.dtype == np.dtype(type_)
+    assert found.view("<i8").tolist() == counts.tolist()
+
+
+@pytest.mark.shows("DX-37", "DX-38")
+@pytest.mark.parametrize(
+    "type_",
+    [
+        *("<M8[xx]", "<m8[generic]", "<M8[]", "<M8[NS]", "<M8", "<m8", "<M8ns", "<M4[ns]"),
+        *("M8[ns]", "m8[ns]", "|M8[ns]", "=M8[ns]", "", None, 8, {"unit": "ns"}),
+    ],
+)
+def test_an_identifier_of_a_time_that_is_not_complete_is_refused(type_: Any) -> None:
+    store = stored("datetime", type_)
+    with pytest.raises(InvalidMetadata, match=r"meta/array\.json: data_type\.type"):
+        omnizarr.open_array(store)
+    [problem] = [p for p in omnizarr.validate(store) if p.level == "error"]
+    assert problem.field == "data_type.type"
+
+
+@pytest.mark.shows("DX-38")
+@pytest.mark.parametrize("type_", ["<M8[ns]", ">M8[ns]", "<m8[D]", ">m8[D]"])
+def test_both_byte_orders_of_times_are_read(type_: str) -> None:
+    order = "little" if type_[0] == "<" else "big"
+    store = stored("datetime", type_, (258).to_bytes(8, order))  # type: ignore[arg-type]
+    assert omnizarr.open_array(store)[0].astype("i8") == 258
+
+
+@pytest.mark.parametrize(
+    ("extension", "type_"),
+    [
+        ("datetime", "<U4"),
+        ("datetime", "<i8"),
+        ("string", "<M8[s]"),
+        ("string", "|O"),
+        ("struct", "<f8"),
+        ("complex", "S4"),
+    ],
+)
+def test_an_identifier_of_another_extension_is_refused(extension: str, type_: str) -> None:
+    with pytest.raises(InvalidMetadata, match=r"data_type\.type.*is not a type of"):
+        omnizarr.open_array(stored(extension, type_))
+
+
+def test_times_that_count_in_multiples_of_a_unit_cannot_be_written() -> None:
+    with pytest.raises(CannotExpress, match=r"\[25s\]"):
+        created(np.zeros(3, "M8[25s]"))
+
+
+@pytest.mark.shows("DX-39")
+def test_the_second_example_of_the_core_text_is_recognised() -> None:
+    store = stored("datetime", "<M8[ns]", fill=None, size=1000, fallback="<i8")
+    with pytest.warns(OmnizarrWarning, match="fill_value: null"):
+        array = omnizarr.open_array(store)
+    assert array.dtype == np.dtype("<M8[ns]")
+    assert (array[...] == np.datetime64("1970-01-01")).all()
+
+
+@pytest.mark.shows("DX-40")
+@pytest.mark.parametrize("unit", ["M", "Y"])
+def test_months_and_years_stay_what_they_are(unit: str) -> None:
+    data = np.array([1, 2, 30], f"<m8[{unit}]")
+    store = created(data)
+    assert document(store)["data_type"]["type"] == f"<m8[{unit}]"
+    assert omnizarr.open_array(store)[...].dtype == data.dtype
+    converted: dict[str, bytes] = {}
+    omnizarr.convert(store, converted, zarr_format=2)
+    again = omnizarr.open_array(converted)
+    assert again.dtype == data.dtype
+    np.testing.assert_array_equal(again[...], data)
+
+
+@pytest.mark.shows("DX-40")
+@pytest.mark.parametrize(("unit", "other"), [("M", "D"), ("Y", "s"), ("D", "M"), ("W", "Y")])
+def test_months_and_years_are_not_turned_into_days_or_back(unit: str, other: str) -> None:
+    store = created(np.array([5], f"<m8[{other}]"))
+    array = omnizarr.open_array(store, "r+")
+    before = dict(store)
+    one = np.ones(1, f"m8[{unit}]")
+    for value in (one, one[0]):
+        with pytest.raises(TypeError, match=rf"\[{unit}\].*\[{other}\]"):
+            array[...] = value
+    with pytest.raises(TypeError, match=rf"\[{unit}\].*\[{other}\]"):
+        array.append(one)
+    with pytest.raises(InvalidMetadata, match=rf"\[{unit}\].*\[{other}\]"):
+        created(np.zeros(1, f"m8[{other}]"), fill_value=one[0])
+    assert store == before
+
+
+@pytest.mark.shows("DX-40")
+def test_units_of_fixed_length_are_converted() -> None:
+    array = omnizarr.open_array(created(np.zeros(1, "<m8[s]")), "r+")
+    array[...] = np.array([2], "m8[h]")
+    assert array[0] == np.timedelta64(7200, "s")
+
+
+# Strings
+
+
+@pytest.mark.shows("DX-41", "DX-43", "DX-48")
+def test_byte_strings_are_padded_with_zeros() -> None:
+    data = np.array([b"a", b"bcd", b"efgh"], "S4")
+    store = created(data)
+    assert store["data/c0"].hex(" ", 4) == "61000000 62636400 65666768"
+    assert document(store)["data_type"]["extension"] == URI.format("string")
+    assert document(store)["data_type"]["type"] == "S4"
+    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+
+
+@pytest.mark.shows("DX-42", "DX-43")
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("<U4", "61000000" + "00" * 12),
+        (">U4", "00000061" + "00" * 12),
+        ("<U4", "61000000f43c010000f60100" + "00" * 4),
+    ],
+)
+def test_text_is_utf_32_in_the_stated_order(type_: str, value: str) -> None:
+    expected = np.frombuffer(bytes.fromhex(value), type_)
+    assert expected[0][0] == "a"
+    array = omnizarr.open_array(stored("string", type_, bytes.fromhex(value), fill=""), "r+")
+    assert array.dtype == np.dtype(type_)
+    assert array[0] == expected[0]
+    array[0] = "b"
+    array[0] = str(expected[0])
+    assert array.store.values["data/c0"].hex() == value
+
+
+@pytest.mark.shows("DX-42", "DX-43")
+def test_text_is_written_little_endian() -> None:
+    store = created(np.array(["a"], "U4"))
+    assert store["data/c0"].hex() == "61000000" + "00" * 12
+    assert document(store)["data_type"]["type"] == "<U4"
+    assert document(store)["data_type"]["extension"] == URI.format("string")
+
+
+@pytest.mark.shows("DX-43", "DX-48")
+@pytest.mark.parametrize(
+    ("type_", "dtype"), [("<U4", "<U4"), ("S4", "S4"), ("|S4", "S4"), (">U2", ">U2")]
+)
+def test_every_spelling_of_a_string_type_is_read(type_: str, dtype: str) -> None:
+    array = omnizarr.open_array(stored("string", type_, fill="x"))
+    assert array.dtype == np.dtype(dtype)
+    assert array[0] in ("x", b"x")
+
+
+@pytest.mark.shows("DX-43")
+@pytest.mark.parametrize("type_", ["U4", "|U4", "S", "<U", "s4", "<Ux", "<S-1"])
+def test_a_wrong_string_identifier_is_refused(type_: str) -> None:
+    with pytest.raises(InvalidMetadata, match=r"data_type\.type"):
+        omnizarr.open_array(stored("string", type_, fill=""))
+
+
+# Structures
+
+DOGS = np.array(
+    [("Rex", 9, 81.0), ("Fido", 3, 27.0)],
+    dtype=[("name", "<U10"), ("age", "<i4"), ("weight", "<f4")],
+)
+
+
+@pytest.mark.shows("DX-44", "DX-48")
+def test_the_dogs_of_the_text_round_trip_in_48_bytes_each() -> None:
+    store = created(DOGS)
+    stated = document(store)["data_type"]
+    assert stated["extension"] == URI.format("struct")
+    assert stated["type"] == [["name", "<U10"], ["age", "<i4"], ["weight", "<f4"]]
+    assert len(store["data/c0"]) == 2 * 48
+    assert store["data/c0"] == DOGS.tobytes()
+    array = omnizarr.open_array(store)
+    assert array.itemsize == 48
+    np.testing.assert_array_equal(array[...], DOGS)
+
+
+@pytest.mark.shows("DX-45")
+@pytest.mark.parametrize(
+    ("type_", "dtype"),
+    [
+        ("<M8[s]", "<M8[s]"),
+        (">m8[D]", ">m8[D]"),
+        ("S3", "S3"),
+        ("|S3", "S3"),
+        ("<U2", "<U2"),
+        ("int32", "<i4"),
+        ("uint8", "u1"),
+        ("bool", "?"),
+        ("float64", "<f8"),
+        ("complex64", "<c8"),
+        ("r24", "V3"),
+        ("<i8", "<i8"),
+        ("|u1", "u1"),
+        ([["x", "int16"], ["y", "S2"]], [("x", "<i2"), ("y", "S2")]),
+    ],
+)
+def test_fields_have_core_types_extension_types_and_structures(type_: Any, dtype: Any) -> None:
+    expected = np.zeros(2, [("first", "<i2"), ("second", dtype)])
+    expected["first"] = [1, 2]
+    expected.view("u1")[2] = 1
+    zero = base64.b64encode(bytes(expected.itemsize)).decode()
+    fields = [["first", "<i2"], ["second", type_]]
+    array = omnizarr.open_array(stored("struct", fields, expected.tobytes(), fill=zero, size=2))
+    assert array.dtype == expected.dtype
+    assert array[...].tobytes() == expected.tobytes()
+
+
+@pytest.mark.shows("DX-45", "DX-48")
+def test_a_structure_with_a_time_and_bytes_round_trips() -> None:
+    data = np.array([("1970-01-02", b"ab", True)], [("t", "<M8[s]"), ("code", "S2"), ("ok", "?")])
+    store = created(data)
+    assert document(store)["data_type"]["type"] == [["t", "<M8[s]"], ["code", "S2"], ["ok", "|b1"]]
+    assert store["data/c0"].hex() == "8051010000000000" + "6162" + "01"
+    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+
+
+@pytest.mark.shows("DX-44", "DX-45")
+@pytest.mark.parametrize(
+    "type_",
+    [
+        [],
+        [["a"]],
+        [["a", "i4"]],
+        [["a", "<M8"]],
+        [["a", "int33"]],
+        [["", "<i4"]],
+        [["a", "<i4"], ["a", "<i4"]],
+        [["a", "|O"]],
+        ["a", "<i4"],
+        {"a": "<i4"},
+    ],
+)
+def test_a_wrong_list_of_fields_is_refused(type_: Any) -> None:
+    with pytest.raises(InvalidMetadata, match="data_type"):
+        omnizarr.open_array(stored("struct", type_, fill=""))
+
+
+# Complex numbers
+
+
+@pytest.mark.shows("DX-46")
+@pytest.mark.parametrize(
+    ("type_", "name"), [("<c8", "complex64"), ("<c16", "complex128"), (">c8", "complex64")]
+)
+def test_complex_numbers_are_also_read_as_an_extension(type_: str, name: str) -> None:
+    value = np.array([1 + 2j], type_)
+    array = omnizarr.open_array(stored("complex", type_, value.tobytes(), fill=[0.0, 0.0]))
+    assert array.dtype == value.dtype
+    assert array[0] == 1 + 2j
+    assert document(created(np.array([1 + 2j], type_)))["data_type"] == name
+
+
+# Byte order
+
+
+@pytest.mark.shows("DX-47")
+@pytest.mark.parametrize("endian", [None, "little", "big"])
+@pytest.mark.parametrize(
+    ("extension", "type_", "fill"),
+    [
+        ("datetime", "<M8[s]", 0),
+        ("datetime", ">M8[s]", 0),
+        ("string", "<U2", ""),
+        ("string", ">U2", ""),
+        ("struct", [["a", "<i4"], ["b", "<f4"]], "AAAAAAAAAAA="),
+        ("struct", [["a", ">i4"], ["b", ">f4"]], "AAAAAAAAAAA="),
+        ("struct", [["a", ">i4"], ["b", "<f4"]], "AAAAAAAAAAA="),
+    ],
+)
+def test_the_identifier_sets_the_byte_order_unless_a_codec_does(
+    extension: str, type_: Any, fill: Any, endian: str | None
+) -> None:
+    stated = np.dtype(type_ if isinstance(type_, str) else [tuple(f) for f in type_])
+    on_disk = stated if endian is None else stated.newbyteorder("<" if endian == "little" else ">")
+    expected = np.zeros(1, on_disk)
+    expected[0] = {"M": 86400, "U": "ab", "V": (5, 1.5)}[stated.kind]
+    store = stored(extension, type_, expected.tobytes(), fill=fill, endian=endian)
+    array = omnizarr.open_array(store, "r+")
+    np.testing.assert_array_equal(array[...], expected)
+    # A document that is written again still means the same.
+    array.attrs["touched"] = True
+    np.testing.assert_array_equal(omnizarr.open_array(store)[...], expected)
+    array = omnizarr.open_array(store, "r+")
+    del store["data/c0"]
+    array[...] = expected
+    assert store["data/c0"] == expected.tobytes()
+
+
+@pytest.mark.shows("DX-47")
+def test_the_fill_value_of_a_big_endian_structure_survives_a_change_of_attributes() -> None:
+    fill = base64.b64encode((5).to_bytes(4, "big")).decode()
+    store = stored("struct", [["a", ">i4"]], fill=fill)
+    array = omnizarr.open_array(store, "r+")
+    assert array[0]["a"] == 5
+    array.attrs["touched"] = True
+    assert omnizarr.open_array(store)[0]["a"] == 5
+    assert document(store)["attributes"] == {"touched": True}
+
+
+@pytest.mark.shows("DX-47")
+@pytest.mark.parametrize("order", ["<", ">", "="])
+@pytest.mark.parametrize(
+    ("dtype", "identifier"),
+    [
+        ("M8[s]", "<M8[s]"),
+        ("m8[D]", "<m8[D]"),
+        ("U3", "<U3"),
+        ([("a", "i4"), ("b", "U2")], [["a", "<i4"], ["b", "<U2"]]),
+    ],
+)
+def test_new_arrays_have_little_endian_identifiers_and_no_endian_codec(
+    dtype: Any, identifier: Any, order: str
+) -> None:
+    data = np.zeros(2, np.dtype(dtype).newbyteorder(order))
+    data[1] = {"M": 86400, "m": 7, "U": "abc", "V": (5, "xy")}[data.dtype.kind]
+    store = created(data, fill_value=data[1])
+    assert document(store)["data_type"]["type"] == identifier
+    assert document(store).get("codecs", []) == []
+    assert store["data/c0"] == data.astype(data.dtype.newbyteorder("<")).tobytes()
+    array = omnizarr.open_array(store)
+    np.testing.assert_array_equal(array[...], data)
+    assert array.fill_value == data[1]
+
+
+@pytest.mark.shows("DX-47")
+@pytest.mark.parametrize(
+    ("dtype", "item"), [(">M8[s]", 86400), (">U2", "ab"), ([("a", ">i4")], (5,))]
+)
+def test_big_endian_items_of_version_2_become_little_endian(dtype: Any, item: Any) -> None:
+    old: dict[str, bytes] = {}
+    data = np.zeros(3, dtype)
+    data[1] = item
+    fill = np.zeros((), dtype)
+    fill[()] = item
+    array = omnizarr.create_array(
+        old, shape=6, chunks=3, dtype=dtype, fill_value=fill, zarr_format=2, compressor=None
+    )
+    array[:3] = data
+    new: dict[str, bytes] = {}
+    omnizarr.convert(old, new, zarr_format="3-draft")
+    assert ">" not in json.dumps(document(new)["data_type"])
+    assert ENDIAN not in json.dumps(document(new))
+    np.testing.assert_array_equal(omnizarr.open_array(new)[...], array[...])
+
+
+# Fill values
+
+
+@pytest.mark.shows("DX-49")
+@pytest.mark.parametrize(
+    ("extension", "type_", "fill", "expected"),
+    [
+        ("datetime", "<M8[s]", 86400, np.datetime64("1970-01-02")),
+        ("datetime", "<M8[s]", "NaT", np.datetime64("NaT")),
+        ("datetime", "<m8[D]", -(2**63), np.timedelta64("NaT")),
+        ("datetime", ">m8[D]", 3, np.timedelta64(3, "D")),
+        ("string", "S4", "ab", b"ab"),
+        ("string", "S4", base64.b64encode(b"\xff\x00\xfeq").decode(), b"\xff\x00\xfeq"),
+        ("string", "S4", "", b""),
+        ("string", "<U4", "añ", "añ"),
+        ("string", "<U2", base64.b64encode("hé".encode("utf-32-le")).decode(), "hé"),
+        ("string", ">U2", base64.b64encode("hé".encode("utf-32-be")).decode(), "hé"),
+        ("struct", [["a", "<i2"], ["b", "u1"]], base64.b64encode(b"\1\2\3").decode(), (513, 3)),
+    ],
+)
+def test_fill_values_of_extension_types_are_read(
+    extension: str, type_: Any, fill: Any, expected: Any
+) -> None:
+    if isinstance(type_, list):
+        type_ = [[name, "|u1" if code == "u1" else code] for name, code in type_]
+    item = omnizarr.open_array(stored(extension, type_, fill=fill))[0]
+    if isinstance(expected, tuple):
+        assert item.tolist() == expected
+    else:
+        np.testing.assert_array_equal(item, expected)
+
+
+@pytest.mark.shows("DX-49")
+@pytest.mark.parametrize(
+    ("extension", "type_", "fill"),
+    [
+        ("datetime", "<M8[s]", "1970-01-02"),
+        ("datetime", "<M8[s]", 1.5),
+        ("datetime", "<M8[s]", 2**63),
+        ("datetime", "<M8[s]", True),
+        ("string", "S4", 7),
+        ("string", "S4", "too long, and not Base64"),
+        ("string", "<U2", "three"),
+        ("string", "<U2", "YWJj"),
+        ("string", "<U2", 0),
+        ("struct", [["a", "<i2"]], "AAA"),
+        ("struct", [["a", "<i2"]], base64.b64encode(bytes(3)).decode()),
+        ("struct", [["a", "<i2"]], [1]),
+    ],
+)
+def test_a_fill_value_that_does_not_fit_its_type_is_refused(
+    extension: str, type_: Any, fill: Any
+) -> None:
+    with pytest.raises(InvalidMetadata, match="fill_value"):
+        omnizarr.open_array(stored(extension, type_, fill=fill))
+
+
+@pytest.mark.shows("DX-49")
+@pytest.mark.parametrize(
+    ("dtype", "fill", "written"),
+    [
+        ("<M8[s]", np.datetime64("1970-01-02"), 86400),
+        ("<M8[s]", np.datetime64("NaT"), -(2**63)),
+        ("<m8[D]", np.timedelta64(-3, "D"), -3),
+        ("S4", b"ab", "ab"),
+        ("S4", b"\xff\x00\xfeq", base64.b64encode(b"\xff\x00\xfeq").decode()),
+        ("<U4", "añ", "añ"),
+        ([("a", "<i2"), ("b", "u1")], (513, 3), base64.b64encode(b"\1\2\3").decode()),
+    ],
+)
+def test_fill_values_are_written_as_integer_text_and_base64(
+    dtype: Any, fill: Any, written: Any
+) -> None:
+    store: dict[str, bytes] = {}
+    array = omnizarr.create_array(
+        store, shape=2, dtype=np.dtype(dtype), fill_value=fill, zarr_format="3-draft"
+    )
+    assert document(store)["fill_value"] == written
+    expected = np.full(2, np.array(fill, dtype=dtype))
+    np.testing.assert_array_equal(array[...], expected)
+    np.testing.assert_array_equal(omnizarr.open_array(store)[...], expected)

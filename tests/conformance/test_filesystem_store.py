@@ -1,0 +1,199 @@
+"""The file system store that accompanies the draft: keys are paths, values are files."""
+
+from __future__ import annotations
+
+import io
+import ntpath
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr
+from omnizarr import LocalStore, stores
+from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.stores import local
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """A store in a directory that does not exist yet."""
+    return LocalStore(tmp_path / "data")
+
+
+def put(store: LocalStore, *keys: str) -> None:
+    for key in keys:
+        store.set(key, key.encode())
+
+
+@pytest.mark.shows("DX-50")
+def test_a_key_is_a_path_below_the_base_directory(store: LocalStore) -> None:
+    store.set("foo/bar", b"x")
+    assert (store.root / "foo" / "bar").read_bytes() == b"x"
+    (store.root / "foo" / "other").write_bytes(b"y")
+    assert store.get("foo/other") == b"y"
+    assert sorted(store.list()) == ["foo/bar", "foo/other"]
+
+
+@pytest.mark.shows("DX-50")
+def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    walks = [("C:\\data", ["foo"], ["top"]), ("C:\\data\\foo", [], ["bar"])]
+
+    def open_(path: str, *args: Any, **kwargs: Any) -> io.BytesIO:
+        opened.append(path)
+        return io.BytesIO(b"x")
+
+    windows = SimpleNamespace(path=ntpath, sep="\\", walk=lambda top, **_: iter(walks))
+    monkeypatch.setattr(local, "os", windows)
+    monkeypatch.setattr(local, "open", open_, raising=False)
+    store = LocalStore("C:\\data")
+    assert store.get("foo/bar") == b"x"
+    assert opened == ["C:\\data\\foo\\bar"]
+    assert list(store.list()) == ["top", "foo/bar"]
+    for key in ("..\\up", "foo\\..\\..\\up", "D:/x", "D:x"):
+        with pytest.raises(InvalidMetadata, match="key"):
+            store.get(key)
+
+
+@pytest.mark.shows("DX-51")
+def test_set_makes_the_directories_that_it_needs(store: LocalStore) -> None:
+    assert not store.root.exists()
+    store.set("a/b/c", b"value")
+    assert (store.root / "a" / "b" / "c").read_bytes() == b"value"
+    assert store.get("a/b/c") == b"value"
+
+
+@pytest.mark.shows("DX-51")
+def test_missing_files_and_directories_are_absent(store: LocalStore) -> None:
+    assert store.get("a") is None  # not even the base directory is there
+    store.set("a/b/c", b"value")
+    assert store.get("a/b") is None
+    assert store.get("a") is None
+    assert store.get("a/x") is None
+    assert store.get("x/y/z") is None
+    assert store.get("a/b/c/d") is None  # below a file
+
+
+@pytest.mark.shows("DX-51")
+def test_a_key_below_a_file_or_at_a_directory_cannot_be_set(store: LocalStore) -> None:
+    store.set("a/b", b"value")
+    for key in ("a/b/c", "a"):
+        with pytest.raises(StoreError, match="cannot write"):
+            store.set(key, b"other")
+    assert sorted(store.list()) == ["a/b"]
+    assert store.get("a/b") == b"value"
+
+
+@pytest.mark.shows("DX-52")
+def test_erasing_removes_files_and_prefixes_remove_directories(store: LocalStore) -> None:
+    put(store, "a/b", "a/c/d", "ab/x", "e")
+    store.erase("e")
+    assert not (store.root / "e").exists()
+    stores.erase_prefix(store, "a/")
+    assert not (store.root / "a").exists()
+    assert sorted(store.list()) == ["ab/x"]
+
+
+@pytest.mark.shows("DX-52")
+def test_erasing_what_is_not_there_is_no_error(store: LocalStore) -> None:
+    store.erase("nothing")
+    stores.erase_prefix(store, "nothing/")
+    stores.erase_prefix(store, "")
+    put(store, "a/b")
+    for key in ("a/x", "x/y", "a/b/c"):
+        store.erase(key)
+    stores.erase_prefix(store, "a/b/")  # a file is not a directory
+    assert sorted(store.list()) == ["a/b"]
+
+
+@pytest.mark.shows("DX-52", "DX-55")
+def test_erasing_a_key_never_takes_a_directory_along(store: LocalStore) -> None:
+    put(store, "a/b")
+    store.erase("a")  # as a key it is absent
+    assert store.get("a/b") == b"a/b"
+
+
+@pytest.mark.shows("DX-53")
+def test_listing_walks_the_directories(store: LocalStore) -> None:
+    put(store, "a/b", "a/c/d", "e/f/g")
+    assert sorted(store.list()) == ["a/b", "a/c/d", "e/f/g"]
+    assert sorted(stores.list_prefix(store, "a/")) == ["a/b", "a/c/d"]
+    assert sorted(stores.list_prefix(store, "a/c/")) == ["a/c/d"]
+
+
+@pytest.mark.shows("DX-53", "DX-55")
+def test_list_dir_gives_keys_and_prefixes_that_end_with_a_slash(store: LocalStore) -> None:
+    put(store, "a/b", "a/c", "a/d/e", "a/f/g")
+    assert stores.list_dir(store, "a/") == (["a/b", "a/c"], ["a/d/", "a/f/"])
+    assert stores.list_dir(store, "") == ([], ["a/"])
+    assert stores.list_dir(store, "b/") == ([], [])
+    for prefix in stores.list_dir(store, "a/")[1]:
+        assert len(list(stores.list_prefix(store, prefix))) == 1
+
+
+@pytest.mark.shows("DX-53")
+def test_a_missing_directory_lists_nothing(store: LocalStore) -> None:
+    assert list(store.list()) == []
+    assert stores.list_dir(store, "") == ([], [])
+    put(store, "a/b")
+    for prefix in ("x/", "a/x/", "a/b/"):
+        assert list(stores.list_prefix(store, prefix)) == []
+        assert stores.list_dir(store, prefix) == ([], [])
+
+
+@pytest.mark.shows("DX-53")
+@pytest.mark.parametrize("prefix", ["a", "a/b", "/", "../", "a//"])
+def test_a_prefix_is_empty_or_ends_with_a_slash(store: LocalStore, prefix: str) -> None:
+    put(store, "a/b")
+    with pytest.raises(InvalidMetadata, match=r"prefix|key"):
+        list(stores.list_prefix(store, prefix))
+    with pytest.raises(InvalidMetadata, match=r"prefix|key"):
+        stores.list_dir(store, prefix)
+    with pytest.raises(InvalidMetadata, match=r"prefix|key"):
+        stores.erase_prefix(store, prefix)
+    assert sorted(store.list()) == ["a/b"]
+
+
+@pytest.mark.shows("DX-54")
+@pytest.mark.parametrize("tool", ["cp", "file by file"])
+def test_a_copied_directory_is_the_same_hierarchy(tmp_path: Path, tool: str) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    data = np.arange(30).reshape(5, 6)
+    group = omnizarr.create_group(source, zarr_format="3-draft", attributes={"title": "x"})
+    group.create_array("a/b", data=data, chunks=(2, 3), attributes={"unit": "m"})
+    if tool == "cp":
+        subprocess.run(["cp", "-r", str(source), str(target)], check=True)
+    else:
+        # As clients of object stores do: every file on its own, in any order.
+        files = [path for path in source.rglob("*") if path.is_file()]
+        for path in reversed(files):
+            copy = target / path.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+    shutil.rmtree(source)
+    again = omnizarr.open_group(target)
+    assert dict(again.attrs) == {"title": "x"}
+    assert dict(again["a/b"].attrs) == {"unit": "m"}
+    np.testing.assert_array_equal(again["a/b"][...], data)
+
+
+@pytest.mark.shows("DX-55")
+def test_partial_and_bulk_operations_fall_back_on_the_plain_ones(store: LocalStore) -> None:
+    store.set("k", bytes(range(10)))
+    asked = [("k", (2, 3)), ("missing", (0, 1)), ("k", (0, None)), ("k", (7, None))]
+    found = stores.get_partial_values(store, asked)
+    assert found == [b"\2\3\4", None, bytes(range(10)), b"\7\x08\x09"]
+    store.set("z", bytes(5))
+    stores.set_partial_values(store, [("z", 1, b"\xaa"), ("z", 3, b"\xbb\xcc")])
+    assert (store.root / "z").read_bytes().hex() == "00aa00bbcc"
+    with pytest.raises(StoreError, match="overlap"):
+        stores.set_partial_values(store, [("z", 1, b"\1\1"), ("z", 2, b"\2")])
+    assert (store.root / "z").read_bytes().hex() == "00aa00bbcc"
+    stores.erase_values(store, ["k", "missing", "z"])
+    assert os.listdir(store.root) == []

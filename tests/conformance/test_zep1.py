@@ -1,0 +1,560 @@
+"""ZEP 1: telling versions apart, upgrading, modularity, and what version 3 is for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr import registry, stores
+from omnizarr.stores import Range
+from tests.conformance.v3_docs import array_doc, group_doc, put, regular, stored
+
+Store = dict[str, bytes]
+VALUES = np.arange(24, dtype="i4").reshape(4, 6)
+
+
+class Counted:
+    """A store that counts requests; a batch of gets counts once."""
+
+    read_only = False
+
+    def __init__(self, values: dict[str, bytes]) -> None:
+        self.values = values
+        self.requests: list[str] = []
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        self.requests.append(f"get {key}")
+        value = self.values.get(key)
+        return value if value is None or range is None else range.of(value)
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        wanted = list(requests)
+        self.requests.append(f"get_many {len(wanted)}")
+        return [self.values.get(key) for key, _ in wanted]
+
+    def set(self, key: str, value: Any) -> None:
+        self.requests.append(f"set {key}")
+        self.values[key] = bytes(value)
+
+    def erase(self, key: str) -> None:
+        self.requests.append(f"erase {key}")
+        self.values.pop(key, None)
+
+
+class Listing(Counted):
+    """The same, with listing of one level."""
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        self.requests.append(f"list_dir {prefix}")
+        return stores.list_dir(oz.MemoryStore(self.values), prefix)
+
+
+# Versions
+
+
+@pytest.mark.shows("ZEP-01")
+@pytest.mark.parametrize(
+    ("zarr_format", "key", "stated"),
+    [
+        (1, "meta", 1),
+        (2, ".zarray", 2),
+        ("3-draft", "zarr.json", "https://purl.org/zarr/spec/core/3.0"),
+        (3, "zarr.json", 3),
+    ],
+)
+def test_versions_are_told_apart_by_their_keys(zarr_format: Any, key: str, stated: Any) -> None:
+    store: Store = {}
+    oz.create_array(store, data=VALUES, zarr_format=zarr_format)
+    assert json.loads(store[key])["zarr_format"] == stated
+    found = oz.open_array(store)
+    assert found.zarr_format == zarr_format
+    assert np.array_equal(found[...], VALUES)
+
+
+@pytest.mark.shows("ZEP-02")
+def test_a_document_is_never_read_under_the_rules_of_another_version() -> None:
+    documents: dict[Any, bytes] = {}
+    for version, key in ((1, "meta"), (2, ".zarray"), (3, "zarr.json")):
+        store: Store = {}
+        oz.create_array(store, shape=(2,), dtype="i4", zarr_format=version)
+        documents[version] = store[key]
+    keys = {1: "meta", 2: ".zarray", 3: "zarr.json"}
+    for version, text in documents.items():
+        for other, key in keys.items():
+            if other == version:
+                continue
+            extra = {"attrs": b"{}"} if other == 1 else {}
+            with pytest.raises(oz.InvalidMetadata, match=f"looks like zarr {version}") as caught:
+                oz.open({key: text, **extra})
+            assert key in str(caught.value)
+    draft: Store = {}
+    oz.create_group(draft, zarr_format="3-draft")
+    with pytest.raises(oz.InvalidMetadata, match="draft"):
+        oz.open({".zgroup": draft["zarr.json"]})
+
+
+# Upgrading
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """A version 2 hierarchy on disk."""
+    path = tmp_path / "old.zarr"
+    root = oz.create_group(path, zarr_format=2, attributes={"title": "old"})
+    root.create_array("a", data=VALUES, chunks=(2, 3), compressor={"id": "gzip", "level": 3})
+    root.create_array("g/b", data=VALUES.astype("f8"), chunks=(4, 4), dimension_separator="/")
+    root["a"].attrs["unit"] = "m"
+    return path
+
+
+def files(path: Path) -> dict[str, tuple[bytes, int]]:
+    found = (p for p in path.rglob("*") if p.is_file())
+    return {str(p.relative_to(path)): (p.read_bytes(), p.stat().st_mtime_ns) for p in found}
+
+
+@pytest.mark.shows("ZEP-03")
+def test_upgrading_writes_documents_only(older: Path) -> None:
+    before = files(older)
+    oz.convert(older, zarr_format=3, in_place=True)
+    after = files(older)
+    assert {key: after[key] for key in before} == before
+    new = {"zarr.json", "a/zarr.json", "g/zarr.json", "g/b/zarr.json"}
+    assert after.keys() - before.keys() == new
+    root = oz.open_group(older, zarr_format=3)
+    assert root.attrs.asdict() == {"title": "old"}
+    assert root["a"].attrs.asdict() == {"unit": "m"}
+    assert np.array_equal(root["a"][...], VALUES)
+    assert np.array_equal(root["g/b"][...], VALUES)
+    for name in before:
+        if name.rpartition("/")[2] in (".zarray", ".zgroup", ".zattrs"):
+            (older / name).unlink()
+    assert np.array_equal(oz.open(older)["g/b"][...], VALUES)
+
+
+def upgraded(**options: Any) -> tuple[Store, dict[str, Any]]:
+    """A version 2 array after the upgrade, and its new document."""
+    store: Store = {}
+    oz.create_array(store, zarr_format=2, **options)
+    chunks = {key: value for key, value in store.items() if not key.startswith(".z")}
+    oz.convert(store, zarr_format=3, in_place=True)
+    assert {key: store[key] for key in chunks} == chunks
+    return store, stored(store)
+
+
+@pytest.mark.shows("ZEP-04")
+@pytest.mark.parametrize(
+    ("dtype", "name", "endian"),
+    [
+        ("<i4", "int32", "little"),
+        (">i4", "int32", "big"),
+        (">f8", "float64", "big"),
+        ("|u1", "uint8", None),
+        ("|b1", "bool", None),
+        ("<c8", "complex64", "little"),
+    ],
+)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_upgrade_maps_type_order_keys_and_fill_value(
+    dtype: str, name: str, endian: str | None, order: str
+) -> None:
+    data = (VALUES % 2).astype(dtype)
+    gzip = {"id": "gzip", "level": 7}
+    store, doc = upgraded(data=data, chunks=(3, 4), order=order, compressor=gzip, fill_value=None)
+    assert doc["data_type"] == name
+    codecs: list[dict[str, Any]] = [{"name": "bytes"}, {"name": "gzip"}]
+    codecs[1]["configuration"] = {"level": 7}
+    if endian is not None:
+        codecs[0]["configuration"] = {"endian": endian}
+    if order == "F":
+        codecs.insert(0, {"name": "transpose", "configuration": {"order": [1, 0]}})
+    assert doc["codecs"] == codecs
+    assert doc["chunk_grid"] == regular(3, 4)
+    assert doc["chunk_key_encoding"] == {"name": "v2", "configuration": {"separator": "."}}
+    zero = {"bool": False, "complex64": [0.0, 0.0], "float64": 0.0}.get(name, 0)
+    assert doc["fill_value"] == zero
+    assert np.array_equal(oz.open_array(store, zarr_format=3)[...], data)
+
+
+@pytest.mark.shows("ZEP-04")
+def test_an_upgrade_keeps_a_slash_between_indices() -> None:
+    store, doc = upgraded(data=VALUES, chunks=(2, 3), dimension_separator="/")
+    assert doc["chunk_key_encoding"] == {"name": "v2", "configuration": {"separator": "/"}}
+    assert np.array_equal(oz.open_array(store, zarr_format=3)[...], VALUES)
+
+
+@pytest.mark.shows("ZEP-05")
+@pytest.mark.parametrize(
+    ("dtype", "number", "word", "typesize"),
+    [
+        ("<f8", -1, "shuffle", 8),
+        ("|u1", -1, "bitshuffle", 1),
+        ("<i4", 0, "noshuffle", 4),
+        ("<i4", 1, "shuffle", 4),
+        ("<i2", 2, "bitshuffle", 2),
+    ],
+)
+def test_an_upgrade_states_shuffle_and_typesize_of_blosc(
+    dtype: str, number: int, word: str, typesize: int
+) -> None:
+    blosc = {"id": "blosc", "cname": "zstd", "clevel": 3, "shuffle": number, "blocksize": 0}
+    data = VALUES.astype(dtype)
+    store, doc = upgraded(data=data, compressor=blosc)
+    (found,) = (c["configuration"] for c in doc["codecs"] if c["name"] == "blosc")
+    assert found == {
+        "cname": "zstd",
+        "clevel": 3,
+        "shuffle": word,
+        "typesize": typesize,
+        "blocksize": 0,
+    }
+    assert np.array_equal(oz.open_array(store, zarr_format=3)[...], data)
+
+
+def v2_doc(**changes: Any) -> bytes:
+    doc = {
+        "zarr_format": 2,
+        "shape": [4],
+        "chunks": [4],
+        "dtype": "<i4",
+        "compressor": None,
+        "fill_value": 0,
+        "order": "C",
+        "filters": None,
+    }
+    return json.dumps({**doc, **changes}).encode()
+
+
+@pytest.mark.shows("ZEP-06")
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"dtype": "|O", "filters": [{"id": "pickle", "protocol": 4}]}, "pickle"),
+        ({"filters": [{"id": "foo", "x": 1}]}, "foo"),
+        ({"compressor": {"id": "my_own"}}, "my_own"),
+    ],
+)
+def test_what_version_3_cannot_express_is_refused_before_anything_is_written(
+    changes: dict[str, Any], named: str, in_place: bool
+) -> None:
+    good: Store = {}
+    oz.create_array(good, data=VALUES, zarr_format=2)
+    source: Store = {f"good/{key}": value for key, value in good.items()}
+    source |= {".zgroup": b'{"zarr_format": 2}', "odd/.zarray": v2_doc(**changes)}
+    source["odd/0"] = b"1234123412341234"
+    before, target = dict(source), {}
+    with pytest.raises((oz.CannotExpress, oz.UnknownExtension), match=named) as caught:
+        oz.convert(source, None if in_place else target, zarr_format=3, in_place=in_place)
+    assert "/odd" in str(caught.value)
+    assert source == before
+    assert target == {}
+
+
+@pytest.mark.shows("ZEP-06")
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"compressor": {"id": "zlib", "level": 4}}, "numcodecs.zlib"),
+        ({"filters": [{"id": "delta", "dtype": "<i4"}]}, "numcodecs.delta"),
+    ],
+)
+def test_zlib_and_delta_are_kept_only_as_extension_codecs(
+    options: dict[str, Any], name: str
+) -> None:
+    store, doc = upgraded(data=VALUES, **options)
+    assert name in [codec["name"] for codec in doc["codecs"]]
+    assert np.array_equal(oz.open_array(store, zarr_format=3)[...], VALUES)
+
+
+# Modularity and extensions
+
+
+@pytest.mark.shows("ZEP-07")
+def test_a_missing_optional_package_leaves_the_rest_working(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    little = {"name": "bytes", "configuration": {"endian": "little"}}
+    store = {
+        **put(group_doc()),
+        **put(array_doc(data_type="bfloat16", fill_value=0.0, codecs=[little]), "small"),
+        **put(array_doc(), "plain", c0=b"\1\2\3\4"),
+    }
+    members = dict(oz.open_group(store).members())
+    assert sorted(members) == ["plain", "small"]
+    assert members["plain"][:4].tolist() == [1, 2, 3, 4]
+    assert members["small"].shape == (6,)
+    with pytest.raises(oz.MissingPackage, match=r"'bfloat16'.*ml_dtypes.*pip install"):
+        members["small"][...]
+
+
+@pytest.mark.shows("ZEP-07")
+def test_a_codec_of_a_package_that_is_not_installed_names_it() -> None:
+    script = """
+import sys
+sys.modules["numcodecs.zfpy"] = sys.modules["zfpy"] = None
+import numcodecs.registry
+numcodecs.registry.codec_registry.pop("zfpy", None)
+import json, omnizarr as oz
+doc = json.loads(sys.argv[1])
+array = oz.open_array({"zarr.json": json.dumps(doc).encode(), "c/0": b"1234"})
+print(array.shape)
+try:
+    array[0]
+except oz.MissingPackage as e:
+    print(e)
+print(oz.array([1, 2, 3])[...].sum())
+"""
+    doc = json.dumps(array_doc(codecs=[{"name": "numcodecs.zfpy"}]))
+    out = subprocess.check_output([sys.executable, "-c", script, doc], text=True).splitlines()
+    assert out[0] == "(6,)"
+    assert "zfpy" in out[1]
+    assert "pip install" in out[1]
+    assert out[2] == "6"
+
+
+PLUGIN = """
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy as np
+from omnizarr.codecs import Configured
+from omnizarr.data_types import DataType
+from omnizarr import MemoryStore
+
+@dataclass(frozen=True, slots=True)
+class Invert(Configured):
+    name: ClassVar[str] = "plugin.invert"
+    kind: ClassVar[str] = "bytes->bytes"
+    def encoded_size(self, size): return size
+    def encode(self, data): return bytes(255 - b for b in bytes(data))
+    def decode(self, data, size): return bytes(255 - b for b in bytes(data))
+
+def letters(named):
+    return DataType(named, np.dtype("S1"), lambda j, d: j.encode(), lambda v, d: v[()].decode(),
+                    zero=b"-")
+
+SHELF = MemoryStore()
+def shelf(url, *, read_only=False): return SHELF
+"""
+ENTRY_POINTS = """
+[omnizarr.codec]
+plugin.invert = plugin_for_test:Invert
+[omnizarr.data_type]
+plugin.letters = plugin_for_test:letters
+[omnizarr.store]
+shelf = plugin_for_test:shelf
+"""
+
+
+@pytest.mark.shows("ZEP-08", "ZEP-11")
+def test_another_package_adds_a_codec_a_type_and_a_store_by_entry_points(tmp_path: Path) -> None:
+    (tmp_path / "plugin_for_test.py").write_text(PLUGIN)
+    info = tmp_path / "plugin_for_test-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin-for-test\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    script = """
+import omnizarr as oz
+a = oz.create_array("shelf://x", shape=(3,), dtype={"name": "plugin.letters"},
+                    codecs=["bytes", "plugin.invert"])
+a[:2] = [b"a", b"b"]
+values = oz.open_array("shelf://x").store.values
+print(oz.open_array("shelf://x")[...].tolist(), sorted(values), values["c/0"].hex())
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    out = subprocess.check_output([sys.executable, "-c", script], env=environment, text=True)
+    assert out.strip() == "[b'a', b'b', b'-'] ['c/0', 'zarr.json'] 9e9dd2"
+
+
+@pytest.mark.shows("ZEP-09")
+def test_the_default_installation_has_the_core(tmp_path: Path) -> None:
+    for name in ("blosc", "gzip", "bytes", "endian", "transpose"):
+        assert registry.find("codec", name) is not None
+    codecs = [
+        {"name": "transpose", "configuration": {"order": [1, 0]}},
+        {"name": "bytes", "configuration": {"endian": "big"}},
+        {"name": "gzip", "configuration": {"level": 1}},
+    ]
+    for path, given in (("a", codecs), ("b", ["bytes", "blosc"])):
+        dtype = "i4" if path == "a" else "u1"
+        array = oz.create_array(
+            oz.LocalStore(tmp_path), path=path, shape=(4, 6), dtype=dtype, codecs=given
+        )
+        array[...] = VALUES
+        assert np.array_equal(oz.open_array(tmp_path, path=path)[...], VALUES)
+
+
+@pytest.mark.shows("ZEP-11")
+def test_a_fresh_process_needs_only_the_address(tmp_path: Path) -> None:
+    root = oz.create_group(tmp_path / "x.zarr")
+    root.create_array("a", data=VALUES, order="F")
+    root.create_array("s", data=np.array(["ä", "bc"], np.dtypes.StringDType()))
+    script = (
+        "import sys, omnizarr; g = omnizarr.open(sys.argv[1]);"
+        "print(g['a'][...].sum(), ascii(g['s'][...].tolist()))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "x.zarr")]
+    assert subprocess.check_output(command, text=True).strip() == "276 ['\\xe4', 'bc']"
+
+
+@pytest.mark.shows("ZEP-11")
+def test_every_extension_that_is_lacking_is_named() -> None:
+    doc = array_doc(
+        data_type="lost.type",
+        chunk_grid={"name": "lost.grid"},
+        chunk_key_encoding={"name": "lost.keys"},
+        codecs=["lost.filter", {"name": "bytes"}, {"name": "lost.packer"}],
+        storage_transformers=[{"name": "lost.layout"}],
+    )
+    told = oz.validate(doc)
+    named = {word for p in told for word in p.message.split("'") if word.startswith("lost.")}
+    assert named == {
+        "lost.type",
+        "lost.grid",
+        "lost.keys",
+        "lost.filter",
+        "lost.packer",
+        "lost.layout",
+    }
+    assert {p.level for p in told} == {"warning"}
+
+
+@pytest.mark.shows("ZEP-17")
+def test_hashed_folders_are_possible_as_a_transformer_and_refused_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from zlib import crc32
+
+    class Hashed:
+        """Spreads chunks over folders named by a hash of the key."""
+
+        read_only = False
+
+        def __init__(self, store: Any, prefix: str, named: Any, *_: Any) -> None:
+            self.store, self.prefix = store, prefix
+
+        def _down(self, key: str) -> str:
+            key = key.removeprefix(self.prefix)
+            return f"{self.prefix}{crc32(key.encode()) % 256:02x}/{key}"
+
+        def get(self, key: str, range: Range | None = None) -> bytes | None:
+            found: bytes | None = self.store.get(self._down(key), range)
+            return found
+
+        def set(self, key: str, value: Any) -> None:
+            self.store.set(self._down(key), value)
+
+        def erase(self, key: str) -> None:
+            self.store.erase(self._down(key))
+
+        def list(self) -> Iterator[str]:
+            for key in self.store.list():
+                rest = key.removeprefix(self.prefix).partition("/")[2]
+                if rest.startswith("c/"):
+                    yield self.prefix + rest
+
+    monkeypatch.setattr(registry, "_table", dict(registry._table))
+    kept = put(array_doc(storage_transformers=["test.hashed"]))
+    with pytest.raises(oz.UnknownExtension, match=r"test\.hashed"):
+        oz.open_array(kept)[...]
+    oz.register("storage_transformer", "test.hashed", Hashed)
+    array = oz.open_array(kept, mode="r+")
+    array[...] = np.arange(1, 7)
+    assert sorted(kept) != ["c/0", "c/1", "zarr.json"]
+    assert all(key == "zarr.json" or key.split("/")[1:2] == ["c"] for key in kept)
+    assert oz.open_array(kept)[...].tolist() == [1, 2, 3, 4, 5, 6]
+    assert oz.open_array(kept).nchunks_initialized == 2
+
+
+# Speed on slow stores
+
+
+@pytest.fixture
+def many() -> Store:
+    store = {**put(group_doc()), **put(group_doc(), "g")}
+    for i in range(7):
+        store |= put(array_doc(), f"g/a{i}", c0=b"\1\2\3\4", c1=b"\1\2\3\4")
+    return store
+
+
+@pytest.mark.shows("ZEP-13")
+def test_opening_by_path_is_one_request(many: Store) -> None:
+    counted = Listing(many)
+    oz.open_array(counted, path="g/a3", zarr_format=3)
+    assert counted.requests == ["get_many 1"]
+    counted.requests.clear()
+    oz.open(counted, path="g/a3")
+    assert len(counted.requests) == 1
+    counted.requests.clear()
+    group = oz.open_group(counted, zarr_format=3)
+    group["g/a3"]
+    assert counted.requests == ["get_many 1", "get_many 1"]
+
+
+@pytest.mark.shows("ZEP-13")
+def test_finding_members_is_one_listing_and_one_batch_of_gets(many: Store) -> None:
+    counted = Listing(many)
+    group = oz.open_group(counted, path="g", zarr_format=3)
+    counted.requests.clear()
+    assert len(dict(group.members())) == 7
+    assert counted.requests == ["list_dir g/", "get_many 7"]
+
+
+@pytest.mark.shows("ZEP-14")
+def test_listing_one_level_of_an_array_shows_its_document_and_one_prefix() -> None:
+    store: Store = {}
+    oz.create_array(store, path="a", data=np.arange(1, 101, dtype="u1"), chunks=(1,))
+    assert len(store) == 102
+    assert stores.list_dir(oz.MemoryStore(store), "a/") == (["a/zarr.json"], ["a/c/"])
+
+
+@pytest.mark.shows("ZEP-18")
+def test_an_array_of_a_milliard_chunks_opens_without_listing_and_reads_one_chunk() -> None:
+    counted = Counted({})
+    array = oz.create_array(counted, shape=(10**9,), chunks=(1,), dtype="u1", codecs=["bytes"])
+    array[123_456_789] = 7
+    counted.requests.clear()
+    again = oz.open_array(counted, zarr_format=3)
+    assert again.nchunks == 10**9
+    assert again[123_456_789] == 7
+    assert counted.requests == ["get_many 1", "get c/123456789"]
+
+
+# Conventions
+
+
+@pytest.mark.shows("ZEP-19")
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"_ARRAY_DIMENSIONS": ["y", "x"]},
+        {"_FillValue": 3, "scale_factor": 0.1, "add_offset": 5},
+        {"shape": [1], "dtype": "f8", "zarr_format": 2, "fill_value": 9, "must_understand": True},
+        {"ome": {"version": "0.5", "multiscales": "nonsense"}},
+    ],
+)
+@pytest.mark.parametrize("names", [None, ["y", "x"], ["a", None]])
+def test_attributes_are_stored_and_not_interpreted(
+    attributes: dict[str, Any], names: list[str | None] | None
+) -> None:
+    store: Store = {}
+    options: dict[str, Any] = {"dimension_names": names, "chunks": (2, 3)}
+    plain = oz.create_array(shape=(4, 6), dtype="i4", **options)
+    array = oz.create_array(store, shape=(4, 6), dtype="i4", attributes=attributes, **options)
+    array[...] = VALUES
+    array.attrs["more"] = 1
+    assert stored(store)["attributes"] == {**attributes, "more": 1}
+    found = oz.open_array(store)
+    assert found.attrs.asdict() == {**attributes, "more": 1}
+    assert found.metadata.with_(attributes={}) == plain.metadata.with_(attributes={})
+    assert found.dimension_names == (None if names is None else tuple(names))
+    assert np.array_equal(found[...], VALUES)
