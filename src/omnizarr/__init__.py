@@ -8,6 +8,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from omnizarr._version import VERSION as __version__
 from omnizarr.config import configure
 from omnizarr.errors import (
     CannotExpress,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from omnizarr.hierarchy.validate import validate
     from omnizarr.ops.convert import convert
 
-__all__ = [
+__all__ = [  # noqa: RUF022 - the version last
     "BZ2",
     "LZMA",
     "Array",
@@ -102,9 +103,9 @@ __all__ = [
     "register",
     "validate",
     "zeros",
+    "__version__",
 ]
 
-__version__ = "0.1.0"
 
 # Loaded on first use, so that importing the package stays quick.
 _LATER = {

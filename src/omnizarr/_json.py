@@ -83,15 +83,19 @@ def dumps(
     strings, unless `allow_nan`: that text is for `loads` only, never for a store.
     """
 
-    def text(value: object) -> str:
-        return json.dumps(
-            value, indent=indent, sort_keys=sort_keys, allow_nan=allow_nan, ensure_ascii=False
+    def text(value: object, *, escape: bool = False) -> bytes:
+        found = json.dumps(
+            value, indent=indent, sort_keys=sort_keys, allow_nan=allow_nan, ensure_ascii=escape
         )
+        try:
+            return found.encode("utf-8")
+        except UnicodeEncodeError:  # half a surrogate pair, which JSON can only escape
+            return text(value, escape=True)
 
     try:
-        return text(value).encode("utf-8")
+        return text(value)
     except ValueError:
-        return text(plain(value, "document", lambda where, number: None)).encode("utf-8")
+        return text(plain(value, "document", lambda where, number: None))
 
 
 def plain(value: object, where: str, on_special: Callable[[str, float], None]) -> Any:

@@ -32,6 +32,10 @@ class Config:
             else os.cpu_count() or 1,
         ),
     )
+    # Which engine runs: the compiled kernel where it knows an array's layout, or never.
+    engine: Literal["auto", "reference"] = (
+        "reference" if os.environ.get("OMNIZARR_ENGINE") == "reference" else "auto"
+    )
     # What to do where only a fallback of an unknown data type (v3 draft) is known.
     fallback: Literal["warn", "use", "refuse"] = "warn"
     # Version 1, order F: "text" follows the specification; "writer" follows zarr 1.1.0, which
@@ -44,7 +48,11 @@ class Config:
     explicit_groups: bool = False
 
 
-_ALLOWED = {"fallback": ("warn", "use", "refuse"), "v1_order": ("text", "writer")}
+_ALLOWED = {
+    "engine": ("auto", "reference"),
+    "fallback": ("warn", "use", "refuse"),
+    "v1_order": ("text", "writer"),
+}
 _default = Config()
 _current: ContextVar[Config | None] = ContextVar("omnizarr_config", default=None)
 

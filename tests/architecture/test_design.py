@@ -90,7 +90,7 @@ def test_no_file_has_grown_past_one_concept() -> None:
 
 
 def test_the_public_names_are_these() -> None:
-    assert sorted(omnizarr.__all__) == PUBLIC
+    assert sorted(set(omnizarr.__all__) - {"__version__"}) == PUBLIC
     for name in PUBLIC:
         assert getattr(omnizarr, name) is not None
         assert name in dir(omnizarr)

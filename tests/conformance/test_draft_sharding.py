@@ -496,10 +496,15 @@ def test_a_pair_with_one_full_number_is_damage_and_not_the_fill_value(
     index = np.full((4, 2), MISSING, "<u8")
     index[2] = entry
     store["data/a/c0/0"] = bytes(8) + index.tobytes()
-    array = omnizarr.open_array(store, path="a")
+    array = omnizarr.open_array(store, "r+", path="a")
     with pytest.raises(ChunkError, match=r"chunk \(1, 0\) of /a.*entry 2 of its index is damaged"):
         array[2, 0]
     assert array[0, 0] == 7
+    assert array.nchunks_initialized == 1  # it counts as there, since reading it raises
+    before = dict(store)
+    with pytest.raises(ChunkError, match="entry 2 of its index is damaged"):
+        array[0:2, 0:2] = 1  # a rewrite must not make it look absent
+    assert store == before
 
 
 @pytest.mark.shows("DX-25")
@@ -617,6 +622,16 @@ def test_erased_chunks_are_marked_missing_and_the_last_takes_the_key_along() -> 
     chunks.erase(keys[0])
     assert below == {}
     chunks.erase(keys[0])
+
+
+@pytest.mark.shows("DX-28")
+def test_erasing_chunks_that_are_not_there_writes_nothing() -> None:
+    below = Recorder({"data/a/c0/0": shard_of({0: b"x"}, 4)})
+    chunks = view(below, [2, 2])
+    stores.erase_values(chunks, ["data/a/c0/1", "data/a/c1/1", "data/a/c9/9"])
+    stores.erase_prefix(chunks, "data/a/c1/")
+    assert {kind for kind, _ in below.requests} == {"get"}
+    assert below.values == {"data/a/c0/0": shard_of({0: b"x"}, 4)}
 
 
 @pytest.mark.shows("DX-28")

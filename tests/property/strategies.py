@@ -55,7 +55,10 @@ class Described:
     def create(self, store: Any, **more: Any) -> omnizarr.Array:
         """The array in a store."""
         return omnizarr.create_array(
-            store, shape=self.shape, fill_value=self.fill, zarr_format=self.format,
+            store,
+            shape=self.shape,
+            fill_value=self.fill,
+            zarr_format=self.format,
             **{**self.options, **more},
         )
 
@@ -84,8 +87,8 @@ def bits(array: Any) -> Any:
 # Data types
 
 
-def simple_types() -> st.SearchStrategy[np.dtype[Any]]:
-    """Types of NumPy that every format has, in both byte orders."""
+def simple_types(format: int | str) -> st.SearchStrategy[np.dtype[Any]]:
+    """Types of NumPy that every format has, in both byte orders; the draft has plain units."""
     codes = ["?", "i1", "u1"] + [
         f"{order}{code}"
         for order in "<>"
@@ -96,7 +99,7 @@ def simple_types() -> st.SearchStrategy[np.dtype[Any]]:
         st.sampled_from("<>"),
         st.sampled_from("mM"),
         st.sampled_from(UNITS),
-        st.sampled_from((1, 7)),
+        st.sampled_from((1,) if format == "3-draft" else (1, 7)),
     )
     sized = st.builds(
         lambda code, size: np.dtype(f"{code}{size}"),
@@ -106,15 +109,15 @@ def simple_types() -> st.SearchStrategy[np.dtype[Any]]:
     return st.one_of(st.sampled_from(codes).map(np.dtype), times, sized)
 
 
-def struct_types(*, one_order: bool, subarrays: bool) -> st.SearchStrategy[np.dtype[Any]]:
-    """Records, possibly nested."""
+def struct_types(format: int | str) -> st.SearchStrategy[np.dtype[Any]]:
+    """Records, possibly nested: with sub-arrays in version 2, in one byte order in version 3."""
 
     def record(inner: list[tuple[np.dtype[Any], tuple[int, ...]]]) -> np.dtype[Any]:
         return np.dtype([(f"f{i}", dtype, shape) for i, (dtype, shape) in enumerate(inner)])
 
-    shapes = st.sampled_from(((), (2,), (2, 3)) if subarrays else ((),))
-    leaf: st.SearchStrategy[np.dtype[Any]] = simple_types()
-    if one_order:
+    shapes = st.sampled_from(((), (2,), (2, 3)) if format == 2 else ((),))
+    leaf: st.SearchStrategy[np.dtype[Any]] = simple_types(format)
+    if format in (3, "3-draft"):
         leaf = leaf.map(lambda d: d.newbyteorder("<"))
     return st.recursive(
         leaf,
@@ -125,9 +128,8 @@ def struct_types(*, one_order: bool, subarrays: bool) -> st.SearchStrategy[np.dt
 
 def types(format: int | str) -> st.SearchStrategy[Any]:
     """What a format can hold: the NumPy type, and what omnizarr is told."""
-    simple = simple_types().map(lambda d: (d, d))
-    records = struct_types(one_order=format in (3, "3-draft"), subarrays=format == 2)
-    found = [simple, simple, records.map(lambda d: (d, d))]
+    simple = simple_types(format).map(lambda d: (d, d))
+    found = [simple, simple, struct_types(format).map(lambda d: (d, d))]
     if format in (2, 3):
         found.append(st.sampled_from(((STRING, str), (BYTES, bytes))))
     if format == 3:
@@ -168,8 +170,11 @@ def values(dtype: Any, shape: tuple[int, ...]) -> st.SearchStrategy[npt.NDArray[
     if dtype.kind == "f" and dtype.name not in SMALL:
         special = st.sampled_from(SPECIAL[dtype.itemsize]).map(
             lambda b: filled(
-                np.array(b, f"u{dtype.itemsize}").astype(f"{dtype.byteorder}u{dtype.itemsize}")
-                .view(dtype), dtype, shape,
+                np.array(b, f"u{dtype.itemsize}")
+                .astype(f"{dtype.byteorder}u{dtype.itemsize}")
+                .view(dtype),
+                dtype,
+                shape,
             )
         )
         return st.one_of(random, special)

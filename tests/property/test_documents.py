@@ -91,8 +91,9 @@ def outcome(call: Any) -> Any:
         try:
             return call()
         except OmnizarrError as e:
-            assert str(e)
-            return e
+            error = e
+    assert str(error)
+    return error
 
 
 def check(store: dict[str, bytes]) -> None:

@@ -118,7 +118,7 @@ class Blosc(NumcodecsBlosc):
     def __post_init__(self) -> None:
         self._check_common()
         words = ", ".join(SHUFFLES)
-        self.check("shuffle", self.shuffle in SHUFFLES, f"one of {words}")
+        self.check("shuffle", self.shuffle in tuple(SHUFFLES), f"one of {words}")
         good = self.typesize is not None or self.shuffle == "noshuffle"
         self.check("typesize", good, f"a positive integer, needed for {self.shuffle!r}")
 

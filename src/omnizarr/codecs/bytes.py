@@ -9,6 +9,7 @@ multi-byte types, and we always do.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -54,9 +55,29 @@ class Bytes(Configured):
         if spec.size == 0 or stored.itemsize == 0:
             return np.zeros(spec.shape, spec.data_type.dtype)
         array = np.frombuffer(data, stored).reshape(spec.shape)
+        _check_text(array)
         if spec.data_type.bits is not None and spec.data_type.bits < 8:
             array = _masked(array, spec.data_type.bits)
         return array
+
+
+def holds_text(dtype: np.dtype[Any]) -> bool:
+    """Whether items are, or have inside, text whose code points must be checked."""
+    if dtype.names is not None:
+        return any(holds_text(dtype[name].base) for name in dtype.names)
+    return dtype.kind == "U"
+
+
+def _check_text(array: npt.NDArray[Any]) -> None:
+    """Raise where text has code points that do not exist: NumPy fails on them much later."""
+    if array.dtype.names is not None:
+        for name in array.dtype.names:
+            _check_text(array[name])
+    elif array.dtype.kind == "U" and array.size and array.dtype.itemsize:
+        order = array.dtype.newbyteorder("=") == array.dtype
+        points = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
+        if (points if order else points.byteswap()).max() > sys.maxunicode:
+            raise ValueError("the text has a code point beyond U+10FFFF")
 
 
 def _masked(array: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:

@@ -33,10 +33,17 @@ def bind_codec(named: Named, where: str) -> Codec:
     try:
         bound: Codec = target.bind(named)
     except InvalidMetadata as e:
-        inner = e.problems or (Problem("", "", str(e)),)
-        problems = [Problem(p.key, f"{where}.{p.field}", p.message) for p in inner]
-        raise InvalidMetadata.of(problems, f"codec {named.name!r}") from None
+        raise _placed(e, named, where) from None
     return bound
+
+
+def _placed(error: InvalidMetadata, named: Named, where: str) -> InvalidMetadata:
+    """The error of one codec, with the codec's place before that of each problem."""
+    inner = error.problems or (Problem("", "", str(error)),)
+    problems = [
+        Problem(p.key, f"{where}.{p.field}" if p.field else where, p.message) for p in inner
+    ]
+    return InvalidMetadata.of(problems, f"codec {named.name!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +86,30 @@ class Chain:
 
     # Parts of chunks
 
+    @property
+    def reads_parts(self) -> bool:
+        """Whether a part of a chunk can be had from a part of its bytes."""
+        return hasattr(self.array_bytes, "decode_region") and self._axes() is not None
+
     def decode_region(self, source: Source, region: Region) -> npt.NDArray[Any] | None:
         """Part of a chunk, fetching and decoding no more than the codecs allow; None: absent."""
-        partial = getattr(self.array_bytes, "decode_region", None)
-        turns = [codec for codec, _ in self.array_array if isinstance(codec, Transpose)]
-        if partial is None or self.bytes_bytes or len(turns) < len(self.array_array):
+        partial, axes = getattr(self.array_bytes, "decode_region", None), self._axes()
+        if partial is None or axes is None:
             data = source.whole()
-            return None if data is None else self.decode(data)[region]
-        for turn in turns:
-            region = tuple(region[i] for i in turn.axes(len(region)))
-        part = _run(self.array_bytes, "decode", partial, source, self.inner, region)
-        for turn in reversed(turns):
-            part = None if part is None else turn.decode(part, self.spec)
-        return cast("npt.NDArray[Any] | None", part)
+            index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
+            return None if data is None else self.decode(data)[index]
+        # Not by `_run`: where the store fails, the codec is not at fault.
+        part: npt.NDArray[Any] | None = partial(source, self.inner, tuple(region[i] for i in axes))
+        return None if part is None else part.transpose(np.argsort(axes))
 
     def update(self, old: Buffer | None, region: Region, value: npt.NDArray[Any]) -> Buffer | None:
         """The bytes of a chunk with a part replaced; None where only the fill value is left."""
-        inside = getattr(self.array_bytes, "update", None)
-        if inside is not None and not self.bytes_bytes and not self.array_array:
+        inside, axes = getattr(self.array_bytes, "update", None), self._axes()
+        if inside is not None and axes is not None:
+            turned = tuple(region[i] for i in axes), value.transpose(axes)
             return cast(
                 "Buffer | None",
-                _run(self.array_bytes, "encode", inside, old, self.inner, region, value),
+                _run(self.array_bytes, "encode", inside, old, self.inner, *turned),
             )
         if old is None:
             chunk = np.empty(self.spec.shape, self.spec.data_type.dtype)
@@ -110,15 +120,28 @@ class Chain:
         chunk[region] = value
         return None if is_fill(chunk, self.spec.fill) else self.encode(chunk)
 
+    def _axes(self) -> tuple[int, ...] | None:
+        """The axes of the chunk as its array→bytes codec sees them, where that codec can work on
+        parts of the stored value: nothing but transposes before it, and nothing after it."""
+        axes = tuple(range(len(self.spec.shape)))
+        for codec, spec in self.array_array:
+            if not isinstance(codec, Transpose):
+                return None
+            axes = tuple(axes[i] for i in codec.axes(len(spec.shape)))
+        return None if self.bytes_bytes else axes
 
-def bind_chain(codecs: tuple[Named, ...], spec: Spec) -> Chain:
-    """The chain for chunks of that shape and type; raises where the codecs do not fit."""
+
+def bind_chain(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") -> Chain:
+    """The chain for chunks of that shape and type; raises where the codecs do not fit.
+
+    `field` is where the document has the list.
+    """
     before: list[tuple[ArrayArray, Spec]] = []
     middle: ArrayBytes | None = None
     after: list[tuple[BytesBytes, int | None]] = []
     current, size = spec, None
     for i, named in enumerate(codecs):
-        where = f"codecs[{i}]"
+        where = f"{field}[{i}]"
         try:
             codec = bind_codec(named, where)
         except UnknownExtension:
@@ -131,8 +154,7 @@ def bind_chain(codecs: tuple[Named, ...], spec: Spec) -> Chain:
             before.append((filter_, current))
             current = filter_.resolve(current)
         elif codec.kind == "array->bytes":
-            fit = getattr(codec, "for_spec", None)
-            middle = cast(ArrayBytes, codec if fit is None else fit(current))
+            middle = _fitted(cast(ArrayBytes, codec), current, named, where)
             size = middle.encoded_size(current)
         else:
             if not after and hasattr(codec, "for_items"):
@@ -144,9 +166,20 @@ def bind_chain(codecs: tuple[Named, ...], spec: Spec) -> Chain:
     if middle is None:
         names = ", ".join(repr(c.name) for c in codecs) or "none"
         raise InvalidMetadata(
-            f"codecs: exactly one must turn the array into bytes (such as 'bytes'); given: {names}"
+            f"{field}: exactly one must turn the array into bytes (such as 'bytes'); given: {names}"
         )
     return Chain(spec, tuple(before), middle, current, tuple(after), size)
+
+
+def _fitted(codec: ArrayBytes, spec: Spec, named: Named, where: str) -> ArrayBytes:
+    """The codec made for one shape and type, where it can be."""
+    fit = getattr(codec, "for_spec", None)
+    if fit is None:
+        return codec
+    try:
+        return cast(ArrayBytes, fit(spec))
+    except InvalidMetadata as e:
+        raise _placed(e, named, where) from None
 
 
 def _check_order(codec: Codec, is_bytes: bool, where: str) -> None:

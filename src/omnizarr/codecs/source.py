@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from omnizarr.codecs.codec import Buffer
+from omnizarr.errors import ChunkError
 from omnizarr.stores import Range, Store, get_many
 
 
@@ -48,3 +49,22 @@ class MemorySource:
     def parts(self, ranges: Sequence[Range]) -> list[Buffer] | None:
         view = memoryview(self.data)
         return [r.of(view) for r in ranges]
+
+
+@dataclass(frozen=True, slots=True)
+class PartSource:
+    """A span of another source, which must be there in full."""
+
+    source: Source
+    span: Range
+
+    def whole(self) -> Buffer | None:
+        [data] = self.parts([Range()])
+        return data
+
+    def parts(self, ranges: Sequence[Range]) -> list[Buffer]:
+        asked = [r.within(self.span) for r in ranges]
+        found = self.source.parts(asked)
+        if found is None or any(len(f) != r.length for f, r in zip(found, asked, strict=True)):
+            raise ChunkError(f"the value ends before its inner chunk does: {self.span}")
+        return found

@@ -7,6 +7,7 @@ extension. Configuration: ``{"fields": [{"name": "x", "data_type": "float32"}, â
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,10 @@ def bind(named: Named) -> DataType:
         if part.variable:
             message = f"field {name!r} has the variable-length type {part.named.name!r}"
             raise invalid("data type", named.name, "fields", message)
+    size = sum(part.dtype.itemsize * math.prod(shape) for _, part, shape in parts)
+    if size >= 2**31:
+        raise InvalidMetadata(f"data type {named.name!r}: an item has {size} bytes")
     dtype = np.dtype([(name, part.dtype, shape) for name, part, shape in parts])
-    if dtype.itemsize >= 2**31:
-        raise InvalidMetadata(f"data type {named.name!r}: an item has {dtype.itemsize} bytes")
 
     def decode(json: Any, dialect: Dialect) -> Any:
         if isinstance(json, str):
@@ -75,6 +77,15 @@ def bind(named: Named) -> DataType:
     return DataType(named, dtype, decode, encode, zero=np.zeros((), dtype))
 
 
+def _shape(named: Named, where: str, stated: Any) -> tuple[int, ...]:
+    good = isinstance(stated, (list, tuple)) and all(
+        isinstance(n, int) and not isinstance(n, bool) and 0 < n < 2**31 for n in stated
+    )
+    if not good or math.prod(stated) >= 2**31:
+        raise invalid("data type", named.name, f"{where}.shape", f"{stated!r} is not a shape")
+    return tuple(stated)
+
+
 def _fields(named: Named) -> list[tuple[str, Named, tuple[int, ...]]]:
     stated = named.configuration["fields"]
     if not isinstance(stated, list) or not stated:
@@ -94,9 +105,11 @@ def _fields(named: Named) -> list[tuple[str, Named, tuple[int, ...]]]:
         if isinstance(inner, str):
             inner = Named(inner)
         elif isinstance(inner, dict) and isinstance(inner.get("name"), str):
-            inner = Named(inner["name"], inner.get("configuration", {}))
+            configuration = inner.get("configuration", {})
+            if isinstance(configuration, dict):
+                inner = Named(inner["name"], configuration)
         if not isinstance(inner, Named):
             message = "expected a data type"
             raise invalid("data type", named.name, f"{where}.data_type", message)
-        found.append((name, inner, tuple(field.get("shape", ()))))
+        found.append((name, inner, _shape(named, where, field.get("shape", []))))
     return found

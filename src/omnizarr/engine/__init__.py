@@ -1,6 +1,7 @@
 """The engine: binds names to code and runs plans. Threads live here and nowhere else."""
 
 from omnizarr.engine.bound import BoundArray
-from omnizarr.engine.reference import read, read_chunk, write, write_chunk
+from omnizarr.engine.reference import read_chunk, write_chunk
+from omnizarr.engine.run import read, write
 
 __all__ = ["BoundArray", "read", "read_chunk", "write", "write_chunk"]

@@ -6,7 +6,7 @@ what needs it raises then, naming it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -42,6 +42,8 @@ class BoundArray:
     prefix: str
     model: ArrayModel
     _chains: dict[tuple[int, ...], Chain] = field(default_factory=dict)
+    # What the compiled kernel knows of the array, with and without empty chunks.
+    layouts: dict[bool, Any] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raise for everything that is wrong; what is merely unknown may wait."""
@@ -136,13 +138,12 @@ class BoundArray:
     @cached_property
     def skipped(self) -> tuple[str, ...]:
         """Names of codecs and transformers that are unknown here and may be ignored."""
-        codecs = (c for c in self.model.codecs if not c.must_understand and not _is_known(c))
         transformers = (
-            t
+            t.name
             for t in self.model.storage_transformers
             if not t.must_understand and registry.find("storage_transformer", t.name) is None
         )
-        return tuple(named.name for named in (*codecs, *transformers))
+        return (*_skipped(self.model.codecs), *transformers)
 
     def check_skipped(self) -> None:
         """Raise where chunks would be written without a step that reading may leave out."""
@@ -153,9 +154,15 @@ class BoundArray:
             )
 
 
-def _is_known(codec: Named) -> bool:
-    try:
-        bind_codec(codec, "")
-    except UnknownExtension:
-        return False
-    return True
+def _skipped(codecs: tuple[Named, ...]) -> Iterator[str]:
+    """Names of unknown codecs that may be ignored, also of those inside others."""
+    for codec in codecs:
+        try:
+            bound = bind_codec(codec, "")
+        except UnknownExtension:
+            if not codec.must_understand:
+                yield codec.name
+        except OmnizarrError:
+            continue  # told by `check`, or when data are asked for
+        else:
+            yield from _skipped(getattr(bound, "inside", ()))

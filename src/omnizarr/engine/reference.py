@@ -26,32 +26,37 @@ SMALL = 2**16  # below this many bytes a call stays on its own thread
 
 def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     """Fill `out`, of the plan's full shape, from the chunks."""
-    fill = array.fill
+    _ = array.fill  # bound before threads ask for it
+    _run(plan.rows(), plan.count, lambda row: read_row(array, row, out), out.nbytes)
 
-    def one(row: Row) -> None:
-        part = read_region(array, row.coords, row.region)
-        if part is not None and row.pick is not None:
-            part = part[row.pick]
-        out[row.outer] = fill if part is None else part
 
-    _run(plan, one, out.nbytes)
+def read_row(array: BoundArray, row: Row, out: npt.NDArray[Any]) -> None:
+    """Fill the part of `out` that comes from one chunk."""
+    part = read_region(array, row.coords, row.region)
+    if part is not None and row.pick is not None:
+        part = part[row.pick]
+    index: Any = (*row.outer, ...)  # without the ellipsis an object would hold the array
+    out[index] = array.fill if part is None else part
 
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
     """Store `value`, of the plan's full shape, in the chunks."""
-    array.check_skipped()
+    _run(plan.rows(), plan.count, lambda row: _write_row(array, row, value), value.nbytes)
 
-    def one(row: Row) -> None:
-        part = _view(value, row.outer)
-        shape = array.grid.chunk_shape(row.coords)
-        if row.whole and part.shape == shape:
-            write_chunk(array, row.coords, part)
-            return
-        if row.pick is not None:
-            part = _picked(array, row, part)
-        update_chunk(array, row.coords, row.region, part, whole=row.whole)
 
-    _run(plan, one, value.nbytes)
+def write_rows(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> None:
+    """Store the parts of `value` that belong into some of the chunks."""
+    _run(iter(rows), len(rows), lambda row: _write_row(array, row, value), value.nbytes)
+
+
+def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
+    part = _view(value, row.outer)
+    if row.whole and part.shape == array.grid.chunk_shape(row.coords):
+        write_chunk(array, row.coords, part)
+        return
+    if row.pick is not None:
+        part = _picked(array, row, part)
+    update_chunk(array, row.coords, row.region, part, whole=row.whole)
 
 
 def _picked(array: BoundArray, row: Row, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -150,15 +155,15 @@ def _fail(
     raise ChunkError(message, path=path, chunk=coords, key=key, codec=codec) from cause
 
 
-def _run(plan: Plan, one: Callable[[Row], None], nbytes: int) -> None:
+def _run(rows: Iterator[Row], count: int, one: Callable[[Row], None], nbytes: int) -> None:
     """Call `one` for every row, on a few threads where that is worth it."""
-    threads = min(config.get().threads, plan.count)
+    threads = min(config.get().threads, count)
     if threads <= 1 or nbytes < SMALL:
-        for row in plan.rows():
+        for row in rows:
             one(row)
         return
-    rows, lock = plan.rows(), threading.Lock()
-    batch = max(1, min(32, plan.count // (4 * threads)))
+    lock = threading.Lock()
+    batch = max(1, min(32, count // (4 * threads)))
     stop = threading.Event()
 
     def work() -> None:

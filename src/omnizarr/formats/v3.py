@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from omnizarr._json import dumps, kind_of, load_object
@@ -11,10 +12,10 @@ from omnizarr.errors import InvalidName, Problem
 from omnizarr.formats import codec_names, dimensions
 from omnizarr.formats.draft_extensions import is_sharding
 from omnizarr.formats.format import Documents, Kind, cannot, check_version
+from omnizarr.formats.inner_codecs import Codecs, as_object, inside
 from omnizarr.formats.numpy_types import as_json, byte_orders, field_parts, without_order
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields, named
-from omnizarr.model.numcodecs_ids import PREFIX
 
 REQUIRED = (
     "zarr_format",
@@ -89,9 +90,8 @@ class V3:
         grid = self._essential(fields, "chunk_grid")
         encoding = self._essential(fields, "chunk_key_encoding")
         codecs = self._codecs(fields, len(shape))
-        if byte_orders_known(data_type) and any(
-            c.name == "bytes" and c.configuration.get("endian") is None for c in codecs
-        ):
+        order = "little" if byte_orders_known(data_type) else None
+        if _stated(codecs, order) != codecs:
             fields.warn("codecs", "'bytes' without 'endian' for a multi-byte type; read as little")
         transformers = self._list(fields, "storage_transformers")
         attributes = fields.attributes()
@@ -131,16 +131,7 @@ class V3:
         found = self._list(fields, "codecs")
         if "codecs" in fields.values and fields.get("codecs") == []:
             fields.error("codecs", "expected at least one codec that makes bytes, such as 'bytes'")
-        out = []
-        for codec in found:
-            if codec.name == "endian":  # its name in 2023
-                codec = Named("bytes", codec.configuration, codec.must_understand)
-            if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
-                axes = list(range(rank))
-                order = axes if codec.configuration["order"] == "C" else axes[::-1]
-                codec = codec.replace(order=order)
-            out.append(codec)
-        return tuple(out)
+        return _modern(found, rank)
 
     def _dimension_names(self, fields: Fields, rank: int) -> tuple[str | None, ...] | None:
         value = fields.get("dimension_names")
@@ -181,15 +172,15 @@ class V3:
             raise cannot(self.name, f"the chunk keys {array.chunk_key_encoding}")
         doc["shape"] = list(array.shape)
         doc["data_type"] = as_json(array.data_type)
-        doc["chunk_grid"] = _object(array.chunk_grid)
-        doc["chunk_key_encoding"] = _object(array.chunk_key_encoding)
+        doc["chunk_grid"] = as_object(array.chunk_grid)
+        doc["chunk_key_encoding"] = as_object(array.chunk_key_encoding)
         doc["fill_value"] = array.fill_value.json
-        doc["codecs"] = [_object(codec) for codec in array.codecs]
+        doc["codecs"] = [as_object(codec) for codec in array.codecs]
         doc["attributes"] = dict(array.attributes)
         if array.dimension_names is not None:
             doc["dimension_names"] = [n or None for n in array.dimension_names]
         if array.storage_transformers:
-            doc["storage_transformers"] = [_object(t) for t in array.storage_transformers]
+            doc["storage_transformers"] = [as_object(t) for t in array.storage_transformers]
         doc.update(array.extra)
         return doc
 
@@ -202,7 +193,7 @@ class V3:
         if _has_subarrays(array.data_type):
             raise cannot(self.name, "a structure with sub-array fields")
         order = next(iter(orders), None)
-        codecs = [_stated(codec, order) for codec in codec_names.to_names(array)]
+        codecs = _stated(_renamed(array), order)
         of_draft = array.fill_value.dialect == "v3-draft"
         if any(of_draft or is_sharding(t) for t in array.storage_transformers):
             raise cannot(self.name, "the draft's storage transformers")
@@ -214,7 +205,7 @@ class V3:
             attributes=dimensions.beside_field(array) if from_older else array.attributes,
             data_type=without_order(array.data_type),
             chunk_grid=_positive(array.chunk_grid),
-            codecs=tuple(codecs),
+            codecs=codecs,
             chunk_key_encoding=encoding,
         )
 
@@ -303,7 +294,7 @@ def byte_orders_known(data_type: Named) -> bool:
     """Whether the type is one whose byte order this library understands, and has one."""
     try:
         return bool(byte_orders(data_type))
-    except (KeyError, TypeError, IndexError):
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
         return False  # a malformed configuration; binding the type reports it
 
 
@@ -327,31 +318,41 @@ def _positive(grid: Named) -> Named:
     return grid.replace(chunk_shape=[c or 1 for c in chunks])
 
 
-def _stated(codec: Named, order: str | None) -> Named:
-    """A codec with its byte order stated, also inside shards, which hold JSON."""
-    if codec.name == "bytes" and order and codec.configuration.get("endian") is None:
-        return Named("bytes", {"endian": order})
-    if codec.name != "sharding_indexed":
-        return codec
-    config = dict(codec.configuration)
-    for member in ("codecs", "index_codecs"):
-        inner = config.get(member)
-        if isinstance(inner, (list, tuple)):
-            config[member] = [
-                _object(_stated(c, order)) if isinstance(c, Named) else c for c in inner
-            ]
-    return Named(codec.name, config, codec.must_understand)
+def _modern(codecs: Codecs, rank: int) -> Codecs:
+    """Codecs in today's words, for those that writers of 2023 used."""
+    out = []
+    for codec in codecs:
+        if codec.name == "endian":
+            codec = Named("bytes", codec.configuration, codec.must_understand)
+        if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
+            axes = list(range(rank))
+            order = axes if codec.configuration["order"] == "C" else axes[::-1]
+            codec = codec.replace(order=order)
+        out.append(inside(codec, partial(_modern, rank=rank), partial(_modern, rank=rank + 1)))
+    return tuple(out)
 
 
-def _object(extension: Named) -> dict[str, Any]:
-    """An extension as readers of version 3.0 understand it."""
-    doc: dict[str, Any] = {"name": extension.name}
-    # zarr-python, whose names these are, wants the member even where it is empty.
-    if extension.configuration or extension.name.startswith(PREFIX):
-        doc["configuration"] = dict(extension.configuration)
-    if not extension.must_understand:
-        doc["must_understand"] = False
-    return doc
+def _renamed(array: ArrayModel) -> Codecs:
+    """The array's codecs in the names of version 3."""
+    index = array.with_(data_type=Named("uint64"), shape=(*array.shape, 2))
+    return tuple(
+        inside(
+            codec,
+            lambda inner: _renamed(array.with_(codecs=inner)),
+            lambda inner: _renamed(index.with_(codecs=inner)),
+        )
+        for codec in codec_names.to_names(array)
+    )
+
+
+def _stated(codecs: Codecs, order: str | None) -> Codecs:
+    """Codecs with the byte order of the items stated; that of an index is little by default."""
+    out = []
+    for codec in codecs:
+        if codec.name == "bytes" and order and codec.configuration.get("endian") is None:
+            codec = Named("bytes", {"endian": order}, codec.must_understand)
+        out.append(inside(codec, partial(_stated, order=order), partial(_stated, order="little")))
+    return tuple(out)
 
 
 def _has_subarrays(data_type: Named) -> bool:

@@ -27,9 +27,8 @@ def read(
         return _read_into(array, chosen, fields, out)
     full = np.empty(chosen.full_shape, array.dtype)
     engine.read(array, chosen, full)
-    result = full[chosen.final]
-    if result.shape != chosen.shape:
-        result = result.reshape(chosen.shape)
+    index: Any = (*chosen.final, ...)
+    result = full[index].reshape(chosen.shape)[()]  # an element, where there are no axes left
     return result if fields is None else result[fields]
 
 
@@ -91,7 +90,8 @@ def split_fields(selection: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     unknown = {*names, *(n for some in lists for n in some)} - set(dtype.names or ())
     if unknown:
         raise SelectionError(
-            f"there is no field {sorted(unknown)[0]!r}; fields: {', '.join(dtype.names or ['none'])}"
+            f"there is no field {sorted(unknown)[0]!r};"
+            f" fields: {', '.join(dtype.names or ['none'])}"
         )
     return chosen, rest if rest else ...
 

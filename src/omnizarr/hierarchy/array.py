@@ -13,6 +13,7 @@ from omnizarr import engine, stores
 from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrWarning, SelectionError, WrongNode
 from omnizarr.hierarchy import access, render
+from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.hierarchy.location import Location, locate
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.resize import resize
@@ -112,7 +113,7 @@ class Array(NodeHandle[ArrayModel]):
         Of a sharded array, the shape of the chunks inside its shards.
         """
         grid = self._bound.grid
-        inner = self._inner_chunks()
+        inner = inner_chunks(self._model)
         if inner is not None:
             return inner
         if grid.regular is not None:
@@ -122,11 +123,7 @@ class Array(NodeHandle[ArrayModel]):
     @property
     def shards(self) -> tuple[int, ...] | None:
         """The shape of a shard, or None where chunks are stored one by one."""
-        return None if self._inner_chunks() is None else self._bound.grid.regular
-
-    def _inner_chunks(self) -> tuple[int, ...] | None:
-        sharding = [c for c in self.codecs if c.name == "sharding_indexed"]
-        return tuple(sharding[0].configuration["chunk_shape"]) if sharding else None
+        return None if inner_chunks(self._model) is None else self._bound.grid.regular
 
     @property
     def cdata_shape(self) -> tuple[int, ...]:

@@ -74,15 +74,34 @@ def byte_size(text: str) -> int:
     return max(1, int(number * (1024 if match[3] else 1000) ** power))
 
 
+def inner_chunks(array: ArrayModel) -> tuple[int, ...] | None:
+    """The shape of the chunks inside shards, along the array's axes; None without shards."""
+    axes = list(range(len(array.shape)))
+    for codec in array.codecs:
+        if codec.name == "transpose":
+            order: Any = codec.configuration.get("order")
+            axes = [axes[i] for i in order]
+        chunks = codec.configuration.get("chunk_shape")
+        if codec.name == "sharding_indexed" and isinstance(chunks, list):
+            turned = sorted(zip(axes, chunks, strict=False))
+            return tuple(length for _, length in turned)
+    return None
+
+
 def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[int, ...]:
     """The shape of a shard: as given, or whole chunks up to a number of bytes."""
-    chunks = array.chunk_grid.configuration.get("chunk_shape", ())
+    chunks = array.chunk_grid.configuration.get("chunk_shape")
+    if chunks is None:
+        raise InvalidMetadata(f"shards {shards!r} need chunks of one shape")
     if shards is True or isinstance(shards, str):
         target = SHARD_BYTES if shards in (True, AUTO) else byte_size(str(shards))
         return _grown(tuple(chunks), array.shape, _itemsize(data_type), target)
     if isinstance(shards, (int, np.integer)):
         shards = (shards,) * len(chunks)
-    sizes = tuple(int(n) for n in shards)
+    sizes = tuple(shards)
+    if any(isinstance(n, bool) or not isinstance(n, (int, np.integer)) for n in sizes):
+        raise InvalidMetadata(f"shards: expected positive integers, got {shards!r}")
+    sizes = tuple(int(n) for n in sizes)
     if len(sizes) != len(chunks) or any(
         n < c or n % c for n, c in zip(sizes, chunks, strict=False)
     ):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrError
+from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 from omnizarr.stores import can_list, list_prefix
@@ -67,11 +68,8 @@ def chunk_text(array: ArrayModel) -> str:
     """The chunk shape, or the grid's name."""
     chunks = array.chunk_grid.configuration.get("chunk_shape")
     whole = str(tuple(chunks)) if isinstance(chunks, list) else array.chunk_grid.name
-    for codec in array.codecs:
-        inner = codec.configuration.get("chunk_shape")
-        if codec.name == "sharding_indexed" and isinstance(inner, list):
-            return f"{tuple(inner)} in shards {whole}"
-    return whole
+    inner = inner_chunks(array)
+    return whole if inner is None else f"{inner} in shards {whole}"
 
 
 def array_line(array: ArrayModel, location: Location) -> str:

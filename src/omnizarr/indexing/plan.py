@@ -121,11 +121,15 @@ class ProductPlan:
                 outer = np.ix_(*map(_positions, outer))
             yield Row(tuple(p[0] for p in parts), region, pick, outer, all(p[4] for p in parts))
 
+    def row(self, number: int) -> Row:
+        """One chunk touched, by its place in `rows`."""
+        return next(itertools.islice(self.rows(), number, None))
+
     def to_full(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Values of the result's shape as values of the full shape."""
-        turned: npt.NDArray[Any] = value[
-            tuple(np.newaxis if isinstance(f, int) else f for f in self.final)
-        ]
+        axes = (np.newaxis if isinstance(f, int) else f for f in self.final)
+        index: Any = (*axes, ...)  # the ellipsis keeps a 0-dimensional array an array
+        turned: npt.NDArray[Any] = value[index]
         return turned
 
 

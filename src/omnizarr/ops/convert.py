@@ -17,7 +17,7 @@ from omnizarr.data_types import describe
 from omnizarr.engine import BoundArray
 from omnizarr.errors import CannotExpress, NodeExists, OmnizarrError, StoreError
 from omnizarr.formats import Format, by_name
-from omnizarr.hierarchy.chunking import guess_chunks
+from omnizarr.hierarchy.chunking import guess_chunks, inner_chunks
 from omnizarr.hierarchy.consolidate import walk
 from omnizarr.hierarchy.location import Location, existing_node, locate
 from omnizarr.indexing import plan
@@ -158,10 +158,9 @@ def _respelled(model: ArrayModel, source: BoundArray, goal: Format) -> ArrayMode
 
 def _reencoded(source: BoundArray, model: ArrayModel, goal: Format) -> ArrayModel:
     """A model that the other format can express, with its default codecs."""
-    for codec in model.codecs:
-        if codec.name == "sharding_indexed":
-            inner = {"chunk_shape": codec.configuration["chunk_shape"]}
-            model = model.with_(chunk_grid=Named("regular", inner))
+    inner = inner_chunks(model)
+    if inner is not None:
+        model = model.with_(chunk_grid=Named("regular", {"chunk_shape": list(inner)}))
     variable = {"string": "vlen-utf8", "bytes": "vlen-bytes"}.get(model.data_type.name)
     itemsize = None if source.data_type.variable else source.dtype.itemsize
     data_type = model.data_type

@@ -165,7 +165,7 @@ class IndexedShards:
                 if place is not None and place[0] in indices:
                     span = _span(place[0], indices[place[0]], place[1])
                     if span is not None:
-                        chunks[i] = place[0], _within(span, part)
+                        chunks[i] = place[0], (part or Range()).within(span)
             below = {**passed, **chunks}
             values = get_many(self.store, below.values()) if below else []
         found: list[bytes | None] = [None] * len(wanted)
@@ -336,13 +336,3 @@ def _complete(shard: str, span: Range, value: bytes | None) -> bytes:
             key=shard,
         )
     return value
-
-
-def _within(span: Range, part: Range | None) -> Range:
-    """A part of a chunk as a part of its shard."""
-    size = span.length or 0
-    if part is None:
-        return span
-    start = max(0, size + part.start) if part.start < 0 else min(part.start, size)
-    length = size - start if part.length is None else min(part.length, size - start)
-    return Range(span.start + start, length)

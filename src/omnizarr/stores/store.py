@@ -30,6 +30,13 @@ class Range:
         start = max(0, len(data) + self.start) if self.start < 0 else self.start
         return data[start:] if self.length is None else data[start : start + self.length]
 
+    def within(self, span: Range) -> Range:
+        """The same part, of a value that is itself the part `span` of a larger one."""
+        size = span.length or 0
+        start = max(0, size + self.start) if self.start < 0 else min(self.start, size)
+        length = size - start if self.length is None else min(self.length, size - start)
+        return Range(span.start + start, length)
+
 
 @runtime_checkable
 class Store(Protocol):

@@ -1,0 +1,177 @@
+/* The codecs that the kernel knows, from bytes to bytes. */
+#include "kernel.h"
+
+#include <blosc2.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* libblosc2 carries zstd and lz4, but not their headers. */
+size_t ZSTD_decompressDCtx(void *, void *, size_t, const void *, size_t);
+size_t ZSTD_compress2(void *, void *, size_t, const void *, size_t);
+size_t ZSTD_CCtx_setParameter(void *, int, int);
+size_t ZSTD_compressBound(size_t);
+unsigned ZSTD_isError(size_t);
+unsigned long long ZSTD_getFrameContentSize(const void *, size_t);
+void *ZSTD_createDCtx(void);
+void *ZSTD_createCCtx(void);
+size_t ZSTD_freeDCtx(void *);
+size_t ZSTD_freeCCtx(void *);
+int LZ4_decompress_safe(const char *, char *, int, int);
+int LZ4_compress_fast(const char *, char *, int, int, int);
+int LZ4_compressBound(int);
+enum { ZSTD_LEVEL = 100, ZSTD_CHECKSUM = 201 };
+
+int buffer_reserve(buffer_t *b, size_t size) {
+    if (b->size >= size) return 0;
+    free(b->data);
+    b->data = malloc(size);
+    b->size = b->data ? size : 0;
+    return b->data ? 0 : -1;
+}
+
+void scratch_free(scratch_t *s) {
+    free(s->raw.data);
+    free(s->work.data);
+    free(s->extra.data);
+    free(s->out.data);
+    if (s->blosc) blosc2_free_ctx(s->blosc);
+    if (s->zstd_d) ZSTD_freeDCtx(s->zstd_d);
+    if (s->zstd_c) ZSTD_freeCCtx(s->zstd_c);
+    memset(s, 0, sizeof *s);
+}
+
+static uint32_t little32(const unsigned char *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+void swap_bytes(unsigned char *data, int64_t size, int unit) {
+    for (unsigned char *p = data, *end = data + size; p + unit <= end; p += unit)
+        for (int i = 0; i < unit / 2; i++) {
+            unsigned char t = p[i];
+            p[i] = p[unit - 1 - i];
+            p[unit - 1 - i] = t;
+        }
+}
+
+static int unpack_blosc(scratch_t *s, const unsigned char *data, size_t size, unsigned char *out,
+                        size_t want) {
+    /* libblosc2 writes as many bytes as the header says: that must be what is expected. */
+    if (size < 16 || want > BLOSC2_MAX_BUFFERSIZE || size > INT32_MAX) return -1;
+    if (data[0] < 1 || data[0] > 2) return -1; /* Blosc-1 buffers only */
+    if (little32(data + 4) != want || little32(data + 12) != size) return -1;
+    if (want == 0) return 0;
+    uint32_t block = little32(data + 8);
+    if (block == 0 || data[3] == 0) return -1;
+    if (!s->blosc) {
+        blosc2_dparams params = BLOSC2_DPARAMS_DEFAULTS;
+        params.nthreads = 1;
+        s->blosc = blosc2_create_dctx(params);
+        if (!s->blosc) return -1;
+    }
+    int got = blosc2_decompress_ctx(s->blosc, data, (int32_t)size, out, (int32_t)want);
+    return got == (int)want ? 0 : -1;
+}
+
+static int unpack_zstd(scratch_t *s, const unsigned char *data, size_t size, unsigned char *out,
+                       size_t want) {
+    if (!s->zstd_d && !(s->zstd_d = ZSTD_createDCtx())) return -1;
+    unsigned long long stated = ZSTD_getFrameContentSize(data, size);
+    if (stated != want) return -1; /* also frames that state no size */
+    size_t got = ZSTD_decompressDCtx(s->zstd_d, out, want, data, size);
+    return ZSTD_isError(got) || got != want ? -1 : 0;
+}
+
+static int unpack_lz4(const unsigned char *data, size_t size, unsigned char *out, size_t want) {
+    if (size < 5 || size > INT32_MAX || want > INT32_MAX || little32(data) != want) return -1;
+    int got = LZ4_decompress_safe((const char *)data + 4, (char *)out, (int)size - 4, (int)want);
+    return got == (int)want ? 0 : -1;
+}
+
+int decode_steps(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,
+                 unsigned char *target, const unsigned char **result) {
+    /* At most one step compresses (the module checks that), so what it must give is known:
+     * the decoded bytes, and a checksum for each such step before it. */
+    for (int i = c->nsteps - 1; i >= 0; i--) {
+        const step_t *step = &c->steps[i];
+        if (step->kind == STEP_CRC32C) {
+            if (size < 4 || crc32c(data, size - 4) != little32(data + size - 4)) return -1;
+            size -= 4;
+            continue;
+        }
+        size_t want = (size_t)c->nbytes + 4 * (size_t)i;
+        unsigned char *out = i == 0 ? target : NULL;
+        if (!out) {
+            if (buffer_reserve(&s->extra, want ? want : 1)) return -1;
+            out = s->extra.data;
+        }
+        int bad = step->kind == STEP_BLOSC  ? unpack_blosc(s, data, size, out, want)
+                  : step->kind == STEP_ZSTD ? unpack_zstd(s, data, size, out, want)
+                                            : unpack_lz4(data, size, out, want);
+        if (bad) return -1;
+        data = out;
+        size = want;
+    }
+    if (size != (size_t)c->nbytes) return -1;
+    *result = data;
+    return 0;
+}
+
+static void put_little32(unsigned char *p, uint32_t v) {
+    p[0] = (unsigned char)v, p[1] = (unsigned char)(v >> 8);
+    p[2] = (unsigned char)(v >> 16), p[3] = (unsigned char)(v >> 24);
+}
+
+static int pack(const step_t *step, scratch_t *s, const unsigned char *data, size_t size,
+                buffer_t *to, size_t *got) {
+    if (step->kind == STEP_BLOSC) {
+        if (size > INT32_MAX - 16 || buffer_reserve(to, size + 16 + 4)) return -1;
+        return blosc1_encode(step, s, data, size, to->data, got);
+    }
+    if (step->kind == STEP_ZSTD) {
+        size_t room = ZSTD_compressBound(size);
+        if (buffer_reserve(to, room + 4)) return -1;
+        if (!s->zstd_c && !(s->zstd_c = ZSTD_createCCtx())) return -1;
+        ZSTD_CCtx_setParameter(s->zstd_c, ZSTD_LEVEL, step->level);
+        ZSTD_CCtx_setParameter(s->zstd_c, ZSTD_CHECKSUM, step->checksum);
+        *got = ZSTD_compress2(s->zstd_c, to->data, room, data, size);
+        return ZSTD_isError(*got) ? -1 : 0;
+    }
+    if (size > 0x7e000000) return -1;
+    int room = LZ4_compressBound((int)size);
+    if (buffer_reserve(to, (size_t)room + 8)) return -1;
+    put_little32(to->data, (uint32_t)size);
+    int n = LZ4_compress_fast((const char *)data, (char *)to->data + 4, (int)size, room,
+                              step->level);
+    *got = (size_t)n + 4;
+    return n > 0 ? 0 : -1;
+}
+
+int encode_steps(const chain_t *c, scratch_t *s, unsigned char *data, const unsigned char **result,
+                 size_t *size) {
+    const unsigned char *now = data;
+    size_t n = (size_t)c->nbytes;
+    for (int i = 0; i < c->nsteps; i++) {
+        const step_t *step = &c->steps[i];
+        if (step->kind != STEP_CRC32C) {
+            size_t got = 0;
+            buffer_t *to = now == s->out.data ? &s->raw : &s->out; /* never onto itself */
+            if (pack(step, s, now, n, to, &got)) return -1;
+            now = to->data;
+            n = got;
+            continue;
+        }
+        uint32_t sum = crc32c(now, n);
+        if (now != s->out.data) {
+            if (buffer_reserve(&s->out, n + 4 * MAX_STEPS)) return -1;
+            memcpy(s->out.data, now, n);
+            now = s->out.data;
+        } else if (s->out.size < n + 4) {
+            return -1;
+        }
+        put_little32(s->out.data + n, sum);
+        n += 4;
+    }
+    *result = now;
+    *size = n;
+    return 0;
+}

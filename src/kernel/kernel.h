@@ -1,0 +1,84 @@
+/* The compiled kernel: reads and writes batches of chunks without the GIL.
+ *
+ * Nothing here trusts the data: every size, offset and count is checked before it is used. What
+ * the kernel cannot do, or finds wrong, it reports by row; the reference engine then does that row
+ * again and raises the error, so that both engines say the same.
+ */
+#ifndef OMNIZARR_KERNEL_H
+#define OMNIZARR_KERNEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MAX_AXES 32
+#define MAX_STEPS 4
+#define MAX_ITEM 64
+
+enum step_kind { STEP_CRC32C = 1, STEP_BLOSC, STEP_ZSTD, STEP_LZ4 };
+enum blosc_name { BLOSC_NAME_LZ4, BLOSC_NAME_LZ4HC, BLOSC_NAME_ZSTD, BLOSC_NAME_OTHER };
+
+typedef struct {
+    int kind;
+    int level;     /* zstd level, blosc clevel, lz4 acceleration */
+    int name;      /* blosc: the compressor inside */
+    int shuffle;   /* blosc: 0 none, 1 bytes, 2 bits */
+    int typesize;  /* blosc */
+    int checksum;  /* zstd */
+    int64_t blocksize; /* blosc; 0: automatic */
+} step_t;
+
+typedef struct chain {
+    int ndim;
+    int64_t shape[MAX_AXES]; /* of a chunk, in the array's axes */
+    int perm[MAX_AXES];      /* stored axis i is the array's axis perm[i] */
+    int64_t itemsize;
+    int swap; /* size of the units whose bytes are swapped, or 0 */
+    int nsteps;
+    step_t steps[MAX_STEPS];
+    unsigned char fill[MAX_ITEM];
+    int keep_empty;   /* store chunks that hold nothing but the fill value */
+    int64_t nbytes;   /* of a decoded chunk */
+    int64_t strides[MAX_AXES]; /* of a decoded chunk, in the array's axes */
+    struct chain *inner; /* of a shard, or NULL */
+    int64_t counts[MAX_AXES];  /* of a shard: inner chunks along each axis */
+    int64_t inner_count;
+    int index_crc, index_swap, index_at_end;
+} chain_t;
+
+/* Buffers of one thread, reused from chunk to chunk. */
+typedef struct {
+    unsigned char *data;
+    size_t size;
+} buffer_t;
+
+typedef struct {
+    buffer_t raw, work, extra, out;
+    void *blosc, *zstd_d, *zstd_c;
+} scratch_t;
+
+int buffer_reserve(buffer_t *b, size_t size);
+void scratch_free(scratch_t *s);
+
+/* crc32c.c */
+uint32_t crc32c(const unsigned char *data, size_t size);
+
+/* codecs.c: 0 on success, else not. */
+int decode_steps(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,
+                 unsigned char *target, const unsigned char **result);
+/* Encodes `nbytes` of decoded data; the result stays in the scratch or is `data` itself. */
+int encode_steps(const chain_t *c, scratch_t *s, unsigned char *data, const unsigned char **result,
+                 size_t *size);
+void swap_bytes(unsigned char *data, int64_t size, int unit);
+
+/* blosc1.c: a Blosc-1 buffer as c-blosc 1 reads it. `out` has room for size + 16 bytes. */
+int blosc1_encode(const step_t *step, scratch_t *s, const unsigned char *data, size_t size,
+                  unsigned char *out, size_t *out_size);
+
+/* copy.c */
+void copy_box(int ndim, const int64_t *count, int64_t itemsize, const unsigned char *source,
+              const int64_t *source_strides, unsigned char *target,
+              const int64_t *target_strides);
+int is_fill(const chain_t *c, const unsigned char *data);
+void put_fill(const chain_t *c, unsigned char *data);
+
+#endif

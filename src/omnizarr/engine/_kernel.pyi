@@ -1,0 +1,30 @@
+from typing import Any
+
+def chain(
+    shape: tuple[int, ...],
+    perm: tuple[int, ...],
+    itemsize: int,
+    swap: int,
+    steps: tuple[tuple[int, int, int, int, int, int, int], ...],
+    fill: bytes,
+    keep_empty: bool,
+    inner: Any,
+    index_crc: bool,
+    index_swap: bool,
+    index_at_end: bool,
+    /,
+) -> Any: ...
+def run(
+    chain: Any,
+    axes: tuple[Any, ...],
+    directory: int,
+    values: list[bytes | None] | None,
+    prefix: bytes,
+    style: int,
+    separator: int,
+    address: int,
+    strides: tuple[int, ...],
+    writing: bool,
+    threads: int,
+    /,
+) -> list[int]: ...

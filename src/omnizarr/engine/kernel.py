@@ -1,0 +1,253 @@
+"""The compiled kernel, where it was built and where it knows an array's layout.
+
+It says yes or no for an array as a whole. Of a batch it reports the rows that it could not do,
+damaged ones among them; the reference engine does those again and raises what there is to raise.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr import config
+from omnizarr.chunk_key_encodings import V2, Default, Draft
+from omnizarr.codecs import Chain
+from omnizarr.codecs.bytes import Bytes, holds_text
+from omnizarr.codecs.transpose import Transpose
+from omnizarr.engine.bound import BoundArray
+from omnizarr.errors import OmnizarrError
+from omnizarr.indexing import AxisPlan, Plan, ProductPlan
+from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore
+
+try:
+    from omnizarr.engine import _kernel
+except ImportError:  # no compiler when it was installed
+    _kernel = None  # type: ignore[assignment]
+
+MAX_ITEM = 64
+MAX_AXES = 32
+SMALL = 2**17  # below this many bytes one thread is enough
+_STYLES = {Default: 0, V2: 1, Draft: 2}
+_CRC32C, _BLOSC, _ZSTD, _LZ4 = 1, 2, 3, 4
+_BLOSC_NAMES = {"lz4": 0, "lz4hc": 1, "zstd": 2}
+_OTHER = 3
+
+Step = tuple[int, int, int, int, int, int, int]
+
+
+def available() -> bool:
+    """Whether the kernel was built."""
+    return _kernel is not None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the kernel needs to know of one array."""
+
+    capsule: Any
+    style: int
+    separator: int
+    writable: bool
+
+
+def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> list[int] | None:
+    """The rows that are left to do, or None where the kernel does not know the array."""
+    layout = _layout(array)
+    if layout is None or not isinstance(plan, ProductPlan) or not plan.runs or not out.size:
+        return None
+    store = array.store
+    if isinstance(store, MemoryStore):
+        values = [store.values.get(array.key(row.coords)) for row in plan.rows()]
+        if not all(v is None or type(v) is bytes for v in values):
+            return None
+        return _run(layout, array, plan, -1, values, out, writing=False)
+    return _in_directory(layout, array, plan, out, writing=False)
+
+
+def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] | None:
+    """As `read`, for storing."""
+    layout = _layout(array)
+    if layout is None or not layout.writable or not isinstance(plan, ProductPlan):
+        return None
+    if not plan.runs or not value.size or not isinstance(array.store, LocalStore):
+        return None
+    return _in_directory(layout, array, plan, value, writing=True)
+
+
+def _in_directory(
+    layout: Layout, array: BoundArray, plan: ProductPlan, data: npt.NDArray[Any], writing: bool
+) -> list[int] | None:
+    store = array.store
+    if not isinstance(store, LocalStore):
+        return None
+    try:
+        directory = os.open(store.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return _run(layout, array, plan, directory, None, data, writing=writing)
+    finally:
+        os.close(directory)
+
+
+def _run(
+    layout: Layout,
+    array: BoundArray,
+    plan: ProductPlan,
+    directory: int,
+    values: list[bytes | None] | None,
+    data: npt.NDArray[Any],
+    writing: bool,
+) -> list[int]:
+    axes = tuple(
+        (a.chunk, a.inner, a.outer, a.count, a.whole.view(np.uint8), a.step)
+        for a in plan.axes
+        if isinstance(a, AxisPlan)
+    )
+    left: list[int] = _kernel.run(
+        layout.capsule,
+        axes,
+        directory,
+        values,
+        array.prefix.encode(),
+        layout.style,
+        layout.separator,
+        data.__array_interface__["data"][0],
+        data.strides,
+        writing,
+        config.get().threads if data.nbytes >= SMALL else 1,
+    )
+    return left
+
+
+def _layout(array: BoundArray) -> Layout | None:
+    settings = config.get()
+    if _kernel is None or settings.engine == "reference":
+        return None
+    keep_empty = settings.write_empty_chunks or not array.fill_defined
+    if keep_empty not in array.layouts:
+        array.layouts[keep_empty] = _find_layout(array, keep_empty)
+    found: Layout | None = array.layouts[keep_empty]
+    return found
+
+
+def _find_layout(array: BoundArray, keep_empty: bool) -> Layout | None:
+    encoding, grid = array.encoding, array.grid
+    style = _STYLES.get(type(encoding))
+    known_store = type(array.store) in (LocalStore, DirectoryStore, MemoryStore)
+    plain = not array.model.storage_transformers and not array.skipped
+    if style is None or not known_store or not plain or grid.regular is None:
+        return None
+    if (style == 2 and not grid.axes) or len(grid.axes) > MAX_AXES:
+        return None
+    try:
+        chain = array.chain(grid.regular)
+    except OmnizarrError:
+        return None
+    capsule = _capsule(chain, keep_empty)
+    if capsule is None:
+        return None
+    separator = ord(getattr(encoding, "separator", "/"))
+    return Layout(capsule, style, separator, _writable(chain))
+
+
+def _capsule(chain: Chain, keep_empty: bool) -> Any:
+    """The chain as the kernel knows it, or None where it does not."""
+    spec = chain.spec
+    data_type, dtype = spec.data_type, spec.data_type.dtype
+    if data_type.variable or not 0 < dtype.itemsize <= MAX_ITEM or 0 in spec.shape:
+        return None
+    if (data_type.bits is not None and data_type.bits < 8) or holds_text(dtype):
+        return None  # the codec has to look at every item
+    order = tuple(range(len(spec.shape)))
+    for codec, _ in chain.array_array:
+        if not isinstance(codec, Transpose):
+            return None
+        order = tuple(order[i] for i in codec.axes(len(order)))
+    steps = _steps(chain)
+    swap = _swap(chain, dtype)
+    inner, index = None, (False, False, False)
+    counts = getattr(chain.array_bytes, "counts", None)
+    if counts is not None:
+        shards: Any = chain.array_bytes
+        found = _index(shards.index_chain, shards.at_end)
+        nested = hasattr(shards.inner.array_bytes, "counts")
+        inner = None if nested or chain.array_array else _capsule(shards.inner, keep_empty)
+        if inner is None or found is None or chain.bytes_bytes:
+            return None
+        index, swap = found, 0
+    elif not isinstance(chain.array_bytes, Bytes):
+        return None
+    if steps is None or swap is None:
+        return None
+    fill = spec.fill.tobytes()
+    try:
+        return _kernel.chain(
+            spec.shape, order, dtype.itemsize, swap, steps, fill, keep_empty, inner, *index
+        )
+    except ValueError:
+        return None
+
+
+def _index(chain: Chain, at_end: bool) -> tuple[bool, bool, bool] | None:
+    """Whether a shard's index has a checksum, is big-endian, stands at the end; None: other."""
+    steps = _steps(chain)
+    serializer = chain.array_bytes
+    if chain.array_array or not isinstance(serializer, Bytes) or steps is None:
+        return None
+    if [s[0] for s in steps] not in ([], [_CRC32C]):
+        return None
+    return bool(steps), serializer.endian == "big", at_end
+
+
+def _swap(chain: Chain, dtype: np.dtype[Any]) -> int | None:
+    """The size of units whose bytes differ in order between memory and store; None: mixed."""
+    serializer = chain.array_bytes
+    if not isinstance(serializer, Bytes):
+        return 0
+    stored = serializer.stored(chain.inner)
+    if stored == dtype:
+        return 0
+    if dtype.names is not None:
+        return None
+    if dtype.kind == "U":
+        return 4
+    return dtype.itemsize // (2 if dtype.kind == "c" else 1)
+
+
+def _steps(chain: Chain) -> tuple[Step, ...] | None:
+    out: list[Step] = []
+    for codec, _ in chain.bytes_bytes:
+        step = _step(codec)
+        if step is None:
+            return None
+        out.append(step)
+    return tuple(out)
+
+
+def _step(codec: Any) -> Step | None:
+    name = getattr(codec, "name", "")
+    if name == "crc32c":
+        return (_CRC32C, 0, 0, 0, 0, 0, 0)
+    if name in ("blosc", "numcodecs.blosc"):
+        inside = _BLOSC_NAMES.get(codec.cname, _OTHER)
+        size = codec.typesize or 1
+        return (_BLOSC, codec.clevel, inside, codec.shuffle_code(), size, 0, codec.blocksize)
+    if name == "zstd":
+        return (_ZSTD, codec.level, 0, 0, 0, int(codec.checksum), 0)
+    if name == "numcodecs.lz4":
+        return (_LZ4, codec.acceleration, 0, 0, 0, 0, 0)
+    return None
+
+
+def _writable(chain: Chain) -> bool:
+    """Whether the kernel can also encode: not every compressor inside Blosc."""
+    shards: Any = chain.array_bytes
+    if hasattr(shards, "counts"):
+        return _writable(shards.inner)
+    steps = _steps(chain) or ()
+    return all(s[0] != _BLOSC or s[2] != _OTHER for s in steps)

@@ -1,0 +1,31 @@
+"""Which engine does what: the kernel as far as it can, the reference engine the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from omnizarr.engine import kernel, reference
+from omnizarr.engine.bound import BoundArray
+from omnizarr.indexing import Plan, ProductPlan
+
+
+def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
+    """Fill `out`, of the plan's full shape, from the chunks."""
+    left = kernel.read(array, plan, out)
+    if left is None:
+        reference.read(array, plan, out)
+    elif left and isinstance(plan, ProductPlan):
+        for number in left:
+            reference.read_row(array, plan.row(number), out)
+
+
+def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
+    """Store `value`, of the plan's full shape, in the chunks."""
+    array.check_skipped()
+    left = kernel.write(array, plan, value)
+    if left is None:
+        reference.write(array, plan, value)
+    elif left and isinstance(plan, ProductPlan):
+        reference.write_rows(array, [plan.row(number) for number in left], value)

@@ -1,0 +1,316 @@
+"""sharding_indexed: what is asked of the store, what a write keeps, how it combines."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.errors import ChunkError, StoreError
+from omnizarr.stores import Range
+from tests.conformance.shards import (
+    CRC32C,
+    GZIP,
+    MISSING,
+    CountingStore,
+    checked,
+    index_of,
+    pack,
+    raw,
+    sharded,
+    sharding,
+)
+from tests.conformance.v3_docs import stored
+
+TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 0]}}
+LOCATIONS = pytest.mark.parametrize("location", ["start", "end"])
+
+
+def counted(shape: Any, shard: Any, *codecs: Any, data: Any = None) -> tuple[oz.Array, Any]:
+    """An array of uint8 in a store that counts, filled, with nothing counted so far."""
+    store = CountingStore(sharded(shape, shard, *codecs))
+    array = oz.open_array(store, "r+")
+    if data is not None:
+        array[...] = data
+    store.taken()
+    return array, store
+
+
+def bytes_data(*shape: int) -> Any:
+    """Random bytes, none of them the fill value of `sharded`."""
+    return np.random.default_rng(3).integers(10, 255, shape, "u1")
+
+
+# Requests
+
+
+@pytest.mark.shows("SH-21")
+@LOCATIONS
+@pytest.mark.parametrize("codecs", [[], [TRANSPOSE]], ids=["plain", "transposed"])
+def test_one_inner_chunk_takes_a_request_for_the_index_and_one_for_the_chunk(
+    location: str, codecs: list[Any]
+) -> None:
+    data = bytes_data(64, 64)
+    codec = sharding(32, 16, index_location=location)
+    array, store = counted([64, 64], [64, 64], *codecs, codec, data=data)
+    assert np.array_equal(array[33:35, 1:3], data[33:35, 1:3])
+    assert store.taken() == [("part", "c/0/0", 16 * 8 + 4), ("part", "c/0/0", 32 * 16)]
+    assert array[63, 63] == data[63, 63]
+    assert [size for _, _, size in store.taken()] == [132, 512]
+
+
+@pytest.mark.shows("SH-21")
+@LOCATIONS
+def test_an_inner_chunk_that_is_missing_takes_one_request(location: str) -> None:
+    array, store = counted([8], [8], sharding(2, index_location=location))
+    array[:2] = 1
+    store.taken()
+    assert array[5] == 9
+    assert store.taken() == [("part", "c/0", 68)]
+    del store.values["c/0"]
+    assert array[5] == 9
+    assert store.taken() == [("part", "c/0", 0)]
+
+
+@pytest.mark.shows("SH-21")
+def test_inner_chunks_that_lie_together_are_fetched_together() -> None:
+    data = bytes_data(8, 2**17)
+    array, store = counted([8, 2**17], [8, 2**17], sharding(1, 2**16), data=data)
+    assert np.array_equal(array[2:4, 5:], data[2:4, 5:])
+    assert [size for _, _, size in store.taken()] == [16 * 16 + 4, 4 * 2**16]
+    assert np.array_equal(array[::4, :3], data[::4, :3])
+    assert [size for _, _, size in store.taken()] == [16 * 16 + 4, 2**16, 2**16]
+
+
+@pytest.mark.shows("SH-21")
+@LOCATIONS
+def test_one_chunk_of_a_large_nested_shard_takes_both_indices_and_the_chunk(location: str) -> None:
+    data = bytes_data(4, 2**17)
+    nested = sharding(2**16, 1, index_location=location)
+    codec = sharding(2, 2**17, codecs=[TRANSPOSE, nested], index_location=location)
+    array, store = counted([4, 2**17], [4, 2**17], codec, data=data)
+    assert np.array_equal(array[3, -3:], data[3, -3:])
+    assert store.taken() == [("part", "c/0/0", size) for size in (36, 68, 2**16)]
+    inner = 2 * 2**17 + 68
+    start = 36 if location == "start" else 0
+    index = checked([[start, inner], [start + inner, inner]])  # of two, but only one is there
+    one = store.values["c/0/0"][start : start + inner]
+    store.values["c/0/0"] = index + one if location == "start" else one + index
+    assert np.array_equal(array[1, -3:], data[1, -3:])
+    with pytest.raises(ChunkError, match=r"'c/0/0'.*inner chunk \(1, 0\).*ends before"):
+        array[3, -3:]
+
+
+@pytest.mark.shows("SH-22")
+@LOCATIONS
+def test_a_whole_shard_takes_one_request(location: str) -> None:
+    data = bytes_data(64, 32)
+    array, store = counted([64, 32], [32, 32], sharding(16, 8, index_location=location), data=data)
+    size = 32 * 32 + 16 * 8 + 4
+    assert np.array_equal(array[...], data)
+    assert sorted(store.taken()) == [("get", "c/0/0", size), ("get", "c/1/0", size)]
+    assert np.array_equal(array[1:31:3, ::7], data[1:31:3, ::7])
+    assert store.taken() == [("get", "c/0/0", size)]
+
+
+@pytest.mark.shows("SH-24")
+@LOCATIONS
+@pytest.mark.parametrize("value", [1, 9], ids=["data", "fill"])
+def test_writing_a_whole_shard_reads_nothing(location: str, value: int) -> None:
+    array, store = counted([6, 4], [4, 4], sharding(2, 2, index_location=location), data=3)
+    array[:4] = value
+    written = ("set", "c/0/0", 16 + 68) if value == 1 else ("erase", "c/0/0", 0)
+    assert store.taken() == [written]
+    array[4:] = 1  # all that the array has of the border shard
+    assert store.taken() == [("set", "c/1/0", 8 + 68)]
+    assert (array[:4] == value).all()
+    assert (array[4:] == 1).all()
+
+
+@pytest.mark.shows("SH-21")
+def test_a_failing_store_is_not_blamed_on_the_codec() -> None:
+    class Failing(CountingStore):
+        def get(self, key: str, range: Range | None = None) -> bytes | None:
+            if range is not None:
+                raise StoreError("the network is down")
+            return super().get(key, range)
+
+    store = Failing(sharded([4], [4], sharding(2)))
+    oz.open_array(store, "r+")[...] = [1, 2, 3, 4]
+    array = oz.open_array(store)
+    with pytest.raises(OSError, match="the network is down") as told:
+        array[0]
+    assert "sharding_indexed" not in str(told.value)
+    assert array[...].tolist() == [1, 2, 3, 4]
+
+
+# Writing
+
+
+@pytest.mark.shows("SH-23")
+@LOCATIONS
+@pytest.mark.parametrize("before", [[], [TRANSPOSE]], ids=["plain", "transposed"])
+def test_writing_one_inner_chunk_keeps_the_bytes_of_the_others(
+    location: str, before: list[Any]
+) -> None:
+    # A stream by another writer: encoding it again would give other bytes.
+    pieces = {n: gzip.compress(bytes([n + 1] * 4), 9, mtime=7) for n in range(4)}
+    codec = sharding(2, 2, codecs=[raw(), GZIP], index_location=location)
+    store = sharded([4, 4], [4, 4], *before, codec)
+    store["c/0/0"] = pack(pieces, 4, location=location)
+    array = oz.open_array(store, "r+")
+    expected = array[...]
+    at = (slice(2, 4), slice(0, 2))
+    array[at] = [[5, 6], [7, 8]]
+    expected[at] = [[5, 6], [7, 8]]
+    assert np.array_equal(array[...], expected)
+    shard, changed = store["c/0/0"], 1 if before else 2
+    for number, (offset, length) in enumerate(index_of(shard, 4, location)):
+        same = shard[offset : offset + length] == pieces[number]
+        assert same == (number != changed)
+
+
+@pytest.mark.shows("SH-23")
+@pytest.mark.parametrize("selection", [np.s_[1], np.s_[1:3], np.s_[::3], np.s_[2:4]])
+def test_writing_into_a_missing_shard_leaves_the_rest_empty(selection: Any) -> None:
+    store = sharded([8], [8], sharding(2))
+    array = oz.open_array(store, "r+")
+    array[selection] = 1
+    expected = np.full(8, 9)
+    expected[selection] = 1
+    assert array[...].tolist() == expected.tolist()
+    touched = (expected.reshape(4, 2) != 9).any(axis=1)
+    pairs = index_of(store["c/0"], 4)
+    assert [pair != (MISSING, MISSING) for pair in pairs] == touched.tolist()
+
+
+@pytest.mark.shows("SH-27")
+def test_inner_chunks_of_nothing_but_the_fill_value_are_left_out() -> None:
+    store = sharded([4], [4], sharding(2))
+    array = oz.open_array(store, "r+")
+    array[...] = [1, 2, 9, 9]
+    assert index_of(store["c/0"], 2) == [(0, 2), (MISSING, MISSING)]
+    array[2:] = 3
+    array[1] = array[0] = 9
+    assert index_of(store["c/0"], 2) == [(MISSING, MISSING), (0, 2)]
+    array[2:] = 9
+    assert sorted(store) == ["zarr.json"]
+    array[...] = 9
+    assert sorted(store) == ["zarr.json"]
+
+
+@pytest.mark.shows("SH-27")
+def test_an_option_stores_them_all_the_same() -> None:
+    store = sharded([4], [4], sharding(2))
+    array = oz.open_array(store, "r+")
+    with oz.configure(write_empty_chunks=True):
+        array[...] = 9
+        assert index_of(store["c/0"], 2) == [(0, 2), (2, 2)]
+        array[...] = [1, 2, 3, 4]
+        array[:2] = 9
+        array[2] = array[3] = 9
+        assert store["c/0"] == bytes([9] * 4) + checked([[0, 2], [2, 2]])
+    assert array[...].tolist() == [9, 9, 9, 9]
+
+
+@pytest.mark.shows("SH-27")
+def test_a_fill_value_is_compared_to_the_bit() -> None:
+    store: dict[str, bytes] = {}
+    options = {"dtype": "f4", "chunks": 4, "fill_value": 0.0, "codecs": [sharding(2)]}
+    oz.create_array(store, data=np.array([0.0, 0.0, -0.0, -0.0], "f4"), **options)
+    assert index_of(store["c/0"], 2) == [(MISSING, MISSING), (0, 8)]
+    assert np.signbit(oz.open_array(store)[...]).tolist() == [False, False, True, True]
+
+
+# Other codecs around it
+
+
+@pytest.mark.shows("SH-28", "SH-31")
+def test_after_a_transpose_the_inner_shape_is_in_the_transposed_order() -> None:
+    data = bytes_data(4, 6)
+    array, store = counted([4, 6], [4, 6], TRANSPOSE, sharding(3, 2), data=data)
+    shard = store.values["c/0/0"]
+    assert shard[:6] == data[:2, :3].T.tobytes()  # inner chunk (0, 0): 3 columns of 2 rows
+    assert shard[6:12] == data[2:, :3].T.tobytes()  # (0, 1): the other rows
+    assert np.array_equal(array[...], data)
+    assert (array.chunks, array.shards) == ((2, 3), (4, 6))
+    assert "(2, 3) in shards (4, 6)" in repr(array)
+    for wrong in ([2, 3], [4, 6]):
+        with pytest.raises(oz.InvalidMetadata, match="chunk_shape"):
+            oz.open_array(sharded([4, 6], [4, 6], TRANSPOSE, sharding(*wrong)))
+
+
+@pytest.mark.shows("SH-28")
+@LOCATIONS
+def test_a_compressed_shard_is_read_in_full(location: str) -> None:
+    data = bytes_data(8)
+    codec = sharding(2, index_location=location)
+    array, store = counted([8], [8], codec, GZIP, data=data)
+    whole = gzip.decompress(store.values["c/0"])
+    pieces = {n: data[2 * n : 2 * n + 2].tobytes() for n in range(4)}
+    assert whole == pack(pieces, 4, location=location)
+    assert array[3] == data[3]
+    assert store.taken() == [("get", "c/0", len(store.values["c/0"]))]
+    array[3] = 77
+    assert array[...].tolist() == [*data[:3], 77, *data[4:]]
+
+
+@pytest.mark.shows("SH-28")
+def test_a_checksum_over_the_whole_shard_is_checked() -> None:
+    array, store = counted([4], [4], sharding(2), CRC32C, data=[1, 2, 3, 4])
+    store.values["c/0"] = b"\7" + store.values["c/0"][1:]
+    with pytest.raises(ChunkError, match="crc32c"):
+        array[3]
+
+
+@pytest.mark.shows("SH-28")
+def test_a_filter_before_shards_sees_the_whole_shard() -> None:
+    delta = {"name": "numcodecs.delta", "configuration": {"dtype": "|u1"}}
+    array, store = counted([8], [8], delta, sharding(2), data=[20, 21, 22, 23, 23, 23, 23, 24])
+    # The third inner chunk holds differences of 0, and that is what a missing one holds.
+    expected = pack({0: b"\x14\1", 1: b"\1\1", 3: b"\0\1"}, 4)
+    assert store.values["c/0"] == expected
+    assert array[4:6].tolist() == [23, 23]
+    array[5] = 99
+    assert array[...].tolist() == [20, 21, 22, 23, 23, 99, 23, 24]
+
+
+@pytest.mark.shows("SH-29")
+@pytest.mark.parametrize("size", [512, 2**17])
+def test_a_foreign_file_that_ends_in_an_index_is_a_shard(size: int) -> None:
+    store = sharded([8], [8], sharding(2))
+    header = b"\x89HDF\r\n\x1a\n".ljust(size, b"\0")
+    pieces = {3: b"\7\1", 0: b"\1\2", 1: b"\3\4"}
+    store["c/0"] = pack(pieces, 4, head=header, gap=b"node")
+    array = oz.open_array(store)
+    assert array[...].tolist() == [1, 2, 3, 4, 9, 9, 7, 1]
+    assert array[6] == 7
+
+
+@pytest.mark.shows("SH-31")
+def test_of_nested_shards_the_inner_shape_divides_the_shape_one_level_up() -> None:
+    turned = [TRANSPOSE, sharding(3, 2)]
+    data = bytes_data(8, 12)
+    array, _ = counted([8, 12], [8, 12], sharding(4, 6, codecs=turned), data=data)
+    assert np.array_equal(array[...], data)
+    assert array.chunks == (4, 6)
+    for shape in ((8, 12), (4, 12), (4, 3)):
+        store = sharded([8, 12], [8, 12], sharding(4, 6, codecs=[TRANSPOSE, sharding(*shape)]))
+        with pytest.raises(oz.InvalidMetadata, match=r"codecs\[0\]\.configuration\.codecs\[1\]"):
+            oz.open_array(store)
+
+
+@pytest.mark.shows("SH-31")
+def test_a_conversion_to_a_format_without_shards_has_the_inner_chunks() -> None:
+    data = bytes_data(4, 6)
+    array, store = counted([4, 6], [4, 6], TRANSPOSE, sharding(3, 2), data=data)
+    target: dict[str, bytes] = {}
+    oz.convert(oz.MemoryStore(store.values), target, zarr_format=2)
+    converted = oz.open_array(target)
+    assert converted.chunks == (2, 3)
+    assert np.array_equal(converted[...], data)
+    assert stored(store.values)["codecs"][1] == sharding(3, 2)
+    assert array.shards == (4, 6)

@@ -1,0 +1,422 @@
+"""sharding_indexed: its configuration and the bytes of a shard."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.errors import ChunkError, InvalidMetadata, OmnizarrWarning
+from tests.conformance.shards import (
+    CRC32C,
+    GZIP,
+    MISSING,
+    checked,
+    index_of,
+    pack,
+    raw,
+    sharded,
+    sharding,
+)
+from tests.conformance.v3_docs import stored
+
+TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 0]}}
+BLOSC = {
+    "name": "blosc",
+    "configuration": {
+        "cname": "lz4",
+        "clevel": 5,
+        "shuffle": "shuffle",
+        "typesize": 2,
+        "blocksize": 0,
+    },
+}
+ZSTD = {"name": "zstd", "configuration": {"level": 0, "checksum": False}}
+# A uint8 shard of 4 in inner chunks of 2, of which only the first is stored: [1, 2].
+AT_END = "0102 0000000000000000 0200000000000000" + 16 * "ff" + "bd13bd56"
+AT_START = "2400000000000000 0200000000000000" + 16 * "ff" + "2609790d 0102"
+
+
+def numbers(*shape: int, dtype: str = "u2") -> Any:
+    """Different values, none of them the fill value of `sharded`."""
+    return (np.arange(np.prod(shape)) + 10).astype(dtype).reshape(shape)
+
+
+def is_refused(codecs: list[Any], *words: str, shard: tuple[int, ...] = (64, 64)) -> None:
+    """Insist that codecs are refused on opening and on creating, by an error with these words."""
+    pattern = ".*".join(map(re.escape, words))
+    with pytest.raises(InvalidMetadata, match=pattern):
+        oz.open_array(sharded(shard, shard, *codecs))
+    store: dict[str, bytes] = {}
+    with pytest.raises(InvalidMetadata, match=pattern):
+        oz.create_array(store, shape=shard, chunks=shard, dtype="u1", codecs=codecs)
+    assert store == {}
+
+
+def is_kept(codecs: list[Any], shape: tuple[int, ...] = (64, 64), dtype: str = "<u2") -> oz.Array:
+    """The array that one shard holds with these codecs, after its data came back."""
+    store: dict[str, bytes] = {}
+    data = numbers(*shape, dtype=dtype)
+    oz.create_array(store, data=data, chunks=shape, codecs=codecs)
+    array = oz.open_array(store)
+    assert np.array_equal(array[...], data)
+    assert sorted(store) == ["/".join("c" + "0" * len(shape)), "zarr.json"]
+    return array
+
+
+# Configuration
+
+
+@pytest.mark.shows("SH-01")
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("other", [raw(), sharding(32, 32)], ids=["bytes", "itself"])
+def test_sharding_is_the_one_array_to_bytes_codec_of_its_chain(at: int, other: Any) -> None:
+    codecs = [other]
+    codecs.insert(at, sharding(32, 32))
+    is_refused(codecs, "codecs[1]", codecs[1]["name"], "takes an array")
+    assert is_kept([sharding(32, 32)]).codecs[0].name == "sharding_indexed"
+
+
+@pytest.mark.shows("SH-02")
+@pytest.mark.parametrize(
+    ("chunks", "count"), [((32, 2), 64), ((64, 64), 1), ((1, 64), 64), ((32, 32), 4)]
+)
+def test_the_inner_shape_says_how_many_chunks_a_shard_has(
+    chunks: tuple[int, int], count: int
+) -> None:
+    array = is_kept([sharding(*chunks)], dtype="u1")
+    shard = array.store.get("c/0/0")
+    assert shard is not None
+    assert len(shard) == 64 * 64 + 16 * count + 4
+    assert {length for _, length in index_of(shard, count)} == {64 * 64 // count}
+    assert (array.shards, array.chunks) == ((64, 64), chunks)
+
+
+@pytest.mark.shows("SH-02")
+@pytest.mark.parametrize(
+    "chunks", [[30, 32], [32], [32, 32, 1], [0, 32], [128, 64], [32, -1], [32.0, 32], "32", None]
+)
+def test_an_inner_shape_that_does_not_divide_the_shard_is_refused(chunks: Any) -> None:
+    is_refused([sharding(chunk_shape=chunks)], "codecs[0].configuration.chunk_shape")
+
+
+@pytest.mark.shows("SH-03", "SH-04")
+@pytest.mark.parametrize("member", ["chunk_shape", "codecs", "index_codecs"])
+def test_a_missing_member_is_refused_by_name(member: str) -> None:
+    codec = sharding(32, 32, **{member: ...})
+    is_refused([codec], f"codecs[0].configuration.{member}")
+
+
+@pytest.mark.shows("SH-03", "SH-04")
+@pytest.mark.parametrize("member", ["codecs", "index_codecs"])
+@pytest.mark.parametrize(
+    "codecs", [[], [GZIP], [CRC32C], [raw(), raw()], [GZIP, raw()], "bytes", None, [3], [{}]]
+)
+def test_both_lists_need_exactly_one_array_to_bytes_codec(member: str, codecs: Any) -> None:
+    is_refused([sharding(32, 32, **{member: codecs})], "codecs[0]", f"configuration.{member}")
+
+
+@pytest.mark.shows("SH-03")
+def test_every_problem_of_a_configuration_is_told() -> None:
+    codec = sharding(chunk_shape=[0], codecs=[3], index_codecs=[], index_location="middle")
+    with pytest.raises(InvalidMetadata) as told:
+        oz.open_array(sharded([64, 64], [64, 64], codec))
+    assert [p.field for p in told.value.problems] == [
+        f"codecs[0].configuration.{field}"
+        for field in ("chunk_shape[0]", "codecs[0]", "index_codecs", "index_location")
+    ]
+
+
+@pytest.mark.shows("SH-03")
+@pytest.mark.parametrize(
+    "codecs",
+    [
+        [raw("big")],
+        [raw(), GZIP, CRC32C],
+        [TRANSPOSE, raw(), BLOSC],
+        [sharding(16, 32)],
+        [TRANSPOSE, sharding(8, 16, codecs=[TRANSPOSE, sharding(4, 8), GZIP])],
+    ],
+    ids=["big", "gzip", "transpose-blosc", "nested", "nested-twice"],
+)
+def test_inner_chunks_may_have_any_codecs(codecs: list[Any]) -> None:
+    is_kept([sharding(32, 32, codecs=codecs)])
+
+
+@pytest.mark.shows("SH-04")
+@pytest.mark.parametrize(
+    "codecs",
+    [
+        [raw(), CRC32C],
+        [raw("big")],
+        [raw(), CRC32C, CRC32C],
+        [{"name": "transpose", "configuration": {"order": [2, 0, 1]}}, raw(), CRC32C],
+    ],
+    ids=["usual", "big", "two checksums", "transposed"],
+)
+def test_the_index_may_have_any_codecs_of_fixed_size(codecs: list[Any]) -> None:
+    is_kept([sharding(16, 32, index_codecs=codecs)])
+
+
+@pytest.mark.shows("SH-05")
+@pytest.mark.parametrize("codec", [GZIP, BLOSC, ZSTD, sharding(2, 2, 2)], ids=lambda c: c["name"])
+def test_an_index_of_variable_size_is_refused(codec: Any) -> None:
+    codecs = [codec] if codec["name"] == "sharding_indexed" else [raw(), codec]
+    is_refused([sharding(32, 32, index_codecs=codecs)], "configuration.index_codecs", "fixed size")
+
+
+@pytest.mark.shows("SH-06", "SH-09", "SH-30")
+def test_a_new_document_has_a_little_endian_checked_index_at_the_end_and_nothing_else() -> None:
+    for write_empty in (False, True):
+        store: dict[str, bytes] = {}
+        with oz.configure(write_empty_chunks=write_empty):
+            array = oz.create_array(
+                store, shape=8, dtype="i4", chunks=2, shards=4, compressors=None
+            )
+            array[1:5] = 1
+        assert stored(store)["codecs"] == [
+            {
+                "name": "sharding_indexed",
+                "configuration": {
+                    "chunk_shape": [2],
+                    "codecs": [raw()],
+                    "index_codecs": [raw(), CRC32C],
+                    "index_location": "end",
+                },
+            }
+        ]
+
+
+@pytest.mark.shows("SH-07")
+def test_the_index_is_at_the_end_unless_the_document_says_start() -> None:
+    for location, shard in ((..., AT_END), ("end", AT_END), ("start", AT_START)):
+        store = sharded([4], [4], sharding(2, index_location=location))
+        store["c/0"] = bytes.fromhex(shard)
+        assert oz.open_array(store)[...].tolist() == [1, 2, 9, 9]
+    for location in ("middle", "", None, 0):
+        is_refused([sharding(32, 32, index_location=location)], "configuration.index_location")
+
+
+@pytest.mark.shows("SH-08")
+def test_the_printed_configuration_works() -> None:
+    codec = sharding(32, 32, codecs=[raw(), GZIP], index_location="end")
+    array = is_kept([codec])
+    assert stored(array.store.values)["codecs"] == [codec]
+
+
+@pytest.mark.shows("SH-09")
+def test_a_further_member_of_the_configuration_is_refused() -> None:
+    is_refused([sharding(32, 32, write_order="morton")], "configuration.write_order")
+
+
+@pytest.mark.shows("SH-30")
+def test_short_forms_are_read_at_both_places_and_written_as_objects() -> None:
+    for location in ("start", "end"):
+        short = {"codecs": ["bytes"], "index_codecs": ["bytes", "crc32c"]}
+        store = sharded([4], [4], sharding(2, index_location=location, **short))
+        store["c/0"] = pack({0: b"\1\2"}, 2, location=location)
+        with pytest.warns(OmnizarrWarning, match="'bytes' without 'endian'"):
+            array = oz.open_array(store, "r+")
+        assert array[...].tolist() == [1, 2, 9, 9]
+        with pytest.warns(OmnizarrWarning, match="'bytes' without 'endian'"):
+            array.attrs["seen"] = True
+        assert stored(store)["codecs"] == [
+            sharding(2, codecs=[{"name": "bytes"}], index_location=location)
+        ]
+
+
+@pytest.mark.shows("SH-30")
+def test_the_name_of_2023_is_read_inside_shards_and_written_as_bytes() -> None:
+    old = {"name": "endian", "configuration": {"endian": "little"}}
+    nested = sharding(2, codecs=[old], index_codecs=[old, CRC32C])
+    store = sharded([4], [4], sharding(4, codecs=[nested], index_codecs=[old, CRC32C]))
+    array = oz.open_array(store, "r+")
+    array[1:3] = [3, 4]
+    array.attrs["seen"] = True
+    assert oz.open_array(store)[...].tolist() == [9, 3, 4, 9]
+    assert stored(store)["codecs"] == [sharding(4, codecs=[sharding(2)])]
+
+
+# Bytes
+
+
+@pytest.mark.shows("SH-10")
+def test_a_shard_is_one_value_under_the_key_of_its_chunk() -> None:
+    store: dict[str, bytes] = {}
+    data = numbers(128, 128)
+    array = oz.create_array(store, data=data, chunks=(32, 32), shards=(64, 64))
+    assert sorted(store) == ["c/0/0", "c/0/1", "c/1/0", "c/1/1", "zarr.json"]
+    assert array.chunks_present().shape == (2, 2)
+    assert np.array_equal(oz.open_array(store)[...], data)
+
+
+@pytest.mark.shows("SH-11", "SH-12")
+@pytest.mark.parametrize(("side", "size"), [(128, 260), (64, 68)])
+def test_the_index_has_offset_and_length_of_every_inner_chunk_in_c_order(
+    side: int, size: int
+) -> None:
+    store: dict[str, bytes] = {}
+    data = np.random.default_rng(1).integers(1, 255, (side, side), "u1")
+    oz.create_array(store, data=data, chunks=(side, side), codecs=[sharding(32, 32)])
+    shard = store["c/0/0"]
+    assert len(shard) == side * side + size
+    index = np.array(index_of(shard, (side // 32) ** 2)).reshape(side // 32, side // 32, 2)
+    for row, column in np.ndindex(index.shape[:2]):
+        offset, length = index[row, column].tolist()
+        piece = np.frombuffer(shard[offset : offset + length], "u1").reshape(32, 32)
+        assert np.array_equal(piece, data[32 * row :, 32 * column :][:32, :32])
+
+
+@pytest.mark.shows("SH-13", "SH-14", "SH-15")
+@pytest.mark.parametrize(("location", "shard"), [("end", AT_END), ("start", AT_START)])
+def test_a_shard_with_one_of_two_inner_chunks_has_these_bytes(location: str, shard: str) -> None:
+    store = sharded([4], [4], sharding(2, index_location=location))
+    oz.open_array(store, "r+")[:2] = [1, 2]
+    assert store["c/0"] == bytes.fromhex(shard)
+    assert oz.open_array(store)[...].tolist() == [1, 2, 9, 9]
+    assert index_of(store["c/0"], 2, location)[1] == (MISSING, MISSING)
+
+
+@pytest.mark.shows("SH-13")
+def test_the_length_in_the_index_is_that_of_the_encoded_chunk() -> None:
+    array = is_kept([sharding(32, 32, codecs=[raw(), GZIP, CRC32C])])
+    shard = array.store.get("c/0/0")
+    assert shard is not None
+    index = index_of(shard, 4)
+    assert len({length for _, length in index}) > 1
+    assert sum(length for _, length in index) + 68 == len(shard)
+    for offset, length in index:
+        assert shard[offset : offset + 2] == b"\x1f\x8b"
+        body, checksum = shard[offset : offset + length - 4], shard[offset + length - 4 :][:4]
+        assert google_crc32c.value(body).to_bytes(4, "little") == checksum
+
+
+@pytest.mark.shows("SH-16")
+def test_the_index_covers_inner_chunks_beyond_the_array() -> None:
+    store = sharded([70, 64], [64, 64], sharding(32, 32))
+    array = oz.open_array(store, "r+")
+    array[...] = numbers(70, 64, dtype="u1") | 128
+    assert np.array_equal(array[...], numbers(70, 64, dtype="u1") | 128)
+    shard = store["c/1/0"]
+    assert len(shard) == 2 * 32 * 32 + 68
+    assert index_of(shard, 4) == [(0, 1024), (1024, 1024), (MISSING, MISSING), (MISSING, MISSING)]
+
+
+@pytest.mark.shows("SH-17")
+@pytest.mark.parametrize("location", ["start", "end"])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+@pytest.mark.parametrize(
+    "gap", [b"", b"\xee" * 5, checked([[0, 2], [MISSING] * 2])], ids=["dense", "gaps", "dead index"]
+)
+def test_inner_chunks_stand_in_any_order_with_unused_space(
+    location: str, order: tuple[int, ...], gap: bytes
+) -> None:
+    store = sharded([8], [8], sharding(2, index_location=location))
+    pieces = {0: b"\1\2", 1: b"\3\4", 2: b"\5\6"}
+    store["c/0"] = pack(pieces, 4, location=location, gap=gap, order=order)
+    array = oz.open_array(store, "r+")
+    assert array[...].tolist() == [1, 2, 3, 4, 5, 6, 9, 9]
+    assert array[3:6:2].tolist() == [4, 6]
+    array[3] = 7
+    assert array[...].tolist() == [1, 2, 3, 7, 5, 6, 9, 9]
+
+
+@pytest.mark.shows("SH-18")
+def test_an_absent_shard_reads_as_the_fill_value() -> None:
+    store = sharded([8], [4], sharding(2))
+    array = oz.open_array(store, "r+")
+    array[...] = np.arange(8)
+    del store["c/0"]
+    assert array[...].tolist() == [9, 9, 9, 9, 4, 5, 6, 7]
+    assert array[1] == 9
+
+
+def is_damaged(store: dict[str, bytes], *words: str) -> None:
+    """Insist that the second inner chunk of c/0 can neither be read nor written beside."""
+    before = dict(store)
+    array = oz.open_array(store, "r+")
+    for read in (lambda: array[2:4], lambda: array[...], lambda: array[3]):
+        with pytest.raises(ChunkError, match=".*".join(map(re.escape, ("'c/0'", *words)))):
+            read()
+    with pytest.raises(ChunkError, match=re.escape("'c/0'")):
+        array[0] = 1
+    assert store == before
+
+
+@pytest.mark.shows("SH-19")
+@pytest.mark.parametrize("location", ["start", "end"])
+def test_every_flipped_bit_of_the_index_is_found(location: str) -> None:
+    store = sharded([4], [4], sharding(2, index_location=location))
+    good = pack({0: b"\1\2", 1: b"\3\4"}, 2, location=location)
+    start = 0 if location == "start" else 4
+    for bit in range(8 * start, 8 * (start + 36), 7):
+        damaged = bytearray(good)
+        damaged[bit // 8] ^= 1 << bit % 8
+        store["c/0"] = bytes(damaged)
+        is_damaged(store, "index", "crc32c")
+
+
+@pytest.mark.shows("SH-19")
+@pytest.mark.parametrize("location", ["start", "end"])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (MISSING, 2),
+        (0, MISSING),
+        (39, 2),
+        (0, 100),
+        (40, 1),
+        (2**63, 2**63),
+        (2**64 - 2, 2),
+        (2**62, 2),
+    ],
+)
+def test_an_index_entry_that_cannot_be_is_an_error(location: str, pair: tuple[int, int]) -> None:
+    store = sharded([4], [4], sharding(2, index_location=location))
+    index = checked([[36 if location == "start" else 0, 2], pair])
+    pieces = b"\1\2\3\4"
+    store["c/0"] = index + pieces if location == "start" else pieces + index
+    is_damaged(store)
+
+
+@pytest.mark.shows("SH-19")
+@pytest.mark.parametrize("size", [0, 1, 35])
+@pytest.mark.parametrize("location", ["start", "end"])
+def test_a_value_shorter_than_its_index_is_an_error(location: str, size: int) -> None:
+    store = sharded([4], [4], sharding(2, index_location=location))
+    store["c/0"] = pack({}, 2)[:size]
+    is_damaged(store, str(size), "36")
+
+
+@pytest.mark.shows("SH-19")
+def test_a_truncated_or_damaged_inner_chunk_is_an_error_that_names_it() -> None:
+    store = sharded([4], [4], sharding(2, codecs=[raw(), CRC32C]))
+    oz.open_array(store, "r+")[...] = [1, 2, 3, 4]
+    damaged = bytearray(store["c/0"])
+    damaged[7] ^= 1
+    store["c/0"] = bytes(damaged)
+    array = oz.open_array(store)
+    with pytest.raises(ChunkError, match=r"inner chunk \(1,\): codec 'crc32c'") as told:
+        array[...]
+    assert (told.value.key, told.value.codec) == ("c/0", "crc32c")
+    assert array[:2].tolist() == [1, 2]
+    store["c/0"] = pack({1: b"\3"}, 2)
+    with pytest.raises(ChunkError, match=r"inner chunk \(1,\).*too few"):
+        array[2:]
+
+
+@pytest.mark.shows("SH-20")
+def test_pieces_that_overlap_are_read_and_never_written() -> None:
+    store = sharded([6], [6], sharding(2))
+    store["c/0"] = b"\1\2\3" + checked([[0, 2], [1, 2], [0, 2]])
+    array = oz.open_array(store, "r+")
+    assert array[...].tolist() == [1, 2, 2, 3, 1, 2]
+    array[0] = 5
+    assert array[...].tolist() == [5, 2, 2, 3, 1, 2]
+    assert sorted(index_of(store["c/0"], 3)) == [(0, 2), (2, 2), (4, 2)]
+    assert len(store["c/0"]) == 6 + 52

@@ -1,0 +1,149 @@
+"""The smallest form of what random tests found."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numcodecs
+import numpy as np
+import pytest
+
+import omnizarr
+from omnizarr import ChunkError, InvalidMetadata
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("S3", b"ab"), ("<U3", "ab"), (">U3", "ab"), ("V2", b"ab"), (str, "ab"), (bytes, b"ab")],
+)
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_single_items_of_text_and_bytes_are_written_and_read(
+    shape: tuple[int, ...], dtype: Any, value: Any
+) -> None:
+    store: dict[str, bytes] = {}
+    array = omnizarr.create_array(store, shape=shape, dtype=dtype, zarr_format=2)
+    place = (0,) * len(shape)
+    array[place] = np.void(value) if dtype == "V2" else value
+    found = omnizarr.open(store)[place]
+    assert not isinstance(found, np.ndarray)
+    assert (found.tobytes() if dtype == "V2" else found) == value
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_single_items_that_are_arrays_are_read_as_they_are(shape: tuple[int, ...]) -> None:
+    item = np.array([1, 2, 3], "<i4")
+    data = np.empty(shape, object)
+    for index in np.ndindex(shape):
+        data[index] = item
+    store: dict[str, bytes] = {}
+    options: dict[str, Any] = {"dtype": object, "object_codec": numcodecs.VLenArray("<i4")}
+    array = omnizarr.create_array(store, shape=shape, zarr_format=2, fill_value=None, **options)
+    array[...] = data
+    found = omnizarr.open(store)[(0,) * len(shape)]
+    assert found.dtype == item.dtype
+    assert found.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill"), [("S5", b"ab"), ("<U5", "ab"), (">U5", "ab"), (">f8", 1.5), (">i2", 7)]
+)
+def test_a_chunk_of_nothing_but_fill_values_is_not_stored(dtype: str, fill: Any) -> None:
+    store: dict[str, bytes] = {}
+    options: dict[str, Any] = {"dtype": dtype, "fill_value": fill, "zarr_format": 2}
+    array = omnizarr.create_array(store, shape=4, chunks=2, **options)
+    array[...] = np.full(4, fill, dtype)
+    assert sorted(store) == [".zarray"]
+
+
+def test_byte_strings_in_records_of_the_draft_are_read_back() -> None:
+    store: dict[str, bytes] = {}
+    dtype = np.dtype([("a", "S3"), ("b", [("c", "S1")])])
+    array = omnizarr.create_array(store, shape=2, dtype=dtype, zarr_format="3-draft")
+    array[...] = np.array([(b"abc", (b"d",)), (b"", (b"e",))], dtype)
+    stated = json.loads(store["meta/array.json"])["data_type"]["type"]
+    assert stated == [["a", "S3"], ["b", [["c", "S1"]]]]
+    assert omnizarr.open(store).dtype == dtype
+    assert omnizarr.open(store)[...].tolist() == [(b"abc", (b"d",)), (b"", (b"e",))]
+
+
+@pytest.mark.parametrize("order", [">", "<"])
+@pytest.mark.parametrize("record", [False, True])
+def test_text_with_an_impossible_code_point_is_an_error(order: str, record: bool) -> None:
+    store: dict[str, bytes] = {}
+    dtype = np.dtype([("t", f"{order}U1")] if record else f"{order}U1")
+    omnizarr.create_array(store, shape=1, dtype=dtype, zarr_format=2, compressor=None)
+    code = int.from_bytes(b"\x00\x11\x00\x00", "big")
+    store["0"] = np.array(code, f"{order}u4").tobytes()
+    with pytest.raises(ChunkError, match=r"U\+10FFFF"):
+        omnizarr.open(store)[...]
+    store["0"] = np.array(0x10FFFF, f"{order}u4").tobytes()
+    assert omnizarr.open(store)[...].tolist() == [("\U0010ffff",) if record else "\U0010ffff"]
+
+
+def _version_3(**changes: Any) -> dict[str, bytes]:
+    store: dict[str, bytes] = {}
+    omnizarr.create_array(store, shape=2, dtype="i4")
+    document = {**json.loads(store["zarr.json"]), **changes}
+    return {"zarr.json": json.dumps(document).encode()}
+
+
+def _record(field: dict[str, Any]) -> dict[str, Any]:
+    fields = [{"name": "a", "data_type": "int32", **field}]
+    return {"name": "struct", "configuration": {"fields": fields}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"data_type": _record({"data_type": {"name": "int8", "configuration": 3}})}, "data_type"),
+        ({"data_type": _record({"shape": 3})}, "shape"),
+        ({"data_type": _record({"shape": "ab"})}, "shape"),
+        ({"data_type": _record({"shape": [2**31]})}, "shape"),
+        ({"data_type": _record({"shape": [2**16, 2**16]})}, "shape"),
+        ({"data_type": _record({"data_type": {"name": None}})}, "data_type"),
+        (
+            {
+                "codecs": [
+                    {"name": "bytes", "configuration": {"endian": "little"}},
+                    {
+                        "name": "blosc",
+                        "configuration": {"cname": "lz4", "clevel": 5, "shuffle": {}},
+                    },
+                ]
+            },
+            "shuffle",
+        ),
+    ],
+)
+def test_wrong_members_deep_in_a_document_are_named(changes: dict[str, Any], named: str) -> None:
+    store = _version_3(**changes)
+    with pytest.raises(InvalidMetadata, match=named):
+        omnizarr.open(store)
+    problems = omnizarr.validate(store)
+    assert any(named in str(p) and p.level == "error" for p in problems)
+
+
+@pytest.mark.parametrize("format", [1, 2, "3-draft", 3])
+def test_half_a_surrogate_pair_in_attributes_is_kept(format: int | str) -> None:
+    store: dict[str, bytes] = {}
+    attributes = {"é": "\ud800"}
+    omnizarr.create_array(store, shape=1, dtype="i4", zarr_format=format, attributes=attributes)
+    array = omnizarr.open(store, mode="r+")
+    assert dict(array.attrs) == attributes
+    array.attrs["b"] = 1
+    assert dict(omnizarr.open(store).attrs) == {**attributes, "b": 1}
+    assert omnizarr.validate(store) == []
+    group = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+    assert omnizarr.validate(group) == []
+
+
+def test_codecs_of_numcodecs_are_written_with_a_configuration_for_zarr_python() -> None:
+    store: dict[str, bytes] = {}
+    codecs = [{"name": "bytes"}, {"name": "numcodecs.crc32"}, {"name": "crc32c"}]
+    omnizarr.create_array(store, shape=2, dtype="u1", codecs=codecs)
+    assert json.loads(store["zarr.json"])["codecs"] == [
+        {"name": "bytes"},
+        {"name": "numcodecs.crc32", "configuration": {}},
+        {"name": "crc32c"},
+    ]
