@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed-$(shell cksum pyproject.toml | cut -d' ' -f1)
+STAMP := $(VENV)/.installed-$(shell cat pyproject.toml setup.py src/kernel/* | cksum | cut -d" " -f1)
 
 .PHONY: demo test lint types layers tests format clean
 
@@ -31,7 +31,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 # pip before 25.1 cannot read dependency groups, so it is brought up to date first.
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml setup.py $(wildcard src/kernel/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable . --group test

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
+SOURCES = ("module", "rows", "read", "write", "codecs", "blosc1", "copy", "crc32c")
+
 
 def extensions() -> list[Extension]:
     """The kernel, linked statically to the libblosc2 inside the package blosc2."""
@@ -20,10 +22,7 @@ def extensions() -> list[Extension]:
             return [
                 Extension(
                     "omnizarr.engine._kernel",
-                    sources=[
-                        f"src/kernel/{name}.c"
-                        for name in ("module", "rows", "codecs", "blosc1", "copy", "crc32c")
-                    ],
+                    sources=[f"src/kernel/{name}.c" for name in SOURCES],
                     depends=["src/kernel/kernel.h", "src/kernel/rows.h"],
                     include_dirs=["src/kernel", str(root / "include")],
                     extra_objects=[str(libraries[0])],

@@ -53,21 +53,53 @@ void swap_bytes(unsigned char *data, int64_t size, int unit) {
         }
 }
 
-static int unpack_blosc(scratch_t *s, const unsigned char *data, size_t size, unsigned char *out,
-                        size_t want) {
-    /* libblosc2 writes as many bytes as the header says: that must be what is expected. */
+/* libblosc2 writes as many bytes as the header says: that must be what is expected. */
+static int check_blosc(scratch_t *s, const unsigned char *data, size_t size, size_t want) {
     if (size < 16 || want > BLOSC2_MAX_BUFFERSIZE || size > INT32_MAX) return -1;
-    if (data[0] < 1 || data[0] > 2) return -1; /* Blosc-1 buffers only */
-    if (little32(data + 4) != want || little32(data + 12) != size) return -1;
-    if (want == 0) return 0;
+    /* As strict as c-blosc 1: its formats and flags only, and sizes that fit together. */
+    int flags = data[2], format = flags >> 5;
     uint32_t block = little32(data + 8);
-    if (block == 0 || data[3] == 0) return -1;
+    if (data[0] != 2 || data[1] != 1 || data[3] == 0 || flags & 0x8 || (flags & 0x5) == 0x5)
+        return -1;
+    if (format != 0 && format != 1 && format != 3 && format != 4) return -1;
+    if (little32(data + 4) != want || little32(data + 12) != size) return -1;
+    if (want && (block == 0 || block > want)) return -1;
+    if (flags & 0x2 && size != want + 16) return -1;
     if (!s->blosc) {
         blosc2_dparams params = BLOSC2_DPARAMS_DEFAULTS;
         params.nthreads = 1;
         s->blosc = blosc2_create_dctx(params);
-        if (!s->blosc) return -1;
     }
+    return s->blosc ? 0 : -1;
+}
+
+/* Whether the blocks that hold some bytes lie inside the buffer, and every stream in its block.
+ * libblosc2 would take an empty stream for zeros, which Blosc-1 buffers do not have. */
+static int check_blocks(const unsigned char *data, size_t size, size_t want, size_t first,
+                        size_t end) {
+    if (data[2] & 0x2) return 0; /* stored as it is */
+    size_t block = little32(data + 8), count = (want + block - 1) / block;
+    size_t type = data[3], table = 16 + 4 * count;
+    if (table > size) return -1;
+    for (size_t i = first / block; i * block < end; i++) {
+        size_t n = i + 1 < count ? block : want - i * block;
+        int split = !(data[2] & 0x10) && type <= 16 && n == block && block / type >= 128;
+        size_t streams = split ? type : 1, at = little32(data + 16 + 4 * i);
+        for (size_t k = 0; k < streams; k++) {
+            if (at < table || at + 4 > size) return -1;
+            size_t packed = little32(data + at);
+            if (packed == 0 || packed > n / streams || packed > size - at - 4) return -1;
+            at += 4 + packed;
+        }
+    }
+    return 0;
+}
+
+static int unpack_blosc(scratch_t *s, const unsigned char *data, size_t size, unsigned char *out,
+                        size_t want) {
+    if (check_blosc(s, data, size, want)) return -1;
+    if (want == 0) return 0;
+    if (check_blocks(data, size, want, 0, want)) return -1;
     int got = blosc2_decompress_ctx(s->blosc, data, (int32_t)size, out, (int32_t)want);
     return got == (int)want ? 0 : -1;
 }
@@ -85,6 +117,29 @@ static int unpack_lz4(const unsigned char *data, size_t size, unsigned char *out
     if (size < 5 || size > INT32_MAX || want > INT32_MAX || little32(data) != want) return -1;
     int got = LZ4_decompress_safe((const char *)data + 4, (char *)out, (int)size - 4, (int)want);
     return got == (int)want ? 0 : -1;
+}
+
+int blosc_only(const chain_t *c) {
+    if (c->nsteps == 0 || c->steps[0].kind != STEP_BLOSC) return 0;
+    for (int i = 1; i < c->nsteps; i++)
+        if (c->steps[i].kind != STEP_CRC32C) return 0;
+    return 1;
+}
+
+int decode_span(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,
+                int64_t first, int64_t length, unsigned char *target) {
+    for (int i = c->nsteps - 1; i > 0; i--) {
+        if (size < 4 || crc32c(data, size - 4) != little32(data + size - 4)) return -1;
+        size -= 4;
+    }
+    if (check_blosc(s, data, size, (size_t)c->nbytes)) return -1;
+    int64_t type = data[3];
+    if (check_blocks(data, size, (size_t)c->nbytes, (size_t)first, (size_t)(first + length)))
+        return -1;
+    if (first % type || length % type) return -1; /* a typesize that is not the item's */
+    int got = blosc2_getitem_ctx(s->blosc, data, (int32_t)size, (int)(first / type),
+                                 (int)(length / type), target, (int32_t)length);
+    return got == (int)length ? 0 : -1;
 }
 
 int decode_steps(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,

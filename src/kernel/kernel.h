@@ -65,6 +65,10 @@ uint32_t crc32c(const unsigned char *data, size_t size);
 /* codecs.c: 0 on success, else not. */
 int decode_steps(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,
                  unsigned char *target, const unsigned char **result);
+/* Whether single blocks can be decoded, and decoding of `length` bytes from `first` on. */
+int blosc_only(const chain_t *c);
+int decode_span(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,
+                int64_t first, int64_t length, unsigned char *target);
 /* Encodes `nbytes` of decoded data; the result stays in the scratch or is `data` itself. */
 int encode_steps(const chain_t *c, scratch_t *s, unsigned char *data, const unsigned char **result,
                  size_t *size);

@@ -42,6 +42,22 @@ typedef struct {
     int whole;
 } row_t;
 
+/* Where encoded bytes are: an open file, or memory. */
+typedef struct {
+    int file;
+    const unsigned char *data;
+    int64_t size;
+} source_t;
+
+#define MISSING UINT64_MAX /* in a shard's index */
+enum { ABSENT = 1 };       /* of open_source: there is no such key */
+
+int open_source(const batch_t *b, const row_t *row, int64_t number, source_t *source);
+void close_source(source_t *source);
+int read_exactly(int file, unsigned char *to, size_t size, int64_t from);
+/* Part of a source, in `buffer` where it has to be read. */
+int fetch(source_t *source, int64_t from, int64_t size, buffer_t *buffer,
+          const unsigned char **data);
 void row_at(const batch_t *b, int64_t number, row_t *row);
 int row_key(const batch_t *b, const row_t *row, char *key);
 int read_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice);

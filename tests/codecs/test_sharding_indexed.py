@@ -123,20 +123,22 @@ def layouts(draw: st.DrawFn, *, turned: bool = True, packed: bool = True) -> Lay
     return Layout(shape, tuple(shard), codecs, dtype, writes)
 
 
-@given(layouts(), st.data(), st.booleans())
+@given(layouts(), st.data(), st.booleans(), st.permutations(("auto", "reference")))
 @settings(max_examples=150)
 def test_writes_and_reads_of_any_slices_agree_with_numpy(
-    layout: Layout, data: st.DataObject, write_empty: bool
+    layout: Layout, data: st.DataObject, write_empty: bool, engines: list[str]
 ) -> None:
     store = layout.store()
     array, expected = oz.open_array(store, "r+"), layout.empty()
-    with oz.configure(write_empty_chunks=write_empty):
+    with oz.configure(write_empty_chunks=write_empty, engine=engines[0]):
         layout.fill(array, expected)
-    again = oz.open_array(store)
-    assert np.array_equal(again[...], expected)
-    for _ in range(3):
-        selection = data.draw(selections(layout.shape))
-        assert np.array_equal(again[selection], expected[selection])
+    chosen = [data.draw(selections(layout.shape)) for _ in range(3)]
+    for engine in engines:
+        with oz.configure(engine=engine):
+            again = oz.open_array(store)
+            assert np.array_equal(again[...], expected)
+            for selection in chosen:
+                assert np.array_equal(again[selection], expected[selection])
 
 
 @given(layouts(), st.data())
@@ -294,6 +296,20 @@ def test_an_unknown_codec_inside_stops_only_the_data() -> None:
     array = oz.open_array(store)
     assert (array.shards, array.chunks) == ((4,), (2,))
     with pytest.raises(UnknownExtension, match=r"'lz5' at .*codecs\[1\]"):
+        array[...]
+
+
+@pytest.mark.parametrize("order", ["x", None, [0, 5], [[1]], [0], [2, 0, 1], [1.0, 0]])
+@pytest.mark.parametrize("chunks", [[2, 2], ["a", None], [2], None])
+def test_of_an_unknown_type_a_wrong_configuration_can_still_be_looked_at(
+    order: Any, chunks: Any
+) -> None:
+    transpose = {"name": "transpose", "configuration": {"order": order}}
+    codecs = [transpose, sharding(chunk_shape=chunks)]
+    array = oz.open_array(sharded([4, 4], [4, 4], *codecs, data_type={"name": "example.type"}))
+    assert (array.shards, array.chunks) == (None, (4, 4))
+    assert "example.type" in repr(array)
+    with pytest.raises(UnknownExtension, match=r"example\.type"):
         array[...]
 
 

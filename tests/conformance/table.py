@@ -10,7 +10,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.conformance.waiting import WAITING
+from tests.conformance.waiting import PARTLY, WAITING
 
 TESTS = Path(__file__).parents[1]
 TABLE = TESTS.parent / "docs" / "conformance.md"
@@ -78,7 +78,8 @@ def evidence(id_: str, tests: dict[str, list[str]]) -> str:
         return f"*not yet*: {WAITING[id_]}{some}"
     names = tests.get(id_, [])
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    return ", ".join(f"`{name}`" for name in names[:2]) + more
+    part = f"; *in part*: {PARTLY[id_]}" if id_ in PARTLY else ""
+    return ", ".join(f"`{name}`" for name in names[:2]) + more + part
 
 
 def rewrite() -> None:

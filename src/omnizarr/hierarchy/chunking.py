@@ -75,16 +75,24 @@ def byte_size(text: str) -> int:
 
 
 def inner_chunks(array: ArrayModel) -> tuple[int, ...] | None:
-    """The shape of the chunks inside shards, along the array's axes; None without shards."""
+    """The shape of the chunks inside shards, along the array's axes; None without shards.
+
+    Also None where a configuration is wrong, which an unknown data type may have kept unnoticed.
+    """
     axes = list(range(len(array.shape)))
     for codec in array.codecs:
-        if codec.name == "transpose":
-            order: Any = codec.configuration.get("order")
-            axes = [axes[i] for i in order]
-        chunks = codec.configuration.get("chunk_shape")
-        if codec.name == "sharding_indexed" and isinstance(chunks, list):
-            turned = sorted(zip(axes, chunks, strict=False))
-            return tuple(length for _, length in turned)
+        member = {"transpose": "order", "sharding_indexed": "chunk_shape"}.get(codec.name)
+        if member is None:
+            continue
+        value = codec.configuration.get(member)
+        if not isinstance(value, list) or not all(isinstance(n, int) for n in value):
+            return None
+        if codec.name == "sharding_indexed":
+            pairs = sorted(zip(axes, value, strict=False))
+            return tuple(n for _, n in pairs) if len(value) == len(axes) else None
+        if sorted(value) != sorted(axes):
+            return None
+        axes = [axes[i] for i in value]
     return None
 
 

@@ -1,0 +1,254 @@
+/* Reading one chunk, or one shard, after the other. */
+#include "rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether a box in the chunk and in the target are one and the same run of bytes. */
+static int same_run(const chain_t *c, const int64_t *count, const int64_t *steps,
+                    const int64_t *strides) {
+    int64_t expected = c->itemsize;
+    for (int i = c->ndim - 1; i >= 0; i--) {
+        if (count[i] != c->shape[i] || steps[i] != 1 || c->perm[i] != i) return 0;
+        if (count[i] > 1 && strides[i] != expected) return 0;
+        expected *= c->shape[i];
+    }
+    return 1;
+}
+
+/* The bytes of a decoded chunk from the first to the last element of a box. */
+static void span(const chain_t *c, const int64_t *inner, const int64_t *count,
+                 const int64_t *steps, int64_t *first, int64_t *end) {
+    *first = 0;
+    *end = c->itemsize;
+    for (int i = 0; i < c->ndim; i++) {
+        *first += inner[i] * c->strides[i];
+        *end += (inner[i] + (count[i] - 1) * steps[i]) * c->strides[i];
+    }
+}
+
+/* Whether a box spans less than half of its chunk, so that decoding in part pays. */
+static int is_small(const chain_t *c, const row_t *row, const int64_t *steps) {
+    int64_t first, end;
+    span(c, row->inner, row->count, steps, &first, &end);
+    return 2 * (end - first) < c->nbytes;
+}
+
+/* Copies a box out of decoded bytes that begin with its first element. */
+static void place_span(const chain_t *c, const unsigned char *found, const int64_t *count,
+                       const int64_t *steps, unsigned char *target, const int64_t *strides) {
+    int64_t from[MAX_AXES];
+    for (int i = 0; i < c->ndim; i++) from[i] = c->strides[i] * steps[i];
+    copy_box(c->ndim, count, c->itemsize, found, from, target, strides);
+}
+
+/* Decodes one chunk and copies a box of it into the target. */
+static int place(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,
+                 const int64_t *inner, const int64_t *count, const int64_t *steps,
+                 unsigned char *target, const int64_t *strides) {
+    int direct = same_run(c, count, steps, strides);
+    const unsigned char *found;
+    int64_t first, end;
+    span(c, inner, count, steps, &first, &end);
+    if (!direct && 2 * (end - first) < c->nbytes && blosc_only(c)) {
+        if (buffer_reserve(&s->work, (size_t)(end - first))) return -1;
+        if (decode_span(c, s, data, size, first, end - first, s->work.data)) return -1;
+        if (c->swap) swap_bytes(s->work.data, end - first, c->swap);
+        place_span(c, s->work.data, count, steps, target, strides);
+        return 0;
+    }
+    if (!direct && buffer_reserve(&s->work, c->nbytes ? (size_t)c->nbytes : 1)) return -1;
+    if (decode_steps(c, s, data, size, direct ? target : s->work.data, &found)) return -1;
+    if (direct && !c->swap) {
+        if (found != target) memcpy(target, found, (size_t)c->nbytes);
+        return 0;
+    }
+    if (c->swap) {
+        unsigned char *own = direct ? target : s->work.data;
+        if (found != own) memcpy(own, found, (size_t)c->nbytes);
+        swap_bytes(own, c->nbytes, c->swap);
+        found = own;
+    }
+    if (direct) return 0;
+    place_span(c, found + first, count, steps, target, strides);
+    return 0;
+}
+
+/* Part of a chunk without codecs: only the bytes around the box are read. */
+static int place_raw(const chain_t *c, scratch_t *s, source_t *source, int64_t offset,
+                     const row_t *row, const int64_t *steps, unsigned char *target,
+                     const int64_t *strides) {
+    int64_t first, end;
+    const unsigned char *data;
+    span(c, row->inner, row->count, steps, &first, &end);
+    if (fetch(source, offset + first, end - first, &s->raw, &data)) return -1;
+    if (c->swap) {
+        if (buffer_reserve(&s->work, (size_t)(end - first))) return -1;
+        memcpy(s->work.data, data, (size_t)(end - first));
+        swap_bytes(s->work.data, end - first, c->swap);
+        data = s->work.data;
+    }
+    place_span(c, data, row->count, steps, target, strides);
+    return 0;
+}
+
+static uint32_t little32(const unsigned char *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+/* Reads of a Blosc file what the bytes from `first` to `end` need: header, table, their blocks.
+ * The buffer has the size of the file, and holes where nothing was read. */
+static int fetch_blocks(const chain_t *c, scratch_t *s, source_t *source, int64_t first,
+                        int64_t end) {
+    if (source->size < 16 || source->size > INT32_MAX) return -1;
+    if (buffer_reserve(&s->raw, (size_t)source->size)) return -1;
+    unsigned char *raw = s->raw.data;
+    if (read_exactly(source->file, raw, 16, 0)) return -1;
+    int64_t block = little32(raw + 8);
+    if (little32(raw + 4) != c->nbytes || little32(raw + 12) != source->size || block < 1) return -1;
+    if (raw[2] & 0x2) /* stored as it is, behind the header */
+        return c->nbytes + 16 > source->size
+                   ? -1
+                   : read_exactly(source->file, raw + 16 + first, (size_t)(end - first),
+                                  16 + first);
+    int64_t count = (c->nbytes + block - 1) / block, table = 16 + 4 * count;
+    if (table > source->size) return -1;
+    if (read_exactly(source->file, raw + 16, (size_t)(4 * count), 16)) return -1;
+    for (int64_t i = first / block; i <= (end - 1) / block; i++) {
+        /* A block ends where the next one in the file begins; they may be in any order. */
+        int64_t start = little32(raw + 16 + 4 * i), stop = source->size;
+        for (int64_t j = 0; j < count; j++) {
+            int64_t other = little32(raw + 16 + 4 * j);
+            if (other > start && other < stop) stop = other;
+        }
+        if (start < table || start >= stop) return -1;
+        if (read_exactly(source->file, raw + start, (size_t)(stop - start), start)) return -1;
+    }
+    return 0;
+}
+
+static int place_blocks(const chain_t *c, scratch_t *s, source_t *source, const row_t *row,
+                        const int64_t *steps, unsigned char *target, const int64_t *strides) {
+    int64_t first, end;
+    span(c, row->inner, row->count, steps, &first, &end);
+    if (fetch_blocks(c, s, source, first, end)) return -1;
+    return place(c, s, s->raw.data, (size_t)source->size, row->inner, row->count, steps, target,
+                 strides);
+}
+
+static void place_fill(const chain_t *c, const int64_t *count, unsigned char *target,
+                       const int64_t *strides) {
+    static const int64_t none[MAX_AXES];
+    copy_box(c->ndim, count, c->itemsize, c->fill, none, target, strides);
+}
+
+static uint64_t index_entry(const chain_t *c, const unsigned char *p) {
+    uint64_t v = 0;
+    for (int i = 0; i < 8; i++) v |= (uint64_t)p[c->index_swap ? 7 - i : i] << (8 * i);
+    return v;
+}
+
+/* The part of one axis of a box that lies in an inner chunk. */
+static int clip(int64_t start, int64_t count, int64_t step, int64_t low, int64_t high,
+                int64_t *inner, int64_t *outer, int64_t *number) {
+    int64_t first = start >= low ? 0 : (low - start + step - 1) / step;
+    int64_t beyond = start >= high ? 0 : (high - start + step - 1) / step;
+    if (beyond > count) beyond = count;
+    if (beyond <= first) return 0;
+    *inner = start + first * step - low;
+    *outer = first;
+    *number = beyond - first;
+    return 1;
+}
+
+static int read_shard(const batch_t *b, scratch_t *s, source_t *source, const row_t *row,
+                      const int64_t *steps, unsigned char *target, int64_t slice) {
+    const chain_t *c = b->chain, *k = c->inner;
+    int64_t index_size = 16 * c->inner_count + (c->index_crc ? 4 : 0);
+    const unsigned char *data, *index;
+    if (source->size < index_size) return -1;
+    if (fetch(source, c->index_at_end ? source->size - index_size : 0, index_size, &s->raw, &data))
+        return -1;
+    if (c->index_crc) {
+        uint32_t sum = crc32c(data, (size_t)index_size - 4);
+        for (int i = 0; i < 4; i++)
+            if (data[index_size - 4 + i] != (unsigned char)(sum >> (8 * i))) return -1;
+    }
+    unsigned char *own = malloc((size_t)index_size);
+    if (!own) return -1;
+    memcpy(own, data, (size_t)index_size);
+    index = own;
+    /* Inner chunks that the box touches, as a box of its own. */
+    int64_t low[MAX_AXES], many[MAX_AXES], total = 1;
+    for (int i = 0; i < c->ndim; i++) {
+        int64_t last = row->inner[i] + (row->count[i] - 1) * steps[i];
+        low[i] = row->inner[i] / k->shape[i];
+        many[i] = last / k->shape[i] - low[i] + 1;
+        total *= many[i];
+    }
+    int64_t begin = total * slice / b->slices, end = total * (slice + 1) / b->slices;
+    int bad = 0;
+    for (int64_t n = begin; n < end && !bad; n++) {
+        int64_t inner[MAX_AXES], outer, count[MAX_AXES], rest = n, entry = 0, weight = 1;
+        unsigned char *to = target;
+        int touched = 1;
+        for (int i = c->ndim - 1; i >= 0; i--) {
+            int64_t at = low[i] + rest % many[i];
+            rest /= many[i];
+            entry += at * weight;
+            weight *= c->counts[i];
+            touched &= clip(row->inner[i], row->count[i], steps[i], at * k->shape[i],
+                            (at + 1) * k->shape[i], &inner[i], &outer, &count[i]);
+            if (!touched) break;
+            to += outer * b->strides[i];
+        }
+        if (!touched) continue;
+        uint64_t offset = index_entry(c, index + 16 * entry);
+        uint64_t size = index_entry(c, index + 16 * entry + 8);
+        if (offset == MISSING && size == MISSING) {
+            place_fill(k, count, to, b->strides);
+        } else if (offset > INT64_MAX || size > INT64_MAX ||
+                   fetch(source, (int64_t)offset, (int64_t)size, &s->raw, &data)) {
+            bad = 1;
+        } else {
+            bad = place(k, s, data, (size_t)size, inner, count, steps, to, b->strides);
+        }
+    }
+    free(own);
+    return bad ? -1 : 0;
+}
+
+int read_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice) {
+    const chain_t *c = b->chain;
+    int64_t steps[MAX_AXES];
+    row_t row;
+    source_t source;
+    row_at(b, number, &row);
+    unsigned char *target = b->array;
+    for (int i = 0; i < c->ndim; i++) {
+        target += row.outer[i] * b->strides[i];
+        steps[i] = b->axes[i].step;
+    }
+    int state = open_source(b, &row, number, &source);
+    int bad = state < 0 ? -1 : 0;
+    if (state == ABSENT) {
+        if (slice == 0) place_fill(c, row.count, target, b->strides);
+    } else if (state == 0 && c->inner) {
+        bad = read_shard(b, s, &source, &row, steps, target, slice);
+    } else if (state == 0 && c->nsteps == 0 && !row.whole) {
+        bad = source.size == c->nbytes
+                  ? place_raw(c, s, &source, 0, &row, steps, target, b->strides)
+                  : -1;
+    } else if (state == 0 && source.file >= 0 && c->nsteps == 1 && blosc_only(c) &&
+               is_small(c, &row, steps)) {
+        bad = place_blocks(c, s, &source, &row, steps, target, b->strides);
+    } else if (state == 0) {
+        const unsigned char *data;
+        bad = fetch(&source, 0, source.size, &s->raw, &data);
+        if (!bad)
+            bad = place(c, s, data, (size_t)source.size, row.inner, row.count, steps, target,
+                        b->strides);
+    }
+    close_source(&source);
+    return bad;
+}

@@ -1,0 +1,198 @@
+"""Both engines give the same results, store the same keys and raise the same errors."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.engine import kernel
+
+needs_kernel = pytest.mark.skipif(not kernel.available(), reason="the kernel was not built")
+
+SHAPE = (19, 14, 11)
+TYPES = ["|b1", "|u1", "<u2", ">i4", "<f4", "<f8", "<c16", "<M8[ns]", "|V3"]
+
+
+def blosc(cname: str, clevel: int, shuffle: str, blocksize: int = 0) -> dict[str, Any]:
+    config = {"cname": cname, "clevel": clevel, "shuffle": shuffle, "blocksize": blocksize}
+    return {"name": "blosc", "configuration": {**config, "typesize": 1}}
+
+
+ZSTD = {"name": "zstd", "configuration": {"level": 3, "checksum": True}}
+LZ4 = {"name": "numcodecs.lz4", "configuration": {"acceleration": 1}}
+CODECS: dict[str, list[Any]] = {
+    "raw": [],
+    "crc": ["crc32c"],
+    "lz4-shuffle": [blosc("lz4", 5, "shuffle")],
+    "zstd-bits-crc": [blosc("zstd", 3, "bitshuffle"), "crc32c"],
+    "lz4hc-blocks": [blosc("lz4hc", 9, "noshuffle", 256)],
+    "level-0": [blosc("lz4", 0, "shuffle")],
+    "zstd": [ZSTD],
+    "crc-zstd-crc": ["crc32c", ZSTD, "crc32c"],
+    "lz4": [LZ4],
+    "gzip": [{"name": "gzip", "configuration": {"level": 1}}],
+}
+LAYOUTS = ["C", "F", "turned", "shards", "shards-index-first"]
+
+
+def sharding(inner: list[Any], chunks: tuple[int, ...], location: str) -> dict[str, Any]:
+    index = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
+    config = {"chunk_shape": list(chunks), "codecs": inner, "index_codecs": index}
+    return {"name": "sharding_indexed", "configuration": {**config, "index_location": location}}
+
+
+def create(where: Any, dtype: str, codecs: str, layout: str, endian: str = "little") -> oz.Array:
+    size = np.dtype(dtype).itemsize
+    steps = [
+        {**c, "configuration": {**c["configuration"], "typesize": size}}
+        if isinstance(c, dict) and c["name"] == "blosc"
+        else c
+        for c in CODECS[codecs]
+    ]
+    inner = [{"name": "bytes", "configuration": {"endian": endian}}]
+    inner += [s if isinstance(s, dict) else {"name": s} for s in steps]
+    chunks = (8, 5, 6)
+    if layout == "turned":
+        inner.insert(0, {"name": "transpose", "configuration": {"order": [1, 2, 0]}})
+    if layout.startswith("shards"):
+        inner = [sharding(inner, (4, 5, 3), "start" if "first" in layout else "end")]
+    return oz.create_array(
+        where,
+        shape=SHAPE,
+        dtype=dtype,
+        chunks=chunks,
+        codecs=inner,
+        order="F" if layout == "F" else "C",
+    )
+
+
+def values(dtype: str) -> np.ndarray[Any, Any]:
+    random = np.random.default_rng(1)
+    numbers = random.integers(0, 100, SHAPE)
+    numbers[8:16, 0:5] = 0  # a chunk of nothing but the fill value
+    if dtype == "|V3":
+        return np.frombuffer(numbers.astype("u1").repeat(3).tobytes(), "V3").reshape(SHAPE)
+    return numbers.astype(dtype)
+
+
+WRITES: list[Any] = [
+    (...,),
+    (slice(2, 17, 3), slice(None), slice(1, 9)),
+    (slice(8, 16),),
+    (3, slice(None, None, -2), 5),
+]
+READS: list[Any] = [*WRITES, (18, 13, 10), (slice(0, 8), slice(0, 5), slice(0, 6))]
+
+
+def run(where: Any, engine: str, *case: str) -> tuple[dict[str, bytes], list[Any]]:
+    """What one engine stores, and what it reads after each write."""
+    data = values(case[0])
+    seen = []
+    with oz.configure(engine=engine):
+        array = create(where, *case)
+        for number, selection in enumerate(WRITES):
+            array[selection] = data[selection] if number != 2 else np.zeros(1, data.dtype)
+            seen += [np.array(array[selection]) for selection in READS]
+    keys = {
+        str(p.relative_to(where)): p.read_bytes() for p in Path(where).rglob("*") if p.is_file()
+    }
+    return keys, seen
+
+
+CASES = [
+    *((t, "lz4-shuffle", y, "little") for t, y in itertools.product(TYPES, LAYOUTS)),
+    *(("<u2", c, y, e) for c, y, e in itertools.product(CODECS, LAYOUTS, ("little", "big"))),
+]
+
+
+@needs_kernel
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_both_engines_store_the_same_keys_and_read_the_same_values(
+    case: tuple[str, ...], tmp_path: Path
+) -> None:
+    ours, ours_seen = run(tmp_path / "kernel", "auto", *case)
+    theirs, theirs_seen = run(tmp_path / "reference", "reference", *case)
+    assert sorted(ours) == sorted(theirs)
+    for found, wanted in zip(ours_seen, theirs_seen, strict=True):
+        assert found.tobytes() == wanted.tobytes()
+    # Each reads what the other wrote; the compressed bytes themselves may differ.
+    with oz.configure(engine="reference"):
+        by_reference = oz.open_array(tmp_path / "kernel")[...]
+    assert oz.open_array(tmp_path / "reference")[...].tobytes() == by_reference.tobytes()
+    if "blosc" not in str(CODECS[case[1]]) and case[1] not in ("zstd", "crc-zstd-crc", "lz4"):
+        assert ours == theirs
+
+
+@needs_kernel
+@pytest.mark.parametrize("codecs", CODECS)
+@pytest.mark.parametrize("layout", ["C", "shards"])
+def test_the_kernel_knows_these_layouts(codecs: str, layout: str, tmp_path: Path) -> None:
+    array = create(tmp_path / "x", "<u2", codecs, layout)
+    known = kernel._layout(array._bound) is not None
+    assert known == (codecs != "gzip")
+
+
+@needs_kernel
+@pytest.mark.parametrize("codecs", [c for c in CODECS if c != "gzip"])
+@pytest.mark.parametrize("layout", ["C", "shards", "shards-index-first"])
+def test_damage_is_the_same_error_in_both_engines(codecs: str, layout: str, tmp_path: Path) -> None:
+    array = create(tmp_path / "x", "<u2", codecs, layout)
+    array[...] = values("<u2")
+    file = tmp_path / "x" / array.chunk_key((0, 0, 0))
+    good = file.read_bytes()
+    random = np.random.default_rng(3)
+    differ = []
+    for number in range(60):
+        bad = bytearray(good)
+        if number % 3 == 0:
+            bad = bad[: random.integers(0, len(bad))]
+        elif number % 3 == 1:
+            bad[random.integers(0, min(64, len(bad)))] ^= 1 << int(random.integers(8))
+        else:
+            bad[-1 - random.integers(0, min(64, len(bad)))] ^= 1 << int(random.integers(8))
+        file.write_bytes(bad)
+        results = []
+        for engine in ("auto", "reference"):
+            with oz.configure(engine=engine):
+                try:
+                    results.append(array[0:8, 0:5, 0:6].tobytes())
+                except oz.ChunkError as e:
+                    results.append(str(e))
+        if results[0] != results[1]:
+            differ.append((number, results))
+    assert differ == []
+
+
+@needs_kernel
+def test_the_kernel_reads_from_memory_too() -> None:
+    data = values("<u2")
+    array = create(oz.MemoryStore(), "<u2", "zstd-bits-crc", "C")
+    array[...] = data
+    assert kernel._layout(array._bound) is not None
+    assert np.array_equal(array[1:18:2, 3:], data[1:18:2, 3:])
+
+
+@needs_kernel
+def test_empty_chunks_are_stored_when_asked_for(tmp_path: Path) -> None:
+    for engine in ("auto", "reference"):
+        with oz.configure(engine=engine, write_empty_chunks=True):
+            array = create(tmp_path / engine, "<u2", "lz4-shuffle", "shards")
+            array[...] = 0
+            assert array.nchunks_initialized == array.nchunks
+            assert not array[...].any()
+        with oz.configure(engine=engine):
+            array[...] = 0
+            assert array.nchunks_initialized == 0
+
+
+def test_the_reference_engine_can_be_chosen(tmp_path: Path) -> None:
+    array = create(tmp_path / "x", "<u2", "raw", "C")
+    with oz.configure(engine="reference"):
+        assert kernel._layout(array._bound) is None
+    with pytest.raises(oz.InvalidMetadata, match="engine"), oz.configure(engine="warp"):
+        pass
