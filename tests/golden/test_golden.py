@@ -32,7 +32,7 @@ def test_version_1_arrays_read_as_their_writer_read_them(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(OLD_ZSTD))
 def test_blosc_chunks_with_zstd_from_before_0_8_are_a_clear_error(name: str) -> None:
     array = oz.open_array(archives.store(V1, f"arrays/{name}"))
-    with pytest.raises(oz.ChunkError, match="before version 0.8") as error:
+    with pytest.raises(oz.ChunkError, match=r"before version 0\.8") as error:
         array[...]
     assert error.value.codec == "numcodecs.blosc"
 
