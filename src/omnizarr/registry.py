@@ -31,6 +31,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_.-]*\*?|urn:.+|[a-z][a-z0-9+.-]*://.+")
 _table: dict[tuple[Kind, str], Any] = {}
 _hints: dict[tuple[Kind, str], str] = {}
 _entry_points_read: set[Kind] = set()
+_generation = 0
 
 
 def register(kind: Kind, name: str, target: Any, *aliases: str) -> None:
@@ -41,8 +42,15 @@ def register(kind: Kind, name: str, target: Any, *aliases: str) -> None:
                 f"{each!r} cannot be registered as a {kind.replace('_', ' ')}: a name has a-z, 0-9,"
                 " '-', '_' and '.', and starts with a letter"
             )
+    global _generation
+    _generation += 1
     for each in (name, *aliases):
         _table[kind, each] = target
+
+
+def generation() -> int:
+    """A number that changes with every registration, for caches of what was bound."""
+    return _generation
 
 
 def hint(kind: Kind, name: str, text: str) -> None:

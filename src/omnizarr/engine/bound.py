@@ -31,6 +31,8 @@ from omnizarr.stores import Store
 
 T = TypeVar("T")
 MAX_CHUNK_BYTES = 2**40
+MAX_SHARED = 512
+_shared: dict[tuple[Any, ...], Chain] = {}
 
 
 @dataclass(eq=False)
@@ -127,9 +129,22 @@ class BoundArray:
                     f"array {paths.show(self.path)!r}: one chunk of shape {chunk_shape} has"
                     f" {spec.nbytes} bytes"
                 )
-            found = self._named("codecs", lambda: bind_chain(self.model.codecs, spec))
+            # Many arrays have the same codecs, and a chain is the same for all of them.
+            key = (registry.generation(), repr(self.model.codecs), chunk_shape, *self._type_key())
+            shared = _shared.get(key)
+            if shared is None:
+                shared = self._named("codecs", lambda: bind_chain(self.model.codecs, spec))
+                if len(_shared) >= MAX_SHARED:
+                    _shared.clear()
+                _shared[key] = shared
+            found = shared
             self._chains[chunk_shape] = found
         return found
+
+    def _type_key(self) -> tuple[Any, ...]:
+        data_type = self.data_type
+        value = self.fill[()] if data_type.variable else self.fill.tobytes()
+        return repr(data_type.named), data_type.dtype, repr(value)
 
     def key(self, coords: tuple[int, ...]) -> str:
         """The key of a chunk."""
@@ -157,6 +172,8 @@ class BoundArray:
 def _skipped(codecs: tuple[Named, ...]) -> Iterator[str]:
     """Names of unknown codecs that may be ignored, also of those inside others."""
     for codec in codecs:
+        if codec.must_understand and "codecs" not in codec.configuration:
+            continue
         try:
             bound = bind_codec(codec, "")
         except UnknownExtension:

@@ -104,7 +104,7 @@ def _run(
     writing: bool,
 ) -> list[int]:
     axes = tuple(
-        (a.chunk, a.inner, a.outer, a.count, a.whole.view(np.uint8), a.step)
+        (a.chunk, a.inner, a.outer, a.count, a.whole, a.step)
         for a in plan.axes
         if isinstance(a, AxisPlan)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from omnizarr._json import load_object
@@ -12,6 +13,7 @@ from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
 from omnizarr.formats.v3_draft import ENTRY, V3Draft
 
+_WORDS = re.compile(rb'"zarr_format"\s*:\s*"')
 NAMES = ("1", "2", "3-draft", "3")
 
 
@@ -68,8 +70,10 @@ class Probe:
             problems.append(Problem(own, "", message, "warning"))
         return found
 
-    @staticmethod
-    def _is_draft_entry(key: str, documents: Documents) -> bool:
+    def _is_draft_entry(self, key: str, documents: Documents) -> bool:
+        # Most documents need no parsing to see that they are of the final version.
         if key != ENTRY:
+            return False
+        if self.wanted != V3Draft.name and not _WORDS.search(documents[key]):
             return False
         return V3Draft.is_entry(load_object(documents[key], key))

@@ -17,6 +17,8 @@ from omnizarr.indexing.plan import (
     ProductPlan,
 )
 
+_TRUE, _FALSE = np.array([True]), np.array([False])
+
 
 def plan(grid: Grid, selection: Any) -> Plan:
     """The plan for a selection in square brackets.
@@ -60,7 +62,7 @@ def axis_plan(grid: Grid, selection: Any) -> ProductPlan:
             full.append(len(positions))
             final.append(slice(None))
         else:
-            axes.append(_run(axis, int(_wrapped(np.asarray(item), axis, number)), 1, 1))
+            axes.append(_run(axis, _position(item, axis, number), 1, 1))
             full.append(1)
             final.append(0)
     return ProductPlan(tuple(axes), tuple(full), tuple(final))
@@ -114,7 +116,7 @@ def block_plan(grid: Grid, selection: Any) -> ProductPlan:
                 raise SelectionError("blocks are selected without a step")
             last = max(first, last)
         elif _is_integer(item):
-            first = int(_wrapped(np.asarray(item), _Blocks(axis), number))
+            first = _position(item, _Blocks(axis), number)
             last = first + 1
         else:
             raise SelectionError("blocks are selected with integers and slices")
@@ -145,6 +147,12 @@ def _run(axis: Axis, start: int, count: int, step: int) -> AxisPlan:
         none = np.zeros(0, np.int64)
         return AxisPlan(none, none, none, none, none.astype(bool), step)
     last = start + (count - 1) * step
+    number = axis.chunk_of(start)
+    if number == axis.chunk_of(last):  # one chunk: most small reads
+        begin = axis.start(number)
+        whole = step == 1 and count == min(axis.size(number), axis.length - begin)
+        row = np.array((number, start - begin, 0, count), np.int64)
+        return AxisPlan(row[0:1], row[1:2], row[2:3], row[3:4], _TRUE if whole else _FALSE, step)
     chunks = np.arange(axis.chunk_of(start), axis.chunk_of(last) + 1, dtype=np.int64)
     begins = np.asarray(axis.start(chunks), np.int64)
     ends = np.minimum(begins + axis.size(chunks), axis.length)
@@ -216,6 +224,8 @@ def _expand(selection: Any, grid: Grid) -> list[Any]:
 
 
 def _is_integer(item: Any) -> bool:
+    if type(item) is int:
+        return True
     if isinstance(item, (bool, np.bool_)) or np.ndim(item) or not hasattr(item, "__index__"):
         return False
     return not (isinstance(item, np.ndarray) and item.dtype == bool)
@@ -255,14 +265,25 @@ def _positions(item: Any, axis: Axis, number: int) -> Integers:
     return _wrapped(found, axis, number)
 
 
+def _position(item: Any, axis: Axis, number: int) -> int:
+    """One position, counted from the end where it is negative."""
+    position = int(item.__index__())
+    if not -axis.length <= position < axis.length:
+        raise _out_of_bounds(position, axis, number)
+    return position + axis.length if position < 0 else position
+
+
+def _out_of_bounds(position: int, axis: Axis, number: int) -> SelectionError:
+    return SelectionError(
+        f"index {position} is out of bounds for axis {number} with length {axis.length}"
+    )
+
+
 def _wrapped(positions: Integers, axis: Axis, number: int) -> Integers:
     """Positions with negative ones counted from the end; raises where one is outside."""
     length = axis.length
     bad = (positions < -length) | (positions >= length)
     if bad.any():
-        first = int(positions[bad][0]) if positions.ndim else int(positions)
-        raise SelectionError(
-            f"index {first} is out of bounds for axis {number} with length {length}"
-        )
+        raise _out_of_bounds(int(positions[bad][0]), axis, number)
     wrapped: Integers = np.where(positions < 0, positions + length, positions).astype(np.int64)
     return wrapped

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 
 from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
 from omnizarr.stores.store import (
     Bytes,
     ErasesPrefix,
-    GetsMany,
     Lists,
     ListsDir,
     ListsPrefix,
@@ -19,11 +19,15 @@ from omnizarr.stores.store import (
     Store,
 )
 
+_BAD_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")  # empty, '.' and '..' segments, NUL
+
 
 def get_many(store: Store, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
     """The values, or parts of values, in the order asked for; None for missing keys."""
-    if isinstance(store, GetsMany):
-        return store.get_many(requests)
+    many = getattr(store, "get_many", None)  # quicker than to ask for the protocol
+    if many is not None:
+        found: list[bytes | None] = many(requests)
+        return found
     return [store.get(key, range) for key, range in requests]
 
 
@@ -133,8 +137,7 @@ def check_writable(store: Store) -> None:
 
 def check_key(key: str) -> str:
     """`key`, or an error: keys are relative, do not end in a slash and never lead outside."""
-    segments = key.split("/")
-    if not key or "\0" in key or any(s in ("", ".", "..") for s in segments):
+    if _BAD_KEY.search(key):
         raise InvalidMetadata(
             f"key {key!r} is not allowed: no empty, '.' or '..' segments, no outer slashes, no NUL"
         )

@@ -23,24 +23,42 @@ Names: TypeAlias = list[str]  # inside the class `list` is a method
 PARTIAL = ".__omnizarr_partial__"  # in the name of a file that is being written
 
 
+def _read_whole(path: str) -> bytes:
+    """A file's content; quicker for small files than a file object."""
+    descriptor = os.open(
+        path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    )
+    try:
+        size = os.fstat(descriptor).st_size
+        data = os.read(descriptor, size + 1)
+        if len(data) == size:
+            return data
+        parts = [data]
+        while parts[-1]:
+            parts.append(os.read(descriptor, 2**24))
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
 class LocalStore:
     """The files below a directory, which need not exist yet."""
 
     def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self.root = Path(root)
+        self._start = os.path.join(root, "")
         self.read_only = read_only
 
     def _path(self, key: str) -> str:
         if os.sep != "/" and (os.sep in key or ":" in key):
             raise InvalidMetadata(f"key {key!r} is not allowed: {os.sep!r} and ':' lead elsewhere")
-        return os.path.join(self.root, *check_key(key).split("/"))
+        return f"{self._start}{check_key(key)}"
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         path = self._path(key)
         try:
             if range is None:
-                with open(path, "rb", buffering=0) as file:
-                    return file.read()
+                return _read_whole(path)
             with open(path, "rb") as file:  # unbuffered, one read may give less than asked for
                 size = os.fstat(file.fileno()).st_size
                 start = max(0, size + range.start) if range.start < 0 else range.start
