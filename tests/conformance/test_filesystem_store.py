@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import ntpath
 import os
 import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -45,13 +43,13 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
     opened: list[str] = []
     walks = [("C:\\data", ["foo"], ["top"]), ("C:\\data\\foo", [], ["bar"])]
 
-    def open_(path: str, *args: Any, **kwargs: Any) -> io.BytesIO:
+    def read(path: str) -> bytes:
         opened.append(path)
-        return io.BytesIO(b"x")
+        return b"x"
 
     windows = SimpleNamespace(path=ntpath, sep="\\", walk=lambda top, **_: iter(walks))
     monkeypatch.setattr(local, "os", windows)
-    monkeypatch.setattr(local, "open", open_, raising=False)
+    monkeypatch.setattr(local, "_read_whole", read)
     store = LocalStore("C:\\data")
     assert store.get("foo/bar") == b"x"
     assert opened == ["C:\\data\\foo\\bar"]

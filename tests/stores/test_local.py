@@ -221,7 +221,9 @@ def test_a_failed_read_is_an_error_and_not_an_absent_key(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     store.set("a/k", b"x")
-    monkeypatch.setattr(local, "open", fail(OSError(error, os.strerror(error))), raising=False)
+    broken = fail(OSError(error, os.strerror(error)))
+    monkeypatch.setattr(local, "open", broken, raising=False)
+    monkeypatch.setattr(os, "open", broken)
     for part in (None, Range(0, 1)):
         with pytest.raises(StoreError, match=f"cannot read .*a/k.*{os.strerror(error)}"):
             store.get("a/k", part)

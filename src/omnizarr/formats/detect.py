@@ -74,6 +74,7 @@ class Probe:
         # Most documents need no parsing to see that they are of the final version.
         if key != ENTRY:
             return False
-        if self.wanted != V3Draft.name and not _WORDS.search(documents[key]):
+        own = V3().keys(self.path)[0] in documents and self.wanted != V3Draft.name
+        if own and not _WORDS.search(documents[key]):
             return False
         return V3Draft.is_entry(load_object(documents[key], key))

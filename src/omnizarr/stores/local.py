@@ -25,9 +25,7 @@ PARTIAL = ".__omnizarr_partial__"  # in the name of a file that is being written
 
 def _read_whole(path: str) -> bytes:
     """A file's content; quicker for small files than a file object."""
-    descriptor = os.open(
-        path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-    )
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
         size = os.fstat(descriptor).st_size
         data = os.read(descriptor, size + 1)
@@ -52,7 +50,8 @@ class LocalStore:
     def _path(self, key: str) -> str:
         if os.sep != "/" and (os.sep in key or ":" in key):
             raise InvalidMetadata(f"key {key!r} is not allowed: {os.sep!r} and ':' lead elsewhere")
-        return f"{self._start}{check_key(key)}"
+        check_key(key)
+        return self._start + (key if os.sep == "/" else key.replace("/", os.sep))
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         path = self._path(key)
