@@ -3,5 +3,6 @@
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.reference import read_chunk, write_chunk
 from omnizarr.engine.run import read, write
+from omnizarr.engine.stream import Stream
 
-__all__ = ["BoundArray", "read", "read_chunk", "write", "write_chunk"]
+__all__ = ["BoundArray", "Stream", "read", "read_chunk", "write", "write_chunk"]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from omnizarr.engine import kernel, reference
 from omnizarr.engine.bound import BoundArray
 from omnizarr.indexing import Plan, ProductPlan
+from omnizarr.stores.turns import ENGINE, turn
 
 
 def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
@@ -17,15 +18,23 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     if left is None:
         reference.read(array, plan, out)
     elif left and isinstance(plan, ProductPlan):
-        for number in left:
-            reference.read_row(array, plan.row(number), out)
+        for row in plan.some_rows(left):
+            reference.read_row(array, row, out)
 
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
     """Store `value`, of the plan's full shape, in the chunks."""
     array.check_skipped()
-    left = kernel.write(array, plan, value)
-    if left is None:
-        reference.write(array, plan, value)
-    elif left and isinstance(plan, ProductPlan):
-        reference.write_rows(array, [plan.row(number) for number in left], value)
+    with turn(ENGINE, _changed(array, plan)):
+        left = kernel.write(array, plan, value)
+        if left is None:
+            reference.write(array, plan, value)
+        elif left and isinstance(plan, ProductPlan):
+            reference.write_rows(array, plan.some_rows(left), value)
+
+
+def _changed(array: BoundArray, plan: Plan) -> list[str]:
+    """Keys of chunks that are read, changed and stored; whole ones need no lock."""
+    if isinstance(plan, ProductPlan) and plan.whole:
+        return []
+    return [array.key(row.coords) for row in plan.rows() if not row.whole]

@@ -13,10 +13,11 @@ from omnizarr import engine, stores
 from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrWarning, SelectionError, WrongNode
 from omnizarr.hierarchy import access, render
-from omnizarr.hierarchy.chunking import inner_chunks
+from omnizarr.hierarchy.chunking import byte_size, inner_chunks
 from omnizarr.hierarchy.location import Location, locate
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.resize import resize
+from omnizarr.hierarchy.writer import Writer
 from omnizarr.indexing import axis_plan, block_plan, plan, point_plan
 from omnizarr.model import ArrayModel, Named, Node, paths
 from omnizarr.stores import list_prefix
@@ -201,6 +202,20 @@ class Array(NodeHandle[ArrayModel]):
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
+
+    def writer(self, budget: int | str = "512MiB") -> Writer:
+        """Assignments that are stored once for every chunk or shard they complete.
+
+        >>> with array.writer() as w:
+        ...     for z, plane in enumerate(planes):
+        ...         w[z] = plane
+
+        `budget` bounds the bytes that wait in memory; when it is used up, chunks that are not
+        complete are stored as they are.
+        """
+        self._location.check_writable()
+        size = byte_size(budget) if isinstance(budget, str) else budget
+        return Writer(engine.Stream(self._bound, size))
 
     # Chunks
 

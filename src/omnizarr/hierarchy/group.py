@@ -253,15 +253,14 @@ def make_array(
     if shape is None:
         raise TypeError("give the shape of the new array, or data")
     model = array_model(location.format, shape, dtype, options)
-    # Everything that can be wrong is found before anything is stored.
-    documents = location.format.write(location.path, model)
-    kept = {key: text for key, text in documents.items() if text is not None}
-    read = location.format.read(location.path, kept, [])
-    if isinstance(read, ArrayModel):
-        bound = BoundArray(location.store, location.path, "", read)
-        bound.chain(bound.grid.regular or bound.grid.chunk_shape((0,) * len(bound.grid.axes)))
-        _ = bound.encoding, bound.chunk_store
-    array = Array.at(location, location.create(model, overwrite=overwrite))
+
+    def check(read: Node) -> None:
+        if isinstance(read, ArrayModel):
+            bound = BoundArray(location.store, location.path, "", read)
+            bound.chain(bound.grid.regular or bound.grid.chunk_shape((0,) * len(bound.grid.axes)))
+            _ = bound.encoding, bound.chunk_store
+
+    array = Array.at(location, location.create(model, overwrite=overwrite, check=check))
     if data is not None:
         array[...] = data
     return array

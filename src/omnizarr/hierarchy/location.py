@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -145,7 +145,7 @@ class Location:
     def save(self, old: Node | None, new: Node) -> Node:
         """Store the documents that differ, and give back the node as it will be read."""
         self.check_writable()
-        documents = self.format.write(self.path, new)
+        documents, read = self._documents(new)
         before = {} if old is None else self.format.write(self.path, old)
         for key, text in documents.items():
             if before.get(key) == text:
@@ -154,15 +154,30 @@ class Location:
                 self.store.set(key, text)
             elif before.get(key) is not None:
                 self.store.erase(key)
+        return read
+
+    def _documents(self, node: Node) -> tuple[dict[str, bytes | None], Node]:
+        """The documents of a node, and the node as it will be read from them."""
+        documents = self.format.write(self.path, node)
         kept = {key: text for key, text in documents.items() if text is not None}
         read = self.format.read(self.path, kept, [])
-        return new if read is None else read
+        return documents, node if read is None else read
 
-    def create(self, node: Node, *, overwrite: bool = False) -> Node:
-        """Store a new node, and groups above it where the format needs them."""
+    def create(
+        self,
+        node: Node,
+        *,
+        overwrite: bool = False,
+        check: Callable[[Node], None] = lambda node: None,
+    ) -> Node:
+        """Store a new node, and groups above it where the format needs them.
+
+        Whatever can be wrong raises before anything is touched; `check` may find more of it.
+        """
         self.format.check_name(self.path)
         self.check_writable()
-        self.format.write(self.path, node)  # raises before anything is touched
+        documents, read = self._documents(node)
+        check(read)
         advice = self.format.name_advice(self.path)
         if advice is not None:
             warnings.warn(f"the path {self.path!r} {advice}", OmnizarrWarning, stacklevel=4)
@@ -177,12 +192,15 @@ class Location:
                     " give overwrite=True to replace it"
                 )
             replace(self, format=existing[0]).erase()
-        for key, text in self.format.root_documents().items():
+        for key, root in self.format.root_documents().items():
             if self.store.get(key) is None:
-                self.store.set(key, text)
+                self.store.set(key, root)
         for path in missing:
             self.at(path).save(None, GroupModel())
-        return self.save(None, node)
+        for key, text in documents.items():
+            if text is not None:
+                self.store.set(key, text)
+        return read
 
     def _check_root(self) -> None:
         """Raise where another format's hierarchy has a key that this one's needs."""

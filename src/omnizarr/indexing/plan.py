@@ -121,9 +121,15 @@ class ProductPlan:
                 outer = np.ix_(*map(_positions, outer))
             yield Row(tuple(p[0] for p in parts), region, pick, outer, all(p[4] for p in parts))
 
-    def row(self, number: int) -> Row:
-        """One chunk touched, by its place in `rows`."""
-        return next(itertools.islice(self.rows(), number, None))
+    @property
+    def whole(self) -> bool:
+        """Whether every chunk touched is selected in full."""
+        return all(isinstance(a, AxisPlan) and bool(a.whole.all()) for a in self.axes)
+
+    def some_rows(self, numbers: list[int]) -> list[Row]:
+        """Some of the chunks touched, by their places in `rows`."""
+        wanted = set(numbers)
+        return [row for number, row in enumerate(self.rows()) if number in wanted]
 
     def to_full(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Values of the result's shape as values of the full shape."""

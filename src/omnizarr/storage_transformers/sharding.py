@@ -25,7 +25,6 @@ from omnizarr.chunk_key_encodings import ChunkKeyEncoding
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem
 from omnizarr.model import Named
 from omnizarr.model.configuration import check_members, invalid
-from omnizarr.storage_transformers.turns import turn
 from omnizarr.stores import (
     Range,
     Store,
@@ -36,6 +35,7 @@ from omnizarr.stores import (
     list_prefix,
 )
 from omnizarr.stores.store import Bytes
+from omnizarr.stores.turns import turn
 
 MISSING = 2**64 - 1
 BATCH = 256  # how many indices a listing asks for at once

@@ -1,7 +1,7 @@
-"""Turns: threads of one process that use the same shard do so one after the other.
+"""Turns: threads of one process that change the same value do so one after the other.
 
-Changing one chunk of a shard rewrites the shard, and reading one takes two requests, for the
-index and for the chunk. Both would go wrong if another thread replaced the shard in between.
+Changing part of a chunk, or one chunk of a shard, reads the old value and writes a new one; what
+another thread wrote in between would be lost. Whole values need no turn.
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from weakref import WeakValueDictionary
 
+ENGINE = 2**31  # the level of the engine
+
 _Name = tuple[int, str]
 _locks: WeakValueDictionary[_Name, threading.RLock] = WeakValueDictionary()
 _guard = threading.Lock()
 
 
 @contextmanager
-def turn(level: int, shards: Iterable[str]) -> Iterator[None]:
-    """Wait until no other thread uses these shards, and keep them until the block ends.
+def turn(level: int, keys: Iterable[str]) -> Iterator[None]:
+    """Wait until no other thread uses these keys, and keep them until the block ends.
 
-    `level` counts the transformers below: locks are always taken from the highest level down
-    and in the order of keys, so that no two threads wait for each other.
+    `level` counts the transformers below; the engine is above them all. Locks are always taken
+    from the highest level down and in the order of keys, so that no two threads wait for each
+    other.
     """
     with ExitStack() as held:
-        for shard in sorted(set(shards)):
-            held.enter_context(_lock((level, shard)))
+        for key in sorted(set(keys)):
+            held.enter_context(_lock((level, key)))
         yield
 
 

@@ -1,0 +1,99 @@
+"""``python -m benchmarks [--quick] [--only full,shards]``: ask everything, print, write."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import time
+import warnings
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import peers
+from benchmarks.harness import OURS, Row, ask
+from benchmarks.layouts import place
+from benchmarks.plot import draw
+from benchmarks.questions import ALL
+from benchmarks.questions.shards import cost
+from benchmarks.report import Run, document, print_rows, show, show_ratio
+from benchmarks.trials import FULL, QUICK, Scale
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def processor() -> str:
+    """The name of the processor, as far as the system says it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def ask_all(scale: Scale, only: list[str], console: Console) -> list[Row]:
+    """All rows; one line on the screen as each is there."""
+    libraries = [peers.load(name) for name in peers.NAMES]
+    rows: list[Row] = []
+    with place() as folder:
+        for module in ALL:
+            if only and module.__name__.rpartition(".")[2] not in only:
+                continue
+            for question in module.questions(scale, folder):
+                row = ask(question, libraries, scale.repeats, scale.seconds)
+                rows.append(row)
+                ratio, value = show_ratio(row, OURS[0]), show(row.value(OURS[0]), row.unit)
+                console.print(f"[dim]{row.topic}: {row.label}: {value}, ratio {ratio}[/]")
+    return rows + cost(rows)
+
+
+def describe(scale: Scale, started: float, load: float, command: str) -> Run:
+    """What the page says about this run."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    shape = " × ".join(map(str, scale.shape))
+    sizes = (
+        f"arrays of {shape} uint16 (float32: half as long, the same bytes), smooth with four bits"
+        f" of noise; up to {scale.repeats} rounds."
+    )
+    if scale.quick:
+        sizes += " This was the quick run: small arrays, few rounds, so more noise."
+    return Run(
+        date=datetime.date.today().isoformat(),
+        machine=f"{processor()}, {cores} cores, {platform.system()} {platform.machine()}",
+        python=platform.python_version(),
+        versions=peers.versions(),
+        command=command,
+        minutes=(time.perf_counter() - started) / 60,
+        sizes=sizes,
+        load=f"Load average at the start {load:.1f}.",
+    )
+
+
+def main() -> None:
+    """Parse, ask, print, write."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small arrays, few rounds")
+    parser.add_argument("--only", default="", help="names of question files; writes nothing")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    console = Console(width=None if os.isatty(1) else 200)
+    started, load = time.perf_counter(), os.getloadavg()[0]
+    scale = QUICK if options.quick else FULL
+    rows = ask_all(scale, [name for name in options.only.split(",") if name], console)
+    print_rows(rows, console)
+    if options.only:
+        return
+    command = "make bench QUICK=1" if options.quick else "make bench"
+    run = describe(scale, started, load, command)
+    (DOCS / "benchmarks.md").write_text(document(rows, run))
+    subtitle = f"{run.machine}, Python {run.python}, {run.date}, {command}; log scale"
+    draw(rows, DOCS / "benchmarks.png", subtitle)
+    console.print(f"docs/benchmarks.md and docs/benchmarks.png, {run.minutes:.1f} minutes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""What has to be measured in a process of its own: imports, peak memory, other core counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import peers
+from benchmarks.harness import Cannot, Measured, WrongResult, describe
+from benchmarks.layouts import Layout
+from benchmarks.trials import same
+
+REPEATS = 3
+
+
+def measured(
+    task: str,
+    name: str,
+    layout: Layout | None = None,
+    path: Path | None = None,
+    values: Path | None = None,
+    cores: int = 0,
+) -> Measured:
+    """Run a task in a child process; raises `Cannot` with its reason."""
+    job = {
+        "task": task,
+        "name": name,
+        "layout": layout and dataclasses.asdict(layout),
+        "path": path and os.fspath(path),
+        "values": values and os.fspath(values),
+        "cores": cores,
+    }
+    command = [sys.executable, "-m", "benchmarks.child", json.dumps(job)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode != 0:
+        raise Cannot(f"the process ended with {done.returncode}: {done.stderr.strip()[-80:]}")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    if "reason" in answer:
+        raise Cannot(answer["reason"])
+    return Measured(answer["value"])
+
+
+def import_time(name: str) -> Measured:
+    """In a process that has NumPy and nothing else."""
+    [library] = [each for each in peers.LIBRARIES if each.name == name]
+    modules = [library.package, getattr(library, "path", "").rpartition(".")[0]]
+    imports = "; ".join(f"import {module}" for module in modules if module)
+    code = f"import time, numpy; s = time.perf_counter(); {imports}; print(time.perf_counter() - s)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Cannot(done.stderr.strip().splitlines()[-1])
+    return Measured(float(done.stdout))
+
+
+def _job(job: dict[str, Any]) -> float:
+    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in job["layout"].items()}
+    layout = Layout(**fields)
+    peer = peers.load(job["name"])
+    data = np.load(job["values"])
+    task = {"read": _read, "write": _write, "time": _time}[job["task"]]
+    with peer.active():
+        return task(peer, Path(job["path"]), layout, data)
+
+
+def _read(peer: peers.Peer, path: Path, layout: Layout, data: Any) -> float:
+    array = peer.open(path, layout)
+    peer.read(array, (slice(0, 1),) * 3)
+    before = _start_peak()
+    result = peer.read(array)
+    extra = _peak() - before - data.nbytes
+    if not same(result, data):
+        raise WrongResult("what was read is not what was written")
+    return max(0.0, extra)
+
+
+def _write(peer: peers.Peer, path: Path, layout: Layout, data: Any) -> float:
+    array = peer.open(path, layout, writable=True)
+    before = _start_peak()
+    peer.write(array, ..., data)
+    return max(0.0, _peak() - before)
+
+
+def _time(peer: peers.Peer, path: Path, layout: Layout, data: Any) -> float:
+    best = float("inf")
+    for _ in range(REPEATS):
+        array = peer.open(path, layout)
+        started = time.perf_counter()
+        result = peer.read(array)
+        best = min(best, time.perf_counter() - started)
+        if not same(result, data):
+            raise WrongResult("what was read is not what was written")
+    return best
+
+
+def _status(field: str) -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return float(line.split()[1]) * 1024
+    raise Cannot(f"this system does not say {field}")
+
+
+def _start_peak() -> float:
+    """Memory in use now; from here on the highest is kept."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+        return _status("VmRSS")
+    except OSError as e:
+        raise Cannot(f"peak memory cannot be measured here: {e.strerror}") from e
+
+
+def _peak() -> float:
+    return _status("VmHWM")
+
+
+def main() -> None:
+    """One job from the command line; its answer as the last line of the output."""
+    job = json.loads(sys.argv[1])
+    if job["cores"]:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job["cores"]])
+    try:
+        answer: dict[str, Any] = {"value": _job(job)}
+    except Exception as e:
+        answer = {"reason": describe(e)}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""What is asked, one file a question; each has ``questions(scale, place)``."""
+
+from benchmarks.questions import (
+    append,
+    boxes,
+    cores,
+    element,
+    full,
+    hierarchy,
+    imports,
+    memory,
+    selections,
+    shards,
+    slabs,
+    strings,
+    tiny,
+)
+
+ALL = (
+    full,
+    shards,
+    boxes,
+    element,
+    tiny,
+    selections,
+    slabs,
+    strings,
+    hierarchy,
+    append,
+    imports,
+    memory,
+    cores,
+)

@@ -1,0 +1,50 @@
+"""How fast does an array grow?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import Question, Trial
+from benchmarks.layouts import Layout, Place, smooth
+from benchmarks.peers import Peer
+from benchmarks.trials import Scale, neutral, same
+
+TIMES = 100
+
+
+def questions(scale: Scale, place: Place) -> Iterator[Question]:
+    """By whole chunks, and by a tenth of a chunk."""
+    for rows in (100, 10):
+        layout = Layout((0, 1000), "float32", (100, 1000), "blosc lz4")
+        yield Question(
+            f"Append {TIMES} times, chunks of 100 × 1000 float32, blosc lz4",
+            f"{rows} rows",
+            lambda peer, y=layout, n=rows: appending(peer, place, y, n),
+            main=True,
+        )
+
+
+def appending(peer: Peer, place: Place, layout: Layout, rows: int) -> Trial:
+    """The time of one append."""
+    path = place.root / "written"
+    data = smooth((rows * TIMES, layout.shape[1]), layout.dtype)
+    parts = np.split(data, TIMES)
+    reader = neutral(layout)
+
+    def prepare() -> Any:
+        place.empty_array("written", layout)
+        return peer.open(path, layout, writable=True)
+
+    def run(array: Any) -> None:
+        for part in parts:
+            array = peer.append(array, part)
+
+    return Trial(
+        prepare=prepare,
+        run=run,
+        check=lambda _: same(reader.read(reader.open(path, layout)), data),
+        per=TIMES,
+    )

@@ -1,0 +1,40 @@
+"""How does reading scale from one core to all?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.child import measured
+from benchmarks.harness import Question, Trial
+from benchmarks.layouts import Layout, Place, smooth
+from benchmarks.trials import Scale, stored
+
+
+def counts() -> list[int]:
+    """1, 2, 4, … and all cores that this process may use."""
+    most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    powers = [2**n for n in range(10) if 2**n < most]
+    return [*powers, most] if most else []
+
+
+def questions(scale: Scale, place: Place) -> Iterator[Question]:
+    """A child process is bound to so many cores before it imports anything."""
+    data = smooth(scale.shape, "uint16")
+    values = place.fresh("values") / "data.npy"
+    np.save(values, data)
+    for codec in ("raw", "blosc lz4", "zstd"):
+        layout = Layout(scale.shape, "uint16", (64,) * 3, codec)
+        with stored(place, layout, data) as path:
+            for count in counts():
+                yield Question(
+                    "Full read in 64³ chunks on some cores, uint16",
+                    f"{codec}, {count} core{'s' * (count > 1)}",
+                    lambda peer, p=path, y=layout, n=count: Trial(
+                        run=lambda _: measured("time", peer.name, y, p, values, n),
+                        check=lambda _: True,
+                    ),
+                )
+    place.fresh("values")

@@ -1,0 +1,75 @@
+"""How long does it take to read and to write a whole array?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.harness import OURS, Bar, Question
+from benchmarks.layouts import CODECS, Layout, Place, smooth
+from benchmarks.trials import Scale, reading, stored, writing
+
+EDGES = (128, 64, 32, 16)
+KIB, MIB = 2**10, 2**20
+
+
+def questions(scale: Scale, place: Place) -> Iterator[Question]:
+    """Every layout: first read, then written."""
+    data = {}
+    for layout in layouts(scale):
+        if layout.dtype not in data:
+            data = {layout.dtype: smooth(layout.shape, layout.dtype)}
+        values = data[layout.dtype]
+        edge = layout.chunks[0]
+        label = f"{layout.codec}, {edge}³"
+        kind = f"version {layout.zarr_format}, {layout.dtype}"
+        main = layout.zarr_format == 3 and layout.dtype == "uint16" and edge in (128, 32)
+        with stored(place, layout, values) as path:
+            yield Question(
+                f"Full read, {kind}",
+                label,
+                lambda peer, p=path, y=layout, v=values: reading(peer, p, y, v),
+                read_bars(layout),
+                main=main,
+            )
+        yield Question(
+            f"Full write, {kind}",
+            label,
+            lambda peer, y=layout, v=values: writing(peer, place, y, v),
+            write_bars(layout),
+            main=main,
+        )
+
+
+def layouts(scale: Scale) -> Iterator[Layout]:
+    """All codecs and chunk sizes in version 3; in version 2 fewer. Half as many float32."""
+    shape = scale.shape
+    half = (shape[0] // 2, *shape[1:])
+    chosen = [(3, "uint16", shape, EDGES, CODECS)]
+    if scale.quick:
+        chosen += [(2, "uint16", shape, (64,), CODECS), (3, "float32", half, (64,), CODECS)]
+    else:
+        chosen += [(2, "uint16", shape, (64,), CODECS)]
+        chosen += [(2, "uint16", shape, (128, 32, 16), ("blosc lz4",))]
+        chosen += [(3, "float32", half, EDGES, CODECS)]
+    for zarr_format, dtype, extent, edges, codecs in chosen:
+        for codec in codecs:
+            for edge in edges:
+                yield Layout(extent, dtype, (edge,) * 3, codec, zarr_format=zarr_format)
+
+
+def read_bars(layout: Layout) -> tuple[Bar, ...]:
+    """For chunks, or inner chunks, of 8 KiB to 4 MiB."""
+    size = layout.chunk_bytes
+    if not 8 * KIB <= size <= 4 * MIB:
+        return ()
+    ratio = {"zstd": 1.05, "gzip": 1.2, "raw": 1.2 if size >= MIB else 1.5}.get(layout.codec, 1.5)
+    return (Bar(ratio), *_reference(layout))
+
+
+def write_bars(layout: Layout) -> tuple[Bar, ...]:
+    """As `read_bars`, for every chunk size."""
+    return (Bar(1.0 if layout.codec in ("zstd", "gzip") else 1.2), *_reference(layout))
+
+
+def _reference(layout: Layout) -> tuple[Bar, ...]:
+    return (Bar(1.0, who=OURS[1]),) if layout.chunk_bytes >= 64 * KIB else ()

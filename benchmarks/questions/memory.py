@@ -1,0 +1,63 @@
+"""How much memory does a read or a write need, beyond the result and the data?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.child import measured
+from benchmarks.harness import Bar, Question, Trial
+from benchmarks.layouts import Layout, Place, smooth
+from benchmarks.peers import Peer
+from benchmarks.trials import Scale, neutral, stored
+
+MB = 1e6
+
+
+def questions(scale: Scale, place: Place) -> Iterator[Question]:
+    """In a fresh process each time, which checks what it read."""
+    shape = scale.memory_shape
+    layouts = {
+        "raw, 128³": Layout(shape, "uint16", (128,) * 3, "raw"),
+        "blosc lz4, 128³": Layout(shape, "uint16", (128,) * 3, "blosc lz4"),
+        "zstd, 32³": Layout(shape, "uint16", (32,) * 3, "zstd"),
+        "blosc lz4, shards 128³": Layout(shape, "uint16", (32,) * 3, "blosc lz4", (128,) * 3),
+        "blosc lz4, shards 256³": Layout(shape, "uint16", (32,) * 3, "blosc lz4", (256,) * 3),
+    }
+    data = smooth(shape, "uint16")
+    size = f"{data.nbytes / MB:.0f} MB"
+    values = place.fresh("values") / "data.npy"
+    np.save(values, data)
+    for label, layout in layouts.items():
+        with stored(place, layout, data) as path:
+            yield Question(
+                f"Peak extra memory, reading {size} (beyond the result)",
+                label,
+                lambda peer, p=path, y=layout: Trial(
+                    run=lambda _: measured("read", peer.name, y, p, values),
+                    check=lambda _: True,
+                ),
+                (Bar(limit=64 * MB),),
+                unit="B",
+            )
+        yield Question(
+            f"Peak extra memory, writing {size}",
+            label,
+            lambda peer, y=layout: writing(peer, place, y, values),
+            (Bar(limit=64 * MB),),
+            unit="B",
+        )
+    place.fresh("values")
+
+
+def writing(peer: Peer, place: Place, layout: Layout, values: Path) -> Trial:
+    """The child writes; here it is read back."""
+    path = place.root / "written"
+    reader = neutral(layout)
+    return Trial(
+        prepare=lambda: place.empty_array("written", layout),
+        run=lambda _: measured("write", peer.name, layout, path, values),
+        check=lambda _: np.array_equal(reader.read(reader.open(path, layout)), np.load(values)),
+    )

@@ -1,0 +1,54 @@
+"""How fast are selections that are not boxes?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.harness import Question
+from benchmarks.layouts import Layout, Place, smooth
+from benchmarks.trials import Scale, reading, stored
+
+TOPIC = "Selections in 64³ chunks, blosc lz4, uint16"
+
+
+def questions(scale: Scale, place: Place) -> Iterator[Question]:
+    """Strided, orthogonal, coordinates, mask: each must agree with NumPy."""
+    shape = scale.shape
+    data = smooth(shape, "uint16")
+    layout = Layout(shape, "uint16", (64,) * 3, "blosc lz4")
+    generator = np.random.default_rng(3)
+    steps = (slice(None, None, 3), slice(5, None, 2), slice(None, None, 7))
+    lists = tuple(np.sort(generator.choice(n, n // 4, replace=False)) for n in shape)
+    points = tuple(generator.integers(0, n, 10_000) for n in shape)
+    mask = generator.random(shape) < 0.001
+    with stored(place, layout, data) as path:
+        yield Question(
+            TOPIC,
+            "strided [::3, 5::2, ::7]",
+            lambda peer: reading(peer, path, layout, data[steps], lambda a: peer.read(a, steps)),
+            main=True,
+        )
+        yield Question(
+            TOPIC,
+            "orthogonal, a quarter of each axis",
+            lambda peer: reading(
+                peer, path, layout, data[np.ix_(*lists)], lambda a: peer.orthogonal(a, lists)
+            ),
+            main=True,
+        )
+        yield Question(
+            TOPIC,
+            "10,000 coordinates",
+            lambda peer: reading(
+                peer, path, layout, data[points], lambda a: peer.points(a, points)
+            ),
+            main=True,
+        )
+        yield Question(
+            TOPIC,
+            "mask, one element in a thousand",
+            lambda peer: reading(peer, path, layout, data[mask], lambda a: peer.mask(a, mask)),
+            main=True,
+        )

@@ -1,0 +1,26 @@
+"""What do overlapping slabs cost, where every chunk is needed several times?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.harness import Question
+from benchmarks.layouts import Layout, Place, smooth
+from benchmarks.trials import Scale, reading, stored
+
+
+def questions(scale: Scale, place: Place) -> Iterator[Question]:
+    """Slabs of 32 planes, each 16 further than the one before."""
+    data = smooth(scale.shape, "uint16")
+    where = [slice(start, start + 32) for start in range(0, scale.shape[0] - 31, 16)]
+    parts = [data[slab] for slab in where]
+    for codec in ("raw", "blosc lz4", "zstd"):
+        layout = Layout(scale.shape, "uint16", (64,) * 3, codec)
+        with stored(place, layout, data) as path:
+            yield Question(
+                "Overlapping slabs of 32 planes in 64³ chunks, uint16",
+                codec,
+                lambda peer, p=path, y=layout: reading(
+                    peer, p, y, parts, lambda a: [peer.read(a, s) for s in where], len(where)
+                ),
+            )

@@ -1,0 +1,34 @@
+"""How fast is text of variable length?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.harness import Question
+from benchmarks.layouts import Layout, Place
+from benchmarks.trials import Scale, reading, stored, writing
+
+
+def questions(scale: Scale, place: Place) -> Iterator[Question]:
+    """Short words, some beyond ASCII, in ten chunks; NumPy's StringDType in memory."""
+    count = scale.strings
+    words = [f"sample {i * 7919 % count}" + ("é" if i % 10 == 0 else "") for i in range(count)]
+    data = np.array(words, np.dtypes.StringDType())
+    for codec in ("raw", "zstd"):
+        layout = Layout((count,), "string", (count // 10,), codec)
+        topic = f"{count:,} strings"
+        with stored(place, layout, data) as path:
+            yield Question(
+                topic,
+                f"{codec}, read",
+                lambda peer, p=path, y=layout: reading(peer, p, y, data),
+                main=codec == "zstd",
+            )
+        yield Question(
+            topic,
+            f"{codec}, write",
+            lambda peer, y=layout: writing(peer, place, y, data),
+            main=codec == "zstd",
+        )

@@ -1,0 +1,99 @@
+"""The trials that most questions are made of: read something, write an array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.harness import Trial
+from benchmarks.layouts import Layout, Place
+from benchmarks.peers import Peer, Tensorstore, ZarrPython
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the questions are."""
+
+    quick: bool
+    shape: tuple[int, int, int]  # of the arrays that are read and written in full
+    repeats: int
+    seconds: float
+    tiny_chunks: int
+    strings: int
+    arrays: int
+    memory_shape: tuple[int, int, int]
+
+
+FULL = Scale(False, (256, 256, 512), 5, 1.0, 10_000, 1_000_000, 10_000, (512, 512, 768))
+QUICK = Scale(True, (128, 256, 256), 3, 0.1, 2_000, 100_000, 1_000, (256, 512, 512))
+
+
+def neutral(layout: Layout) -> Peer:
+    """Who writes what others read, and reads what others wrote."""
+    return ZarrPython() if layout.dtype == "string" else Tensorstore()
+
+
+@contextmanager
+def stored(place: Place, layout: Layout, data: npt.NDArray[Any]) -> Iterator[Path]:
+    """An array that all libraries read."""
+    path = place.empty_array("read", layout)
+    peer = neutral(layout)
+    peer.write(peer.open(path, layout, writable=True), ..., data)
+    yield path
+    place.fresh("read")
+
+
+def reading(
+    peer: Peer,
+    path: Path,
+    layout: Layout,
+    expected: npt.NDArray[Any],
+    read: Callable[[Any], Any] | None = None,
+    per: int = 1,
+) -> Trial:
+    """Read from an open array, all of it unless `read` says what."""
+    return Trial(
+        prepare=lambda: peer.open(path, layout),
+        run=read or (lambda array: peer.read(array)),
+        check=lambda result: same(result, expected),
+        per=per,
+    )
+
+
+def writing(peer: Peer, place: Place, layout: Layout, data: npt.NDArray[Any]) -> Trial:
+    """Fill an empty array; somebody else reads it back."""
+    path = place.root / "written"
+    reader = neutral(layout)
+
+    def prepare() -> Any:
+        place.empty_array("written", layout)
+        return peer.open(path, layout, writable=True)
+
+    return Trial(
+        prepare=prepare,
+        run=lambda array: peer.write(array, ..., data),
+        check=lambda _: same(reader.read(reader.open(path, layout)), data),
+    )
+
+
+def same(result: Any, expected: Any) -> bool:
+    """Whether two arrays, or two lists of arrays, have the same shapes and values."""
+    if isinstance(expected, list):
+        return len(result) == len(expected) and all(map(same, result, expected))
+    result, expected = np.asarray(result), np.asarray(expected)
+    if expected.dtype.kind in "OT":
+        return bool(result.shape == expected.shape and result.tolist() == expected.tolist())
+    return result.dtype == expected.dtype and np.array_equal(result, expected)
+
+
+def boxes(shape: tuple[int, ...], edge: int, count: int, seed: int = 1) -> list[tuple[slice, ...]]:
+    """Cubes at random places."""
+    generator = np.random.default_rng(seed)
+    starts = [[int(generator.integers(0, n - edge + 1)) for n in shape] for _ in range(count)]
+    return [tuple(slice(s, s + edge) for s in start) for start in starts]

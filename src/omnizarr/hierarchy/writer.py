@@ -1,0 +1,60 @@
+"""``with array.writer() as w``: assignments that are stored chunk by chunk, each once."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from omnizarr.engine import Stream
+from omnizarr.errors import ReadOnly, SelectionError
+from omnizarr.hierarchy.access import as_values
+from omnizarr.indexing import plan
+
+
+class Writer:
+    """Takes assignments and stores a chunk or shard when it is complete, or at the end.
+
+    What was assigned can be read from the array only after it was stored: at the latest when
+    the ``with`` block ends, also when it ends with an error.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._open = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        if not self._open:
+            raise ReadOnly("this writer is closed; call array.writer() for a new one")
+        array = self._stream.array
+        chosen = plan(array.grid, selection)
+        data = as_values(value, array.dtype)
+        try:
+            spread = np.broadcast_to(data, chosen.shape)
+        except ValueError:
+            raise SelectionError(
+                f"cannot put values of shape {data.shape} into a selection of shape {chosen.shape}"
+            ) from None
+        self._stream.put(chosen, chosen.to_full(spread))
+
+    def flush(self) -> None:
+        """Store everything that was assigned so far."""
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Store everything, and take no more; a second call does nothing."""
+        if self._open:
+            self._stream.flush()
+            self._open = False

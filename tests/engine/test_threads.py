@@ -1,0 +1,54 @@
+"""Threads that write different parts of one chunk or shard all succeed."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "one chunk": {"chunks": (64,)},
+    "one shard": {"chunks": (8,), "shards": (64,)},
+    "one shard of the draft": {"chunks": (8,), "shards": (64,), "zarr_format": "3-draft"},
+}
+
+
+@pytest.mark.shows("SH-26")
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize("where", ["memory", "directory"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_update_is_lost(layout: str, where: str, engine: str, tmp_path: Path) -> None:
+    store = oz.MemoryStore() if where == "memory" else oz.LocalStore(tmp_path)
+    array = oz.create_array(store, shape=64, dtype="i4", **LAYOUTS[layout])
+    rounds = 12
+
+    def work(number: int) -> None:
+        own = oz.open_array(store, "r+")
+        with oz.configure(engine=engine):
+            for value in range(1, rounds + 1):
+                own[number * 8 : number * 8 + 8] = value * (number + 1)
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(work, n) for n in range(8)]:
+            done.result()
+    wanted = np.repeat(np.arange(1, 9) * rounds, 8)
+    assert np.array_equal(array[...], wanted)
+
+
+def test_scattered_writes_lose_nothing_either() -> None:
+    array = oz.create_array(None, shape=(16, 16), dtype="i4", chunks=(16, 16))
+
+    def work(number: int) -> None:
+        for _ in range(10):
+            array.oindex[[number, number + 8, (number + 4) % 8], :] = number + 1
+            array.vindex[[number] * 16, list(range(16))] = number + 1
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert set(array[8:, 0].tolist()) == set(range(1, 9))
+    assert (array[...] > 0).all()
