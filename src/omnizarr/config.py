@@ -12,26 +12,35 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from omnizarr.errors import InvalidMetadata
+
+MAX_THREADS = 16
+
+
+def processors(limits: str = "/sys/fs/cgroup/cpu.max") -> int:
+    """How many processors this process may use; affinity and cgroup limits are honoured."""
+    if hasattr(os, "sched_getaffinity"):
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    try:
+        quota, period = Path(limits).read_text().split()
+        count = min(count, max(1, int(quota) // int(period)))
+    except (OSError, ValueError, ZeroDivisionError):
+        pass  # no such limit
+    return max(1, min(MAX_THREADS, count))
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """All settings and their defaults."""
 
-    # How many threads one read or write may use.
-    threads: int = max(
-        1,
-        min(
-            16,
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1,
-        ),
-    )
+    # How many threads one read or write may use: as many as this process has processors.
+    threads: int = field(default_factory=lambda: processors())
     # Which engine runs: the compiled kernel where it knows an array's layout, or never.
     engine: Literal["auto", "reference"] = (
         "reference" if os.environ.get("OMNIZARR_ENGINE") == "reference" else "auto"
