@@ -1,12 +1,13 @@
 # Two commands do everything on a machine with python3 (3.11 or newer), make and a compiler:
 #   make demo   writes, reads and compares one dataset in all four formats
 #   make test   style, types, layers, tests
+# make bench (make bench QUICK=1: under three minutes) compares with other Zarr libraries.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml setup.py src/kernel/* | cksum | cut -d" " -f1)
 
-.PHONY: demo test lint types layers tests format clean
+.PHONY: demo test lint types layers tests format bench clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py demo-data
@@ -38,5 +39,22 @@ $(STAMP): pyproject.toml setup.py $(wildcard src/kernel/*)
 	rm -f $(VENV)/.installed-*
 	touch $@
 
+# The peers are newest on the newest Python, so the benchmark has an environment of its own.
+BENCH := .venv-bench
+BENCH_STAMP := $(BENCH)/$(notdir $(STAMP))
+BENCH_PYTHON = $(firstword $(foreach v,3.13 3.12 3.11, \
+	$(wildcard $(HOME)/.pyenv/versions/$(v).*/bin/python3) \
+	$(shell sh -c 'command -v python$(v)')) $(PYTHON))
+
+bench: $(BENCH_STAMP)
+	$(BENCH)/bin/python -m benchmarks $(if $(QUICK),--quick)
+
+$(BENCH_STAMP): pyproject.toml setup.py $(wildcard src/kernel/*)
+	test -x $(BENCH)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BENCH)/bin/python -m pip install --quiet --editable . --group bench
+	rm -f $(BENCH)/.installed-*
+	touch $@
+
 clean:
-	rm -rf $(VENV) demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

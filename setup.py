@@ -8,7 +8,17 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-SOURCES = ("module", "rows", "read", "write", "codecs", "blosc1", "copy", "crc32c")
+SOURCES = (
+    "module",
+    "rows",
+    "read",
+    "write",
+    "codecs",
+    "blosc1_decode",
+    "blosc1_encode",
+    "copy",
+    "crc32c",
+)
 
 
 def extensions() -> list[Extension]:

@@ -30,18 +30,13 @@ int buffer_reserve(buffer_t *b, size_t size) {
 }
 
 void scratch_free(scratch_t *s) {
-    free(s->raw.data);
-    free(s->work.data);
-    free(s->extra.data);
-    free(s->out.data);
+    buffer_t *all[] = {&s->raw,   &s->work,  &s->extra,  &s->out,
+                       &s->table, &s->block, &s->filter, &s->frame};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->data);
     if (s->blosc) blosc2_free_ctx(s->blosc);
     if (s->zstd_d) ZSTD_freeDCtx(s->zstd_d);
     if (s->zstd_c) ZSTD_freeCCtx(s->zstd_c);
     memset(s, 0, sizeof *s);
-}
-
-static uint32_t little32(const unsigned char *p) {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
 void swap_bytes(unsigned char *data, int64_t size, int unit) {
@@ -53,55 +48,10 @@ void swap_bytes(unsigned char *data, int64_t size, int unit) {
         }
 }
 
-/* libblosc2 writes as many bytes as the header says: that must be what is expected. */
-static int check_blosc(scratch_t *s, const unsigned char *data, size_t size, size_t want) {
-    if (size < 16 || want > BLOSC2_MAX_BUFFERSIZE || size > INT32_MAX) return -1;
-    /* As strict as c-blosc 1: its formats and flags only, and sizes that fit together. */
-    int flags = data[2], format = flags >> 5;
-    uint32_t block = little32(data + 8);
-    if (data[0] != 2 || data[1] != 1 || data[3] == 0 || flags & 0x8 || (flags & 0x5) == 0x5)
-        return -1;
-    if (format != 0 && format != 1 && format != 3 && format != 4) return -1;
-    if (little32(data + 4) != want || little32(data + 12) != size) return -1;
-    if (want && (block == 0 || block > want)) return -1;
-    if (flags & 0x2 && size != want + 16) return -1;
-    if (!s->blosc) {
-        blosc2_dparams params = BLOSC2_DPARAMS_DEFAULTS;
-        params.nthreads = 1;
-        s->blosc = blosc2_create_dctx(params);
-    }
-    return s->blosc ? 0 : -1;
-}
-
-/* Whether the blocks that hold some bytes lie inside the buffer, and every stream in its block.
- * libblosc2 would take an empty stream for zeros, which Blosc-1 buffers do not have. */
-static int check_blocks(const unsigned char *data, size_t size, size_t want, size_t first,
-                        size_t end) {
-    if (data[2] & 0x2) return 0; /* stored as it is */
-    size_t block = little32(data + 8), count = (want + block - 1) / block;
-    size_t type = data[3], table = 16 + 4 * count;
-    if (table > size) return -1;
-    for (size_t i = first / block; i * block < end; i++) {
-        size_t n = i + 1 < count ? block : want - i * block;
-        int split = !(data[2] & 0x10) && type <= 16 && n == block && block / type >= 128;
-        size_t streams = split ? type : 1, at = little32(data + 16 + 4 * i);
-        for (size_t k = 0; k < streams; k++) {
-            if (at < table || at + 4 > size) return -1;
-            size_t packed = little32(data + at);
-            if (packed == 0 || packed > n / streams || packed > size - at - 4) return -1;
-            at += 4 + packed;
-        }
-    }
-    return 0;
-}
-
-static int unpack_blosc(scratch_t *s, const unsigned char *data, size_t size, unsigned char *out,
-                        size_t want) {
-    if (check_blosc(s, data, size, want)) return -1;
-    if (want == 0) return 0;
-    if (check_blocks(data, size, want, 0, want)) return -1;
-    int got = blosc2_decompress_ctx(s->blosc, data, (int32_t)size, out, (int32_t)want);
-    return got == (int)want ? 0 : -1;
+static int unpack_blosc(scratch_t *s, const unsigned char *data, size_t size, int64_t want,
+                        int64_t first, int64_t end, unsigned char *out) {
+    source_t source = {.file = -1, .data = data, .size = (int64_t)size};
+    return blosc1_decode(s, &source, want, first, end, out);
 }
 
 static int unpack_zstd(scratch_t *s, const unsigned char *data, size_t size, unsigned char *out,
@@ -114,7 +64,7 @@ static int unpack_zstd(scratch_t *s, const unsigned char *data, size_t size, uns
 }
 
 static int unpack_lz4(const unsigned char *data, size_t size, unsigned char *out, size_t want) {
-    if (size < 5 || size > INT32_MAX || want > INT32_MAX || little32(data) != want) return -1;
+    if (size < 5 || size > INT32_MAX || want > INT32_MAX || get32(data) != want) return -1;
     int got = LZ4_decompress_safe((const char *)data + 4, (char *)out, (int)size - 4, (int)want);
     return got == (int)want ? 0 : -1;
 }
@@ -127,19 +77,12 @@ int blosc_only(const chain_t *c) {
 }
 
 int decode_span(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,
-                int64_t first, int64_t length, unsigned char *target) {
+                int64_t first, int64_t end, unsigned char *target) {
     for (int i = c->nsteps - 1; i > 0; i--) {
-        if (size < 4 || crc32c(data, size - 4) != little32(data + size - 4)) return -1;
+        if (size < 4 || crc32c(data, size - 4) != get32(data + size - 4)) return -1;
         size -= 4;
     }
-    if (check_blosc(s, data, size, (size_t)c->nbytes)) return -1;
-    int64_t type = data[3];
-    if (check_blocks(data, size, (size_t)c->nbytes, (size_t)first, (size_t)(first + length)))
-        return -1;
-    if (first % type || length % type) return -1; /* a typesize that is not the item's */
-    int got = blosc2_getitem_ctx(s->blosc, data, (int32_t)size, (int)(first / type),
-                                 (int)(length / type), target, (int32_t)length);
-    return got == (int)length ? 0 : -1;
+    return unpack_blosc(s, data, size, c->nbytes, first, end, target);
 }
 
 int decode_steps(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,
@@ -149,7 +92,7 @@ int decode_steps(const chain_t *c, scratch_t *s, const unsigned char *data, size
     for (int i = c->nsteps - 1; i >= 0; i--) {
         const step_t *step = &c->steps[i];
         if (step->kind == STEP_CRC32C) {
-            if (size < 4 || crc32c(data, size - 4) != little32(data + size - 4)) return -1;
+            if (size < 4 || crc32c(data, size - 4) != get32(data + size - 4)) return -1;
             size -= 4;
             continue;
         }
@@ -159,7 +102,8 @@ int decode_steps(const chain_t *c, scratch_t *s, const unsigned char *data, size
             if (buffer_reserve(&s->extra, want ? want : 1)) return -1;
             out = s->extra.data;
         }
-        int bad = step->kind == STEP_BLOSC  ? unpack_blosc(s, data, size, out, want)
+        int bad = step->kind == STEP_BLOSC
+                      ? unpack_blosc(s, data, size, (int64_t)want, 0, (int64_t)want, out)
                   : step->kind == STEP_ZSTD ? unpack_zstd(s, data, size, out, want)
                                             : unpack_lz4(data, size, out, want);
         if (bad) return -1;
@@ -169,11 +113,6 @@ int decode_steps(const chain_t *c, scratch_t *s, const unsigned char *data, size
     if (size != (size_t)c->nbytes) return -1;
     *result = data;
     return 0;
-}
-
-static void put_little32(unsigned char *p, uint32_t v) {
-    p[0] = (unsigned char)v, p[1] = (unsigned char)(v >> 8);
-    p[2] = (unsigned char)(v >> 16), p[3] = (unsigned char)(v >> 24);
 }
 
 static int pack(const step_t *step, scratch_t *s, const unsigned char *data, size_t size,
@@ -186,15 +125,16 @@ static int pack(const step_t *step, scratch_t *s, const unsigned char *data, siz
         size_t room = ZSTD_compressBound(size);
         if (buffer_reserve(to, room + 4)) return -1;
         if (!s->zstd_c && !(s->zstd_c = ZSTD_createCCtx())) return -1;
-        ZSTD_CCtx_setParameter(s->zstd_c, ZSTD_LEVEL, step->level);
-        ZSTD_CCtx_setParameter(s->zstd_c, ZSTD_CHECKSUM, step->checksum);
+        if (ZSTD_isError(ZSTD_CCtx_setParameter(s->zstd_c, ZSTD_LEVEL, step->level)) ||
+            ZSTD_isError(ZSTD_CCtx_setParameter(s->zstd_c, ZSTD_CHECKSUM, step->checksum)))
+            return -1;
         *got = ZSTD_compress2(s->zstd_c, to->data, room, data, size);
         return ZSTD_isError(*got) ? -1 : 0;
     }
     if (size > 0x7e000000) return -1;
     int room = LZ4_compressBound((int)size);
     if (buffer_reserve(to, (size_t)room + 8)) return -1;
-    put_little32(to->data, (uint32_t)size);
+    put32(to->data, (uint32_t)size);
     int n = LZ4_compress_fast((const char *)data, (char *)to->data + 4, (int)size, room,
                               step->level);
     *got = (size_t)n + 4;
@@ -223,7 +163,7 @@ int encode_steps(const chain_t *c, scratch_t *s, unsigned char *data, const unsi
         } else if (s->out.size < n + 4) {
             return -1;
         }
-        put_little32(s->out.data + n, sum);
+        put32(s->out.data + n, sum);
         n += 4;
     }
     *result = now;

@@ -30,7 +30,7 @@ typedef struct {
 typedef struct chain {
     int ndim;
     int64_t shape[MAX_AXES]; /* of a chunk, in the array's axes */
-    int perm[MAX_AXES];      /* stored axis i is the array's axis perm[i] */
+    int64_t perm[MAX_AXES];  /* stored axis i is the array's axis perm[i] */
     int64_t itemsize;
     int swap; /* size of the units whose bytes are swapped, or 0 */
     int nsteps;
@@ -52,12 +52,38 @@ typedef struct {
 } buffer_t;
 
 typedef struct {
-    buffer_t raw, work, extra, out;
+    buffer_t raw;   /* as stored, or encoded */
+    buffer_t work;  /* decoded */
+    buffer_t extra; /* between two steps */
+    buffer_t out;   /* encoded */
+    buffer_t table, block, filter, frame; /* of Blosc */
     void *blosc, *zstd_d, *zstd_c;
 } scratch_t;
 
+/* The old content is lost where the buffer has to grow. */
 int buffer_reserve(buffer_t *b, size_t size);
 void scratch_free(scratch_t *s);
+
+/* Where encoded bytes are: an open file, or memory (file -1). */
+typedef struct {
+    int file;
+    const unsigned char *data;
+    int64_t size;
+    uint64_t identity; /* of a file: other where it was replaced or changed */
+} source_t;
+
+/* rows.c: part of a source, in `buffer` where it has to be read. */
+int fetch(source_t *source, int64_t from, int64_t size, buffer_t *buffer,
+          const unsigned char **data);
+
+static inline uint32_t get32(const unsigned char *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static inline void put32(unsigned char *p, uint32_t v) {
+    p[0] = (unsigned char)v, p[1] = (unsigned char)(v >> 8);
+    p[2] = (unsigned char)(v >> 16), p[3] = (unsigned char)(v >> 24);
+}
 
 /* crc32c.c */
 uint32_t crc32c(const unsigned char *data, size_t size);
@@ -65,18 +91,26 @@ uint32_t crc32c(const unsigned char *data, size_t size);
 /* codecs.c: 0 on success, else not. */
 int decode_steps(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,
                  unsigned char *target, const unsigned char **result);
-/* Whether single blocks can be decoded, and decoding of `length` bytes from `first` on. */
+/* Whether single blocks can be decoded, and decoding of the bytes from `first` to `end`. */
 int blosc_only(const chain_t *c);
 int decode_span(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,
-                int64_t first, int64_t length, unsigned char *target);
+                int64_t first, int64_t end, unsigned char *target);
 /* Encodes `nbytes` of decoded data; the result stays in the scratch or is `data` itself. */
 int encode_steps(const chain_t *c, scratch_t *s, unsigned char *data, const unsigned char **result,
                  size_t *size);
 void swap_bytes(unsigned char *data, int64_t size, int unit);
 
-/* blosc1.c: a Blosc-1 buffer as c-blosc 1 reads it. `out` has room for size + 16 bytes. */
+/* blosc1_decode.c: of a Blosc-1 buffer that holds `want` bytes, those from `first` to `end`. */
+int blosc1_decode(scratch_t *s, source_t *source, int64_t want, int64_t first, int64_t end,
+                  unsigned char *out);
+
+/* blosc1_encode.c: a Blosc-1 buffer as c-blosc 1 reads it. `out` has room for size + 16 bytes. */
 int blosc1_encode(const step_t *step, scratch_t *s, const unsigned char *data, size_t size,
                   unsigned char *out, size_t *out_size);
+/* What both share: flags in a header, and the largest block that c-blosc 1 and 2 take. */
+enum { SHUFFLED = 0x1, STORED = 0x2, BIT_SHUFFLED = 0x4, FUTURE = 0x8, NOT_SPLIT = 0x10 };
+enum { FORMAT_BLOSCLZ, FORMAT_LZ4, FORMAT_SNAPPY, FORMAT_ZLIB, FORMAT_ZSTD };
+#define MAX_BLOCK (1 << 28)
 
 /* copy.c */
 void copy_box(int ndim, const int64_t *count, int64_t itemsize, const unsigned char *source,

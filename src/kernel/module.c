@@ -6,9 +6,12 @@
 
 #include <blosc2.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 #define MAX_THREADS 64
+#define MAX_INNER (1 << 26)
+#define MAX_ROW_BYTES 1024 /* more than any table here has for one row */
 
 static void chain_free(PyObject *capsule) {
     chain_t *c = PyCapsule_GetPointer(capsule, "omnizarr.chain");
@@ -34,20 +37,27 @@ static int fail(const char *message) {
     return -1;
 }
 
+static int good_blosc(const step_t *s) {
+    return s->typesize > 0 && s->blocksize >= 0 && s->level >= 0 && s->level <= 9 &&
+           s->shuffle >= 0 && s->shuffle <= 2 && s->name >= 0 && s->name <= BLOSC_NAME_OTHER;
+}
+
 static int read_steps(chain_t *c, PyObject *steps) {
     if (!PyTuple_Check(steps) || PyTuple_GET_SIZE(steps) > MAX_STEPS) return fail("too many steps");
     c->nsteps = (int)PyTuple_GET_SIZE(steps);
     int packed = 0;
     for (int i = 0; i < c->nsteps; i++) {
         step_t *s = &c->steps[i];
+        PyObject *item = PyTuple_GET_ITEM(steps, i);
         long long block;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(steps, i), "iiiiiiL", &s->kind, &s->level, &s->name,
-                              &s->shuffle, &s->typesize, &s->checksum, &block))
+        if (!PyTuple_Check(item)) return fail("a step is a tuple");
+        if (!PyArg_ParseTuple(item, "iiiiiiL", &s->kind, &s->level, &s->name, &s->shuffle,
+                              &s->typesize, &s->checksum, &block))
             return -1;
         s->blocksize = block;
         if (s->kind < STEP_CRC32C || s->kind > STEP_LZ4) return fail("unknown step");
         if (s->kind != STEP_CRC32C && packed++) return fail("only one step may compress");
-        if (s->kind == STEP_BLOSC && (s->typesize < 1 || block < 0)) return fail("blosc");
+        if (s->kind == STEP_BLOSC && !good_blosc(s)) return fail("not what Blosc can do");
     }
     return 0;
 }
@@ -59,7 +69,7 @@ static int finish(chain_t *c) {
     int seen[MAX_AXES] = {0};
     int64_t size = c->itemsize;
     for (int i = c->ndim - 1; i >= 0; i--) {
-        int axis = c->perm[i];
+        int64_t axis = c->perm[i];
         if (axis < 0 || axis >= c->ndim || seen[axis]++) return fail("not a permutation");
         if (c->shape[axis] < 1) return fail("a chunk has no elements");
         c->strides[axis] = size;
@@ -67,6 +77,30 @@ static int finish(chain_t *c) {
     }
     if (size > INT32_MAX) return fail("too large");
     c->nbytes = size;
+    return 0;
+}
+
+/* Makes a shard of a chain, with inner chunks as another chain has them. */
+static int read_inner(chain_t *c, PyObject *capsule) {
+    const chain_t *k = PyCapsule_GetPointer(capsule, "omnizarr.chain");
+    if (!k) return -1;
+    if (k->inner || k->ndim != c->ndim || k->itemsize != c->itemsize || c->nsteps)
+        return fail("not a shard that the kernel knows");
+    c->inner = malloc(sizeof *k);
+    if (!c->inner) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memcpy(c->inner, k, sizeof *k);
+    c->inner_count = 1;
+    for (int i = 0; i < c->ndim; i++) {
+        if (c->perm[i] != i || c->shape[i] < 1 || c->shape[i] % k->shape[i])
+            return fail("inner chunks do not fit the shard");
+        c->counts[i] = c->shape[i] / k->shape[i];
+        if (__builtin_mul_overflow(c->inner_count, c->counts[i], &c->inner_count) ||
+            c->inner_count > MAX_INNER)
+            return fail("too many inner chunks");
+    }
     return 0;
 }
 
@@ -83,48 +117,20 @@ static PyObject *py_chain(PyObject *self, PyObject *args) {
                           &itemsize, &c->swap, &PyTuple_Type, &steps, &fill, &fill_size,
                           &c->keep_empty, &inner, &c->index_crc, &c->index_swap, &c->index_at_end))
         goto bad;
-    int64_t order[MAX_AXES];
     c->itemsize = itemsize;
     if (PyTuple_GET_SIZE(shape) > MAX_AXES) {
         fail("too many axes");
         goto bad;
     }
     c->ndim = (int)PyTuple_GET_SIZE(shape);
-    if (read_axes(shape, c->ndim, c->shape) || read_axes(perm, c->ndim, order)) goto bad;
-    for (int i = 0; i < c->ndim; i++) c->perm[i] = (int)order[i];
+    if (read_axes(shape, c->ndim, c->shape) || read_axes(perm, c->ndim, c->perm)) goto bad;
     if (fill_size != itemsize || itemsize > MAX_ITEM) {
         fail("the fill value has the wrong size");
         goto bad;
     }
     memcpy(c->fill, fill, (size_t)fill_size);
     if (read_steps(c, steps)) goto bad;
-    if (inner != Py_None) {
-        chain_t *k = PyCapsule_GetPointer(inner, "omnizarr.chain");
-        if (!k) goto bad;
-        if (k->inner || k->ndim != c->ndim || k->itemsize != c->itemsize || c->nsteps) {
-            fail("not a shard that the kernel knows");
-            goto bad;
-        }
-        c->inner = malloc(sizeof *k);
-        if (!c->inner) {
-            PyErr_NoMemory();
-            goto bad;
-        }
-        memcpy(c->inner, k, sizeof *k);
-        c->inner_count = 1;
-        for (int i = 0; i < c->ndim; i++) {
-            if (c->perm[i] != i || k->shape[i] < 1 || c->shape[i] % k->shape[i]) {
-                fail("inner chunks do not fit the shard");
-                goto bad;
-            }
-            c->counts[i] = c->shape[i] / k->shape[i];
-            if (__builtin_mul_overflow(c->inner_count, c->counts[i], &c->inner_count) ||
-                c->inner_count > (1 << 26)) {
-                fail("too many inner chunks");
-                goto bad;
-            }
-        }
-    }
+    if (inner != Py_None && read_inner(c, inner)) goto bad;
     if (finish(c)) goto bad;
     PyObject *capsule = PyCapsule_New(c, "omnizarr.chain", chain_free);
     if (capsule) return capsule;
@@ -135,144 +141,186 @@ bad:
 }
 
 static void *thread_main(void *batch) {
-    work(batch);
+    work(batch, NULL);
     return NULL;
 }
 
+/* Whether Python's handler of a signal has raised; only for the thread that called. */
+static int interrupted(batch_t *b) {
+    PyEval_RestoreThread(b->python);
+    int raised = PyErr_CheckSignals();
+    b->python = PyEval_SaveThread();
+    return raised;
+}
+
+/* Signals are left to Python's own threads. */
 static void run(batch_t *b, int threads) {
     pthread_t started[MAX_THREADS];
+    sigset_t all, before;
     int count = 0;
-    for (; count < threads - 1 && count < MAX_THREADS; count++)
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (; count < threads - 1; count++)
         if (pthread_create(&started[count], NULL, thread_main, b) != 0) break;
-    work(b);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    work(b, interrupted);
     for (int i = 0; i < count; i++) pthread_join(started[i], NULL);
 }
 
-/* The columns of one axis: five buffers and a step. */
-static int read_axis(PyObject *item, axis_t *axis, Py_buffer *views, int64_t limit) {
+/* Copies one column of 64-bit integers, or of bytes. */
+static int read_column(PyObject *object, Py_ssize_t rows, int size, int64_t *out) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(object, &view, PyBUF_SIMPLE) != 0) return -1;
+    int fits = view.len == rows * size;
+    const unsigned char *from = view.buf;
+    if (fits && size == 8) memcpy(out, from, (size_t)view.len);
+    for (Py_ssize_t k = 0; fits && size == 1 && k < rows; k++) out[k] = from[k];
+    PyBuffer_Release(&view);
+    return fits ? 0 : fail("columns of different length");
+}
+
+/* The columns of one axis: five buffers and a step. Every row lies in its chunk, whose length is
+ * `limit`, and in the array, whose length is `extent`. */
+static int read_axis(PyObject *item, axis_t *axis, int64_t limit, int64_t extent) {
     long long step;
     PyObject *columns[5];
+    if (!PyTuple_Check(item)) return fail("an axis is a tuple");
     if (!PyArg_ParseTuple(item, "OOOOOL", &columns[0], &columns[1], &columns[2], &columns[3],
                           &columns[4], &step))
         return -1;
+    Py_ssize_t rows = PyObject_Length(columns[4]);
+    if (rows < 0) return -1;
+    if (step < 1 || rows > PY_SSIZE_T_MAX / 64) return fail("no such step");
+    axis->chunk = calloc((size_t)rows + 1, 5 * sizeof *axis->chunk);
+    if (!axis->chunk) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    axis->length = rows, axis->step = step;
+    axis->inner = axis->chunk + rows, axis->outer = axis->inner + rows;
+    axis->count = axis->outer + rows, axis->whole = axis->count + rows;
     for (int i = 0; i < 5; i++)
-        if (PyObject_GetBuffer(columns[i], &views[i], PyBUF_SIMPLE) != 0) {
-            while (i--) PyBuffer_Release(&views[i]);
-            return -1;
-        }
-    Py_ssize_t rows = views[4].len;
-    for (int i = 0; i < 4; i++)
-        if (views[i].len != rows * 8) {
-            for (int j = 0; j < 5; j++) PyBuffer_Release(&views[j]);
-            return fail("columns of different length");
-        }
-    axis->length = rows;
-    axis->step = step;
-    axis->chunk = views[0].buf;
-    axis->inner = views[1].buf;
-    axis->outer = views[2].buf;
-    axis->count = views[3].buf;
-    axis->whole = views[4].buf;
+        if (read_column(columns[i], rows, i < 4 ? 8 : 1, axis->chunk + i * rows)) return -1;
     for (Py_ssize_t k = 0; k < rows; k++) {
-        int64_t last;
-        int bad = step < 1 || axis->chunk[k] < 0 || axis->inner[k] < 0 || axis->outer[k] < 0 ||
-                  axis->count[k] < 1 ||
-                  __builtin_mul_overflow(axis->count[k] - 1, (int64_t)step, &last) ||
-                  __builtin_add_overflow(last, axis->inner[k], &last) || last >= limit;
-        if (bad) {
-            for (int j = 0; j < 5; j++) PyBuffer_Release(&views[j]);
+        int64_t last, end, count = axis->count[k];
+        if (axis->chunk[k] < 0 || axis->inner[k] < 0 || axis->outer[k] < 0 || count < 1 ||
+            __builtin_mul_overflow(count - 1, axis->step, &last) ||
+            __builtin_add_overflow(last, axis->inner[k], &last) || last >= limit)
             return fail("a row reaches out of its chunk");
+        if (__builtin_add_overflow(axis->outer[k], count, &end) || end > extent)
+            return fail("a row reaches out of the array");
+    }
+    return 0;
+}
+
+/* The memory that is filled or stored, and the axes, checked against it. */
+static int read_array(batch_t *b, const Py_buffer *view, PyObject *axes) {
+    const chain_t *c = b->chain;
+    if (view->ndim != c->ndim || view->itemsize != c->itemsize || PyTuple_GET_SIZE(axes) != c->ndim)
+        return fail("the array does not fit the chunks");
+    b->array = view->buf;
+    b->rows = 1;
+    for (int i = 0; i < c->ndim; i++) {
+        b->strides[i] = view->strides[i];
+        if (read_axis(PyTuple_GET_ITEM(axes, i), &b->axes[i], c->shape[i], view->shape[i]))
+            return -1;
+        if (__builtin_mul_overflow(b->rows, b->axes[i].length, &b->rows))
+            return fail("too many rows");
+    }
+    return b->rows > PY_SSIZE_T_MAX / MAX_ROW_BYTES ? fail("too many rows") : 0;
+}
+
+/* Encoded chunks in memory, which the tuple keeps alive. */
+static int read_values(batch_t *b, PyObject *values) {
+    if (PyTuple_GET_SIZE(values) != b->rows || b->writing) return fail("a value for every row");
+    value_t *found = calloc((size_t)b->rows + 1, sizeof *found);
+    if (!found) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    b->values = found;
+    for (int64_t i = 0; i < b->rows; i++) {
+        PyObject *value = PyTuple_GET_ITEM(values, i);
+        if (PyBytes_Check(value)) {
+            found[i].data = (const unsigned char *)PyBytes_AS_STRING(value);
+            found[i].size = (size_t)PyBytes_GET_SIZE(value);
+        } else if (value != Py_None) {
+            return fail("values are bytes or None");
         }
     }
     return 0;
 }
 
-/* run(chain, axes, directory, values, prefix, style, separator, address, strides, writing, threads)
- * -> the rows that were not done */
-static PyObject *py_run(PyObject *self, PyObject *args) {
-    PyObject *capsule, *axes, *values, *strides, *result = NULL;
-    const char *prefix;
-    Py_ssize_t prefix_size;
-    unsigned long long address;
-    int directory, style, separator, writing, threads, opened = 0;
-    Py_buffer views[MAX_AXES][5];
-    value_t *found = NULL;
-    batch_t *b = calloc(1, sizeof *b);
-    if (!b) return PyErr_NoMemory();
-    if (!PyArg_ParseTuple(args, "OO!iOy#iiKO!pi", &capsule, &PyTuple_Type, &axes, &directory,
-                          &values, &prefix, &prefix_size, &style, &separator, &address,
-                          &PyTuple_Type, &strides, &writing, &threads))
-        goto done;
-    const chain_t *c = PyCapsule_GetPointer(capsule, "omnizarr.chain");
-    if (!c) goto done;
-    if (PyTuple_GET_SIZE(axes) != c->ndim || prefix_size > PATH_MAX / 2) {
-        fail("axes or prefix do not fit");
-        goto done;
-    }
-    if (read_axes(strides, c->ndim, b->strides)) goto done;
-    b->chain = c;
-    b->rows = 1;
-    for (int i = 0; i < c->ndim; i++) {
-        if (read_axis(PyTuple_GET_ITEM(axes, i), &b->axes[i], views[i], c->shape[i])) goto done;
-        opened++;
-        if (__builtin_mul_overflow(b->rows, b->axes[i].length, &b->rows)) {
-            fail("too many rows");
-            goto done;
-        }
-    }
-    b->directory = directory;
-    b->prefix_size = (int)prefix_size;
-    memcpy(b->prefix, prefix, (size_t)prefix_size);
-    b->style = style;
-    b->separator = separator;
-    b->array = (unsigned char *)(uintptr_t)address;
-    b->writing = writing;
-    if (values != Py_None) {
-        if (!PyList_Check(values) || PyList_GET_SIZE(values) != b->rows || writing) {
-            fail("a value for every row");
-            goto done;
-        }
-        found = calloc((size_t)b->rows + 1, sizeof *found);
-        if (!found) {
-            PyErr_NoMemory();
-            goto done;
-        }
-        for (int64_t i = 0; i < b->rows; i++) {
-            PyObject *value = PyList_GET_ITEM(values, i);
-            if (PyBytes_Check(value)) {
-                found[i].data = (const unsigned char *)PyBytes_AS_STRING(value);
-                found[i].size = (size_t)PyBytes_GET_SIZE(value);
-            } else if (value != Py_None) {
-                fail("values are bytes or None");
-                goto done;
-            }
-        }
-        b->values = found;
-    }
+static int check_key(const batch_t *b) {
+    if (b->style < 0 || b->style > 2 || (b->separator != '.' && b->separator != '/'))
+        return fail("no such chunk key encoding");
+    if (memchr(b->prefix, 0, b->prefix_size) || (b->prefix_size && b->prefix[0] == '/'))
+        return fail("no such prefix");
+    return 0;
+}
+
+/* Runs a batch that is complete; the numbers of the rows that were not done. */
+static PyObject *finish_rows(batch_t *b, int threads) {
     if (threads < 1) threads = 1;
+    if (threads > MAX_THREADS) threads = MAX_THREADS;
     b->slices = 1;
-    if (c->inner && !writing && b->rows < 4 * threads && threads > 1) b->slices = 4 * threads;
-    if (b->rows * b->slices < threads) threads = (int)(b->rows * b->slices);
-    b->failed = calloc((size_t)b->rows + 1, 1);
-    if (!b->failed) {
-        PyErr_NoMemory();
-        goto done;
+    if (b->chain->inner && !b->writing && b->rows < 4 * threads && threads > 1) {
+        b->slices = 4 * threads;
+        b->seen = calloc((size_t)b->rows + 1, sizeof *b->seen);
+        if (!b->seen) return PyErr_NoMemory();
     }
-    Py_BEGIN_ALLOW_THREADS;
+    if (b->rows * b->slices < threads) threads = (int)(b->rows * b->slices);
+    b->failed = calloc((size_t)b->rows + 1, sizeof *b->failed);
+    if (!b->failed) return PyErr_NoMemory();
+    b->python = PyEval_SaveThread();
     run(b, threads);
-    Py_END_ALLOW_THREADS;
-    result = PyList_New(0);
+    PyEval_RestoreThread(b->python);
+    if (atomic_load(&b->stop)) return NULL;
+    PyObject *result = PyList_New(0);
     for (int64_t i = 0; result && i < b->rows; i++)
-        if (b->failed[i]) {
+        if (atomic_load(&b->failed[i])) {
             PyObject *number = PyLong_FromLongLong(i);
             if (!number || PyList_Append(result, number) != 0) Py_CLEAR(result);
             Py_XDECREF(number);
         }
+    return result;
+}
+
+/* run(chain, axes, directory, values, prefix, style, separator, array, writing, threads)
+ * -> the rows that were not done */
+static PyObject *py_run(PyObject *self, PyObject *args) {
+    PyObject *capsule, *axes, *values, *array, *kept = NULL, *result = NULL;
+    Py_ssize_t prefix_size;
+    Py_buffer view = {0};
+    int threads;
+    batch_t *b = calloc(1, sizeof *b);
+    if (!b) return PyErr_NoMemory();
+    if (!PyArg_ParseTuple(args, "OO!iOy#iiOpi", &capsule, &PyTuple_Type, &axes, &b->directory,
+                          &values, &b->prefix, &prefix_size, &b->style, &b->separator, &array,
+                          &b->writing, &threads))
+        goto done;
+    b->prefix_size = (size_t)prefix_size;
+    b->chain = PyCapsule_GetPointer(capsule, "omnizarr.chain");
+    if (!b->chain || check_key(b)) goto done;
+    if (PyObject_GetBuffer(array, &view, PyBUF_STRIDES | (b->writing ? 0 : PyBUF_WRITABLE)) != 0)
+        goto done;
+    if (read_array(b, &view, axes)) goto done;
+    if (values != Py_None) {
+        if (!PyList_Check(values)) {
+            fail("values are a list");
+            goto done;
+        }
+        kept = PyList_AsTuple(values);
+        if (!kept || read_values(b, kept)) goto done;
+    }
+    result = finish_rows(b, threads);
 done:
-    for (int i = 0; i < opened; i++)
-        for (int j = 0; j < 5; j++) PyBuffer_Release(&views[i][j]);
-    free(found);
+    for (int i = 0; i < MAX_AXES; i++) free(b->axes[i].chunk);
+    if (view.obj) PyBuffer_Release(&view);
+    Py_XDECREF(kept);
+    free((void *)b->values);
     free(b->failed);
+    free(b->seen);
     free(b);
     return result;
 }
@@ -289,6 +337,8 @@ static struct PyModuleDef definition = {
 };
 
 PyMODINIT_FUNC PyInit__kernel(void) {
+    unsigned char bytes[2][16] = {{0}};
     blosc2_init();
+    blosc2_shuffle(2, 16, bytes[0], bytes[1]); /* it chooses its instructions at the first call */
     return PyModule_Create(&definition);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 void row_at(const batch_t *b, int64_t number, row_t *row) {
@@ -18,13 +19,14 @@ void row_at(const batch_t *b, int64_t number, row_t *row) {
         row->inner[i] = a->inner[k];
         row->outer[i] = a->outer[k];
         row->count[i] = a->count[k];
-        row->whole &= a->whole[k];
+        row->whole &= a->whole[k] != 0;
     }
 }
 
 int row_key(const batch_t *b, const row_t *row, char *key) {
-    int ndim = b->chain->ndim, at = b->prefix_size;
-    memcpy(key, b->prefix, (size_t)at);
+    if (b->prefix_size > PATH_MAX - 64) return -1;
+    int ndim = b->chain->ndim, at = (int)b->prefix_size;
+    memcpy(key, b->prefix, b->prefix_size);
     if (b->style != 1) key[at++] = 'c';
     if (b->style == 1 && ndim == 0) key[at++] = '0';
     for (int i = 0; i < ndim; i++) {
@@ -36,9 +38,23 @@ int row_key(const batch_t *b, const row_t *row, char *key) {
     return 0;
 }
 
+/* A number for the state of a file, never that of an absent one. */
+static uint64_t identity_of(const struct stat *info) {
+    uint64_t parts[] = {(uint64_t)info->st_dev, (uint64_t)info->st_ino, (uint64_t)info->st_size,
+                        (uint64_t)info->st_mtim.tv_sec, (uint64_t)info->st_mtim.tv_nsec};
+    uint64_t mixed = 0;
+    for (int i = 0; i < 5; i++) {
+        mixed = (mixed ^ parts[i]) * 0x9e3779b97f4a7c15u;
+        mixed ^= mixed >> 29;
+    }
+    return mixed | 2;
+}
+
 int open_source(const batch_t *b, const row_t *row, int64_t number, source_t *source) {
     source->file = -1;
     source->data = NULL;
+    source->size = 0;
+    source->identity = ABSENT;
     if (b->values) {
         source->data = b->values[number].data;
         source->size = (int64_t)b->values[number].size;
@@ -47,11 +63,14 @@ int open_source(const batch_t *b, const row_t *row, int64_t number, source_t *so
     char key[PATH_MAX];
     struct stat info;
     if (row_key(b, row, key)) return -1;
-    source->file = openat(b->directory, key, O_RDONLY | O_CLOEXEC);
+    /* Without O_NONBLOCK, opening a named pipe would wait for a writer. */
+    source->file = openat(b->directory, key, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (source->file < 0) return errno == ENOENT || errno == ENOTDIR ? ABSENT : -1;
     if (fstat(source->file, &info) != 0) return -1;
     if (S_ISDIR(info.st_mode)) return ABSENT;
+    if (!S_ISREG(info.st_mode)) return -1;
     source->size = info.st_size;
+    source->identity = identity_of(&info);
     return 0;
 }
 
@@ -59,7 +78,7 @@ void close_source(source_t *source) {
     if (source->file >= 0) close(source->file);
 }
 
-int read_exactly(int file, unsigned char *to, size_t size, int64_t from) {
+static int read_exactly(int file, unsigned char *to, size_t size, int64_t from) {
     while (size) {
         ssize_t got = pread(file, to, size, (off_t)from);
         if (got < 0 && errno == EINTR) continue;
@@ -70,7 +89,7 @@ int read_exactly(int file, unsigned char *to, size_t size, int64_t from) {
 }
 
 int fetch(source_t *source, int64_t from, int64_t size, buffer_t *buffer,
-                 const unsigned char **data) {
+          const unsigned char **data) {
     if (from < 0 || size < 0 || from > source->size || size > source->size - from) return -1;
     if (source->file < 0) {
         *data = source->data + from;
@@ -81,17 +100,30 @@ int fetch(source_t *source, int64_t from, int64_t size, buffer_t *buffer,
     return read_exactly(source->file, buffer->data, (size_t)size, from);
 }
 
-void work(batch_t *b) {
+/* Whether a tenth of a second has gone since `last`, which is then now. */
+static int due(struct timespec *last) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t gone = (int64_t)(now.tv_sec - last->tv_sec) * 1000000000 + now.tv_nsec - last->tv_nsec;
+    if (gone < 100000000) return 0;
+    *last = now;
+    return 1;
+}
+
+void work(batch_t *b, int (*interrupted)(batch_t *)) {
     scratch_t scratch;
+    struct timespec last;
     memset(&scratch, 0, sizeof scratch);
+    clock_gettime(CLOCK_MONOTONIC, &last);
     int64_t total = b->rows * b->slices;
-    for (;;) {
+    while (!atomic_load(&b->stop)) {
         int64_t n = atomic_fetch_add(&b->next, 1);
         if (n >= total) break;
         int64_t row = n / b->slices;
         int bad = b->writing ? write_row(b, &scratch, row)
                              : read_row(b, &scratch, row, n % b->slices);
-        if (bad) b->failed[row] = 1;
+        if (bad) atomic_store(&b->failed[row], 1);
+        if (interrupted && due(&last) && interrupted(b)) atomic_store(&b->stop, 1);
     }
     scratch_free(&scratch);
 }

@@ -124,10 +124,6 @@ static int write_shard(const batch_t *b, scratch_t *s, const row_t *row,
             if (!full) put_fill(k, s->work.data);
             copy_box(k->ndim, count, k->itemsize, part, b->strides, s->work.data, k->strides);
             bad = encode(k, s, s->work.data, &data, &size);
-        } else if (c->keep_empty) {
-            if (buffer_reserve(&s->work, k->nbytes ? (size_t)k->nbytes : 1)) { bad = -1; break; }
-            put_fill(k, s->work.data);
-            bad = encode(k, s, s->work.data, &data, &size);
         }
         if (bad) break;
         put_index(c, index + 16 * n, data ? used : MISSING);
@@ -145,9 +141,7 @@ static int write_shard(const batch_t *b, scratch_t *s, const row_t *row,
     }
     if (!bad && stored) {
         if (c->index_crc) {
-            uint32_t sum = crc32c(index, index_size - 4);
-            for (int i = 0; i < 4; i++)
-                index[index_size - 4 + (size_t)i] = (unsigned char)(sum >> (8 * i));
+            put32(index + index_size - 4, crc32c(index, index_size - 4));
         }
         memcpy(c->index_at_end ? shard + used : shard, index, index_size);
         bad = store(b, row, shard, c->index_at_end ? used + index_size : used);
@@ -159,13 +153,20 @@ static int write_shard(const batch_t *b, scratch_t *s, const row_t *row,
     return bad;
 }
 
+/* Whether a row replaces all that its shard has of the array, from the first element on. */
+static int is_plain(const batch_t *b, const row_t *row) {
+    for (int i = 0; i < b->chain->ndim; i++)
+        if (row->inner[i] != 0 || (b->axes[i].step != 1 && row->count[i] != 1)) return 0;
+    return row->whole;
+}
+
 int write_row(const batch_t *b, scratch_t *s, int64_t number) {
     const chain_t *c = b->chain;
     row_t row;
     row_at(b, number, &row);
     const unsigned char *from = b->array, *result = NULL;
     for (int i = 0; i < c->ndim; i++) from += row.outer[i] * b->strides[i];
-    if (c->inner) return row.whole ? write_shard(b, s, &row, from) : -1;
+    if (c->inner) return is_plain(b, &row) ? write_shard(b, s, &row, from) : -1;
     unsigned char *data;
     size_t size = 0;
     if (gather(b, s, c, &row, number, from, &data)) return -1;

@@ -113,11 +113,10 @@ def _run(
         axes,
         directory,
         values,
-        array.prefix.encode(),
+        os.fsencode(array.prefix),
         layout.style,
         layout.separator,
-        data.__array_interface__["data"][0],
-        data.strides,
+        data.view(f"V{data.dtype.itemsize}"),  # not every type has a buffer of its own
         writing,
         config.get().threads if data.nbytes >= SMALL else 1,
     )
