@@ -5,9 +5,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed-$(shell cat pyproject.toml setup.py src/kernel/* | cksum | cut -d" " -f1)
+STAMP := $(VENV)/.installed-$(shell cat pyproject.toml setup.py src/kernel/* src/strings/* | cksum | cut -d" " -f1)
 
-.PHONY: demo test lint types layers tests format bench clean
+.PHONY: demo test lint types layers tests sanitize format bench clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py demo-data
@@ -27,12 +27,16 @@ layers: $(STAMP)
 tests: $(STAMP)
 	$(BIN)/pytest -q -n auto --dist worksteal
 
+# The compiled kernel under gcc's sanitizers: the engine's tests and a minute of fuzzing.
+sanitize: $(STAMP)
+	.ci/sanitize $(BIN)/python
+
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # pip before 25.1 cannot read dependency groups, so it is brought up to date first.
-$(STAMP): pyproject.toml setup.py $(wildcard src/kernel/*)
+$(STAMP): pyproject.toml setup.py $(wildcard src/kernel/* src/strings/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable . --group test
@@ -49,7 +53,7 @@ BENCH_PYTHON = $(firstword $(foreach v,3.13 3.12 3.11, \
 bench: $(BENCH_STAMP)
 	$(BENCH)/bin/python -m benchmarks $(if $(QUICK),--quick)
 
-$(BENCH_STAMP): pyproject.toml setup.py $(wildcard src/kernel/*)
+$(BENCH_STAMP): pyproject.toml setup.py $(wildcard src/kernel/* src/strings/*)
 	test -x $(BENCH)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BENCH)/bin/python -m pip install --quiet --editable . --group bench
@@ -57,4 +61,4 @@ $(BENCH_STAMP): pyproject.toml setup.py $(wildcard src/kernel/*)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(BENCH) demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) build demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

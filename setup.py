@@ -1,5 +1,5 @@
-"""Builds the compiled kernel, where there is a compiler and libblosc2; without it the reference
-engine does all the work."""
+"""Builds the compiled parts where there is a compiler: the kernel, linked to libblosc2, and the
+string codec. Without them the reference engine and the plain codec do all the work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCES = (
 )
 
 
-def extensions() -> list[Extension]:
+def kernel() -> list[Extension]:
     """The kernel, linked statically to the libblosc2 inside the package blosc2."""
     spec = importlib.util.find_spec("blosc2")
     places = [] if spec is None else list(spec.submodule_search_locations or [])
@@ -45,4 +45,20 @@ def extensions() -> list[Extension]:
     return []
 
 
-setup(ext_modules=extensions())
+def strings() -> list[Extension]:
+    """vlen-utf8 on NumPy's own strings."""
+    spec = importlib.util.find_spec("numpy")
+    places = [] if spec is None else list(spec.submodule_search_locations or [])
+    include = [str(Path(place) / "_core" / "include") for place in places]
+    return [
+        Extension(
+            "omnizarr.codecs._strings",
+            sources=["src/strings/strings.c"],
+            include_dirs=include,
+            extra_compile_args=["-O3", "-std=gnu11"],
+            optional=True,
+        )
+    ]
+
+
+setup(ext_modules=[*kernel(), *strings()])

@@ -6,6 +6,7 @@ import argparse
 import datetime
 import os
 import platform
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -18,9 +19,11 @@ from benchmarks.layouts import place
 from benchmarks.plot import draw
 from benchmarks.questions import ALL
 from benchmarks.questions.shards import cost
-from benchmarks.report import Run, document, print_rows, show, show_ratio
+from benchmarks.report import Run, document, dump, print_rows, show, show_ratio
+from benchmarks.report import load as load_run
 from benchmarks.trials import FULL, QUICK, Scale
 
+LAST = Path(sys.prefix) / "last-run.json"
 DOCS = Path(__file__).parent.parent / "docs"
 
 
@@ -51,6 +54,17 @@ def ask_all(scale: Scale, only: list[str], console: Console) -> list[Row]:
     return rows + cost(rows)
 
 
+def busy(load: float, cores: int) -> str:
+    """What other work there was."""
+    text = f"Load average at the start {load:.1f}, at the end {os.getloadavg()[0]:.1f}."
+    if load > cores / 2:
+        text += (
+            " Other work shared the cores: single times vary by a factor of two or more from run to"
+            " run, and verdicts with them."
+        )
+    return text
+
+
 def describe(scale: Scale, started: float, load: float, command: str) -> Run:
     """What the page says about this run."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -69,7 +83,7 @@ def describe(scale: Scale, started: float, load: float, command: str) -> Run:
         command=command,
         minutes=(time.perf_counter() - started) / 60,
         sizes=sizes,
-        load=f"Load average at the start {load:.1f}.",
+        load=busy(load, cores or 1),
     )
 
 
@@ -78,19 +92,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small arrays, few rounds")
     parser.add_argument("--only", default="", help="names of question files; writes nothing")
+    parser.add_argument("--again", action="store_true", help="write out the last run once more")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     console = Console(width=None if os.isatty(1) else 200)
+    if options.again:
+        write(*load_run(LAST.read_text()), console)
+        return
     started, load = time.perf_counter(), os.getloadavg()[0]
     scale = QUICK if options.quick else FULL
     rows = ask_all(scale, [name for name in options.only.split(",") if name], console)
     print_rows(rows, console)
     if options.only:
         return
-    command = "make bench QUICK=1" if options.quick else "make bench"
-    run = describe(scale, started, load, command)
+    run = describe(scale, started, load, "make bench QUICK=1" if options.quick else "make bench")
+    LAST.write_text(dump(rows, run))
+    write(rows, run, console)
+
+
+def write(rows: list[Row], run: Run, console: Console) -> None:
+    """The page and the picture."""
     (DOCS / "benchmarks.md").write_text(document(rows, run))
-    subtitle = f"{run.machine}, Python {run.python}, {run.date}, {command}; log scale"
+    subtitle = f"{run.machine}, Python {run.python}, {run.date}, {run.command}; log scale"
     draw(rows, DOCS / "benchmarks.png", subtitle)
     console.print(f"docs/benchmarks.md and docs/benchmarks.png, {run.minutes:.1f} minutes")
 

@@ -61,7 +61,9 @@ def import_time(name: str) -> Measured:
 
 
 def _job(job: dict[str, Any]) -> float:
-    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in job["layout"].items()}
+    fields: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in job["layout"].items()
+    }
     layout = Layout(**fields)
     peer = peers.load(job["name"])
     data = np.load(job["values"])
@@ -75,7 +77,7 @@ def _read(peer: peers.Peer, path: Path, layout: Layout, data: Any) -> float:
     peer.read(array, (slice(0, 1),) * 3)
     before = _start_peak()
     result = peer.read(array)
-    extra = _peak() - before - data.nbytes
+    extra = _peak() - before - float(data.nbytes)
     if not same(result, data):
         raise WrongResult("what was read is not what was written")
     return max(0.0, extra)

@@ -21,7 +21,8 @@ SHORT = {"zarr-python": "zarr-python", "zarr-python Fused": "Fused", "zarr-pytho
 
 def draw(rows: Sequence[Row], path: Path, subtitle: str) -> None:
     """Horizontal bars of the ratio to the fastest peer, grouped by topic, on a log scale."""
-    chosen = [row for row in rows if row.main and row.ratio(OURS[0]) is not None]
+    main = [row for row in rows if row.main and row.ratio(OURS[0]) is not None]
+    chosen = [row for some in topics(main).values() for row in some]
     places, titles, height = _places(chosen)
     figure, axes = pyplot.subplots(figsize=(10.5, 0.235 * height + 1.5), dpi=130)
     ratios = [row.ratio(OURS[0]) or 0.0 for row in chosen]
@@ -85,13 +86,13 @@ def _bar(axes: pyplot.Axes, row: Row, y: float, ratio: float) -> None:
             markeredgewidth=0.5,
             zorder=4,
         )
-    for bar in row.bars:
-        if bar.who == OURS[0] and bar.ratio is not None and not bar.against:
-            axes.plot([bar.ratio] * 2, [y - 0.45, y + 0.45], color=BAR, linewidth=2, zorder=3)
+    bars = [b.ratio for b in row.bars if b.who == OURS[0] and b.ratio and not b.against]
+    for bar in bars:
+        axes.plot([bar] * 2, [y - 0.45, y + 0.45], color=BAR, linewidth=2, zorder=3)
     fastest = row.fastest_peer() or ""
     times = f"{show(row.value(OURS[0]), row.unit)} – {SHORT.get(fastest, fastest)} "
     axes.text(
-        max(ratio, reference or 0, 1.02) * 1.06,
+        max(ratio, reference or 0, *bars, 1.02) * 1.06,
         y,
         f"{ratio:.2g}×   {times}{show(row.value(fastest), row.unit)}",
         va="center",

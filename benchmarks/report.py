@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import OURS, Bar, Row
+from benchmarks.harness import OURS, Bar, Cell, Row
 from benchmarks.reasons import NOT_ASKED, REASONS, Reason
 
 BARS = "Bars: at least this many times as fast as the fastest peer, unless the cell says otherwise."
@@ -27,6 +28,22 @@ class Run:
     minutes: float
     sizes: str
     load: str
+
+
+def dump(rows: Sequence[Row], run: Run) -> str:
+    """The answers as JSON, to be written out again with other words."""
+    return json.dumps({"run": asdict(run), "rows": [asdict(row) for row in rows]})
+
+
+def load(text: str) -> tuple[list[Row], Run]:
+    """What `dump` wrote."""
+    found = json.loads(text)
+    rows = []
+    for row in found["rows"]:
+        cells = {name: Cell(**cell) for name, cell in row.pop("cells").items()}
+        bars = tuple(Bar(**{**b, "against": tuple(b["against"])}) for b in row.pop("bars"))
+        rows.append(Row(cells=cells, bars=bars, **row))
+    return rows, Run(**found["run"])
 
 
 def show(value: float | None, unit: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +54,14 @@ def reading(
     peer: Peer,
     path: Path,
     layout: Layout,
-    expected: npt.NDArray[Any],
-    read: Callable[[Any], Any] | None = None,
+    expected: Any,
+    read: Callable[[Peer, Any], Any] = lambda peer, array: peer.read(array),
     per: int = 1,
 ) -> Trial:
     """Read from an open array, all of it unless `read` says what."""
     return Trial(
         prepare=lambda: peer.open(path, layout),
-        run=read or (lambda array: peer.read(array)),
+        run=partial(read, peer),
         check=lambda result: same(result, expected),
         per=per,
     )
@@ -90,6 +91,11 @@ def same(result: Any, expected: Any) -> bool:
     if expected.dtype.kind in "OT":
         return bool(result.shape == expected.shape and result.tolist() == expected.tolist())
     return result.dtype == expected.dtype and np.array_equal(result, expected)
+
+
+def each(where: Sequence[Any]) -> Callable[[Peer, Any], list[Any]]:
+    """Reads one selection after the other."""
+    return lambda peer, array: [peer.read(array, selection) for selection in where]
 
 
 def boxes(shape: tuple[int, ...], edge: int, count: int, seed: int = 1) -> list[tuple[slice, ...]]:

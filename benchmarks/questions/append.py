@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
         yield Question(
             f"Append {TIMES} times, chunks of 100 × 1000 float32, blosc lz4",
             f"{rows} rows",
-            lambda peer, y=layout, n=rows: appending(peer, place, y, n),
+            partial(appending, place=place, layout=layout, rows=rows),
             main=True,
         )
 

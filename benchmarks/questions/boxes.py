@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from benchmarks import trials
 from benchmarks.harness import Bar, Question
 from benchmarks.layouts import CODECS, Layout, Place, smooth
-from benchmarks.trials import Scale, reading, stored
+from benchmarks.trials import Scale, each, reading, stored
 
 BOXES = 30
 
@@ -24,8 +25,8 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
             yield Question(
                 "Random 16³ box in 128³ chunks, uint16",
                 codec,
-                lambda peer, p=path, y=layout: reading(
-                    peer, p, y, parts, lambda a: [peer.read(a, box) for box in where], BOXES
+                partial(
+                    reading, path=path, layout=layout, expected=parts, read=each(where), per=BOXES
                 ),
                 bars,
                 main=codec in ("raw", "blosc lz4", "blosc zstd"),

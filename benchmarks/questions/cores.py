@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.child import measured
 from benchmarks.harness import Question, Trial
 from benchmarks.layouts import Layout, Place, smooth
+from benchmarks.peers import Peer
 from benchmarks.trials import Scale, stored
 
 
@@ -32,9 +35,14 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
                 yield Question(
                     "Full read in 64³ chunks on some cores, uint16",
                     f"{codec}, {count} core{'s' * (count > 1)}",
-                    lambda peer, p=path, y=layout, n=count: Trial(
-                        run=lambda _: measured("time", peer.name, y, p, values, n),
-                        check=lambda _: True,
-                    ),
+                    partial(timing, path=path, layout=layout, values=values, cores=count),
                 )
     place.fresh("values")
+
+
+def timing(peer: Peer, path: Path, layout: Layout, values: Path, cores: int) -> Trial:
+    """The child reads several times and checks each result."""
+    return Trial(
+        run=lambda _: measured("time", peer.name, layout, path, values, cores),
+        check=lambda _: True,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
             yield Question(
                 "One element, 32³ chunks",
                 codec,
-                lambda peer, p=path, y=layout: elements(peer, p, y, data),
+                partial(elements, path=path, layout=layout, data=data),
                 (bar,),
                 main=codec == "blosc lz4",
             )
@@ -36,7 +37,7 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
             yield Question(
                 "Open one array",
                 f"version {zarr_format}",
-                lambda peer, p=path, y=layout: opening(peer, p, y),
+                partial(opening, path=path, layout=layout),
                 (bar,),
                 main=zarr_format == 3,
             )

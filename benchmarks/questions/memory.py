@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -37,21 +38,25 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
             yield Question(
                 f"Peak extra memory, reading {size} (beyond the result)",
                 label,
-                lambda peer, p=path, y=layout: Trial(
-                    run=lambda _: measured("read", peer.name, y, p, values),
-                    check=lambda _: True,
-                ),
+                partial(reading, path=path, layout=layout, values=values),
                 (Bar(limit=64 * MB),),
                 unit="B",
             )
         yield Question(
             f"Peak extra memory, writing {size}",
             label,
-            lambda peer, y=layout: writing(peer, place, y, values),
+            partial(writing, place=place, layout=layout, values=values),
             (Bar(limit=64 * MB),),
             unit="B",
         )
     place.fresh("values")
+
+
+def reading(peer: Peer, path: Path, layout: Layout, values: Path) -> Trial:
+    """The child reads, and checks what it read."""
+    return Trial(
+        run=lambda _: measured("read", peer.name, layout, path, values), check=lambda _: True
+    )
 
 
 def writing(peer: Peer, place: Place, layout: Layout, values: Path) -> Trial:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -27,28 +28,48 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
         yield Question(
             TOPIC,
             "strided [::3, 5::2, ::7]",
-            lambda peer: reading(peer, path, layout, data[steps], lambda a: peer.read(a, steps)),
+            partial(
+                reading,
+                path=path,
+                layout=layout,
+                expected=data[steps],
+                read=lambda peer, a: peer.read(a, steps),
+            ),
             main=True,
         )
         yield Question(
             TOPIC,
             "orthogonal, a quarter of each axis",
-            lambda peer: reading(
-                peer, path, layout, data[np.ix_(*lists)], lambda a: peer.orthogonal(a, lists)
+            partial(
+                reading,
+                path=path,
+                layout=layout,
+                expected=data[np.ix_(*lists)],
+                read=lambda peer, a: peer.orthogonal(a, lists),
             ),
             main=True,
         )
         yield Question(
             TOPIC,
             "10,000 coordinates",
-            lambda peer: reading(
-                peer, path, layout, data[points], lambda a: peer.points(a, points)
+            partial(
+                reading,
+                path=path,
+                layout=layout,
+                expected=data[points],
+                read=lambda peer, a: peer.points(a, points),
             ),
             main=True,
         )
         yield Question(
             TOPIC,
             "mask, one element in a thousand",
-            lambda peer: reading(peer, path, layout, data[mask], lambda a: peer.mask(a, mask)),
+            partial(
+                reading,
+                path=path,
+                layout=layout,
+                expected=data[mask],
+                read=lambda peer, a: peer.mask(a, mask),
+            ),
             main=True,
         )

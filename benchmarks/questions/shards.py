@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from benchmarks.harness import Bar, Cell, Question, Row, Trial
 from benchmarks.layouts import Layout, Place, smooth
 from benchmarks.peers import Peer
 from benchmarks.questions.full import read_bars, write_bars
-from benchmarks.trials import Scale, neutral, reading, same, stored, writing
+from benchmarks.trials import Scale, each, neutral, reading, same, stored, writing
 
 BOXES = 50
 TOPIC = "Shards 128³ of 32³, uint16"
@@ -34,15 +35,15 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
             yield Question(
                 TOPIC,
                 f"{codec}, read",
-                lambda peer, p=path, y=layout: reading(peer, p, y, data),
+                partial(reading, path=path, layout=layout, expected=data),
                 read_bars(layout),
                 main=main,
             )
             yield Question(
                 TOPIC,
                 f"{codec}, random 16³ box",
-                lambda peer, p=path, y=layout: reading(
-                    peer, p, y, parts, lambda a: [peer.read(a, box) for box in where], BOXES
+                partial(
+                    reading, path=path, layout=layout, expected=parts, read=each(where), per=BOXES
                 ),
                 (Bar(1.0),),
                 main=main,
@@ -50,7 +51,7 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
         yield Question(
             TOPIC,
             f"{codec}, write",
-            lambda peer, y=layout: writing(peer, place, y, data),
+            partial(writing, place=place, layout=layout, data=data),
             write_bars(layout),
             main=main,
         )
@@ -58,7 +59,7 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
             yield Question(
                 TOPIC,
                 f"{codec}, update one inner chunk",
-                lambda peer, p=path, y=layout: updating(peer, place, p, y, data),
+                partial(updating, place=place, path=path, layout=layout, data=data),
                 (Bar(1.0),),
                 main=main,
             )

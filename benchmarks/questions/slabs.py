@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from benchmarks.harness import Question
 from benchmarks.layouts import Layout, Place, smooth
-from benchmarks.trials import Scale, reading, stored
+from benchmarks.trials import Scale, each, reading, stored
 
 
 def questions(scale: Scale, place: Place) -> Iterator[Question]:
@@ -20,7 +21,12 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
             yield Question(
                 "Overlapping slabs of 32 planes in 64³ chunks, uint16",
                 codec,
-                lambda peer, p=path, y=layout: reading(
-                    peer, p, y, parts, lambda a: [peer.read(a, s) for s in where], len(where)
+                partial(
+                    reading,
+                    path=path,
+                    layout=layout,
+                    expected=parts,
+                    read=each(where),
+                    per=len(where),
                 ),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -23,12 +24,12 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
             yield Question(
                 topic,
                 f"{codec}, read",
-                lambda peer, p=path, y=layout: reading(peer, p, y, data),
+                partial(reading, path=path, layout=layout, expected=data),
                 main=codec == "zstd",
             )
         yield Question(
             topic,
             f"{codec}, write",
-            lambda peer, y=layout: writing(peer, place, y, data),
+            partial(writing, place=place, layout=layout, data=data),
             main=codec == "zstd",
         )

@@ -80,6 +80,8 @@ def configure(**changes: Any) -> Iterator[Config]:
             raise InvalidMetadata(f"unknown setting {name!r}; known: {', '.join(sorted(known))}")
         if name in _ALLOWED and value not in _ALLOWED[name]:
             raise InvalidMetadata(f"{name} must be one of {_ALLOWED[name]}, got {value!r}")
+        if name == "threads" and (type(value) is not int or value < 1):
+            raise InvalidMetadata(f"threads must be an integer of at least 1, got {value!r}")
     settings = dataclasses.replace(get(), **changes)
     token = _current.set(settings)
     try:

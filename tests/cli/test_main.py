@@ -100,3 +100,38 @@ def test_a_folder_without_zarr_says_what_it_holds(in_tmp: Path) -> None:
     (in_tmp / "folder").mkdir()
     (in_tmp / "folder/notes.txt").write_text("hello")
     assert "it holds: notes.txt" in run("info", "folder").output
+
+
+def test_a_file_is_not_called_an_absent_place(ocean: Path) -> None:
+    output = run("info", "ocean.zarr/zarr.json").output
+    assert "which is a file; give the directory that holds the data" in output
+    assert "nothing is there" not in output
+
+
+def test_advice_is_given_in_the_words_of_the_command_line(ocean: Path) -> None:
+    oz.create_array("new.zarr", shape=3)
+    output = run("convert", "ocean.zarr", "new.zarr").output
+    assert output.endswith("give --overwrite to replace it\n")
+    assert "or --in-place" in run("convert", "ocean.zarr", "ocean.zarr").output
+    both = run("convert", "ocean.zarr", "else.zarr", "--in-place").output
+    assert "give a DESTINATION or --in-place and not both" in both
+    assert not Path("else.zarr").exists()
+
+
+def test_convert_writes_one_line_where_nobody_watches(ocean: Path) -> None:
+    result = run("convert", "ocean.zarr", "new.zarr")
+    assert result.output.count("\n") == 1
+    assert result.output.startswith("wrote zarr 3 to new.zarr")
+
+
+def test_info_boasts_of_compression_only_where_there_is_some(in_tmp: Path) -> None:
+    oz.create_array("raw.zarr", data=np.arange(100, dtype="i8"), compressors=None)
+    oz.create_array("small.zarr", data=np.ones(1000, dtype="i8"))
+    assert "times smaller" not in run("info", "raw.zarr").output
+    assert "times smaller" in run("info", "small.zarr").output
+
+
+def test_a_negative_depth_is_refused(ocean: Path) -> None:
+    result = run("tree", "ocean.zarr", "--depth", "-1")
+    assert result.exit_code == 2
+    assert "x>=0" in result.output

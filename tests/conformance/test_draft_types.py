@@ -445,8 +445,8 @@ def test_big_endian_items_of_version_2_become_little_endian(dtype: Any, item: An
     ("extension", "type_", "fill", "expected"),
     [
         ("datetime", "<M8[s]", 86400, np.datetime64("1970-01-02")),
-        ("datetime", "<M8[s]", "NaT", np.datetime64("NaT")),
-        ("datetime", "<m8[D]", -(2**63), np.timedelta64("NaT")),
+        ("datetime", "<M8[s]", "NaT", np.datetime64("NaT", "s")),
+        ("datetime", "<m8[D]", -(2**63), np.timedelta64("NaT", "D")),
         ("datetime", ">m8[D]", 3, np.timedelta64(3, "D")),
         ("string", "S4", "ab", b"ab"),
         ("string", "S4", base64.b64encode(b"\xff\x00\xfeq").decode(), b"\xff\x00\xfeq"),
@@ -499,7 +499,7 @@ def test_a_fill_value_that_does_not_fit_its_type_is_refused(
     ("dtype", "fill", "written"),
     [
         ("<M8[s]", np.datetime64("1970-01-02"), 86400),
-        ("<M8[s]", np.datetime64("NaT"), -(2**63)),
+        ("<M8[s]", np.datetime64("NaT", "s"), -(2**63)),
         ("<m8[D]", np.timedelta64(-3, "D"), -3),
         ("S4", b"ab", "ab"),
         ("S4", b"\xff\x00\xfeq", base64.b64encode(b"\xff\x00\xfeq").decode()),

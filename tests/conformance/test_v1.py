@@ -258,7 +258,7 @@ def test_a_fill_value_0_of_what_is_no_number_is_an_item_of_zero_bytes(dtype: Any
         ("S3", b"ab"),
         ("U3", "ab"),
         ("m8[s]", np.timedelta64(1, "s")),
-        ("M8[s]", np.datetime64("NaT")),
+        ("M8[s]", np.datetime64("NaT", "s")),
         ([("a", "<i4")], (1,)),
     ],
     ids=str,

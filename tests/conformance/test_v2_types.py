@@ -386,7 +386,7 @@ def test_a_fill_value_that_does_not_fit_its_type_is_refused(dtype: Any, value: A
         (">c16", complex(-np.inf, np.nan), ["-Infinity", "NaN"]),
         ("<M8[ns]", np.datetime64(7, "ns"), 7),
         ("<m8[s]", np.timedelta64(-7, "s"), -7),
-        ("<M8[s]", np.datetime64("NaT"), -(2**63)),
+        ("<M8[s]", np.datetime64("NaT", "s"), -(2**63)),
         ("<U3", "äß€", "äß€"),
         ("|V5", np.void(b"12345"), "MTIzNDU="),
     ],

@@ -375,7 +375,7 @@ def test_the_second_printed_document_is_understood_as_far_as_possible(
 
     def bind(named: Any) -> DataType:
         dtype = np.dtype(f"M8[{named.configuration['unit']}]")
-        nothing = np.datetime64("NaT")
+        nothing = np.datetime64("NaT", "ns")
         return DataType(named, dtype, lambda json, _: nothing, lambda value, _: None, zero=nothing)
 
     monkeypatch.setattr(registry, "_table", dict(registry._table))

@@ -246,3 +246,34 @@ def test_a_broken_node_does_not_block_its_siblings() -> None:
     assert group["good"][...].tolist() == [0, 1, 2]
     with pytest.raises(oz.InvalidMetadata, match=r"bad/zarr\.json"):
         _ = group["bad"]
+
+
+@pytest.mark.parametrize("chunks", [0, -2, (0,), (-2,), (2.5,)])
+def test_chunks_of_no_length_are_refused_however_they_are_written(chunks: Any) -> None:
+    with pytest.raises(oz.InvalidMetadata, match="chunks: "):
+        oz.create_array({}, shape=4, chunks=chunks)
+
+
+@pytest.mark.parametrize("threads", [0, -3, 1.5, "2", True])
+def test_a_number_of_threads_that_makes_no_sense_is_refused(threads: Any) -> None:
+    with pytest.raises(oz.InvalidMetadata, match="at least 1"), oz.configure(threads=threads):
+        pass
+
+
+def test_an_unknown_compressor_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(oz.UnknownExtension, match=r"numcodecs has no 'zstandard'; known: .*zstd"):
+        oz.create_array({}, shape=4, compressors="zstandard")
+
+
+def test_a_wrong_setting_of_a_known_codec_does_not_make_it_unknown() -> None:
+    codec = {"name": "numcodecs.quantize", "configuration": {"digits": 2, "dtype": "<i4"}}
+    codecs = [codec, {"name": "bytes", "configuration": {"endian": "little"}}]
+    with pytest.raises(oz.InvalidMetadata, match="only floating point data types"):
+        _ = opened(codecs=codecs)[...]
+
+
+def test_a_problem_of_one_field_is_not_repeated_for_those_that_need_it() -> None:
+    grid = {"name": "regular", "configuration": {"chunk_shape": [0]}}
+    problems = oz.validate(document(chunk_grid=grid))
+    assert [p.field for p in problems] == ["chunk_grid"]
+    assert str(problems[0]).startswith("zarr.json: chunk_grid: chunk grid 'regular': ")

@@ -145,6 +145,28 @@ def test_converting_onto_itself_is_refused(in_tmp: Path) -> None:
         oz.convert("x.zarr", "./x.zarr", zarr_format=2)
 
 
+@pytest.mark.parametrize(
+    ("source", "destination"),
+    [
+        ("x.zarr/a", "x.zarr"),
+        ("x.zarr", "x.zarr/copy"),
+        ("x.zarr/a", "link.zarr"),
+        ("link.zarr", "x.zarr"),
+        ("link.zarr/a", "x.zarr"),
+    ],
+)
+def test_converting_into_or_over_what_holds_the_other_is_refused_and_loses_nothing(
+    in_tmp: Path, source: str, destination: str
+) -> None:
+    oz.create_group("x.zarr").create_array("a", data=np.arange(5))
+    Path("link.zarr").symlink_to("x.zarr")
+    before = sorted(Path("x.zarr").rglob("*"))
+    with pytest.raises(oz.StoreError, match=r"both|one lies inside the other"):
+        oz.convert(source, destination, zarr_format=3, overwrite=True)
+    assert sorted(Path("x.zarr").rglob("*")) == before
+    assert oz.open("x.zarr")["a"][...].tolist() == [0, 1, 2, 3, 4]
+
+
 def test_an_array_with_an_unknown_codec_is_copied_but_not_given_a_name_it_does_not_have() -> None:
     a: dict[str, bytes] = {}
     b: dict[str, bytes] = {}

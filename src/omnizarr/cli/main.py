@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ import omnizarr
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.render import size_text
 from omnizarr.hierarchy.stored import stored_size
+
+# What the library's messages recommend, in the words of the command line.
+OPTIONS = {"overwrite=True": "--overwrite", "in_place=True": "--in-place"}
 
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -29,7 +34,10 @@ class Command(click.Group):
             return super().invoke(ctx)
         except OmnizarrError as e:
             errors.print(f"[bold red]{type(e).__name__}[/]: ", end="")
-            errors.print(str(e), markup=False)
+            message = str(e)
+            for argument, option in OPTIONS.items():
+                message = message.replace(argument, option)
+            errors.print(message, markup=False)
             sys.exit(1)
 
 
@@ -56,7 +64,8 @@ def info(path: str, node: str) -> None:
     console.print(str(found.info), markup=False)
     if isinstance(found, omnizarr.Array):
         count, size = stored_size(found)
-        ratio = f", {found.nbytes / size:.1f} times smaller" if size and found.nbytes else ""
+        times = round(found.nbytes / size, 1) if size else 0
+        ratio = f", {times} times smaller" if times > 1 else ""
         console.print(f"stored in {count} of {found.nchunks} chunks: {size_text(size)}{ratio}")
     if found.attrs:
         console.print_json(data=found.attrs.asdict())
@@ -64,7 +73,9 @@ def info(path: str, node: str) -> None:
 
 @main.command()
 @path_argument
-@click.option("--depth", type=int, default=None, help="How many levels to show; all by default.")
+@click.option(
+    "--depth", type=click.IntRange(0), default=None, help="How many levels to show; all by default."
+)
 def tree(path: str, depth: int | None) -> None:
     """Show all arrays and groups in PATH."""
     found = omnizarr.open(path)
@@ -106,19 +117,9 @@ def convert(source: str, destination: str | None, to: str, overwrite: bool, in_p
     where not.
     """
     if (destination is None) != in_place:
-        raise click.UsageError("give a DESTINATION, or --in-place")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=errors, transient=True) as bar:
-        task = bar.add_task("chunks", total=None)
-
-        def step(done: int, total: int, path: str) -> None:
-            bar.update(task, completed=done, total=total, description=path)
-
+        both = " and not both" if in_place else ""
+        raise click.UsageError(f"give a DESTINATION or --in-place{both}")
+    with _watched() as step:
         report = omnizarr.convert(
             source,
             destination,
@@ -136,3 +137,24 @@ def convert(source: str, destination: str | None, to: str, overwrite: bool, in_p
     )
     for path, reason in report.encoded.items():
         console.print(f"  {path} was encoded again: {reason}", markup=False)
+
+
+@contextmanager
+def _watched() -> Iterator[Callable[[int, int, str], None] | None]:
+    """What moves a bar on the screen; None where nobody watches."""
+    if not errors.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task = bar.add_task("chunks", total=None)
+
+        def step(done: int, total: int, path: str) -> None:
+            bar.update(task, completed=done, total=total, description=path)
+
+        yield step

@@ -15,6 +15,7 @@ import numcodecs
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import registry
 from omnizarr.codecs.codec import UNBOUNDED, Buffer, Codec, Kind, Spec, as_bytes_array
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types import describe
@@ -34,18 +35,19 @@ def bind(named: Named) -> Codec:
     try:
         config = {**named.configuration, "id": id_}
         codec = numcodecs.get_codec(config)
-    except (numcodecs.errors.UnknownCodecError, ValueError) as e:
+    except numcodecs.errors.UnknownCodecError:
         if id_ in _PACKAGES:
             raise MissingPackage(
                 f"codec {named.name!r} needs the package {_PACKAGES[id_]};"
                 f" pip install {_PACKAGES[id_]}"
             ) from None
         raise UnknownExtension(
-            f"unknown codec {named.name!r}: numcodecs has no {id_!r} ({e})",
+            f"unknown codec {named.name!r}: numcodecs has no {id_!r};"
+            f" known: {', '.join(registry.names('codec'))}",
             kind="codec",
             name=named.name,
         ) from None
-    except TypeError as e:
+    except (TypeError, ValueError) as e:
         raise InvalidMetadata(f"codec {named.name!r}: {e}") from None
     if id_ in ARRAY_TO_ARRAY:
         return NumcodecsArray(named.name, codec)

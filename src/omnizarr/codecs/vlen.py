@@ -17,6 +17,11 @@ from numcodecs import vlen
 from omnizarr.codecs.codec import Buffer, Configured, Kind, Spec, as_bytes_array
 from omnizarr.errors import InvalidMetadata
 
+try:
+    from omnizarr.codecs import _strings
+except ImportError:  # no compiler when it was installed
+    _strings = None  # type: ignore[assignment]
+
 
 def _check_count(data: Buffer, spec: Spec) -> None:
     count = int.from_bytes(bytes(data[:4]), "little")
@@ -37,10 +42,18 @@ class VlenUtf8(Configured):
         return None
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        if _strings is not None and array.dtype.kind == "T":
+            data = _strings.encode(np.ascontiguousarray(array))
+            if data is not None:
+                return data
         return bytes(vlen.VLenUTF8().encode(array.astype(object).reshape(-1)))
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         _check_count(data, spec)
+        if _strings is not None and spec.data_type.dtype.kind == "T":
+            out = np.empty(spec.shape, spec.data_type.dtype)
+            if _strings.decode(data, out):
+                return out
         items: npt.NDArray[Any] = vlen.VLenUTF8().decode(as_bytes_array(data))
         return items.astype(spec.data_type.dtype).reshape(spec.shape)
 

@@ -27,7 +27,7 @@ def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Name
     if chunks is False or chunks == -1:
         return _regular(tuple(max(1, n) for n in shape))
     if isinstance(chunks, (int, np.integer)):
-        return _regular((int(chunks),) * len(shape))
+        chunks = (int(chunks),) * len(shape)
     sizes = list(chunks)
     if any(isinstance(c, (list, tuple)) for c in sizes):
         return Named("rectilinear", {"kind": "inline", "chunk_shapes": [_edges(c) for c in sizes]})

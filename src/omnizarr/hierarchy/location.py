@@ -23,6 +23,7 @@ from omnizarr.formats import Format, Probe, by_name
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Inside,
+    LocalStore,
     Store,
     can_list,
     check_writable,
@@ -326,6 +327,8 @@ def _not_found(store: Store, path: str, wanted: str | None) -> str:
             f"{message}; it lies inside the hierarchy {root!r}, which can only be opened at its"
             " root: open that, with the path of the node"
         )
+    if isinstance(store, LocalStore) and store.root.is_file():
+        return f"{message}, which is a file; give the directory that holds the data"
     if can_list(store):
         keys, prefixes = list_dir(store, paths.prefix(path))
         if not keys and not prefixes:

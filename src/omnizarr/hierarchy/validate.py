@@ -154,12 +154,14 @@ def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
         try:
             check()
         except OmnizarrError as e:
-            text = str(e).partition(f" in {bound.store!r}: ")[2] or str(e)
+            # What follows the innermost place; each part names the one that it needed.
+            text = str(e).rpartition(f" in {bound.store!r}: ")[2]
             found = (e.kind, e.name) if isinstance(e, UnknownExtension) else text
             if found in seen:
                 continue
             seen.add(found)
             later = isinstance(e, (UnknownExtension, MissingPackage))
+            text = text.removeprefix(f"{field}: ")
             problems.append(Problem(key, field, text, "warning" if later else "error"))
 
 

@@ -22,7 +22,7 @@ from omnizarr.hierarchy.consolidate import walk
 from omnizarr.hierarchy.location import Location, existing_node, locate
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
-from omnizarr.stores import Store, list_prefix
+from omnizarr.stores import Inside, Store, list_prefix
 
 Progress = Callable[[int, int, str], None]
 
@@ -70,10 +70,8 @@ def convert(
     start, node = locate(stores.resolve(source, read_only=not in_place), "")
     goal = by_name(zarr_format)
     store = start.store if in_place else stores.resolve(destination)
-    if not in_place and store == start.store:
-        raise StoreError(
-            f"source and destination are both {store!r}; give another place, or in_place=True"
-        )
+    if not in_place:
+        _check_apart(start.store, store)
     tasks, groups = _prepare(start, walk(start, node), store, goal, in_place)
     _check_target(store, goal, overwrite, in_place)
     report = Report()
@@ -84,6 +82,20 @@ def convert(
         report.groups += 1
     _run(tasks, report, overwrite, in_place, progress)
     return report
+
+
+def _check_apart(source: Store, destination: Store) -> None:
+    """Raise where writing the one would change or erase the other."""
+    if source == destination:
+        raise StoreError(
+            f"source and destination are both {source!r}; give another place, or in_place=True"
+        )
+    for inner, outer in ((source, destination), (destination, source)):
+        if isinstance(inner, Inside) and outer in inner.around():
+            raise StoreError(
+                f"cannot convert {source!r} to {destination!r}: one lies inside the other;"
+                " give another place"
+            )
 
 
 def _prepare(

@@ -147,7 +147,7 @@ class LocalStore:
 
     def around(self) -> Iterator[LocalStore]:
         """The directories above this one, to be looked at only."""
-        for parent in Path(os.path.abspath(self.root)).parents:
+        for parent in Path(os.path.realpath(self.root)).parents:
             yield LocalStore(parent, read_only=True)
 
     @property
@@ -167,10 +167,10 @@ class LocalStore:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LocalStore):
             return NotImplemented
-        return os.path.abspath(other.root) == os.path.abspath(self.root)
+        return os.path.realpath(other.root) == os.path.realpath(self.root)
 
     def __hash__(self) -> int:
-        return hash(os.path.abspath(self.root))
+        return hash(os.path.realpath(self.root))
 
     def __repr__(self) -> str:
         return str(self.root)

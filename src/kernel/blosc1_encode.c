@@ -1,0 +1,104 @@
+/* Writing Blosc-1 buffers: the format of c-blosc 1, which every Zarr library reads.
+ *
+ * A 16-byte header, a table with the start of each block, and the blocks, each one stream behind
+ * its 4-byte length (the flag "do not split" is set). libblosc2's own compressor writes a longer
+ * header by default, which c-blosc 1 refuses; its shuffles are used.
+ */
+#include "kernel.h"
+
+#include <blosc2.h>
+#include <string.h>
+
+int LZ4_compress_fast(const char *, char *, int, int, int);
+int LZ4_compress_HC(const char *, char *, int, int, int);
+size_t ZSTD_compressCCtx(void *, void *, size_t, const void *, size_t, int);
+unsigned ZSTD_isError(size_t);
+void *ZSTD_createCCtx(void);
+int ZSTD_maxCLevel(void);
+
+/* Compresses one block; the size of the stream, or 0 where it would not get smaller. */
+static size_t pack_block(const step_t *step, scratch_t *s, const unsigned char *data, size_t size,
+                         unsigned char *out, size_t room) {
+    int n = 0;
+    if (room > size - 1) room = size - 1;
+    if (step->name == BLOSC_NAME_LZ4) {
+        n = LZ4_compress_fast((const char *)data, (char *)out, (int)size, (int)room,
+                              10 - step->level);
+    } else if (step->name == BLOSC_NAME_LZ4HC) {
+        n = LZ4_compress_HC((const char *)data, (char *)out, (int)size, (int)room, step->level);
+    } else {
+        int level = step->level < 9 ? 2 * step->level - 1 : ZSTD_maxCLevel();
+        if (!s->zstd_c && !(s->zstd_c = ZSTD_createCCtx())) return 0;
+        size_t got = ZSTD_compressCCtx(s->zstd_c, out, room, data, size, level);
+        return ZSTD_isError(got) ? 0 : got;
+    }
+    return n > 0 ? (size_t)n : 0;
+}
+
+static size_t block_size(const step_t *step, size_t size) {
+    size_t unit = (size_t)step->typesize * (step->shuffle == 2 ? 8 : 1);
+    size_t block = step->blocksize > 0 ? (size_t)step->blocksize : (size_t)128 << 10;
+    if (step->blocksize == 0 && step->name != BLOSC_NAME_LZ4) block *= 2;
+    if (block > size) block = size;
+    if (block > MAX_BLOCK) block = MAX_BLOCK;
+    if (block > unit) block -= block % unit;
+    return block ? block : 1;
+}
+
+/* What is compressed in place of `from`, as c-blosc 1 will turn it back: a block whose number of
+ * items is no multiple of 8 keeps its bits where they are. */
+static const unsigned char *shuffled(int shuffle, int type, const unsigned char *from, size_t n,
+                                     unsigned char *room) {
+    if (shuffle == 0 || (shuffle == 2 && n / (size_t)type % 8)) return from;
+    int done = shuffle == 1 ? blosc2_shuffle(type, (int32_t)n, from, room)
+                            : blosc2_bitshuffle(type, (int32_t)n, from, room);
+    return done < 0 ? NULL : room;
+}
+
+int blosc1_encode(const step_t *step, scratch_t *s, const unsigned char *data, size_t size,
+                  unsigned char *out, size_t *out_size) {
+    if (step->name == BLOSC_NAME_OTHER) return -1;
+    int type = step->typesize > 255 ? 1 : step->typesize;
+    size_t block = block_size(step, size);
+    size_t count = size ? (size + block - 1) / block : 0;
+    int format = step->name == BLOSC_NAME_ZSTD ? FORMAT_ZSTD : FORMAT_LZ4;
+    int shuffle = type > 1 || step->shuffle == 2 ? step->shuffle : 0;
+    int flags = NOT_SPLIT | format << 5;
+    flags |= shuffle == 1 ? SHUFFLED : shuffle == 2 ? BIT_SHUFFLED : 0;
+    out[0] = 2, out[1] = 1, out[3] = (unsigned char)type;
+    put32(out + 4, (uint32_t)size);
+    put32(out + 8, (uint32_t)block);
+    size_t at = 16 + 4 * count, limit = size + 16;
+    int small = step->level > 0 && size >= 128 && at < limit;
+    if (shuffle && small && buffer_reserve(&s->filter, block)) return -1;
+    for (size_t i = 0; small && i < count; i++) {
+        size_t n = i + 1 < count ? block : size - i * block;
+        const unsigned char *from = shuffled(shuffle, type, data + i * block, n, s->filter.data);
+        if (!from) return -1;
+        put32(out + 16 + 4 * i, (uint32_t)at);
+        if (at + 4 >= limit) {
+            small = 0;
+            break;
+        }
+        size_t got = n > 1 ? pack_block(step, s, from, n, out + at + 4, limit - at - 4) : 0;
+        if (got == 0) { /* stored as it is, told by its length */
+            got = n;
+            if (at + 4 + got > limit) {
+                small = 0;
+                break;
+            }
+            memcpy(out + at + 4, from, n);
+        }
+        put32(out + at, (uint32_t)got);
+        at += 4 + got;
+    }
+    if (!small || at >= limit) {
+        flags = (flags & ~(SHUFFLED | BIT_SHUFFLED)) | STORED;
+        memcpy(out + 16, data, size);
+        at = size + 16;
+    }
+    out[2] = (unsigned char)flags;
+    put32(out + 12, (uint32_t)at);
+    *out_size = at;
+    return 0;
+}

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+from benchmarks.harness import (
+    OURS,
+    Bar,
+    Cannot,
+    Cell,
+    Measured,
+    Question,
+    Row,
+    Trial,
+    ask,
+    describe,
+)
+from benchmarks.layouts import Layout
+from benchmarks.questions.full import read_bars, write_bars
+from benchmarks.questions.shards import COST, TOPIC, cost
+from benchmarks.report import Run, count, document, empty, show, show_ratio, verdicts
+
+from benchmarks import report
+
+KERNEL, REFERENCE = OURS
+
+
+class Library:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def active(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def row(unit: str = "s", bars: tuple[Bar, ...] = (), **values: float | None) -> Row:
+    names = {"kernel": KERNEL, "reference": REFERENCE}
+    cells = {
+        names.get(name, name): Cell(value, "" if value is not None else "cannot")
+        for name, value in values.items()
+    }
+    return Row("topic", "label", cells, bars, unit)
+
+
+def answers(
+    script: dict[str, Callable[[], Trial]], repeats: int = 3, seconds: float = 60
+) -> dict[str, Cell]:
+    question = Question("topic", "label", lambda library: script[library.name]())
+    return dict(ask(question, [Library(n) for n in script], repeats, seconds).cells)
+
+
+def counting(values: list[float], calls: list[float]) -> Trial:
+    def run(_: Any) -> Measured:
+        calls.append(values[len(calls)])
+        return Measured(calls[-1])
+
+    return Trial(run=run, check=lambda _: True)
+
+
+def test_the_best_of_several_values_counts() -> None:
+    calls: list[float] = []
+    cells = answers({"a": lambda: counting([3.0, 1.0, 2.0], calls)})
+    assert cells["a"] == Cell(1.0)
+    assert calls == [3.0, 1.0, 2.0]
+
+
+def test_a_library_that_used_up_its_time_is_asked_no_more() -> None:
+    calls: list[float] = []
+    answers({"a": lambda: counting([3.0, 1.0, 2.0], calls)}, seconds=0)
+    assert calls == [3.0]
+
+
+def test_libraries_take_turns_and_each_round_starts_with_another() -> None:
+    order: list[str] = []
+
+    def trial(name: str) -> Callable[[], Trial]:
+        return lambda: Trial(run=lambda _: order.append(name), check=lambda _: True)
+
+    answers({name: trial(name) for name in "abc"})
+    assert "".join(order) == "abcbcacab"
+
+
+def test_a_library_that_cannot_has_an_empty_cell_with_the_reason() -> None:
+    def cannot() -> Trial:
+        raise Cannot("has no groups")
+
+    def fails(_: Any) -> None:
+        raise ValueError("no such\n codec")
+
+    cells = answers({"a": cannot, "b": lambda: Trial(run=fails, check=lambda _: True)}, repeats=2)
+    assert cells == {
+        "a": Cell(None, "has no groups"),
+        "b": Cell(None, "ValueError: no such codec"),
+    }
+
+
+def test_a_wrong_result_is_not_a_time_even_when_another_run_was_right() -> None:
+    right = iter([True, False])
+    cells = answers({"a": lambda: Trial(run=lambda _: 1, check=lambda _: next(right))}, repeats=2)
+    assert cells["a"].value is None
+    assert "not what was written" in cells["a"].reason
+
+
+def test_the_time_of_many_operations_is_that_of_one() -> None:
+    prepared: list[int] = []
+    trial = Trial(
+        prepare=lambda: prepared.append(1),
+        run=lambda _: None,
+        check=lambda _: True,
+        per=10**9,
+    )
+    value = answers({"a": lambda: trial})["a"].value
+    assert value is not None
+    assert value < 1e-6
+    assert len(prepared) == 3
+
+
+def test_the_ratio_is_to_the_fastest_of_the_peers_and_never_to_ourselves() -> None:
+    answer = row(kernel=2.0, reference=1.0, zarrista=8.0, tensorstore=3.0)
+    assert answer.fastest_peer() == "tensorstore"
+    assert answer.ratio(KERNEL) == 1.5
+    assert answer.ratio(REFERENCE) == 3.0
+    assert answer.ratio(KERNEL, among=("zarrista",)) == 4.0
+
+
+@pytest.mark.parametrize(
+    "answer", [row(kernel=None, zarrista=1.0), row(kernel=1.0), row(kernel=1.0, zarrista=None)]
+)
+def test_there_is_no_ratio_where_a_time_is_missing(answer: Row) -> None:
+    assert answer.ratio(KERNEL) is None
+    assert show_ratio(answer, KERNEL) == "–"
+
+
+@pytest.mark.parametrize(
+    ("bar", "verdict"),
+    [
+        (Bar(1.5), "met"),
+        (Bar(1.6), "missed"),
+        (Bar(4.0, against=("zarrista",)), "met"),
+        (Bar(1.0, against=("zarr-python",)), "no peer"),
+        (Bar(1.0, who=REFERENCE), "missed"),
+        (Bar(limit=2.0), "met"),
+        (Bar(limit=1.9), "missed"),
+    ],
+)
+def test_a_bar_is_met_from_its_value_on(bar: Bar, verdict: str) -> None:
+    answer = row(kernel=2.0, reference=4.0, zarrista=8.0, tensorstore=3.0)
+    assert answer.verdict(bar) == verdict
+
+
+def test_a_bar_without_a_value_of_ours_is_missed() -> None:
+    assert row(kernel=None, zarrista=1.0).verdict(Bar(1.0)) == "missed"
+
+
+def test_bars_follow_codec_and_size_of_chunks() -> None:
+    def bars(codec: str, edge: int, dtype: str = "uint16") -> list[str]:
+        layout = Layout((256,) * 3, dtype, (edge,) * 3, codec)
+        return [f"{bar.who} {bar.ratio}" for bar in read_bars(layout) + write_bars(layout)]
+
+    assert bars("raw", 128)[0] == "omnizarr 1.2"
+    assert bars("raw", 16) == ["omnizarr 1.5", "omnizarr 1.2"]
+    assert bars("blosc zstd", 64)[:2] == ["omnizarr 1.5", "omnizarr reference 1.0"]
+    assert bars("zstd", 16) == ["omnizarr 1.05", "omnizarr 1.0"]
+    assert bars("gzip", 128, "float32") == ["omnizarr 1.0", "omnizarr reference 1.0"]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (None, "s", "–"),
+        (12.34, "s", "12.3 s"),
+        (0.01234, "s", "12.3 ms"),
+        (0.0000123, "s", "12.3 µs"),
+        (64e6, "B", "64 MB"),
+        (1.234, "×", "1.23 ×"),
+    ],
+)
+def test_values_have_three_digits_and_a_unit(value: float | None, unit: str, text: str) -> None:
+    assert show(value, unit) == text
+
+
+def test_an_error_becomes_one_short_line_without_folders() -> None:
+    text = describe(OSError("cannot open /some/where/deep/inside/of/it/zarr.json\n" + "x" * 500))
+    assert text.startswith("OSError: cannot open … x")
+    assert len(text) == 160
+
+
+def test_the_page_has_every_cell_every_bar_and_every_reason() -> None:
+    rows = [
+        row(
+            bars=(Bar(1.5), Bar(1.0, who=REFERENCE)), kernel=0.002, reference=0.004, zarrista=0.003
+        ),
+        row(bars=(Bar(limit=64e6),), unit="B", kernel=1e6, zarrista=None),
+    ]
+    run = Run("2000-01-01", "machine", "3.13", {"zarr": "3"}, "make bench", 1.0, "sizes", "load")
+    page = document(rows, run)
+    assert (
+        "| label | 2 ms | 4 ms | **3 ms** | 1.50 | 0.75 | 1.5: met; 1 (reference): missed |" in page
+    )
+    assert "2 of 3 bars were met" in page
+    assert "- zarrista: cannot (topic: label)" in page
+    assert "topic: label, reference (0.75, bar 1)" in page
+    assert verdicts(rows[1]) == "at most 64 MB: met"
+    assert count(rows) == (2, 3)
+    assert empty(rows) == [("zarrista", "cannot", "topic: label")]
+
+
+def test_a_run_can_be_written_out_again() -> None:
+    rows = [row(bars=(Bar(1.5, against=("zarrista",)),), kernel=0.002, zarrista=None)]
+    run = Run("2000-01-01", "machine", "3.13", {"zarr": "3"}, "make bench", 1.0, "sizes", "load")
+    assert report.load(report.dump(rows, run)) == (rows, run)
+
+
+def test_the_same_reason_in_a_whole_topic_is_said_once() -> None:
+    rows = [row(kernel=1.0, zarrista=None), row(kernel=2.0, zarrista=None)]
+    assert empty(rows) == [("zarrista", "cannot", "topic")]
+
+
+def test_the_cost_of_shards_is_the_quotient_of_two_times_of_one_run() -> None:
+    cells = {KERNEL: Cell(3.0), "zarrista": Cell(None, "cannot")}
+    packed = Row(TOPIC, "raw, write", cells)
+    plain = Row("Full write, version 3, uint16", "raw, 32³", {**cells, KERNEL: Cell(2.0)})
+    [answer] = cost([packed, plain])
+    assert answer.topic == COST
+    assert answer.value(KERNEL) == 1.5
+    assert answer.value("zarrista") is None
+    assert answer.verdict(answer.bars[0]) == "missed"
+    assert report.show_ratio(answer, KERNEL) == "–"

@@ -1,0 +1,348 @@
+"""Random arrays, random damage and nonsense calls, to find where the kernel is wrong or crashes.
+
+A row that the kernel says it has done must hold what the reference engine reads; a row that the
+reference engine refuses must not be done. Whatever it is called with, it raises or does its work.
+
+    python -m tests.engine.fuzz --seconds 60 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import google_crc32c
+import numpy as np
+
+import omnizarr as oz
+from omnizarr.engine import kernel, reference
+from omnizarr.indexing import ProductPlan, plan
+
+DTYPES = ("|b1", "|u1", "<u2", "<i4", "<f4", "<f8", "<c16", "<M8[ns]", "|V3", "|V11")
+REFUSALS = (ValueError, TypeError, OverflowError, BufferError)
+CRC = {"name": "crc32c"}
+
+
+# Layouts
+
+
+def compressor(r: random.Random, size: int) -> dict[str, Any]:
+    """Any compressor that the kernel knows."""
+    kind = r.choice(("blosc", "blosc", "blosc", "zstd", "lz4"))
+    if kind == "zstd":
+        config: dict[str, Any] = {"level": r.choice((-3, 0, 1, 7)), "checksum": r.random() < 0.5}
+        return {"name": "zstd", "configuration": config}
+    if kind == "lz4":
+        return {"name": "numcodecs.lz4", "configuration": {"acceleration": r.choice((0, 1, 9))}}
+    config = {
+        "cname": r.choice(("lz4", "lz4", "lz4hc", "zstd", "blosclz", "zlib")),
+        "clevel": r.randint(0, 9),
+        "shuffle": r.choice(("noshuffle", "shuffle", "bitshuffle")),
+        "typesize": r.choice((size, size, size, 1, 3, 17, 255, 300)),
+        "blocksize": r.choice((0, 0, 1, 7, 64, 100, 256, 1000, 4096)),
+    }
+    return {"name": "blosc", "configuration": config}
+
+
+def inner_codecs(r: random.Random, rank: int, size: int) -> list[dict[str, Any]]:
+    """Transpose, bytes, and none to three steps that turn bytes into bytes."""
+    found: list[dict[str, Any]] = []
+    if rank > 1 and r.random() < 0.3:
+        order = r.sample(range(rank), rank)
+        found.append({"name": "transpose", "configuration": {"order": order}})
+    endian = r.choice(("little", "little", "big"))
+    found.append({"name": "bytes", "configuration": {"endian": endian}})
+    steps = r.choice(("", "p", "p", "p", "pc", "pc", "c", "cp", "cpc"))
+    return found + [compressor(r, size) if step == "p" else CRC for step in steps]
+
+
+def create(r: random.Random, where: Any) -> oz.Array:
+    """An array of a random layout."""
+    dtype = np.dtype(r.choice(DTYPES))
+    rank = r.choice((0, 1, 1, 2, 2, 3))
+    most = {0: 1, 1: 3000, 2: 70, 3: 18}[rank]
+    chunks = tuple(r.randint(1, most) for _ in range(rank))
+    codecs = inner_codecs(r, rank, dtype.itemsize)
+    if rank and r.random() < 0.35:
+        parts = tuple(r.randint(1, 3) for _ in range(rank))
+        index = [{"name": "bytes", "configuration": {"endian": r.choice(("little", "big"))}}]
+        config = {
+            "chunk_shape": list(chunks),
+            "codecs": codecs,
+            "index_codecs": [*index, CRC] if r.random() < 0.7 else index,
+            "index_location": r.choice(("start", "end")),
+        }
+        chunks = tuple(n * c for n, c in zip(parts, chunks, strict=True))
+        codecs = [{"name": "sharding_indexed", "configuration": config}]
+    shape = tuple(r.randint(1, 2 * c + 3) for c in chunks)
+    fill = None if dtype.kind == "V" else np.zeros((), dtype)[()]
+    return oz.create_array(
+        where, shape=shape, dtype=dtype, chunks=chunks, codecs=codecs, fill_value=fill
+    )
+
+
+def values(r: random.Random, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Bytes that compress well, badly or not at all, with runs of zeros."""
+    count = int(np.prod(shape)) * dtype.itemsize
+    numbers = np.random.default_rng(r.randrange(2**32))
+    raw = numbers.integers(0, r.choice((2, 5, 60, 256)), count).astype(np.uint8)
+    if r.random() < 0.5:
+        raw[: count // 2] = 0
+    if dtype.kind == "b":
+        raw &= 1
+    return raw.view(dtype).reshape(shape)
+
+
+def selection(r: random.Random, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """A box with any steps; often small, so that chunks are read in part."""
+    found: list[Any] = []
+    for n in shape:
+        start = r.randrange(n)
+        stop = r.choice((n, n, min(n, start + 1), min(n, start + r.randint(1, n))))
+        step = r.choice((1, 1, 1, 1, 2, 3, -1, -2, 1000))
+        whole = slice(None, None, step)
+        box = slice(start, stop, step) if step > 0 else whole
+        found.append(r.choice((start, box, box, whole)))
+    return (*found, ...)
+
+
+# Damage
+
+
+def with_crc(body: bytes) -> bytes:
+    """Bytes and their checksum: damage that checksums do not catch goes deeper."""
+    return body + int(google_crc32c.value(body)).to_bytes(4, "little")
+
+
+def damaged(r: random.Random, data: bytes) -> bytes:
+    """Bits turned over, bytes cut off or added, numbers replaced by likely or absurd ones."""
+    out = bytearray(data)
+    for _ in range(r.choice((1, 1, 1, 2, 5))):
+        kind = r.choice(("flip", "flip", "number", "number", "cut", "add", "swap", "header"))
+        size = len(out)
+        if kind == "cut" or not size:
+            out = out[: r.randint(0, size)] if r.random() < 0.7 else out[r.randint(0, size) :]
+        elif kind == "add":
+            out += r.randbytes(r.choice((1, 4, 16, 5000)))
+        elif kind == "flip":
+            out[r.randrange(size)] ^= 1 << r.randrange(8)
+        elif kind == "swap":
+            a, b, n = r.randrange(size), r.randrange(size), r.choice((1, 4, 8, 16))
+            out[a : a + n], out[b : b + n] = out[b : b + n], out[a : a + n]
+        else:
+            width = r.choice((1, 4, 4, 8))
+            near = (0, 1, size, size - 16, size // 2, r.randrange(2 * size))
+            far = (2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64 - 16)
+            number = r.choice((*near, *far)) % 2 ** (8 * width)
+            at = r.randrange(min(size, 32 if kind == "header" else size))
+            at -= at % width if r.random() < 0.8 else 0
+            out[at : at + width] = number.to_bytes(width, r.choice(("little", "little", "big")))
+    return bytes(out)
+
+
+def steps_of(array: oz.Array) -> tuple[list[str], dict[str, Any] | None]:
+    """Names of the steps after 'bytes', and the configuration of shards."""
+    names, shards = [], None
+    for codec in array._bound.model.codecs:
+        names.append(codec.name)
+        if codec.name == "sharding_indexed":
+            shards = dict(codec.configuration)
+    return names, shards
+
+
+def damaged_value(r: random.Random, array: oz.Array, data: bytes) -> bytes:
+    """A stored chunk or shard with damage, half of the time behind fresh checksums."""
+    names, shards = steps_of(array)
+    if shards is None:
+        if names[-1] == "crc32c" and len(data) > 4 and r.random() < 0.7:
+            return with_crc(damaged(r, data[:-4]))
+        return damaged(r, data)
+    bound: Any = array._bound.chain(array._bound.grid.regular).array_bytes
+    size, end = bound.index_size, bound.at_end
+    if r.random() < 0.3 or len(data) < size:
+        return damaged(r, data)
+    index, body = (data[-size:], data[:-size]) if end else (data[:size], data[size:])
+    if r.random() < 0.6:
+        checked = len(bound.index_chain.bytes_bytes) == 1
+        plain = damaged(r, index[:-4] if checked else index)[: size - 4 * checked]
+        index = plain.ljust(size - 4 * checked, b"\0")
+        index = with_crc(index) if checked else index
+    else:
+        body = damaged(r, body)
+    return body + index if end else index + body
+
+
+# What must hold
+
+
+def compare(array: oz.Array, chosen: tuple[Any, ...]) -> str:
+    """Every row that the kernel says it has done, against the reference engine."""
+    bound = array._bound
+    rows = plan(bound.grid, chosen)
+    assert isinstance(rows, ProductPlan)
+    ours = np.frombuffer(
+        b"\xa5" * (int(np.prod(rows.full_shape)) * bound.dtype.itemsize), np.uint8
+    ).copy()
+    found = ours.view(bound.dtype).reshape(rows.full_shape)
+    left = kernel.read(bound, rows, found)
+    if left is None:
+        return "unknown"
+    for number, row in enumerate(rows.rows()):
+        if number in left:
+            continue
+        wanted = np.zeros_like(found)
+        try:
+            reference.read_row(bound, row, wanted)
+        except oz.OmnizarrError as e:
+            full = all(
+                p == slice(0, n, 1) for p, n in zip(row.region, bound.grid.regular, strict=True)
+            )
+            if not full and "blosc" in str(bound.model.codecs):
+                continue  # of part of a chunk only some blocks are read, not the damaged one
+            raise AssertionError(f"the kernel read what cannot be read: {e}") from e
+        place = (*row.outer, ...)
+        if found[place].tobytes() != wanted[place].tobytes():
+            raise AssertionError(f"row {number} of {chosen} differs: {array._bound.model}")
+    return "left" if left else "done"
+
+
+def try_array(r: random.Random, folder: Path) -> Counter[str]:
+    """One array: written and read by both engines, then damaged again and again."""
+    tally: Counter[str] = Counter()
+    store = oz.MemoryStore() if r.random() < 0.2 else oz.LocalStore(folder)
+    array = create(r, store)
+    data = values(r, array.dtype, array.shape)
+    wanted = np.zeros(array.shape, array.dtype)
+    for _ in range(r.randint(1, 3)):
+        chosen = (...,) if r.random() < 0.6 else selection(r, array.shape)
+        with oz.configure(threads=r.choice((1, 4)), write_empty_chunks=r.random() < 0.1):
+            array[chosen] = data[chosen]
+        wanted[chosen] = data[chosen]
+    for engine in ("reference", "auto"):
+        with oz.configure(engine=engine):
+            assert np.asarray(array[...]).tobytes() == wanted.tobytes()
+    for _ in range(4):
+        tally["sound: " + compare(array, selection(r, array.shape))] += 1
+    for key in [k for k in store.list() if k != "zarr.json"][:2]:
+        good = store.get(key)
+        assert good is not None
+        for _ in range(6):
+            store.set(key, damaged_value(r, array, good))
+            with oz.configure(threads=r.choice((1, 4))):
+                chosen = (...,) if r.random() < 0.5 else selection(r, array.shape)
+                tally["damaged: " + compare(array, chosen)] += 1
+    return tally
+
+
+# Nonsense
+
+ODD: tuple[Any, ...] = (
+    *(None, True, -1, 0, 1, 7, 2**31 - 1, 2**31, -(2**31), 2**63 - 1, 2**63, 2**64, -(2**70)),
+    *(1.5, "", "x", b"", b"\0", b"/x", b"x" * 5000, [], [None], [1], (), (1,), (0,), (-1,)),
+    *((2**40,), (2**62, 4), (1, 2), (1, 0), (0, 0), (3, 2**32), ((),), ((1,),), {}, object()),
+    *((1,) * 40, ((2, 9, 0, 1, 4, 0, 0),), ((2, 99, -1, 7, 0, 0, -1),), ((9,) * 7,), ("abc",)),
+    *(np.zeros(3), np.zeros((2, 2), "V2"), np.arange(8)[::2], bytearray(8), memoryview(b"1")),
+)
+
+
+def odd_column(r: random.Random, length: int) -> Any:
+    numbers = (-1, 0, 1, 2, 5, 2**31, 2**62, 2**63 - 1, -(2**63))
+    return np.array([r.choice(numbers) for _ in range(length)], np.int64)
+
+
+def odd_axis(r: random.Random, axis: tuple[Any, ...]) -> Any:
+    """One axis of a call with one thing wrong."""
+    out = list(axis)
+    at = r.randrange(len(out))
+    out[at] = odd_column(r, r.randint(0, 4)) if r.random() < 0.6 else r.choice(ODD)
+    return tuple(out) if r.random() < 0.95 else r.choice(ODD)
+
+
+def attempt(call: Any, args: list[Any]) -> Any:
+    """The answer, or None where the call was refused in a proper way."""
+    try:
+        return call(*args)
+    except REFUSALS:
+        return None
+
+
+def try_calls(r: random.Random, folder: Path) -> Counter[str]:
+    """Calls into the module that are right but for one or two arguments."""
+    native: Any = kernel._kernel
+    step = (2, 5, r.randint(0, 3), r.randint(0, 2), 2, 0, 0)
+    inner = native.chain((4, 4), (0, 1), 2, 0, (step,), b"\1\2", False, None, *[False] * 3)
+    chain = [(8, 4), (0, 1), 2, 0, (), b"\1\2", False, inner, True, False, True]
+    tally: Counter[str] = Counter()
+    for _ in range(r.choice((0, 1, 1, 2))):
+        chain[r.randrange(len(chain))] = r.choice(ODD)
+    capsule = attempt(native.chain, chain)
+    tally["chain refused" if capsule is None else "chain made"] += 1
+    bound = capsule if capsule is not None and r.random() < 0.5 else inner
+    column = [np.array(v, np.int64) for v in ([0, 1], [0, 0], [0, 4], [4, 4])]
+    axis = (*column, np.array([1, 1], bool), 1)
+    axes: Any = (axis, axis)
+    writing = r.random() < 0.5
+    given = [b"x" * r.randrange(99), None, b"", b"\2\1\x21\2"] if not writing else None
+    directory = os.open(folder, os.O_RDONLY)
+    array = np.zeros((9, 9), "V2")[:, :: r.choice((1, -1))]
+    call = [bound, axes, directory, given, b"a/", 0, ord("/"), array, writing, r.randint(1, 5)]
+    if r.random() < 0.5:
+        call[1] = (odd_axis(r, axis), axis) if r.random() < 0.5 else (axis, odd_axis(r, axis))
+    for _ in range(r.choice((0, 1, 1, 2))):
+        call[r.choice([n for n in range(len(call)) if n != 2])] = r.choice(ODD)
+    try:
+        answer = attempt(native.run, call)
+    finally:
+        os.close(directory)
+    assert answer is None or all(type(n) is int for n in answer)
+    tally["run refused" if answer is None else "run done"] += 1
+    return tally
+
+
+def run(seed: int, rounds: int, folder: Path, seconds: float = 1e9) -> Counter[str]:
+    """Rounds of both kinds, until there are enough or the time is over; what happened."""
+    tally: Counter[str] = Counter()
+    end = time.monotonic() + seconds
+    for number in range(rounds):
+        if time.monotonic() > end:
+            break
+        r = random.Random(f"{seed}/{number}")
+        place = folder / "x"
+        try:
+            with mock.patch.object(kernel, "SMALL", 0):  # threads for small arrays too
+                tally += try_array(r, place)
+            for _ in range(20):
+                tally += try_calls(r, place if place.exists() else folder)
+        except AssertionError as e:
+            e.add_note(f"seed {seed}, round {number}")
+            raise
+        shutil.rmtree(place, ignore_errors=True)
+        tally["rounds"] += 1
+    return tally
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=10**9)
+    given = parser.parse_args()
+    assert kernel.available()
+    print("kernel:", kernel._kernel.__file__)
+    with tempfile.TemporaryDirectory() as folder:
+        for what, count in sorted(
+            run(given.seed, given.rounds, Path(folder), given.seconds).items()
+        ):
+            print(f"{count:9} {what}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+"""What the kernel does with buffers, files and calls that are legal but odd, or are not legal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numcodecs import blosc
+
+import omnizarr as oz
+from omnizarr.engine import kernel
+from omnizarr.indexing import plan
+from tests.engine.test_parity import needs_kernel
+
+pytestmark = needs_kernel
+
+
+def blosc_array(where: Path, size: int, dtype: str = "u1", **config: Any) -> oz.Array:
+    """One chunk in one Blosc buffer."""
+    item = np.dtype(dtype).itemsize
+    given = {"cname": "lz4", "clevel": 5, "shuffle": "noshuffle", "typesize": item, **config}
+    codecs = [
+        {"name": "bytes", "configuration": {"endian": "little"}},
+        {"name": "blosc", "configuration": {"blocksize": 0, **given}},
+    ]
+    return oz.create_array(where, shape=size, chunks=size, dtype=dtype, codecs=codecs)
+
+
+def left_of(array: oz.Array, selection: Any, out: Any = None) -> list[int] | None:
+    """The rows that the kernel does not do."""
+    rows = plan(array._bound.grid, selection)
+    out = np.empty(rows.full_shape, array.dtype) if out is None else out
+    return kernel.read(array._bound, rows, out)
+
+
+def by_reference(array: oz.Array, selection: Any = ...) -> np.ndarray[Any, Any]:
+    with oz.configure(engine="reference"):
+        return np.asarray(array[selection])
+
+
+# Blosc buffers
+
+
+@pytest.mark.parametrize("shuffle", ["noshuffle", "shuffle", "bitshuffle"])
+@pytest.mark.parametrize("start", [0, 1, 512, 1000, 1024, 1030, 3000])
+@pytest.mark.parametrize("length", [1, 511, 1023, 1024, 1025, 2048])
+def test_any_range_of_a_blosc_chunk_is_read(
+    shuffle: str, start: int, length: int, tmp_path: Path
+) -> None:
+    array = blosc_array(tmp_path, 20_000, "u2", shuffle=shuffle, blocksize=2048)
+    data = (np.arange(20_000) % 300).astype("u2")
+    array[...] = data
+    assert left_of(array, slice(start, start + length)) == []
+    assert np.array_equal(array[start : start + length], data[start : start + length])
+
+
+@pytest.mark.parametrize("cname", ["lz4", "lz4hc", "zstd"])
+@pytest.mark.parametrize("shuffle", ["shuffle", "bitshuffle"])
+@pytest.mark.parametrize("typesize", [1, 2, 3, 7, 16, 255, 300])
+@pytest.mark.parametrize("size", [129, 1000, 4099])
+def test_a_last_block_of_any_length_is_read_by_c_blosc(
+    cname: str, shuffle: str, typesize: int, size: int, tmp_path: Path
+) -> None:
+    config = {"cname": cname, "shuffle": shuffle, "typesize": typesize, "blocksize": 1024}
+    array = blosc_array(tmp_path, size, **config)
+    data = (np.arange(size) // 5 % 11 + 1).astype("u1")
+    array[...] = data
+    assert np.array_equal(by_reference(array), data)
+    assert np.array_equal(array[...], data)
+
+
+@pytest.mark.parametrize("cname", ["lz4", "zstd", "blosclz", "zlib"])
+@pytest.mark.parametrize("shuffle", [0, 1, 2])
+@pytest.mark.parametrize("typesize", [1, 3, 8, 17])
+@pytest.mark.parametrize("blocksize", [0, 300, 1000, 5000])
+def test_the_kernel_reads_what_c_blosc_wrote(
+    cname: str, shuffle: int, typesize: int, blocksize: int, tmp_path: Path
+) -> None:
+    data = (np.arange(9_001) // 5 % 11).astype("u1")
+    array = blosc_array(tmp_path, 9_001)
+    packed = blosc.compress(data, cname.encode(), 5, shuffle, blocksize, typesize=typesize)
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "0").write_bytes(packed)
+    for chosen in (slice(None), slice(17, 400), slice(8_000, None)):
+        found = np.empty(len(range(*chosen.indices(9_001))), "u1")
+        assert left_of(array, chosen, found) == []
+        assert np.array_equal(found, data[chosen])
+
+
+def blosc_buffer(array: oz.Array) -> tuple[bytearray, list[int], Path]:
+    """A stored buffer of several blocks, where they start, and its file."""
+    array[...] = np.arange(array.shape[0]) // 9 % 50
+    path = Path(str(array._bound.store)) / "c" / "0"
+    data = bytearray(path.read_bytes())
+    size, block = struct.unpack_from("<II", data, 4)
+    return data, list(struct.unpack_from(f"<{-(-size // block)}I", data, 16)), path
+
+
+def test_blocks_may_stand_in_any_order(tmp_path: Path) -> None:
+    array = blosc_array(tmp_path, 8192, blocksize=1024)
+    data, starts, path = blosc_buffer(array)
+    wanted = array[...]
+    ends = [*starts[1:], len(data)]
+    blocks = [data[a:b] for a, b in zip(starts, ends, strict=True)]
+    out, moved = bytearray(data[: starts[0]]), list(starts)
+    for i in (3, 0, 7, 1, 2, 6, 5, 4):
+        moved[i] = len(out)
+        out += blocks[i]
+    struct.pack_into("<8I", out, 16, *moved)
+    path.write_bytes(out)
+    for chosen in (slice(None), slice(1000, 3000), slice(7000, 8000)):
+        assert left_of(array, chosen) == []
+        assert np.array_equal(array[chosen], wanted[chosen])
+
+
+@pytest.mark.parametrize("start", [0, 15, 16, 40, 2**31 - 1, 2**31, 2**32 - 1])
+def test_a_block_that_starts_nowhere_is_left(start: int, tmp_path: Path) -> None:
+    array = blosc_array(tmp_path, 8192, blocksize=1024)
+    data, _, path = blosc_buffer(array)
+    struct.pack_into("<I", data, 16 + 4 * 3, start)
+    path.write_bytes(data)
+    assert left_of(array, ...) == [0]
+    assert left_of(array, slice(3100, 3200)) == [0]
+    with pytest.raises(oz.ChunkError):
+        array[...]
+
+
+def test_a_stream_that_reaches_into_the_next_block_is_left(tmp_path: Path) -> None:
+    array = blosc_array(tmp_path, 8192, blocksize=1024)
+    data, starts, path = blosc_buffer(array)
+    struct.pack_into("<I", data, starts[2], starts[3] - starts[2] + 1)
+    path.write_bytes(data)
+    assert left_of(array, slice(2100, 2200)) == [0]
+
+
+# Shards
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        (2**64 - 1, 10),
+        (10, 2**64 - 1),
+        (2**63, 10),
+        (0, 2**63),
+        (2**63 - 1, 2**63 - 1),
+        (0, 10**9),
+        (2**64 - 8, 16),
+    ],
+)
+def test_an_index_that_leads_out_of_its_shard_is_left(
+    entry: tuple[int, int], tmp_path: Path
+) -> None:
+    config = {
+        "chunk_shape": [10],
+        "codecs": [{"name": "bytes"}],
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    }
+    codecs = [{"name": "sharding_indexed", "configuration": config}]
+    array = oz.create_array(tmp_path, shape=40, chunks=40, dtype="u1", codecs=codecs)
+    array[...] = np.arange(1, 41)
+    path = tmp_path / "c" / "0"
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<QQ", data, len(data) - 64 + 16, *entry)
+    path.write_bytes(data)
+    assert left_of(array, slice(10, 20)) == [0]
+    assert left_of(array, slice(20, 40)) == []
+    with pytest.raises(oz.ChunkError):
+        array[...]
+
+
+# Files
+
+
+@pytest.mark.parametrize("kind", ["pipe", "loop", "device"])
+def test_what_is_not_a_file_is_left(kind: str, tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path, shape=4, chunks=4, dtype="u1")
+    (tmp_path / "c").mkdir()
+    path = tmp_path / "c" / "0"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path if kind == "loop" else "/dev/zero")
+    assert left_of(array, ...) == [0]
+
+
+@pytest.mark.parametrize("kind", ["directory", "dangling link", "link to a directory"])
+def test_a_key_that_has_no_file_is_absent(kind: str, tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path, shape=4, chunks=4, dtype="u1", fill_value=7)
+    (tmp_path / "c").mkdir()
+    path = tmp_path / "c" / "0"
+    if kind == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to("nowhere" if kind == "dangling link" else tmp_path)
+    assert left_of(array, ...) == []
+    assert array[...].tolist() == by_reference(array).tolist() == [7] * 4
+
+
+def test_a_file_that_shrinks_and_grows_is_never_read_wrong(tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path, shape=4096, chunks=4096, dtype="u1")
+    array[...] = data = np.arange(4096) % 7
+    path = tmp_path / "c" / "0"
+    good = path.read_bytes()
+    stop = threading.Event()
+
+    def disturb() -> None:
+        with open(path, "r+b", buffering=0) as file:
+            while not stop.is_set():
+                file.truncate(len(good) // 2)
+                file.seek(len(good) // 2)
+                file.write(good[len(good) // 2 :] + b"more")
+                file.truncate(len(good))
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    try:
+        for _ in range(300):
+            found = np.empty(4096, "u1")
+            if left_of(array, ..., found) == []:
+                assert np.array_equal(found, data)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_shard_that_is_replaced_is_read_old_or_new(tmp_path: Path) -> None:
+    shape = {"shape": 2**18, "chunks": 2**12, "shards": 2**18, "dtype": "u1"}
+    array = oz.create_array(tmp_path, **shape)
+    stop = threading.Event()
+
+    def disturb() -> None:
+        value = 0
+        while not stop.is_set():
+            value = value % 3 + 1
+            array[...] = value % 3  # every third time it is erased
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    try:
+        with oz.configure(threads=8):
+            for _ in range(200):
+                found = np.full(2**18, 9, "u1")
+                if left_of(array, ..., found) == []:
+                    assert len(np.unique(found)) == 1
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_path_of_any_length_is_no_error_of_the_kernel(tmp_path: Path) -> None:
+    path = "/".join(["x" * 200] * 18)
+    array = oz.create_array(tmp_path, path=path, shape=4, chunks=4, dtype="u1")
+    array[...] = 3
+    assert array[...].tolist() == [3] * 4
+
+
+# Calls
+
+
+def test_an_array_that_is_read_only_is_not_written_to(tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path, shape=4, chunks=4, dtype="u1", fill_value=7)
+    out = np.zeros(4, "u1")
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        left_of(array, ..., out)
+    assert not out.any()
+
+
+def test_a_result_that_is_too_small_is_refused(tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path, shape=8, chunks=4, dtype="u1")
+    with pytest.raises(ValueError, match="out of the array"):
+        left_of(array, ..., np.zeros(7, "u1"))
+    with pytest.raises(ValueError, match="does not fit"):
+        left_of(array, ..., np.zeros(8, "u2"))
+    with pytest.raises(ValueError, match="does not fit"):
+        left_of(array, ..., np.zeros((8, 1), "u1"))
+
+
+def test_a_signal_stops_a_long_read(tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path, shape=(3000, 3000), chunks=(1, 1), dtype="u1")
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        array[...]
+    timer.join()
+    assert time.monotonic() - begin < 60
