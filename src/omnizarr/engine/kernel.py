@@ -30,6 +30,7 @@ except ImportError:  # no compiler when it was installed
 
 MAX_ITEM = 64
 MAX_AXES = 32
+LARGE = 2**20
 SMALL = 2**17  # below this many bytes one thread is enough
 _STYLES = {Default: 0, V2: 1, Draft: 2}
 _CRC32C, _BLOSC, _ZSTD, _LZ4 = 1, 2, 3, 4
@@ -52,6 +53,11 @@ class Layout:
     style: int
     separator: int
     writable: bool
+
+
+def knows(array: BoundArray) -> bool:
+    """Whether the kernel can read an array."""
+    return _layout(array) is not None
 
 
 def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> list[int] | None:
@@ -249,4 +255,8 @@ def _writable(chain: Chain) -> bool:
     if hasattr(shards, "counts"):
         return _writable(shards.inner)
     steps = _steps(chain) or ()
-    return all(s[0] != _BLOSC or s[2] != _OTHER for s in steps)
+    # numcodecs carries a newer zstd, which is quicker where a chunk is large.
+    large = (chain.spec.nbytes or 0) >= LARGE
+    return all(
+        not (s[0] == _BLOSC and s[2] == _OTHER) and not (s[0] == _ZSTD and large) for s in steps
+    )

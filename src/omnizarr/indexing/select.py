@@ -101,8 +101,9 @@ def mask_plan(grid: Grid, mask: Any) -> PointPlan:
             f"a mask has the array's shape {grid.array_shape} and type bool,"
             f" got {found.shape} {found.dtype}"
         )
-    positions = [p.astype(np.int64) for p in np.nonzero(found)]
-    return _points(grid, positions, (int(found.sum()),))
+    flat = np.flatnonzero(found)
+    positions = [p.astype(np.int64) for p in np.unravel_index(flat, found.shape)]
+    return _points(grid, positions, (len(flat),))
 
 
 def block_plan(grid: Grid, selection: Any) -> ProductPlan:
