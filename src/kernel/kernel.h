@@ -72,7 +72,8 @@ typedef struct {
     uint64_t identity; /* of a file: other where it was replaced or changed */
 } source_t;
 
-/* rows.c: part of a source, in `buffer` where it has to be read. */
+/* rows.c: bytes of a file; part of a source, in `buffer` where it has to be read. */
+int read_exactly(int file, unsigned char *to, size_t size, int64_t from);
 int fetch(source_t *source, int64_t from, int64_t size, buffer_t *buffer,
           const unsigned char **data);
 

@@ -109,25 +109,6 @@ static void place_fill(const chain_t *c, const int64_t *count, unsigned char *ta
     copy_box(c->ndim, count, c->itemsize, c->fill, none, target, strides);
 }
 
-static uint64_t index_entry(const chain_t *c, const unsigned char *p) {
-    uint64_t v = 0;
-    for (int i = 0; i < 8; i++) v |= (uint64_t)p[c->index_swap ? 7 - i : i] << (8 * i);
-    return v;
-}
-
-/* The part of one axis of a box that lies in an inner chunk. */
-static int clip(int64_t start, int64_t count, int64_t step, int64_t low, int64_t high,
-                int64_t *inner, int64_t *outer, int64_t *number) {
-    int64_t first = start >= low ? 0 : (low - start + step - 1) / step;
-    int64_t beyond = start >= high ? 0 : (high - start + step - 1) / step;
-    if (beyond > count) beyond = count;
-    if (beyond <= first) return 0;
-    *inner = start + first * step - low;
-    *outer = first;
-    *number = beyond - first;
-    return 1;
-}
-
 static int read_shard(const batch_t *b, scratch_t *s, source_t *source, const row_t *row,
                       const int64_t *steps, unsigned char *target, int64_t slice) {
     const chain_t *c = b->chain, *k = c->inner;

@@ -78,7 +78,7 @@ void close_source(source_t *source) {
     if (source->file >= 0) close(source->file);
 }
 
-static int read_exactly(int file, unsigned char *to, size_t size, int64_t from) {
+int read_exactly(int file, unsigned char *to, size_t size, int64_t from) {
     while (size) {
         ssize_t got = pread(file, to, size, (off_t)from);
         if (got < 0 && errno == EINTR) continue;
@@ -109,6 +109,25 @@ static int due(struct timespec *last) {
     *last = now;
     return 1;
 }
+
+uint64_t index_entry(const chain_t *c, const unsigned char *p) {
+    uint64_t v = 0;
+    for (int i = 0; i < 8; i++) v |= (uint64_t)p[c->index_swap ? 7 - i : i] << (8 * i);
+    return v;
+}
+
+int clip(int64_t start, int64_t count, int64_t step, int64_t low, int64_t high,
+                int64_t *inner, int64_t *outer, int64_t *number) {
+    int64_t first = start >= low ? 0 : (low - start + step - 1) / step;
+    int64_t beyond = start >= high ? 0 : (high - start + step - 1) / step;
+    if (beyond > count) beyond = count;
+    if (beyond <= first) return 0;
+    *inner = start + first * step - low;
+    *outer = first;
+    *number = beyond - first;
+    return 1;
+}
+
 
 void work(batch_t *b, int (*interrupted)(batch_t *)) {
     scratch_t scratch;

@@ -51,6 +51,11 @@ enum { ABSENT = 1 };       /* of open_source: there is no such key */
 
 int open_source(const batch_t *b, const row_t *row, int64_t number, source_t *source);
 void close_source(source_t *source);
+/* One number of a shard's index. */
+uint64_t index_entry(const chain_t *c, const unsigned char *p);
+/* The part of one axis of a box that lies in an inner chunk; 0 where there is none. */
+int clip(int64_t start, int64_t count, int64_t step, int64_t low, int64_t high, int64_t *inner,
+         int64_t *outer, int64_t *number);
 void row_at(const batch_t *b, int64_t number, row_t *row);
 int row_key(const batch_t *b, const row_t *row, char *key);
 int read_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice);

@@ -20,11 +20,27 @@ static int make_parents(int directory, char *key) {
     return 0;
 }
 
-/* Written under a name of its own, then renamed: readers see the old value or the new one. */
-static int store(const batch_t *b, const row_t *row, const unsigned char *data, size_t size) {
+typedef struct {
+    const unsigned char *data; /* NULL: in a buffer that may still move, from `offset` on */
+    size_t size, offset;
+} part_t;
+
+static int write_all(int file, const unsigned char *data, size_t size) {
+    while (size) {
+        ssize_t done = write(file, data, size);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return -1;
+        data += done, size -= (size_t)done;
+    }
+    return 0;
+}
+
+/* The parts one after the other, under a name of its own, then renamed: readers see the old value
+ * or the new one. No parts: the key is removed. */
+static int store(const batch_t *b, const row_t *row, const part_t *parts, int64_t count) {
     char key[PATH_MAX], partial[PATH_MAX];
     if (row_key(b, row, key)) return -1;
-    if (!data) return unlinkat(b->directory, key, 0) != 0 && errno != ENOENT && errno != ENOTDIR;
+    if (!count) return unlinkat(b->directory, key, 0) != 0 && errno != ENOENT && errno != ENOTDIR;
     int n = snprintf(partial, sizeof partial, "%s.__omnizarr_partial__%ld_%lx", key,
                      (long)getpid(), (unsigned long)pthread_self());
     if (n < 0 || n >= (int)sizeof partial) return -1;
@@ -36,12 +52,7 @@ static int store(const batch_t *b, const row_t *row, const unsigned char *data, 
     }
     if (file < 0) return -1;
     int bad = 0;
-    while (size && !bad) {
-        ssize_t done = write(file, data, size);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) bad = -1;
-        else data += done, size -= (size_t)done;
-    }
+    for (int64_t i = 0; i < count && !bad; i++) bad = write_all(file, parts[i].data, parts[i].size);
     if (close(file) != 0) bad = -1;
     if (!bad && renameat(b->directory, partial, b->directory, key) != 0) bad = -1;
     if (bad) unlinkat(b->directory, partial, 0);
@@ -98,57 +109,142 @@ static void put_index(const chain_t *c, unsigned char *p, uint64_t v) {
     for (int i = 0; i < 8; i++) p[c->index_swap ? 7 - i : i] = (unsigned char)(v >> (8 * i));
 }
 
-/* A whole shard: every inner chunk encoded in turn, then the index. */
-static int write_shard(const batch_t *b, scratch_t *s, const row_t *row,
-                       const unsigned char *from) {
+/* The old value of a shard, with its index checked; `data` is NULL where there is none. */
+typedef struct {
+    unsigned char *data;
+    int64_t size;
+    const unsigned char *index;
+} shard_t;
+
+static int load_shard(const batch_t *b, const row_t *row, int64_t number, shard_t *old) {
+    const chain_t *c = b->chain;
+    int64_t index_size = 16 * c->inner_count + (c->index_crc ? 4 : 0);
+    source_t source;
+    int state = open_source(b, row, number, &source), bad = state < 0 ? -1 : 0;
+    old->data = NULL;
+    if (state == 0) {
+        old->size = source.size;
+        old->data = source.size < index_size ? NULL : malloc((size_t)source.size);
+        bad = old->data ? read_exactly(source.file, old->data, (size_t)source.size, 0) : -1;
+    }
+    close_source(&source);
+    if (bad || !old->data) return bad;
+    old->index = c->index_at_end ? old->data + old->size - index_size : old->data;
+    if (c->index_crc && get32(old->index + index_size - 4) !=
+                            crc32c(old->index, (size_t)index_size - 4))
+        return -1;
+    for (int64_t n = 0; n < c->inner_count; n++) {
+        uint64_t offset = index_entry(c, old->index + 16 * n);
+        uint64_t size = index_entry(c, old->index + 16 * n + 8);
+        if (offset == MISSING && size == MISSING) continue;
+        if (offset > (uint64_t)old->size || size > (uint64_t)old->size - offset) return -1;
+    }
+    return 0;
+}
+
+/* The decoded bytes of an inner chunk in `s->work`, from its old value and the array's part. */
+static int change_inner(const batch_t *b, scratch_t *s, const unsigned char *old, size_t old_size,
+                        const int64_t *inner, const int64_t *count, const unsigned char *part) {
+    const chain_t *k = b->chain->inner;
+    int64_t to[MAX_AXES];
+    int full = 1;
+    for (int i = 0; i < k->ndim; i++) {
+        to[i] = k->strides[i] * b->axes[i].step;
+        full &= count[i] == k->shape[i];
+    }
+    if (buffer_reserve(&s->work, k->nbytes ? (size_t)k->nbytes : 1)) return -1;
+    unsigned char *target = s->work.data;
+    if (!full && old) {
+        const unsigned char *found;
+        if (decode_steps(k, s, old, old_size, target, &found)) return -1;
+        if (found != target) memcpy(target, found, (size_t)k->nbytes);
+        if (k->swap) swap_bytes(target, k->nbytes, k->swap);
+    } else if (!full) {
+        put_fill(k, target);
+    }
+    for (int i = 0; i < k->ndim; i++) target += inner[i] * k->strides[i];
+    copy_box(k->ndim, count, k->itemsize, part, b->strides, target, to);
+    return 0;
+}
+
+/* Adds bytes to a shard; a part that follows the last one in memory makes it longer. */
+static void add_part(part_t *parts, int64_t *count, part_t part) {
+    part_t *last = *count ? &parts[*count - 1] : NULL;
+    int follows = last && (part.data ? last->data && last->data + last->size == part.data
+                                     : !last->data && last->offset + last->size == part.offset);
+    if (follows) last->size += part.size;
+    else parts[(*count)++] = part;
+}
+
+/* The encoded bytes of inner chunk `n`: new where the row touches it, else the old ones. */
+static int inner_value(const batch_t *b, scratch_t *s, const row_t *row, const shard_t *old,
+                       const unsigned char *from, int64_t n, part_t *value, int *is_new) {
     const chain_t *c = b->chain, *k = c->inner;
+    int64_t rest = n, inner[MAX_AXES], count[MAX_AXES], outer = 0;
+    uint64_t offset = old->data ? index_entry(c, old->index + 16 * n) : MISSING;
+    *value = (part_t){NULL, 0, 0};
+    if (offset != MISSING) {
+        value->data = old->data + offset;
+        value->size = (size_t)index_entry(c, old->index + 16 * n + 8);
+    }
+    *is_new = 1;
+    for (int i = c->ndim - 1; i >= 0 && *is_new; i--) {
+        int64_t low = rest % c->counts[i] * k->shape[i];
+        rest /= c->counts[i];
+        *is_new = clip(row->inner[i], row->count[i], b->axes[i].step, low, low + k->shape[i],
+                       &inner[i], &outer, &count[i]);
+        if (*is_new) from += outer * b->strides[i];
+    }
+    if (!*is_new) return 0;
+    if (change_inner(b, s, value->data, value->size, inner, count, from)) return -1;
+    return encode(k, s, s->work.data, &value->data, &value->size);
+}
+
+/* A new shard: inner chunks that the row touches are encoded, others keep their bytes. */
+static int write_shard(const batch_t *b, scratch_t *s, const row_t *row, const shard_t *old,
+                       const unsigned char *from) {
+    const chain_t *c = b->chain;
     size_t index_size = 16 * (size_t)c->inner_count + (c->index_crc ? 4 : 0);
-    size_t used = c->index_at_end ? 0 : index_size, room = 0;
-    unsigned char *shard = NULL, *index = malloc(index_size);
-    int bad = index ? 0 : -1, stored = 0;
+    size_t at = c->index_at_end ? 0 : index_size;
+    unsigned char *index = malloc(index_size);
+    part_t *parts = malloc(((size_t)c->inner_count + 2) * sizeof *parts);
+    buffer_t fresh = {NULL, 0}; /* new inner chunks, one after the other */
+    size_t used = 0;
+    int64_t count = 0;
+    int bad = index && parts ? 0 : -1, stored = 0;
+    if (!bad && !c->index_at_end) add_part(parts, &count, (part_t){index, index_size, 0});
     for (int64_t n = 0; n < c->inner_count && !bad; n++) {
-        int64_t rest = n, count[MAX_AXES];
-        const unsigned char *part = from, *data = NULL;
-        size_t size = 0;
-        int inside = 1, full = 1;
-        for (int i = c->ndim - 1; i >= 0; i--) {
-            int64_t start = rest % c->counts[i] * k->shape[i], left = row->count[i] - start;
-            rest /= c->counts[i];
-            count[i] = left < k->shape[i] ? left : k->shape[i];
-            inside &= left > 0;
-            full &= count[i] == k->shape[i];
-            part += start * b->strides[i];
-        }
-        if (inside) {
-            if (buffer_reserve(&s->work, k->nbytes ? (size_t)k->nbytes : 1)) { bad = -1; break; }
-            if (!full) put_fill(k, s->work.data);
-            copy_box(k->ndim, count, k->itemsize, part, b->strides, s->work.data, k->strides);
-            bad = encode(k, s, s->work.data, &data, &size);
-        }
+        part_t value;
+        int is_new;
+        bad = inner_value(b, s, row, old, from, n, &value, &is_new);
         if (bad) break;
-        put_index(c, index + 16 * n, data ? used : MISSING);
-        put_index(c, index + 16 * n + 8, data ? size : MISSING);
-        if (!data) continue;
+        put_index(c, index + 16 * n, value.data ? at : MISSING);
+        put_index(c, index + 16 * n + 8, value.data ? value.size : MISSING);
+        if (!value.data) continue;
         stored = 1;
-        if (used + size + index_size > room) {
-            room = 2 * (used + size + index_size);
-            unsigned char *more = realloc(shard, room);
-            if (!more) { bad = -1; break; }
-            shard = more;
+        at += value.size;
+        if (is_new) {
+            if (used + value.size > fresh.size) {
+                size_t room = 2 * (used + value.size);
+                unsigned char *more = realloc(fresh.data, room);
+                if (!more) { bad = -1; break; }
+                fresh.data = more, fresh.size = room;
+            }
+            memcpy(fresh.data + used, value.data, value.size);
+            value = (part_t){NULL, value.size, used};
+            used += value.size;
         }
-        memcpy(shard + used, data, size);
-        used += size;
+        add_part(parts, &count, value);
     }
-    if (!bad && stored) {
-        if (c->index_crc) {
-            put32(index + index_size - 4, crc32c(index, index_size - 4));
-        }
-        memcpy(c->index_at_end ? shard + used : shard, index, index_size);
-        bad = store(b, row, shard, c->index_at_end ? used + index_size : used);
-    } else if (!bad) {
-        bad = store(b, row, NULL, 0);
+    if (!bad) {
+        if (c->index_crc) put32(index + index_size - 4, crc32c(index, index_size - 4));
+        for (int64_t i = 0; i < count; i++)
+            if (!parts[i].data) parts[i].data = fresh.data + parts[i].offset;
+        if (c->index_at_end) add_part(parts, &count, (part_t){index, index_size, 0});
+        bad = store(b, row, parts, stored ? count : 0);
     }
-    free(shard);
+    free(fresh.data);
+    free(parts);
     free(index);
     return bad;
 }
@@ -166,10 +262,17 @@ int write_row(const batch_t *b, scratch_t *s, int64_t number) {
     row_at(b, number, &row);
     const unsigned char *from = b->array, *result = NULL;
     for (int i = 0; i < c->ndim; i++) from += row.outer[i] * b->strides[i];
-    if (c->inner) return is_plain(b, &row) ? write_shard(b, s, &row, from) : -1;
+    if (c->inner) {
+        shard_t old = {NULL, 0, NULL};
+        int bad = is_plain(b, &row) ? 0 : load_shard(b, &row, number, &old);
+        if (!bad) bad = write_shard(b, s, &row, &old, from);
+        free(old.data);
+        return bad;
+    }
     unsigned char *data;
     size_t size = 0;
     if (gather(b, s, c, &row, number, from, &data)) return -1;
     if (encode(c, s, data, &result, &size)) return -1;
-    return store(b, &row, result, size);
+    part_t whole = {result, size, 0};
+    return store(b, &row, &whole, result != NULL);
 }

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import omnizarr
+from omnizarr.codecs import vlen
+from omnizarr.engine import kernel
 
 SOURCE = Path(omnizarr.__file__).parent
 PUBLIC = [
@@ -67,6 +72,12 @@ def test_importing_loads_no_optional_package_and_nothing_slow() -> None:
     assert "numpy" in loaded
     unwanted = {"numcodecs", "click", "rich", "ml_dtypes", "msgpack", "zarr", "tensorstore"}
     assert loaded & unwanted == set()
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler here")
+def test_the_compiled_parts_are_built_where_there_is_a_compiler() -> None:
+    assert kernel.available()
+    assert vlen._strings is not None
 
 
 def test_only_formats_knows_version_numbers() -> None:
