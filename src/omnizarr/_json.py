@@ -21,6 +21,23 @@ MAX_DEPTH = 64
 MAX_BYTES = 256 * 2**20
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        raise ValueError(f"the name {twice[0]!r} stands twice in one object")
+    return found
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"bare {name} is not JSON; write it as the string {json.dumps(name)}")
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
+_LENIENT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=float)
+
+
 def loads(data: bytes, key: str, *, allow_nan: bool = False) -> JSON:
     """The value of a JSON document; `key` names it in errors."""
 
@@ -37,30 +54,15 @@ def loads(data: bytes, key: str, *, allow_nan: bool = False) -> JSON:
     except UnicodeDecodeError as e:
         raise fail(f"not UTF-8 at byte {e.start}") from None
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            names = [name for name, _ in pairs]
-            twice = sorted({n for n in names if names.count(n) > 1})
-            raise fail(f"the name {twice[0]!r} stands twice in one object")
-        return found
-
-    def constant(name: str) -> float:
-        if allow_nan:
-            return float(name)
-        raise fail(f"bare {name} is not JSON; write it as the string {json.dumps(name)}")
-
     try:
-        value = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
+        value = (_LENIENT if allow_nan else _STRICT).decode(text)
     except json.JSONDecodeError as e:
         raise fail(f"{e.msg} at line {e.lineno} column {e.colno}") from None
     except RecursionError:
         raise fail("nested too deeply") from None
     except ValueError as e:
-        if isinstance(e, InvalidMetadata):
-            raise
         raise fail(str(e)) from None
-    if _depth(value) > MAX_DEPTH:
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise fail(f"nested more than {MAX_DEPTH} levels deep")
     return cast(JSON, value)
 

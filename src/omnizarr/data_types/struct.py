@@ -20,10 +20,25 @@ from omnizarr.model import Dialect, Named
 from omnizarr.model.configuration import check_members, invalid
 
 NAMES = ("struct", "structured")
+MAX_SIMPLE = 256
+_simple: dict[tuple[int, str], DataType] = {}  # types without a configuration, bound once
 
 
 def bind_name(named: Named) -> DataType:
     """Any data type by its name; the one place where names become NumPy types."""
+    if named.configuration:
+        return _bind_name(named)
+    key = (registry.generation(), named.name)
+    bound = _simple.get(key)
+    if bound is None:
+        bound = _bind_name(named)
+        if len(_simple) > MAX_SIMPLE:
+            _simple.clear()
+        _simple[key] = bound
+    return bound
+
+
+def _bind_name(named: Named) -> DataType:
     target = registry.find("data_type", named.name)
     if target is None and PATTERN.fullmatch(named.name):
         target = registry.lookup("data_type", "raw_bytes")
