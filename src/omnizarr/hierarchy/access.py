@@ -51,18 +51,22 @@ def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> No
     """Store values, broadcast to the shape of the selection."""
     fields, selection = split_fields(selection, array.dtype)
     chosen = planner(array.grid, selection)
-    if fields is None:
-        data = as_values(value, array.dtype)
-    else:
-        data = np.array(read(array, planner, selection))
-        data[fields] = value
+    if fields is not None:
+        changed = np.array(read(array, planner, selection))
+        changed[fields] = value
+        value = changed
+    engine.write(array, chosen, spread(value, array.dtype, chosen))
+
+
+def spread(value: Any, dtype: np.dtype[Any], chosen: Plan) -> npt.NDArray[Any]:
+    """What a user assigns, broadcast to the selection, in the plan's full shape."""
+    data = as_values(value, dtype)
     try:
-        spread = np.broadcast_to(data, chosen.shape)
+        return chosen.to_full(np.broadcast_to(data, chosen.shape))
     except ValueError:
         raise SelectionError(
             f"cannot put values of shape {data.shape} into a selection of shape {chosen.shape}"
         ) from None
-    engine.write(array, chosen, chosen.to_full(spread))
 
 
 def as_values(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

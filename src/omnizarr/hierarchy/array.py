@@ -9,17 +9,17 @@ from typing import Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import engine, stores
+from omnizarr import engine
 from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrWarning, SelectionError, WrongNode
 from omnizarr.hierarchy import access, render
 from omnizarr.hierarchy.chunking import byte_size, inner_chunks
-from omnizarr.hierarchy.location import Location, locate
+from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.resize import resize
 from omnizarr.hierarchy.writer import Writer
 from omnizarr.indexing import axis_plan, block_plan, plan, point_plan
-from omnizarr.model import ArrayModel, Named, Node, paths
+from omnizarr.model import ArrayModel, Named, Node
 from omnizarr.stores import list_prefix
 
 
@@ -30,29 +30,6 @@ class Array(NodeHandle[ArrayModel]):
     `omnizarr.open` and `omnizarr.create_array` are handier.
     """
 
-    def __init__(
-        self,
-        store: Any,
-        path: str | None = None,
-        *,
-        read_only: bool = False,
-        zarr_format: Any = None,
-    ) -> None:
-        where = stores.resolve(store, read_only=read_only)
-        location, node = locate(
-            where, paths.normalize(path), zarr_format=zarr_format, read_only=read_only
-        )
-        self._open(location, node)
-        self._tell_skipped()
-
-    @classmethod
-    def at(cls, location: Location, model: Node) -> Array:
-        """The array behind a model that was just read or written."""
-        array = cls.__new__(cls)
-        array._open(location, model)
-        array._tell_skipped()
-        return array
-
     def _open(self, location: Location, model: Node) -> None:
         if not isinstance(model, ArrayModel):
             raise WrongNode(f"{location} is a group, not an array; use open_group")
@@ -61,7 +38,7 @@ class Array(NodeHandle[ArrayModel]):
         bound.check()
         self._location, self._model, self._bound = location, model, bound
 
-    def _tell_skipped(self) -> None:
+    def _tell(self) -> None:
         for name in self._bound.skipped:
             warnings.warn(
                 f"{self._location}: {name!r} is unknown here and is skipped, as the document"

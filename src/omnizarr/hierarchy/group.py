@@ -8,14 +8,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from omnizarr import stores
 from omnizarr.engine import BoundArray
 from omnizarr.errors import NodeNotFound, OmnizarrWarning, Problem, WrongNode
 from omnizarr.formats import consolidated
 from omnizarr.hierarchy import render
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
-from omnizarr.hierarchy.location import Location, fetch, locate, tell
+from omnizarr.hierarchy.location import Location, fetch, tell
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.options import ArrayOptions, array_model
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
@@ -24,27 +23,6 @@ from omnizarr.stores import can_list
 
 class Group(NodeHandle[GroupModel]):
     """A folder of arrays and groups, used like a dictionary; names may be paths."""
-
-    def __init__(
-        self,
-        store: Any,
-        path: str | None = None,
-        *,
-        read_only: bool = False,
-        zarr_format: Any = None,
-    ) -> None:
-        where = stores.resolve(store, read_only=read_only)
-        location, node = locate(
-            where, paths.normalize(path), zarr_format=zarr_format, read_only=read_only
-        )
-        self._open(location, node)
-
-    @classmethod
-    def at(cls, location: Location, model: Node) -> Group:
-        """The group behind a model that was just read or written."""
-        group = cls.__new__(cls)
-        group._open(location, model)
-        return group
 
     def _open(self, location: Location, model: Node) -> None:
         if not isinstance(model, GroupModel):

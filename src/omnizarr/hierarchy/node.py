@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
+from omnizarr import stores
 from omnizarr.hierarchy.attributes import Attributes, json_attributes
-from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.location import Location, locate
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import Store
 
@@ -18,6 +19,32 @@ class NodeHandle(Generic[M]):
 
     _location: Location
     _model: M
+
+    def __init__(
+        self,
+        store: Any,
+        path: str | None = None,
+        *,
+        read_only: bool = False,
+        zarr_format: Any = None,
+    ) -> None:
+        where = stores.resolve(store, read_only=read_only)
+        location, node = locate(
+            where, paths.normalize(path), zarr_format=zarr_format, read_only=read_only
+        )
+        self._open(location, node)
+        self._tell()
+
+    @classmethod
+    def at(cls, location: Location, model: Node) -> Self:
+        """The handle for a model that was just read or written."""
+        handle = cls.__new__(cls)
+        handle._open(location, model)
+        handle._tell()
+        return handle
+
+    def _tell(self) -> None:
+        """Warn of what a user should know about the node."""
 
     @property
     def store(self) -> Store:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-
 from omnizarr.engine import Stream
-from omnizarr.errors import ReadOnly, SelectionError
-from omnizarr.hierarchy.access import as_values
+from omnizarr.errors import ReadOnly
+from omnizarr.hierarchy.access import spread
 from omnizarr.indexing import plan
 
 
@@ -40,14 +38,7 @@ class Writer:
             raise ReadOnly("this writer is closed; call array.writer() for a new one")
         array = self._stream.array
         chosen = plan(array.grid, selection)
-        data = as_values(value, array.dtype)
-        try:
-            spread = np.broadcast_to(data, chosen.shape)
-        except ValueError:
-            raise SelectionError(
-                f"cannot put values of shape {data.shape} into a selection of shape {chosen.shape}"
-            ) from None
-        self._stream.put(chosen, chosen.to_full(spread))
+        self._stream.put(chosen, spread(value, array.dtype, chosen))
 
     def flush(self) -> None:
         """Store everything that was assigned so far."""
