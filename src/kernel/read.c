@@ -1,6 +1,8 @@
 /* Reading one chunk, or one shard, after the other. */
 #include "rows.h"
 
+#define SLAB (256 << 10) /* bytes that stay in the cache of one core */
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,6 +91,26 @@ static int place_raw(const chain_t *c, scratch_t *s, source_t *source, const row
     }
     place_span(c, data, row->count, steps, target, strides);
     return 0;
+}
+
+/* A chunk without codecs, a few planes at a time, so that what was read is still in the cache when
+ * it is copied; straight into the target where both are one run. */
+static int place_slabs(const chain_t *c, scratch_t *s, source_t *source, const row_t *row,
+                       const int64_t *steps, unsigned char *target, const int64_t *strides) {
+    if (source->size != c->nbytes) return -1;
+    if (source->file >= 0 && !c->swap && same_run(c, row->count, steps, strides))
+        return read_exactly(source->file, target, (size_t)c->nbytes, 0);
+    if (c->ndim == 0) return place_raw(c, s, source, row, steps, target, strides);
+    int axis = c->perm[0], bad = 0;
+    int64_t piece = SLAB / (c->strides[axis] * steps[axis]), all = row->count[axis];
+    if (piece < 1) piece = 1;
+    row_t part = *row;
+    for (int64_t start = 0; start < all && !bad; start += piece) {
+        part.inner[axis] = row->inner[axis] + start * steps[axis];
+        part.count[axis] = all - start < piece ? all - start : piece;
+        bad = place_raw(c, s, source, &part, steps, target + start * strides[axis], strides);
+    }
+    return bad;
 }
 
 /* Part of a Blosc file: only its header, its table and the blocks around the box are read. */
@@ -191,10 +213,8 @@ int read_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice) {
         if (slice == 0) place_fill(c, row.count, target, b->strides);
     } else if (c->inner) {
         bad = read_shard(b, s, &source, &row, steps, target, slice);
-    } else if (c->nsteps == 0 && !row.whole) {
-        bad = source.size == c->nbytes
-                  ? place_raw(c, s, &source, &row, steps, target, b->strides)
-                  : -1;
+    } else if (c->nsteps == 0) {
+        bad = place_slabs(c, s, &source, &row, steps, target, b->strides);
     } else if (source.file >= 0 && c->nsteps == 1 && blosc_only(c) &&
                is_small(c, &row, steps)) {
         bad = place_blocks(c, s, &source, &row, steps, target, b->strides);
