@@ -33,7 +33,7 @@ PARTLY: dict[str, str] = {
     "V3-33": "as D3-10",
     "V3-39": "numbers pass through a 64-bit float, so rare values are rounded twice",
     "V3-57": "an explicit 0 on an empty axis is written as 1, not refused (V3-97)",
-    "V3-68": "Blosc chunks are decoded whole; shards and uncompressed chunks in part",
+    "V3-68": "Blosc chunks by block with the kernel only; the reference engine decodes them whole",
     "V3-76": "this build of Blosc has no snappy; the error names it",
     "V3-82": "a store with only the partial forms goes through an adapter",
     "V3-84": "file and registered schemes; object and web stores are not there yet",
