@@ -255,7 +255,8 @@ def _writable(chain: Chain) -> bool:
     if hasattr(shards, "counts"):
         return _writable(shards.inner)
     steps = _steps(chain) or ()
-    # numcodecs carries a newer zstd, which is quicker where a chunk is large.
+    # For chunks of this size numcodecs wrote zstd quicker than the kernel (4 MiB: 149 against
+    # 184 ms in one run); why is not known, the kernel's zstd is the newer one.
     large = (chain.spec.nbytes or 0) >= LARGE
     return all(
         not (s[0] == _BLOSC and s[2] == _OTHER) and not (s[0] == _ZSTD and large) for s in steps

@@ -9,7 +9,7 @@ from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
-from omnizarr.stores import can_list, list_prefix
+from omnizarr.stores import can_list
 
 MAX_CHILDREN = 500
 
@@ -124,16 +124,6 @@ def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info
     if array.attributes:
         info["attributes"] = ", ".join(array.attributes)
     return info
-
-
-def stored_info(array: ArrayModel, bound: BoundArray) -> dict[str, str]:
-    """How much of an array is stored; lists its keys."""
-    count, total = 0, 0
-    for key in list_prefix(bound.store, bound.prefix):
-        if bound.encoding.coords(key[len(bound.prefix) :], len(array.shape)) is not None:
-            count += 1
-            total += len(bound.store.get(key) or b"")
-    return {"chunks stored": str(count), "size stored": size_text(total)}
 
 
 def group_info(group: GroupModel, location: Location) -> Info:
