@@ -17,7 +17,7 @@ from omnizarr.stores.local import DirectoryStore, LocalStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.partial import PartialStore, StoreWithPartialAccess
 from omnizarr.stores.resolve import resolve
-from omnizarr.stores.store import Inside, Range, Store
+from omnizarr.stores.store import Inside, Range, SetsIf, Store, Versioned
 
 __all__ = [
     "DirectoryStore",
@@ -26,8 +26,10 @@ __all__ = [
     "MemoryStore",
     "PartialStore",
     "Range",
+    "SetsIf",
     "Store",
     "StoreWithPartialAccess",
+    "Versioned",
     "can_list",
     "check_writable",
     "erase_prefix",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from omnizarr import registry
@@ -18,8 +18,18 @@ registry.register("store", "file", LocalStore.from_url)
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://?")  # one letter is a Windows drive
 
 
-def resolve(where: Any, *, read_only: bool = False) -> Store:
-    """The store that `where` means; None is a new one in memory. A store is taken as it is."""
+def resolve(
+    where: Any, *, read_only: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> Store:
+    """The store that `where` means; None is a new one in memory. A store is taken as it is.
+
+    Storage options go to the store that a URL names.
+    """
+    options = dict(storage_options or {})
+    if options and not (isinstance(where, str) and _SCHEME.match(where)):
+        raise StoreError(
+            f"storage_options {sorted(options)} are for URLs such as 's3://…', got {where!r}"
+        )
     if where is None:
         return MemoryStore()
     if isinstance(where, (str, os.PathLike)):
@@ -34,7 +44,7 @@ def resolve(where: Any, *, read_only: bool = False) -> Store:
             raise StoreError(
                 f"unknown kind of store {match[1]!r} in {text!r}; known: a path, {known}"
             ) from e
-        store: Store = make(text, read_only=read_only)
+        store: Store = make(text, read_only=read_only, **options)
         return store
     if isinstance(where, Store):
         return where

@@ -71,6 +71,28 @@ class SetsPartially(Protocol):
 
 
 @runtime_checkable
+class Versioned(Protocol):
+    """Can tell one value of a key from another without fetching it.
+
+    A generation is a text that differs whenever the value may differ (an ETag; a file's number,
+    times and size). None means that there is no such key.
+    """
+
+    def generation(self, key: str) -> str | None: ...
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]: ...
+
+
+@runtime_checkable
+class SetsIf(Protocol):
+    """Can store a value only if the key has had no other since: compare and replace."""
+
+    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        """Whether it was stored; generation None: only where there is no such key."""
+
+
+@runtime_checkable
 class ErasesPrefix(Protocol):
     """Can remove all keys below a prefix at once."""
 
