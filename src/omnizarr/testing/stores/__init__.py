@@ -1,0 +1,68 @@
+"""Suites for stores, one for each ability; they need `pytest` and `hypothesis`.
+
+A class of tests inherits the suites that its store claims to pass and makes an empty store::
+
+    from omnizarr.testing.stores import StoreTests
+
+    class TestMyStore(StoreTests):
+        @pytest.fixture
+        def store(self, tmp_path):
+            return MyStore(tmp_path)
+
+`StoreTests` is what a store that reads, writes and lists should pass. The others come on top: for
+optional abilities (`PartialTests`, `VersionedTests`, `ConditionalTests`), for what a store is used
+for (`SharedTests`, `ForkTests`, `ClosableTests`, `ReadOnlyTests`), and for failures
+(`AbsenceTests`). A store with an ability whose suite is left out fails one test that says so.
+"""
+
+import pytest
+
+_MODULES = "abilities absence hierarchy listable readable sharing versioned writable"
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES.split()))
+
+from omnizarr.testing.stores.abilities import AbilityTests  # noqa: E402
+from omnizarr.testing.stores.absence import AbsenceTests, ReadOnlyTests  # noqa: E402
+from omnizarr.testing.stores.hierarchy import HierarchyTests  # noqa: E402
+from omnizarr.testing.stores.listable import ListableTests  # noqa: E402
+from omnizarr.testing.stores.readable import ReadableTests, Suite  # noqa: E402
+from omnizarr.testing.stores.sharing import (  # noqa: E402
+    ClosableTests,
+    ForkTests,
+    PicklableTests,
+    SharedTests,
+    ThreadTests,
+)
+from omnizarr.testing.stores.versioned import ConditionalTests, VersionedTests  # noqa: E402
+from omnizarr.testing.stores.writable import PartialTests, WritableTests  # noqa: E402
+
+__all__ = [
+    "AbilityTests",
+    "AbsenceTests",
+    "ClosableTests",
+    "ConditionalTests",
+    "ForkTests",
+    "HierarchyTests",
+    "ListableTests",
+    "PartialTests",
+    "PicklableTests",
+    "ReadOnlyTests",
+    "ReadableTests",
+    "SharedTests",
+    "StoreTests",
+    "Suite",
+    "ThreadTests",
+    "VersionedTests",
+    "WritableTests",
+]
+
+
+class StoreTests(
+    AbilityTests,
+    ReadableTests,
+    WritableTests,
+    ListableTests,
+    PicklableTests,
+    ThreadTests,
+    HierarchyTests,
+):
+    """What a store that reads, writes and lists should pass."""

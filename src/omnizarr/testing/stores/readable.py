@@ -1,0 +1,109 @@
+"""Reading: values, parts of values, several at once."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from omnizarr import stores
+from omnizarr.errors import InvalidMetadata
+from omnizarr.stores import Range, Store
+
+TEN = bytes(range(10))
+BAD_KEYS = ["", "/", "/x", "x/", "a//b", ".", "..", "../x", "a/..", "a/../../x", "a/./b", "a\0b"]
+
+# Examples of one test share its store, and classes of tests share the test.
+ONE_STORE = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
+
+ranges = st.builds(Range, st.integers(-15, 15), st.one_of(st.none(), st.integers(0, 15)))
+
+
+class Suite:
+    """What all suites need: an empty store, and a way to put values into it."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        """An empty store; a class of tests makes its own."""
+        raise NotImplementedError(f"{type(self).__name__} has to define the fixture `store`")
+
+    def put(self, store: Store, values: dict[str, bytes]) -> None:
+        """Store the values; for a store that cannot write, by another way."""
+        for key, value in values.items():
+            store.set(key, value)
+
+
+class ReadableTests(Suite):
+    """`get`, `get_many` and ranges."""
+
+    def test_a_value_is_read_as_it_was_put(self, store: Store) -> None:
+        values = {"a": b"1", "b/c": b"", "b/d": TEN, "large": bytes(range(256)) * 8192}
+        self.put(store, values)
+        assert {key: store.get(key) for key in values} == values
+
+    def test_a_key_that_is_not_there_is_none(self, store: Store) -> None:
+        self.put(store, {"a/b": b"1"})
+        for key in ("x", "a", "a/x", "a/b/c", "x/y/z"):
+            assert store.get(key) is None
+            assert store.get(key, Range(0, 1)) is None
+            assert store.get(key, Range(-1)) is None
+
+    def test_keys_are_case_sensitive_text(self, store: Store) -> None:
+        keys = [
+            "foo",
+            "FOO",
+            "Ω/zarr.json",
+            "ß/é x",
+            "a b/c",
+            "%2e%2e",
+            ".z",
+            "c..d/...",
+            "-_.",
+            "q?",
+        ]
+        self.put(store, {key: key.encode() for key in keys})
+        assert [store.get(key) for key in keys] == [key.encode() for key in keys]
+        assert store.get("Foo") is None
+
+    @settings(max_examples=25, suppress_health_check=ONE_STORE)
+    @given(parts=st.lists(ranges, min_size=1, max_size=8))
+    def test_a_range_is_that_part_of_the_value(self, store: Store, parts: list[Range]) -> None:
+        if store.get("k") is None:
+            self.put(store, {"k": TEN})
+        assert [store.get("k", part) for part in parts] == [part.of(TEN) for part in parts]
+
+    def test_parts_of_an_empty_value_are_empty(self, store: Store) -> None:
+        self.put(store, {"k": b""})
+        for part in (Range(), Range(0, 5), Range(3), Range(-2)):
+            assert store.get("k", part) == b""
+
+    def test_many_values_come_in_the_order_asked_for(self, store: Store) -> None:
+        self.put(store, {"k": TEN, "l": b"l"})
+        asked = [
+            ("k", Range(2, 3)),
+            ("x", None),
+            ("l", None),
+            ("k", None),
+            ("k", Range(-2)),
+            ("l", None),
+        ]
+        expected = [TEN[2:5], None, b"l", TEN, TEN[-2:], b"l"]
+        assert stores.get_many(store, asked) == expected
+        assert stores.get_many(store, iter(asked)) == expected
+        assert stores.get_many(store, []) == []
+
+    def test_partial_values_are_asked_for_in_the_words_of_the_draft(self, store: Store) -> None:
+        self.put(store, {"k": TEN})
+        asked = [("k", (2, 3)), ("missing", (0, 1)), ("k", (0, None)), ("k", (7, None))]
+        assert stores.get_partial_values(store, asked) == [TEN[2:5], None, TEN, TEN[7:]]
+
+    @pytest.mark.parametrize("key", BAD_KEYS)
+    def test_a_key_that_leads_elsewhere_is_not_read(self, store: Store, key: str) -> None:
+        for use in (
+            lambda: store.get(key),
+            lambda: store.get(key, Range(0, 1)),
+            lambda: stores.get_many(store, [(key, None)]),
+        ):
+            with pytest.raises(InvalidMetadata) as caught:
+                use()
+            assert repr(key) in str(caught.value)

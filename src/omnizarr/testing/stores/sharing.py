@@ -1,0 +1,198 @@
+"""One store used in several places: threads, pickles, forked processes, `with` blocks."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from omnizarr import stores
+from omnizarr.stores import Store
+from omnizarr.testing.stores.readable import Suite
+
+FORK_SECONDS = 60
+
+
+def run_in_threads(work: Callable[[int], None], count: int) -> None:
+    """Run `work` in several threads at once, and raise what one of them raised."""
+    errors: list[BaseException] = []
+    start = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        try:
+            start.wait()
+            work(number)
+        except BaseException as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def run_in_fork(work: Callable[[], None]) -> None:
+    """Run `work` in a forked child that must end well, and in time."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    end = time.monotonic() + FORK_SECONDS
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            assert os.waitstatus_to_exitcode(status) == 0, "the child failed; see its output"
+            return
+        time.sleep(0.005)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    pytest.fail(f"the child hung for {FORK_SECONDS} seconds")
+
+
+class ThreadTests(Suite):
+    """Threads share one store object."""
+
+    def test_threads_write_read_and_erase_at_once(self, store: Store) -> None:
+        def work(number: int) -> None:
+            for i in range(8):
+                key, value = f"t{number}/k{i}", f"{number} {i}".encode() * 50
+                store.set(key, value)
+                assert store.get(key) == value
+                if i % 2:
+                    store.erase(key)
+
+        run_in_threads(work, 6)
+        for number in range(6):
+            found = [store.get(f"t{number}/k{i}") for i in range(8)]
+            assert found == [None if i % 2 else f"{number} {i}".encode() * 50 for i in range(8)]
+
+    def test_readers_see_the_old_value_or_the_new_one(self, store: Store) -> None:
+        values = [bytes([i]) * (20_000 + i) for i in range(3)]
+        store.set("k", values[0])
+
+        def work(number: int) -> None:
+            for i in range(12):
+                if number == 0:
+                    store.set("k", values[i % 3])
+                else:
+                    assert store.get("k") in values
+
+        run_in_threads(work, 4)
+
+
+class PicklableTests(Suite):
+    """A store can be sent to another process."""
+
+    def test_a_pickled_store_has_the_same_values(self, store: Store) -> None:
+        self.put(store, {"a/b": b"1", "c": b"2"})
+        again: Any = pickle.loads(pickle.dumps(store))
+        assert type(again) is type(store)
+        assert again.read_only == store.read_only
+        assert stores.get_many(again, [("a/b", None), ("c", None), ("d", None)]) == [
+            b"1",
+            b"2",
+            None,
+        ]
+
+
+class SharedTests(Suite):
+    """Two store objects of one place see each other's values."""
+
+    def test_a_pickled_store_is_the_same_place(self, store: Store) -> None:
+        again: Any = pickle.loads(pickle.dumps(store))
+        assert again == store
+        assert hash(again) == hash(store)
+        again.set("a/k", b"from there")
+        assert store.get("a/k") == b"from there"
+        store.set("a/k", b"from here")
+        assert again.get("a/k") == b"from here"
+        again.erase("a/k")
+        assert store.get("a/k") is None
+
+    def test_two_objects_of_one_place_lose_nothing_to_each_other(self, store: Store) -> None:
+        copies = [pickle.loads(pickle.dumps(store)) for _ in range(3)]
+
+        def work(number: int) -> None:
+            for i in range(10):
+                copies[number].set(f"k{number}_{i}", b"%d" % i)
+
+        run_in_threads(work, 3)
+        for number in range(3):
+            assert [store.get(f"k{number}_{i}") for i in range(10)] == [
+                b"%d" % i for i in range(10)
+            ]
+
+
+class ForkTests(Suite):
+    """A store that has been used goes on working in a forked child and in its parent."""
+
+    pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+
+    def test_a_forked_child_reads_and_writes(self, store: Store) -> None:
+        store.set("before", b"1")
+        assert store.get("before") == b"1"
+
+        def child() -> None:
+            assert store.get("before") == b"1"
+            assert stores.get_many(store, [("before", None), ("x", None)]) == [b"1", None]
+            store.set("child", b"2")
+            assert store.get("child") == b"2"
+
+        run_in_fork(child)
+        assert store.get("before") == b"1"
+        assert store.get("child") == b"2"
+        store.set("after", b"3")
+        assert store.get("after") == b"3"
+
+    def test_a_fork_while_threads_use_the_store_does_not_hang(self, store: Store) -> None:
+        store.set("k", b"value")
+        stop = threading.Event()
+
+        def use() -> None:
+            while not stop.is_set():
+                store.get("k")
+
+        threads = [threading.Thread(target=use) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(3):
+                run_in_fork(lambda: _expect(store, "k", b"value"))
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        _expect(store, "k", b"value")
+
+
+def _expect(store: Store, key: str, value: bytes) -> None:
+    assert store.get(key) == value
+
+
+class ClosableTests(Suite):
+    """`close` and `with`."""
+
+    def test_closing_is_idempotent_and_with_closes(self, store: Any) -> None:
+        with store as entered:
+            assert entered is store
+            store.set("k", b"1")
+        store.close()
+        store.close()
+
+    def test_a_store_that_was_never_used_can_be_closed(self, store: Any) -> None:
+        store.close()

@@ -1,0 +1,160 @@
+"""Writing: whole values, parts of values, erasing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnizarr import stores
+from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.stores import Store
+from omnizarr.stores.store import SetsPartially
+from omnizarr.testing.stores.readable import BAD_KEYS, ONE_STORE, Suite
+
+# No key is also the folder of another: directories cannot have that.
+keys = st.builds(
+    lambda folders, name: "/".join([*folders, name]),
+    st.lists(st.sampled_from(["a", "ab", "Ω"]), max_size=2),
+    st.sampled_from(["k", "0.0", "zarr.json"]),
+)
+steps = st.one_of(
+    st.tuples(st.just("set"), keys, st.binary(max_size=40)),
+    st.tuples(st.just("erase"), keys, st.none()),
+    st.tuples(st.just("part"), keys, st.tuples(st.integers(0, 50), st.binary(max_size=20))),
+)
+
+
+class WritableTests(Suite):
+    """`set`, `erase` and what follows from them."""
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            b"",
+            bytearray(b"array"),
+            memoryview(b"view"),
+            np.arange(5, dtype="<i4").data,
+            np.zeros((2, 3), "<u2").data,
+        ],
+        ids=["empty", "bytearray", "view", "numbers", "table"],
+    )
+    def test_any_contiguous_buffer_can_be_a_value(self, store: Store, value: Any) -> None:
+        store.set("a/k", value)
+        assert store.get("a/k") == bytes(value)
+        stores.set_many(store, [("a/l", value), ("m", value)])
+        assert (store.get("a/l"), store.get("m")) == (bytes(value), bytes(value))
+
+    def test_a_buffer_that_changes_later_does_not_change_the_value(self, store: Store) -> None:
+        buffer = bytearray(b"before")
+        store.set("k", buffer)
+        buffer[:] = b"after!"
+        assert store.get("k") == b"before"
+
+    def test_a_value_is_replaced_as_a_whole(self, store: Store) -> None:
+        store.set("k", b"a long value")
+        store.set("k", b"short")
+        assert store.get("k") == b"short"
+        store.set("k", b"")
+        assert store.get("k") == b""
+
+    def test_what_is_no_buffer_leaves_the_old_value(self, store: Store) -> None:
+        store.set("k", b"old")
+        for value in ("text", ["list"], None):
+            with pytest.raises(TypeError):
+                store.set("k", value)  # type: ignore[arg-type] # what is tested
+        assert store.get("k") == b"old"
+
+    def test_erased_keys_are_absent_and_erasing_again_is_no_error(self, store: Store) -> None:
+        self.put(store, {"a/b": b"1", "a/c": b"2", "d": b"3", "e": b"4"})
+        store.erase("a/b")
+        store.erase("a/b")
+        store.erase("a")  # a folder is not a key
+        stores.erase_values(store, ["d", "missing"])
+        assert [store.get(k) for k in ("a/b", "a/c", "d", "e")] == [None, b"2", None, b"4"]
+        store.set("a/b", b"again")
+        assert store.get("a/b") == b"again"
+
+    def test_of_many_values_for_one_key_the_last_stays(self, store: Store) -> None:
+        stores.set_many(store, iter([("k", b"first"), ("l", b"l"), ("k", b"last")]))
+        assert (store.get("k"), store.get("l")) == (b"last", b"l")
+
+    def test_parts_are_written_at_their_offsets(self, store: Store) -> None:
+        self.put(store, {"k": bytes(5), "other": b"abc"})
+        parts = [("k", 3, b"\xbb\xcc"), ("other", 3, b"d"), ("k", 1, b"\xaa"), ("new", 2, b"x")]
+        stores.set_partial_values(store, parts)
+        assert store.get("k") == bytes.fromhex("00aa00bbcc")
+        assert (store.get("other"), store.get("new")) == (b"abcd", b"\0\0x")
+
+    def test_overlapping_parts_change_nothing(self, store: Store) -> None:
+        self.put(store, {"j": b"j", "k": b"k"})
+        with pytest.raises(StoreError, match="overlap"):
+            stores.set_partial_values(store, [("j", 0, b"x"), ("k", 3, b"xx"), ("k", 1, b"xxx")])
+        assert (store.get("j"), store.get("k")) == (b"j", b"k")
+
+    @pytest.mark.parametrize("key", BAD_KEYS)
+    def test_a_key_that_leads_elsewhere_is_not_written(self, store: Store, key: str) -> None:
+        self.put(store, {"a/b": b"kept"})
+        uses: list[Callable[[], None]] = [
+            lambda: store.set(key, b"evil"),
+            lambda: store.erase(key),
+            lambda: stores.set_many(store, [("a/c", b"c"), (key, b"evil")]),
+            lambda: stores.set_partial_values(store, [(key, 0, b"evil")]),
+        ]
+        for use in uses:
+            with pytest.raises(InvalidMetadata) as caught:
+                use()
+            assert repr(key) in str(caught.value)
+        assert store.get("a/b") == b"kept"
+
+    @settings(max_examples=25, suppress_health_check=ONE_STORE)
+    @given(history=st.lists(steps, max_size=12))
+    def test_any_history_gives_what_a_dictionary_would_hold(
+        self, store: Store, history: list[tuple[str, str, Any]]
+    ) -> None:
+        expected: dict[str, bytes] = {}
+        for _, key, _ in history:  # the store is the same for all examples
+            store.erase(key)
+        for step, key, value in history:
+            if step == "set":
+                store.set(key, value)
+                expected[key] = value
+            elif step == "erase":
+                store.erase(key)
+                expected.pop(key, None)
+            else:
+                start, part = value
+                stores.set_partial_values(store, [(key, start, part)])
+                old = expected.get(key, b"").ljust(start, b"\0")
+                expected[key] = old[:start] + part + old[start + len(part) :]
+        for _, key, _ in history:
+            assert store.get(key) == expected.get(key)
+
+
+class PartialTests(Suite):
+    """`set_partial`: a part is changed without the caller fetching the rest."""
+
+    def test_a_part_is_changed_in_place(self, store: Store) -> None:
+        if not isinstance(store, SetsPartially):
+            pytest.fail(f"{store!r} has no set_partial")
+        store.set("k", b"0123456789")
+        store.set_partial("k", 2, b"ab")
+        assert store.get("k") == b"01ab456789"
+        store.set_partial("k", 8, b"cdef")
+        assert store.get("k") == b"01ab4567cdef"
+        store.set_partial("k", 14, b"g")
+        assert store.get("k") == b"01ab4567cdef\0\0g"
+        store.set_partial("k", 1, b"")
+        assert store.get("k") == b"01ab4567cdef\0\0g"
+
+    def test_a_part_of_a_missing_key_makes_it(self, store: Store) -> None:
+        if not isinstance(store, SetsPartially):
+            pytest.fail(f"{store!r} has no set_partial")
+        store.set_partial("new", 3, memoryview(b"x"))
+        assert store.get("new") == b"\0\0\0x"
+        with pytest.raises(InvalidMetadata):
+            store.set_partial("../new", 0, b"x")
