@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from omnizarr.codecs.zstd import Zstd
     from omnizarr.hierarchy.consolidate import consolidate_metadata
     from omnizarr.hierarchy.validate import validate
+    from omnizarr.hierarchy.view import View
     from omnizarr.ops.convert import convert
 
 __all__ = [  # noqa: RUF022 - the version last
@@ -82,6 +83,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "SelectionError",
     "StoreError",
     "UnknownExtension",
+    "View",
     "WrongNode",
     "Zlib",
     "Zstd",
@@ -116,6 +118,7 @@ _LATER = {
     "LZMA": "codecs.stdlib:Lzma",
     "Zstd": "codecs.zstd:Zstd",
     "consolidate_metadata": "hierarchy.consolidate:consolidate_metadata",
+    "View": "hierarchy.view:View",
     "validate": "hierarchy.validate:validate",
     "convert": "ops.convert:convert",
 }

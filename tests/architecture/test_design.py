@@ -39,6 +39,7 @@ PUBLIC = [
     "SelectionError",
     "StoreError",
     "UnknownExtension",
+    "View",
     "WrongNode",
     "Zlib",
     "Zstd",

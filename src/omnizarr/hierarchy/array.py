@@ -17,6 +17,7 @@ from omnizarr.hierarchy.chunking import byte_size, inner_chunks
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.resize import resize
+from omnizarr.hierarchy.view import Viewer
 from omnizarr.hierarchy.writer import Writer
 from omnizarr.indexing import axis_plan, block_plan, plan, point_plan
 from omnizarr.model import ArrayModel, Named, Node
@@ -163,6 +164,11 @@ class Array(NodeHandle[ArrayModel]):
     def blocks(self) -> access.Selector:
         """Selects whole chunks by their place in the grid."""
         return self._selector(block_plan)
+
+    @property
+    def view(self) -> Viewer:
+        """Parts that are chosen now and read later: ``array.view[::2].transpose(2, 0, 1)``."""
+        return Viewer(self)
 
     def __array__(
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None

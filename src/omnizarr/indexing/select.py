@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,18 +28,33 @@ def plan(grid: Grid, selection: Any) -> Plan:
     selects along it; lists or integers for all axes select points; a mask of the whole shape
     selects the points where it is true.
     """
+    return point_plan(grid, selection) if means_points(selection) else axis_plan(grid, selection)
+
+
+def means_points(selection: Any) -> bool:
+    """Whether a selection in square brackets is one of points, not one for each axis."""
     items = _items(selection)
     if len(items) == 1 and _is_mask(items[0]) and np.ndim(items[0]) > 1:
-        return mask_plan(grid, items[0])
+        return True
     lists = [i for i in items if _is_list(i)]
-    if len(lists) > 1 and all(_is_list(i) or _is_integer(i) for i in items):
-        return point_plan(grid, selection)
-    if len(lists) > 1:
+    if len(lists) > 1 and not all(_is_list(i) or _is_integer(i) for i in items):
         raise SelectionError(
             "several lists beside slices are ambiguous; use .oindex[...] for each axis on its"
             " own, or .vindex[...] for points"
         )
-    return axis_plan(grid, selection)
+    return len(lists) > 1
+
+
+def axis_items(axes: Sequence[Axis], selection: Any) -> list[int | slice | Integers]:
+    """For each axis a position, a slice or positions, all checked; masks become positions."""
+    return [
+        item
+        if isinstance(item, slice)
+        else _positions(item, axis, number)
+        if _is_list(item)
+        else _position(item, axis, number)
+        for number, (axis, item) in enumerate(zip(axes, _expand(selection, len(axes)), strict=True))
+    ]
 
 
 def axis_plan(grid: Grid, selection: Any) -> ProductPlan:
@@ -46,7 +62,7 @@ def axis_plan(grid: Grid, selection: Any) -> ProductPlan:
     axes: list[AxisPlan | ListedAxisPlan] = []
     full: list[int] = []
     final: list[int | slice] = []
-    for number, (axis, item) in enumerate(zip(grid.axes, _expand(selection, grid), strict=True)):
+    for axis, item in zip(grid.axes, axis_items(grid.axes, selection), strict=True):
         if isinstance(item, slice):
             start, stop, step = item.indices(axis.length)
             count = len(range(start, stop, step))
@@ -56,26 +72,31 @@ def axis_plan(grid: Grid, selection: Any) -> ProductPlan:
             axes.append(_run(axis, start, count, step))
             full.append(count)
             final.append(slice(None, None, -1) if turn else slice(None))
-        elif _is_list(item):
-            positions = _positions(item, axis, number)
-            axes.append(_listed(axis, positions))
-            full.append(len(positions))
+        elif isinstance(item, np.ndarray):
+            axes.append(_listed(axis, item))
+            full.append(len(item))
             final.append(slice(None))
         else:
-            axes.append(_run(axis, _position(item, axis, number), 1, 1))
+            axes.append(_run(axis, item, 1, 1))
             full.append(1)
             final.append(0)
     return ProductPlan(tuple(axes), tuple(full), tuple(final))
 
 
 def point_plan(grid: Grid, selection: Any) -> PointPlan:
-    """The plan for points: lists of positions, one for each axis, broadcast together."""
+    """The plan for points: lists of positions, one for each axis, or a mask of the whole shape."""
+    positions, shape = point_positions(grid.axes, selection)
+    return _points(grid, positions, shape)
+
+
+def point_positions(axes: Sequence[Axis], selection: Any) -> tuple[list[Integers], tuple[int, ...]]:
+    """The position of every point along each axis, all in one row, and the shape they had."""
     items = _items(selection)
     if len(items) == 1 and _is_mask(items[0]):
-        return mask_plan(grid, items[0])
-    if len(items) != len(grid.axes):
+        return _mask_positions(axes, items[0])
+    if len(items) != len(axes):
         raise SelectionError(
-            f"points need a position for each of {len(grid.axes)} axes, got {len(items)}"
+            f"points need a position for each of {len(axes)} axes, got {len(items)}"
         )
     if not all(_is_list(i) or _is_integer(i) for i in items) or any(_is_mask(i) for i in items):
         raise SelectionError("points are given by lists of integers")
@@ -86,31 +107,32 @@ def point_plan(grid: Grid, selection: Any) -> PointPlan:
         shapes = ", ".join(str(c.shape) for c in columns)
         raise SelectionError(f"positions of shapes {shapes} do not fit together") from None
     shape = spread[0].shape if spread else ()
-    positions = [
-        _wrapped(column.reshape(-1), axis, n)
-        for n, (column, axis) in enumerate(zip(spread, grid.axes, strict=True))
-    ]
-    return _points(grid, positions, shape)
+    pairs = zip(spread, axes, strict=True)
+    return [_wrapped(c.reshape(-1), axis, n) for n, (c, axis) in enumerate(pairs)], shape
 
 
 def mask_plan(grid: Grid, mask: Any) -> PointPlan:
     """The plan for the points where a mask of the array's shape is true."""
-    found = np.asarray(mask)
-    if found.dtype != bool or found.shape != grid.array_shape:
+    return _points(grid, *_mask_positions(grid.axes, mask))
+
+
+def _mask_positions(axes: Sequence[Axis], mask: Any) -> tuple[list[Integers], tuple[int, ...]]:
+    """The points where a mask of the array's shape is true."""
+    found, whole = np.asarray(mask), tuple(axis.length for axis in axes)
+    if found.dtype != bool or found.shape != whole:
         raise SelectionError(
-            f"a mask has the array's shape {grid.array_shape} and type bool,"
-            f" got {found.shape} {found.dtype}"
+            f"a mask has the array's shape {whole} and type bool, got {found.shape} {found.dtype}"
         )
     flat = np.flatnonzero(found)
-    positions = [p.astype(np.int64) for p in np.unravel_index(flat, found.shape)]
-    return _points(grid, positions, (len(flat),))
+    return [p.astype(np.int64) for p in np.unravel_index(flat, found.shape)], (len(flat),)
 
 
 def block_plan(grid: Grid, selection: Any) -> ProductPlan:
     """The plan for whole chunks, chosen by their place in the grid."""
     slices = []
-    blocks = Grid(tuple(_Blocks(a) for a in grid.axes))
-    for number, (axis, item) in enumerate(zip(grid.axes, _expand(selection, blocks), strict=True)):
+    for number, (axis, item) in enumerate(
+        zip(grid.axes, _expand(selection, len(grid.axes)), strict=True)
+    ):
         if isinstance(item, slice):
             first, last, step = item.indices(axis.count)
             if step != 1:
@@ -202,7 +224,7 @@ def _items(selection: Any) -> list[Any]:
     return list(selection) if isinstance(selection, tuple) else [selection]
 
 
-def _expand(selection: Any, grid: Grid) -> list[Any]:
+def _expand(selection: Any, rank: int) -> list[Any]:
     """One item for every axis, in place of an ellipsis and of what was left out."""
     items = _items(selection)
     for item in items:
@@ -213,7 +235,6 @@ def _expand(selection: Any, grid: Grid) -> list[Any]:
             )
     if sum(item is Ellipsis for item in items) > 1:
         raise SelectionError("a selection can have only one ellipsis (...)")
-    rank = len(grid.axes)
     given = sum(item is not Ellipsis for item in items)
     if given > rank:
         raise SelectionError(

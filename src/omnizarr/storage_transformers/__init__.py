@@ -11,6 +11,7 @@ methods of a store. New arrays get transformers by the option ``storage_transfor
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
 
 from omnizarr import registry
 from omnizarr.chunk_grids import Grid
@@ -20,11 +21,20 @@ from omnizarr.formats.draft_extensions import SHARDING
 from omnizarr.model import Named
 from omnizarr.stores import Store
 
-__all__ = ["indexed_shards", "transform"]
+__all__ = ["indexed_shards", "stored_key", "transform"]
 
 registry.register(
     "storage_transformer", SHARDING, "omnizarr.storage_transformers.sharding:IndexedShards"
 )
+
+
+@runtime_checkable
+class Transformer(Protocol):
+    """A store over another one that keeps values under other keys there."""
+
+    store: Store
+
+    def stored_key(self, key: str) -> str: ...
 
 
 def indexed_shards(chunks_per_shard: Iterable[int]) -> Named:
@@ -56,3 +66,11 @@ def transform(
             problems = [Problem(p.key, f"{where}.{p.field}", p.message) for p in inner]
             raise InvalidMetadata.of(problems, f"storage transformer {named.name!r}") from None
     return store
+
+
+def stored_key(store: Store, key: str) -> str:
+    """The key in the store below all transformers that holds what `store` has at `key`."""
+    while isinstance(store, Transformer):
+        key = store.stored_key(key)
+        store = store.store
+    return key

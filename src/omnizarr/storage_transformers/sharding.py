@@ -81,6 +81,11 @@ class IndexedShards:
         within = tuple(c % n for c, n in zip(coords, self.per_shard, strict=True))
         return self._key(self._shard(coords)), int(np.ravel_multi_index(within, self.per_shard))
 
+    def stored_key(self, key: str) -> str:
+        """The key of the shard that a chunk lies in; other keys are their own."""
+        place = self._place(key)
+        return key if place is None else place[0]
+
     def _shard(self, chunk: Coords) -> Coords:
         return tuple(c // n for c, n in zip(chunk, self.per_shard, strict=True))
 

@@ -1,0 +1,184 @@
+"""``array.view[...]``: part of an array, chosen now and read later."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.errors import SelectionError
+from omnizarr.hierarchy import access
+from omnizarr.hierarchy.render import size_text
+from omnizarr.indexing import Plan, Selection, everything
+from omnizarr.storage_transformers import stored_key
+
+if TYPE_CHECKING:
+    from omnizarr.hierarchy.array import Array
+
+
+class View:
+    """Part of an array that is read when it is asked for.
+
+    It has a shape and a type, and gives its values to ``np.asarray``. As with an array, square
+    brackets read and assignments write; ``view.view[...]``, ``T`` and ``transpose`` give further
+    views. Whatever chain of them made it, every chunk is read once.
+    """
+
+    def __init__(self, array: Array, chosen: Selection) -> None:
+        self.array = array
+        self._chosen = chosen
+
+    # What it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of every axis."""
+        return self._chosen.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of the elements."""
+        return self.array.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements in memory."""
+        return self.size * self.dtype.itemsize
+
+    def chunk_keys(self) -> list[str]:
+        """The keys in the store of the chunks, or shards, that a read of all of it needs."""
+        bound = self.array._bound
+        rows = self._chosen.plan(bound.grid).rows()
+        keys = (stored_key(bound.chunk_store, bound.key(row.coords)) for row in rows)
+        return list(dict.fromkeys(keys))
+
+    # Choosing further
+
+    @property
+    def view(self) -> Viewer:
+        """Views of this view."""
+        return Viewer(self.array, self._chosen)
+
+    def transpose(self, *axes: Any) -> View:
+        """The axes in another order, or in reverse order without one; as in NumPy."""
+        wanted = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        order = tuple(reversed(range(self.ndim))) if wanted in ((), None) else tuple(wanted)
+        whole = tuple(axis + self.ndim if axis < 0 else axis for axis in order)
+        if sorted(whole) != list(range(self.ndim)):
+            raise SelectionError(
+                f"axes {order} are not the {self.ndim} axes of the view, each once"
+            )
+        return View(self.array, self._chosen.transpose(whole))
+
+    @property
+    def T(self) -> View:
+        """The axes in reverse order."""
+        return self.transpose()
+
+    # Reading and writing
+
+    def read(self, *, out: npt.NDArray[Any] | None = None) -> Any:
+        """All of it as a NumPy array, or as a scalar where no axes are left.
+
+        `out` is filled instead of a new array where it is given.
+        """
+        axes = self._chosen.stored_order
+        if out is not None:
+            if out.shape != self.shape:
+                raise SelectionError(f"out must have shape {self.shape}, got {out.shape}")
+            access.read(self.array._bound, _planned, self._chosen, out.transpose(axes))
+            return out
+        found = access.read(self.array._bound, _planned, self._chosen)
+        return found.transpose(np.argsort(axes)) if axes else found
+
+    def __getitem__(self, selection: Any) -> Any:
+        return self.view[selection].read()
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        self.view[selection]._write(value)
+
+    def _write(self, value: Any) -> None:
+        self.array._location.check_writable()
+        if self._chosen.repeats:
+            raise SelectionError(
+                "the view has an element of the array more than once, so it is not defined what"
+                " an assignment stores; choose each once"
+            )
+        values = access.as_values(value, self.dtype)
+        try:
+            spread = np.broadcast_to(values, self.shape)
+        except ValueError:
+            raise SelectionError(
+                f"cannot put values of shape {values.shape} into a view of shape {self.shape}"
+            ) from None
+        turned = spread.transpose(self._chosen.stored_order)
+        access.write(self.array._bound, _planned, self._chosen, turned)
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("a stored array cannot be seen without a copy")
+        out = self.read(out=np.empty(self.shape, self.dtype))
+        return cast(npt.NDArray[Any], out if dtype is None else out.astype(dtype, copy=False))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a view without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<View {self.dtype} {self.shape}  {size_text(self.nbytes)}  of {self.array!r}>"
+
+
+class Viewer:
+    """Makes views: in square brackets, and with `oindex` and `vindex`, as an array is read."""
+
+    def __init__(self, array: Array, chosen: Selection | None = None) -> None:
+        self._array = array
+        self._chosen = everything(array.shape) if chosen is None else chosen
+
+    def __getitem__(self, selection: Any) -> View:
+        return View(self._array, self._chosen.select(selection))
+
+    @property
+    def oindex(self) -> _Way:
+        """With a list, mask, slice or integer for each axis on its own."""
+        return _Way(self._array, self._chosen.along)
+
+    @property
+    def vindex(self) -> _Way:
+        """Single points, by lists of positions, or by a mask of the whole shape."""
+        return _Way(self._array, self._chosen.points)
+
+    def __repr__(self) -> str:
+        return f"<views of {self._array!r}; choose with [...], .oindex[...] or .vindex[...]>"
+
+
+class _Way:
+    def __init__(self, array: Array, choose: Callable[[Any], Selection]) -> None:
+        self._array = array
+        self._choose = choose
+
+    def __getitem__(self, selection: Any) -> View:
+        return View(self._array, self._choose(selection))
+
+
+def _planned(grid: Any, chosen: Any) -> Plan:
+    return cast(Selection, chosen).plan(grid)
