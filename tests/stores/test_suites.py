@@ -7,10 +7,17 @@ from pathlib import Path
 import pytest
 
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, Store
-from omnizarr.testing.stores import AbsenceTests, ForkTests, ReadOnlyTests, SharedTests, StoreTests
+from omnizarr.testing.stores import (
+    AbsenceTests,
+    ForkTests,
+    ReadOnlyTests,
+    SharedTests,
+    StoreTests,
+    VersionedTests,
+)
 
 
-class TestMemory(StoreTests, ReadOnlyTests):
+class TestMemory(StoreTests, ReadOnlyTests, VersionedTests):
     @pytest.fixture
     def store(self) -> Store:
         return MemoryStore()
@@ -20,7 +27,9 @@ class TestMemory(StoreTests, ReadOnlyTests):
         return MemoryStore({"a/k": b"1"}, read_only=True)
 
 
-class TestLocal(StoreTests, SharedTests, ForkTests, ReadOnlyTests, AbsenceTests):
+class TestLocal(StoreTests, SharedTests, ForkTests, ReadOnlyTests, AbsenceTests, VersionedTests):
+    settles = 0.15
+
     @pytest.fixture(params=[LocalStore])
     def store(self, tmp_path: Path, request: pytest.FixtureRequest) -> Store:
         made: Store = request.param(tmp_path / "store")
