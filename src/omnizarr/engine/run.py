@@ -11,6 +11,7 @@ from omnizarr.engine import kernel, reference
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.gather import boxes
 from omnizarr.indexing import Plan, ProductPlan
+from omnizarr.stores import lock
 from omnizarr.stores.turns import ENGINE, turn
 
 
@@ -34,7 +35,8 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
     """Store `value`, of the plan's full shape, in the chunks."""
     array.check_skipped()
-    with turn(ENGINE, _changed(array, plan)):
+    changed = _changed(array, plan)
+    with turn(ENGINE, changed), lock(array.store, array.prefix, changed):
         left = kernel.write(array, plan, value)
         if left is None:
             reference.write(array, plan, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
 from omnizarr.stores.store import (
@@ -13,6 +14,7 @@ from omnizarr.stores.store import (
     Lists,
     ListsDir,
     ListsPrefix,
+    Locks,
     Range,
     SetsMany,
     SetsPartially,
@@ -87,6 +89,11 @@ def erase_prefix(store: Store, prefix: str) -> None:
         store.erase_prefix(prefix)
     else:
         erase_values(store, list(list_prefix(store, prefix)))
+
+
+def lock(store: Store, prefix: str, keys: Iterable[str]) -> AbstractContextManager[None]:
+    """Keep other processes from changing keys below a prefix, where a store can."""
+    return store.lock(prefix, keys) if isinstance(store, Locks) else nullcontext()
 
 
 def list_prefix(store: Store, prefix: str) -> Iterator[str]:

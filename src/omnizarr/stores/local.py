@@ -13,18 +13,20 @@ import shutil
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
-from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.errors import InvalidMetadata, OmnizarrError, StoreError
+from omnizarr.stores import locks
 from omnizarr.stores.abilities import check_key, check_writable
 from omnizarr.stores.store import Bytes, Range
 
 T = TypeVar("T")
 Names: TypeAlias = list[str]  # inside the class `list` is a method
-PARTIAL = ".__omnizarr_partial__"  # in the name of a file that is being written
+OURS = ".__omnizarr_"  # in the name of a file that is no value
+PARTIAL = f"{OURS}partial__"  # of one that is being written
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 # A file changed twice within one tick of the file system's clock may look unchanged.
@@ -144,6 +146,18 @@ class LocalStore:
             while view:
                 view = view[file.write(view) :]
 
+    @contextlib.contextmanager
+    def lock(self, prefix: str, keys: Iterable[str]) -> Iterator[None]:
+        check_writable(self)
+        directory = self._path(prefix[:-1]) if prefix else str(self.root)
+        try:
+            with locks.locked(directory, [key[len(prefix) :] for key in keys]):
+                yield
+        except OSError as e:
+            if isinstance(e, OmnizarrError):
+                raise
+            raise StoreError(f"cannot lock keys in {directory!r}: {e.strerror or e}") from e
+
     def erase(self, key: str) -> None:
         check_writable(self)
         path = self._path(key)
@@ -176,7 +190,7 @@ class LocalStore:
         for folder, _, names in os.walk(top, onerror=_cannot_list):
             inside = os.path.relpath(folder, top).replace(os.sep, "/")
             head = prefix if inside == "." else f"{prefix}{inside}/"
-            yield from (head + name for name in names if PARTIAL not in name)
+            yield from (head + name for name in names if OURS not in name)
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         top = self._path(prefix[:-1]) if prefix else str(self.root)
@@ -186,7 +200,7 @@ class LocalStore:
                 for entry in entries:
                     if entry.is_dir():
                         prefixes.append(f"{prefix}{entry.name}/")
-                    elif PARTIAL not in entry.name:
+                    elif OURS not in entry.name:
                         keys.append(prefix + entry.name)
         except (FileNotFoundError, NotADirectoryError):
             return [], []

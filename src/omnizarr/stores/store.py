@@ -8,6 +8,7 @@ back. Names and meaning follow the abstract store interface of the version 3 dra
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -90,6 +91,14 @@ class SetsIf(Protocol):
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         """Whether it was stored; generation None: only where there is no such key."""
+
+
+@runtime_checkable
+class Locks(Protocol):
+    """Can keep other processes from changing some keys for a while."""
+
+    def lock(self, prefix: str, keys: Iterable[str]) -> AbstractContextManager[None]:
+        """Keys below a prefix, which is the array's or group's own whatever the store's root."""
 
 
 @runtime_checkable

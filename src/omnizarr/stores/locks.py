@@ -1,0 +1,131 @@
+"""Locks between processes for keys below one directory, without leaving a file behind.
+
+One file in the directory carries them all: a byte range for each key, held through an open file
+description, so that the system lets go of it when a process dies. The first byte is held in
+common by all who use the file; whoever finds nobody else there on leaving removes it. Who waited
+meanwhile sees that its file is no longer the one in the directory, and begins again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import sys
+import warnings
+import zlib
+from collections.abc import Iterable, Iterator
+
+from omnizarr.errors import OmnizarrWarning
+
+if sys.platform != "win32":
+    import fcntl
+
+NAME = ".__omnizarr_lock__"
+MANY = 64  # keys; for more of them the whole range is locked at once
+_BYTES = 2**32
+_held: set[int] = set()
+_told: set[str] = set()
+
+
+@contextlib.contextmanager
+def locked(directory: str, keys: Iterable[str]) -> Iterator[None]:
+    """Wait until no other process has these keys of a directory, and keep them."""
+    wanted = sorted({1 + zlib.crc32(os.fsencode(key)) for key in keys})
+    if not wanted:
+        yield
+        return
+    descriptor = _enter(os.path.join(directory, NAME), wanted)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            _leave(os.path.join(directory, NAME), descriptor)
+
+
+def _enter(path: str, wanted: list[int]) -> int | None:
+    """A descriptor that has the locks; None where the file system knows none."""
+    if sys.platform == "win32":
+        return None
+    while True:
+        descriptor = _open(path)
+        try:
+            _lock(descriptor, fcntl.F_RDLCK, 0, 1)
+            if _is_at(descriptor, path):
+                ranges = [(byte, 1) for byte in wanted] if len(wanted) <= MANY else [(1, _BYTES)]
+                for start, length in ranges:
+                    _lock(descriptor, fcntl.F_WRLCK, start, length)
+                _held.add(descriptor)
+                return descriptor
+        except OSError as e:
+            os.close(descriptor)
+            _tell(path, e)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _open(path: str) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, flags, 0o666)
+
+
+def _leave(path: str, descriptor: int) -> None:
+    """Let go of the locks, and remove the file where nobody else has it open."""
+    if descriptor not in _held:
+        return  # a forked child, which has closed it
+    _held.discard(descriptor)
+    try:
+        _lock(descriptor, fcntl.F_UNLCK, 1, _BYTES)
+        with contextlib.suppress(OSError):
+            _lock(descriptor, fcntl.F_WRLCK, 0, 1, wait=False)
+            os.unlink(path)
+    finally:
+        os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _lock(descriptor: int, kind: int, start: int, length: int, *, wait: bool = True) -> None:
+    """Lock a range of bytes; where descriptions own no ranges, the file as a whole."""
+    if not hasattr(fcntl, "F_OFD_SETLKW"):
+        if kind == fcntl.F_UNLCK or (kind == fcntl.F_WRLCK and start):
+            return
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return
+    command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
+    fcntl.fcntl(descriptor, command, struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0))
+
+
+def _tell(path: str, error: OSError) -> None:
+    directory = os.path.dirname(path)
+    if directory not in _told:
+        _told.add(directory)
+        warnings.warn(
+            f"{directory!r} has no locks between processes ({error.strerror or error});"
+            " let only one process change a chunk at a time",
+            OmnizarrWarning,
+            stacklevel=6,
+        )
+
+
+def _forget() -> None:
+    """A forked child does not hold what its parent does."""
+    while _held:
+        with contextlib.suppress(OSError):
+            os.close(_held.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

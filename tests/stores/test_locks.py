@@ -1,0 +1,144 @@
+"""Locks between processes: who changes a part of a value waits for who does so already."""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import signal
+import time
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.stores import LocalStore, locks
+
+SPAWN = multiprocessing.get_context("spawn")
+ROUNDS = 100
+
+
+def count(path: str, key: str) -> None:
+    """Read a number, add one, store it; directly in a group's directory or by way of it."""
+    inner = LocalStore(os.path.join(path, "a"))
+    outer = LocalStore(path)
+    for turn in range(ROUNDS):
+        store, prefix = (inner, "") if turn % 2 else (outer, "a/")
+        with store.lock(prefix, [prefix + key]):
+            value = int(store.get(prefix + key) or b"0")
+            store.set(prefix + key, str(value + 1).encode())
+
+
+def hold(path: str, held: Event) -> None:
+    with LocalStore(path).lock("", ["k"]):
+        held.set()
+        time.sleep(60)
+
+
+def set_elements(path: str, first: int) -> None:
+    array = oz.open(path, mode="r+")
+    for value in range(1, ROUNDS + 1):
+        array[first::4] = value
+
+
+def run(*processes: multiprocessing.process.BaseProcess) -> None:
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+
+
+@pytest.fixture(params=["ranges", "whole files"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "whole files":  # as where descriptions own no ranges of bytes
+        monkeypatch.delattr(fcntl, "F_OFD_SETLKW")
+    return str(request.param)
+
+
+def test_processes_count_together_and_leave_no_file(tmp_path: Path) -> None:
+    run(*(SPAWN.Process(target=count, args=(str(tmp_path), "n")) for _ in range(4)))
+    assert LocalStore(tmp_path).get("a/n") == str(4 * ROUNDS).encode()
+    assert os.listdir(tmp_path / "a") == ["n"]
+    assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("shards", [None, (8,)])
+def test_processes_that_change_parts_of_one_chunk_lose_nothing(
+    tmp_path: Path, shards: tuple[int] | None
+) -> None:
+    path = str(tmp_path / "x")
+    oz.create_array(path, shape=(8,), chunks=(4,), shards=shards, dtype="i4")
+    run(*(SPAWN.Process(target=set_elements, args=(path, i)) for i in range(4)))
+    np.testing.assert_array_equal(oz.open(path)[:], np.full(8, ROUNDS))
+    assert sorted(os.listdir(path)) == ["c", "zarr.json"]
+
+
+def test_a_killed_process_lets_go(tmp_path: Path) -> None:
+    held = SPAWN.Event()
+    process = SPAWN.Process(target=hold, args=(str(tmp_path), held))
+    process.start()
+    assert held.wait(30)
+    os.kill(process.pid or 0, signal.SIGKILL)
+    process.join()
+    with LocalStore(tmp_path).lock("", ["k"]):
+        pass
+    assert os.listdir(tmp_path) == []  # what the killed one left is gone too
+
+
+@pytest.mark.usefixtures("kind")
+def test_the_file_is_there_only_while_somebody_holds_a_lock(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    with store.lock("a/", ["a/k", "a/l"]):
+        assert os.listdir(tmp_path / "a") == [locks.NAME]
+        assert list(store.list()) == []
+        assert store.list_dir("a/") == ([], [])
+    assert os.listdir(tmp_path / "a") == []
+
+
+def test_different_keys_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    with store.lock("", ["k"]), store.lock("", ["l"]):
+        assert len(list(tmp_path.iterdir())) == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_many_keys_are_one_lock(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    with store.lock("", [f"c/{i}" for i in range(10_000)]):
+        assert os.listdir(tmp_path) == [locks.NAME]
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_whole_chunk_takes_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+    real = locks._enter
+
+    def enter(path: str, wanted: list[int]) -> int | None:
+        taken.append(path)
+        return real(path, wanted)
+
+    monkeypatch.setattr(locks, "_enter", enter)
+    array = oz.create_array(tmp_path / "x", shape=(8,), chunks=(4,), dtype="i4")
+    array[:] = 1
+    assert taken == []
+    array[1:7] = 2
+    assert taken == [str(tmp_path / "x" / locks.NAME)]
+
+
+def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    with store.lock("", ["k"]):
+        child = os.fork()
+        if child == 0:
+            time.sleep(30)
+            os._exit(0)
+    try:
+        with store.lock("", ["k"]):
+            pass
+        assert os.listdir(tmp_path) == []
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
