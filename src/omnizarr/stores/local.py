@@ -11,9 +11,11 @@ import itertools
 import os
 import shutil
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 from urllib.parse import quote, unquote, urlsplit
@@ -23,8 +25,14 @@ from omnizarr.stores import locks
 from omnizarr.stores.abilities import check_key, check_writable
 from omnizarr.stores.store import Bytes, Range
 
+try:
+    from omnizarr.stores import _files
+except ImportError:  # no compiler when it was installed, or Windows
+    _files = None  # type: ignore[assignment]
+
 T = TypeVar("T")
 Names: TypeAlias = list[str]  # inside the class `list` is a method
+Values: TypeAlias = list[bytes | None]
 OURS = ".__omnizarr_"  # in the name of a file that is no value
 PARTIAL = f"{OURS}partial__"  # of one that is being written
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -34,6 +42,7 @@ TICK = 10**8  # nanoseconds, far above the 1 to 16 ms of common clocks
 COARSE_TICK = 25 * 10**8  # where times are kept in seconds, or in pairs of them
 MOST = 2**30  # bytes of one read; more than 2 GiB is not given at once
 _unique = itertools.count()
+_UTF8 = sys.getfilesystemencoding() == "utf-8"
 
 
 def _read_file(path: str, part: Range | None) -> tuple[bytes, os.stat_result, os.stat_result]:
@@ -87,9 +96,13 @@ class LocalStore:
     """The files below a directory, which need not exist yet."""
 
     def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False) -> None:
-        self.root = Path(root)
         self._start = os.path.join(root, "")
         self.read_only = read_only
+
+    @cached_property
+    def root(self) -> Path:
+        """The directory."""
+        return Path(self._start)
 
     def _path(self, key: str) -> str:
         if os.sep != "/" and (os.sep in key or ":" in key):
@@ -121,6 +134,16 @@ class LocalStore:
                 return None
             raise StoreError(f"cannot read {path!r}: {e.strerror or e}") from e
 
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        wanted = [*requests]
+        if _files is None or not _UTF8 or any(range is not None for _, range in wanted):
+            return [self.get(key, range) for key, range in wanted]
+        found: Values = _files.read_many(self._start or ".", [key for key, _ in wanted])
+        for i, value in enumerate(found):
+            if value is NotImplemented:  # it raises, or can be read in some other way
+                found[i] = self.get(wanted[i][0])
+        return found
+
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
         path = self._path(key)
@@ -129,7 +152,7 @@ class LocalStore:
             try:
                 self._write(partial, value)
             except FileNotFoundError:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                _make_folder(os.path.dirname(path))
                 self._write(partial, value)
             os.replace(partial, path)
         except BaseException as e:
@@ -141,10 +164,14 @@ class LocalStore:
 
     @staticmethod
     def _write(path: str, value: Bytes) -> None:
-        with open(path, "wb", buffering=0) as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(path, flags, 0o666)
+        try:
             view = memoryview(value).cast("B") if len(value) else memoryview(b"")
             while view:
-                view = view[file.write(view) :]
+                view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)
 
     @contextlib.contextmanager
     def lock(self, prefix: str, keys: Iterable[str]) -> Iterator[None]:
@@ -237,6 +264,16 @@ class LocalStore:
 
     def __repr__(self) -> str:
         return str(self.root)
+
+
+def _make_folder(path: str) -> None:
+    """Create a folder and those above it; that another thread was quicker is no error."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        os.makedirs(path, exist_ok=True)
 
 
 def _cannot_list(error: OSError) -> None:
