@@ -138,7 +138,7 @@ class LocalStore:
         wanted = [*requests]
         if _files is None or not _UTF8 or any(range is not None for _, range in wanted):
             return [self.get(key, range) for key, range in wanted]
-        found: Values = _files.read_many(self._start or ".", [key for key, _ in wanted])
+        found: Values = _files.read_many(self._start or ".", [check_key(key) for key, _ in wanted])
         for i, value in enumerate(found):
             if value is NotImplemented:  # it raises, or can be read in some other way
                 found[i] = self.get(wanted[i][0])
