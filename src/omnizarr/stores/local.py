@@ -7,36 +7,78 @@ crash, sees the old value or the new one, never a part.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
+import stat
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores.abilities import check_key, check_writable
 from omnizarr.stores.store import Bytes, Range
 
+T = TypeVar("T")
 Names: TypeAlias = list[str]  # inside the class `list` is a method
 PARTIAL = ".__omnizarr_partial__"  # in the name of a file that is being written
+_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+# A file changed twice within one tick of the file system's clock may look unchanged.
+TICK = 10**8  # nanoseconds, far above the 1 to 16 ms of common clocks
+COARSE_TICK = 25 * 10**8  # where times are kept in seconds, or in pairs of them
+MOST = 2**30  # bytes of one read; more than 2 GiB is not given at once
+_unique = itertools.count()
 
 
-def _read_whole(path: str) -> bytes:
-    """A file's content; quicker for small files than a file object."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+def _read_file(path: str, part: Range | None) -> tuple[bytes, os.stat_result, os.stat_result]:
+    """A file's content, or part of it, and its status before and after reading."""
+    descriptor = os.open(path, _FLAGS)  # quicker for small files than a file object
     try:
-        size = os.fstat(descriptor).st_size
-        data = os.read(descriptor, size + 1)
-        if len(data) == size:
-            return data
-        parts = [data]
-        while parts[-1]:
-            parts.append(os.read(descriptor, 2**24))
-        return b"".join(parts)
+        before = os.fstat(descriptor)
+        start, length = (0, None) if part is None else (part.start, part.length)
+        if start < 0:
+            start = max(0, before.st_size + start)
+        if start:
+            os.lseek(descriptor, start, os.SEEK_SET)
+        there = max(0, before.st_size - start)
+        expected = there if length is None else min(length, there)
+        # Where no length is given, one byte more shows whether the file has grown.
+        data = os.read(descriptor, min(expected + (length is None), MOST))
+        if len(data) != expected:
+            data = _read_rest(descriptor, data, None if length is None else expected - len(data))
+        return data, before, os.fstat(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _read_rest(descriptor: int, data: bytes, left: int | None) -> bytes:
+    """What was read already and the rest: one call may give less than asked for."""
+    parts = [data]
+    while parts[-1] and left != 0:
+        parts.append(os.read(descriptor, 2**24 if left is None else min(left, MOST)))
+        left = None if left is None else left - len(parts[-1])
+    return b"".join(parts)
+
+
+def _settled(before: os.stat_result, after: os.stat_result) -> str:
+    """The generation of what was read in between, which may have changed meanwhile."""
+    first, second = _generation(before), _generation(after)
+    return first if first == second else f"{second}-changing-{next(_unique)}"
+
+
+def _generation(status: os.stat_result) -> str:
+    """A text that a file's next content will not have; always another for a fresh file."""
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError
+    changed = max(status.st_mtime_ns, status.st_ctime_ns)
+    text = f"{status.st_ino}-{status.st_mtime_ns}-{status.st_ctime_ns}-{status.st_size}"
+    tick = COARSE_TICK if changed % 10**9 == 0 else TICK
+    # Times ahead of the clock are as little to be trusted as those of a moment ago.
+    return text if changed < time.time_ns() - tick else f"{text}-fresh-{next(_unique)}"
 
 
 class LocalStore:
@@ -54,15 +96,22 @@ class LocalStore:
         return self._start + (key if os.sep == "/" else key.replace("/", os.sep))
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self._with(key, lambda path: _read_file(path, range)[0])
+
+    def generation(self, key: str) -> str | None:
+        return self._with(key, lambda path: _generation(os.stat(path)))
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        found = self._with(key, lambda path: _read_file(path, range))
+        return (None, None) if found is None else (found[0], _settled(*found[1:]))
+
+    def _with(self, key: str, use: Callable[[str], T]) -> T | None:
+        """What `use` makes of the path of a file, or None where there is none."""
         path = self._path(key)
         try:
-            if range is None:
-                return _read_whole(path)
-            with open(path, "rb") as file:  # unbuffered, one read may give less than asked for
-                size = os.fstat(file.fileno()).st_size
-                start = max(0, size + range.start) if range.start < 0 else range.start
-                file.seek(start)
-                return file.read(-1 if range.length is None else range.length)
+            return use(path)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
         except OSError as e:

@@ -21,6 +21,19 @@ class MemoryStore:
         value = self.values.get(check_key(key))
         return value if value is None or range is None else range.of(value)
 
+    def generation(self, key: str) -> str | None:
+        return self.get_versioned(key)[1]
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        value = self.values.get(check_key(key))
+        if value is None:
+            return None, None
+        # Of a bytes object the hash is worked out once; others may change in place.
+        whole = bytes(value)
+        return whole if range is None else range.of(whole), f"{len(whole)}-{hash(whole)}"
+
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
         self.values[check_key(key)] = bytes(value)

@@ -1,0 +1,128 @@
+"""Generations: a text that tells one value of a key from the next."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnizarr as oz
+from omnizarr.stores import Range, Store, Versioned, local
+
+
+def settle() -> None:
+    """Wait until files written so far are old enough to be trusted."""
+    time.sleep(1.2 * local.TICK / 1e9)
+
+
+def make(kind: str, where: Path) -> Any:
+    return oz.MemoryStore() if kind == "memory" else oz.LocalStore(where)
+
+
+@pytest.mark.parametrize("kind", ["memory", "local"])
+def test_an_unchanged_value_keeps_its_generation(kind: str, tmp_path: Path) -> None:
+    store = make(kind, tmp_path)
+    assert isinstance(store, Store)
+    assert isinstance(store, Versioned)
+    store.set("a/b", b"value")
+    settle()
+    first = store.generation("a/b")
+    assert first is not None
+    assert store.generation("a/b") == first
+    assert store.get_versioned("a/b") == (b"value", first)
+    assert store.get_versioned("a/b", Range(1, 2)) == (b"al", first)
+    assert store.get_versioned("a/b", Range(-2)) == (b"ue", first)
+
+
+@pytest.mark.parametrize("kind", ["memory", "local"])
+def test_absent_keys_have_no_generation(kind: str, tmp_path: Path) -> None:
+    store = make(kind, tmp_path)
+    store.set("a/b", b"value")
+    for key in ("x", "a", "a/b/c"):
+        assert store.generation(key) is None
+        assert store.get_versioned(key) == (None, None)
+
+
+@pytest.mark.parametrize("kind", ["memory", "local"])
+def test_values_of_equal_size_in_quick_succession_differ(kind: str, tmp_path: Path) -> None:
+    store = make(kind, tmp_path)
+    seen = []
+    for number in range(300):
+        store.set("a", f"{number:08d}".encode())
+        seen.append(store.generation("a"))
+    assert len(set(seen)) == len(seen)
+
+
+def test_a_file_changed_in_place_within_one_tick_is_never_trusted(tmp_path: Path) -> None:
+    store = oz.LocalStore(tmp_path)
+    store.set("a", b"one")
+    first = store.generation("a")
+    status = os.stat(tmp_path / "a")
+    with open(tmp_path / "a", "r+b") as file:
+        file.write(b"two")
+    os.utime(tmp_path / "a", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert store.generation("a") != first
+    settle()
+    assert store.generation("a") != first
+    assert store.generation("a") == store.generation("a")
+
+
+@pytest.mark.parametrize("ahead", [0, 3600])
+def test_a_fresh_file_and_one_of_the_future_have_another_generation_each_time(
+    ahead: int, tmp_path: Path
+) -> None:
+    store = oz.LocalStore(tmp_path)
+    store.set("a", b"one")
+    if ahead:
+        settle()
+        later = time.time() + ahead
+        os.utime(tmp_path / "a", (later, later))
+    assert store.generation("a") != store.generation("a")
+    assert store.get_versioned("a")[1] != store.get_versioned("a")[1]
+
+
+def test_times_kept_in_seconds_are_trusted_later(tmp_path: Path) -> None:
+    store = oz.LocalStore(tmp_path)
+    store.set("a", b"one")
+    status = os.stat(tmp_path / "a")
+
+    def kept(age: float) -> Any:
+        second = (time.time_ns() - int(age * 1e9)) // 10**9 * 10**9
+        names = ("st_mode", "st_ino", "st_size")
+        fields = {name: getattr(status, name) for name in names}
+        return type("Status", (), {**fields, "st_mtime_ns": second, "st_ctime_ns": second})
+
+    assert local._generation(kept(1)) != local._generation(kept(1))
+    old = kept(60)
+    assert local._generation(old) == local._generation(old)
+
+
+def test_a_memory_store_notices_what_was_put_into_its_dictionary() -> None:
+    values: dict[str, Any] = {"a": b"one"}
+    store, other = oz.MemoryStore(values), oz.MemoryStore(values)
+    first = store.generation("a")
+    values["a"] = b"two"
+    assert other.generation("a") == store.generation("a") != first
+    values["a"] = bytearray(b"six")
+    second = store.generation("a")
+    values["a"][0] = 0
+    assert store.generation("a") != second
+
+
+def test_parts_of_files_are_read_as_ranges_say(tmp_path: Path) -> None:
+    store = oz.LocalStore(tmp_path)
+    store.set("a", bytes(range(100)))
+    for part in (
+        Range(),
+        Range(5),
+        Range(200),
+        Range(0, 0),
+        Range(90, 50),
+        Range(-7),
+        Range(-7, 3),
+    ):
+        assert store.get("a", part) == part.of(bytes(range(100)))
+    assert store.get("a", Range(10, 2**62)) == bytes(range(10, 100))
