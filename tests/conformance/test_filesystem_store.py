@@ -15,7 +15,7 @@ import pytest
 import omnizarr
 from omnizarr import LocalStore, stores
 from omnizarr.errors import InvalidMetadata, StoreError
-from omnizarr.stores import local
+from omnizarr.stores import Range, local
 
 
 @pytest.fixture
@@ -43,13 +43,13 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
     opened: list[str] = []
     walks = [("C:\\data", ["foo"], ["top"]), ("C:\\data\\foo", [], ["bar"])]
 
-    def read(path: str) -> bytes:
+    def read(path: str, part: Range | None) -> tuple[bytes, None, None]:
         opened.append(path)
-        return b"x"
+        return b"x", None, None
 
     windows = SimpleNamespace(path=ntpath, sep="\\", walk=lambda top, **_: iter(walks))
     monkeypatch.setattr(local, "os", windows)
-    monkeypatch.setattr(local, "_read_whole", read)
+    monkeypatch.setattr(local, "_read_file", read)
     store = LocalStore("C:\\data")
     assert store.get("foo/bar") == b"x"
     assert opened == ["C:\\data\\foo\\bar"]
