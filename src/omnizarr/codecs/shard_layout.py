@@ -100,16 +100,17 @@ def present(index: Index) -> list[int]:
     return numbers
 
 
-def span(index: Index, number: int, what: str = "") -> Range | None:
-    """Where a chunk lies in its shard, or None where there is none; errors call it `what`."""
+def span(index: Index, number: int, inner: tuple[int, ...] | None = None) -> Range | None:
+    """Where a chunk lies in its shard, or None where there is none.
+
+    Errors call it by its number, or by its place `inner` the shard where that is given.
+    """
     offset, length = index[number].tolist()
-    if offset == MISSING and length == MISSING:
+    if offset == length == MISSING:
         return None
     if MISSING in (offset, length) or offset + length >= 2**63:
-        raise ChunkError(
-            f"the index entry of {what or f'chunk {number}'} is damaged"
-            f" (offset {offset}, length {length})"
-        )
+        what = f"chunk {number}" if inner is None else f"inner chunk {inner}"
+        raise ChunkError(f"the index entry of {what} is damaged (offset {offset}, length {length})")
     return Range(offset, length)
 
 

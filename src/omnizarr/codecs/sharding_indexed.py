@@ -24,7 +24,16 @@ from omnizarr import config
 from omnizarr.codecs.chain import Chain, bind_chain
 from omnizarr.codecs.codec import Buffer, Configured, Kind, Region, Spec
 from omnizarr.codecs.emptiness import is_fill
-from omnizarr.codecs.shard_layout import GAP, Index, Joined, ShardLayout, complete, joined, span
+from omnizarr.codecs.shard_layout import (
+    GAP,
+    MISSING,
+    Index,
+    Joined,
+    ShardLayout,
+    complete,
+    joined,
+    span,
+)
 from omnizarr.codecs.steps import Decode, Steps, together, within
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem
 from omnizarr.model import Named
@@ -255,11 +264,8 @@ class Shards:
     def _touched(self, region: Region) -> Iterator[tuple[Coords, Region, Region]]:
         """Inner chunks of a region: which, what part of it, and where that goes."""
         for parts in itertools.product(*self._rows(region)):
-            yield (
-                tuple(p[0] for p in parts),
-                tuple(p[1] for p in parts),
-                tuple(p[2] for p in parts),
-            )
+            coords, inside, outside = zip(*parts, strict=True) if parts else ((), (), ())
+            yield coords, inside, outside
 
     def _number(self, coords: Coords) -> int:
         number = 0
@@ -274,11 +280,16 @@ class Shards:
 
     def pieces(self, index: Index, region: Region) -> list[Piece]:
         """The inner chunks of a region and where each lies."""
+        touched = list(self._touched(region))
+        numbers = [self._number(coords) for coords, _, _ in touched]
+        missing = (index[numbers] == MISSING).all(axis=1).tolist()
         out = []
-        for coords, inside, outside in self._touched(region):
-            with _fault():
-                where = span(index, self._number(coords), f"inner chunk {coords}")
-            out.append(Piece(coords, inside, outside, where))
+        with _fault():
+            for number, absent, (coords, inside, outside) in zip(
+                numbers, missing, touched, strict=True
+            ):
+                where = None if absent else span(index, number, coords)
+                out.append(Piece(coords, inside, outside, where))
         return out
 
 

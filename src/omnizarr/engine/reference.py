@@ -41,14 +41,14 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     _ = array.fill  # bound before threads ask for it
     store, count = array.chunk_store, plan.count
     if not hasattr(store, "get_many"):  # quicker than to ask for the protocol
-        _run(plan.rows(), count, lambda row: read_row(array, row, out), out.nbytes)
+        run_rows(plan.rows(), count, lambda row: read_row(array, row, out), out.nbytes)
     elif count:
         size = _fetched(array, out.nbytes // count)
         fetch_ahead(
             store,
             plan.rows(),
             lambda row: _steps(array, row.coords, row.region),
-            lambda row, decode: _fill(array, row, decode, out),
+            lambda row, decode: fill_row(array, row, decode, out),
             size=size,
             nbytes=size * count,
             threads=_threads(count, out.nbytes),
@@ -69,16 +69,17 @@ def _fetched(array: BoundArray, selected: int) -> int:
 
 def read_row(array: BoundArray, row: Row, out: npt.NDArray[Any]) -> None:
     """Fill the part of `out` that comes from one chunk."""
-    _fill(array, row, _decoder(array, row.coords, row.region), out)
+    fill_row(array, row, _decoder(array, row.coords, row.region), out)
 
 
-def _fill(array: BoundArray, row: Row, decode: Decode | None, out: npt.NDArray[Any]) -> None:
+def fill_row(array: BoundArray, row: Row, decode: Decode | None, out: npt.NDArray[Any]) -> None:
+    """Put one chunk's part into `out`; no decoder: the fill value."""
     index: Any = (*row.outer, ...)  # without the ellipsis an object would hold the array
     if decode is None:
         out[index] = array.fill
         return
     part = out[index] if row.pick is None else _box(array, row.region)
-    with _telling("read", array, row.coords):
+    with telling("read", array, row.coords):
         decode(part)
     if row.pick is not None:
         out[index] = part[row.pick]
@@ -87,7 +88,7 @@ def _fill(array: BoundArray, row: Row, decode: Decode | None, out: npt.NDArray[A
 def _steps(array: BoundArray, coords: Coords, region: Region) -> Steps[Decode | None]:
     """What it takes to read part of one chunk; None where the store has none."""
     chain = array.chain(array.grid.chunk_shape(coords))
-    with _telling("read", array, coords):
+    with telling("read", array, coords):
         decode = yield from chain.steps(array.key(coords), region)
         for other in array.encoding.other_keys(coords) if decode is None else ():
             decode = yield from chain.steps(array.prefix + other, region)
@@ -106,7 +107,7 @@ def read_chunk(array: BoundArray, coords: Coords) -> npt.NDArray[Any] | None:
     if decode is None:
         return None
     chunk = _box(array, region)
-    with _telling("read", array, coords):
+    with telling("read", array, coords):
         decode(chunk)
     return chunk
 
@@ -136,14 +137,14 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
         for row in rows:
             groups.setdefault(grouped.group(array.key(row.coords)), []).append(row)
         one = partial(_write_group, array, grouped, value)
-        _run(iter(groups.values()), len(groups), one, value.nbytes)
+        run_rows(iter(groups.values()), len(groups), one, value.nbytes)
     else:
-        _run(rows, count, lambda row: _write_row(array, row, value), value.nbytes)
+        run_rows(rows, count, lambda row: _write_row(array, row, value), value.nbytes)
 
 
 def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
     chain = array.chain(array.grid.chunk_shape(row.coords))
-    with _telling("write", array, row.coords):
+    with telling("write", array, row.coords):
         data = _changed(array, chain, row, value, lambda: _stored(array, row.coords))
         _put(array, row.coords, data)
 
@@ -153,16 +154,16 @@ def _write_group(
 ) -> None:
     """Store chunks that share a value, which is replaced once."""
     parts = [row.coords for row in rows if not row.whole]
-    with _telling("write", array, rows[0].coords):
+    with telling("write", array, rows[0].coords):
         found = get_many(store, [(array.key(coords), None) for coords in parts]) if parts else []
     old = dict(zip(parts, found, strict=True))
     changes: dict[str, Buffer | None] = {}
     for row in rows:
         chain = array.chain(array.grid.chunk_shape(row.coords))
-        with _telling("write", array, row.coords):
+        with telling("write", array, row.coords):
             data = _changed(array, chain, row, value, partial(old.__getitem__, row.coords))
             changes[array.key(row.coords)] = data
-    with _telling("write", array, rows[0].coords):
+    with telling("write", array, rows[0].coords):
         store.change_many(changes)
 
 
@@ -226,7 +227,7 @@ def _put(array: BoundArray, coords: Coords, data: Buffer | None) -> None:
 def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> None:
     """Store one whole chunk, or erase its key where it has nothing but the fill value."""
     chain = array.chain(chunk.shape)
-    with _telling("write", array, coords):
+    with telling("write", array, coords):
         _put(array, coords, _encoded(array, chain, chunk))
 
 
@@ -234,7 +235,7 @@ def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> N
 
 
 @contextmanager
-def _telling(verb: str, array: BoundArray, coords: Coords) -> Iterator[None]:
+def telling(verb: str, array: BoundArray, coords: Coords) -> Iterator[None]:
     """Have errors say which chunk could not be read or written."""
     try:
         yield
@@ -252,7 +253,7 @@ def _threads(count: int, nbytes: int) -> int:
     return min(config.get().threads, count) if nbytes >= SMALL else 1
 
 
-def _run(rows: Iterator[R], count: int, one: Callable[[R], None], nbytes: int) -> None:
+def run_rows(rows: Iterator[R], count: int, one: Callable[[R], None], nbytes: int) -> None:
     """Call `one` for every row, on a few threads where that is worth it."""
     threads = _threads(count, nbytes)
     if threads <= 1:
