@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -259,16 +260,45 @@ def test_writes_by_the_same_and_another_handle_are_seen_at_once(
     assert np.array_equal(array[...], DATA + 1)
 
 
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system whose clock ticks every 50 ms, and that uses the numbers of files again."""
+    exact = local._generation
+
+    def rounded(status: os.stat_result) -> str:
+        tick = 5 * 10**7
+        times = {
+            name: getattr(status, name) // tick * tick + 1
+            for name in ("st_mtime_ns", "st_ctime_ns")
+        }
+        same = {"st_ino": 1, "st_size": status.st_size, "st_mode": status.st_mode}
+        return exact(SimpleNamespace(**times, **same))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(local, "_generation", rounded)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_values_of_equal_size_that_change_within_one_tick_are_read_again(
+    kept: ChunkCache, coarse: None, layout: str, tmp_path: Path
+) -> None:
+    array = oz.create_array(tmp_path, data=DATA, **LAYOUTS[layout])
+    settle()
+    for value in range(100):
+        array[0, 0] = value
+        assert array[0, 0] == value
+    settle()
+    assert array[0, 0] == 99
+
+
 def test_files_changed_in_place_within_one_tick_are_read_again(
-    kept: ChunkCache, tmp_path: Path
+    kept: ChunkCache, coarse: None, tmp_path: Path
 ) -> None:
     array = oz.create_array(tmp_path, data=DATA, chunks=(32, 32), codecs=["bytes"])
     path = tmp_path / "c" / "0" / "0"
+    settle()
     for value in range(100):
-        status = os.stat(path)
         with open(path, "r+b") as file:
             file.write(np.int32(value).tobytes())
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         assert array[0, 0] == value
 
 
