@@ -9,38 +9,63 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
+from omnizarr import limits
 from omnizarr.errors import InvalidMetadata
 
 MAX_THREADS = 16
+IN_FLIGHT = 2**25
+_BYTES = re.compile(r"\s*([\d.]+)\s*([kMGT]?)(i?)B\s*", re.IGNORECASE)
 
 
-def processors(limits: str = "/sys/fs/cgroup/cpu.max") -> int:
-    """How many processors this process may use; affinity and cgroup limits are honoured."""
-    if hasattr(os, "sched_getaffinity"):
-        count = len(os.sched_getaffinity(0))
-    else:
-        count = os.cpu_count() or 1
+def byte_size(size: int | str, what: str) -> int:
+    """Bytes in ``"100MB"``, ``"1 MiB"``, ``"512kB"`` or in a number; errors name `what`."""
+    if type(size) is int and size >= 0:
+        return size
+    match = _BYTES.fullmatch(size) if isinstance(size, str) else None
     try:
-        quota, period = Path(limits).read_text().split()
-        count = min(count, max(1, int(quota) // int(period)))
-    except (OSError, ValueError, ZeroDivisionError):
-        pass  # no such limit
-    return max(1, min(MAX_THREADS, count))
+        number = float(match[1]) if match else 0.0
+    except ValueError:
+        number = 0.0
+    if match is None or number <= 0:
+        raise InvalidMetadata(f"{what}: {size!r} is not a size such as '1MB' or '512 KiB'")
+    power = " kmgt".index(match[2].lower() or " ")
+    return max(1, int(number * (1024 if match[3] else 1000) ** power))
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class ByteBudget:
+    """How many bytes something may hold; what it holds goes when the setting ends."""
+
+    nbytes: int
+
+
+def _threads() -> int:
+    return max(1, min(MAX_THREADS, limits.processors()))
+
+
+def _in_flight() -> int:
+    granted = limits.memory()
+    return IN_FLIGHT if granted is None else max(2**20, min(IN_FLIGHT, granted // 16))
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """All settings and their defaults."""
 
-    # How many threads one read or write may use: as many as this process has processors.
-    threads: int = field(default_factory=lambda: processors())
+    # How many threads all reads and writes of this process may use together: as many as it has
+    # processors. Threads that call the library count, and are never made to wait.
+    threads: int = field(default_factory=_threads)
+    # How many bytes fetched ahead of their decoding may be in memory, for all reads together.
+    in_flight: int = field(default_factory=_in_flight)
+    # Decoded chunks, and the indexes of shards, that are kept in memory for the next read.
+    chunk_cache: ByteBudget | None = None
     # Which engine runs: the compiled kernel where it knows an array's layout, or never.
     engine: Literal["auto", "reference"] = (
         "reference" if os.environ.get("OMNIZARR_ENGINE") == "reference" else "auto"
@@ -75,13 +100,18 @@ def get() -> Config:
 def configure(**changes: Any) -> Iterator[Config]:
     """Change settings inside a ``with`` block (in this thread or task only)."""
     known = {f.name for f in dataclasses.fields(Config)}
-    for name, value in changes.items():
+    for name, value in tuple(changes.items()):
         if name not in known:
             raise InvalidMetadata(f"unknown setting {name!r}; known: {', '.join(sorted(known))}")
         if name in _ALLOWED and value not in _ALLOWED[name]:
             raise InvalidMetadata(f"{name} must be one of {_ALLOWED[name]}, got {value!r}")
         if name == "threads" and (type(value) is not int or value < 1):
             raise InvalidMetadata(f"threads must be an integer of at least 1, got {value!r}")
+        if name == "in_flight":
+            changes[name] = max(1, byte_size(value, name))
+        if name == "chunk_cache" and not isinstance(value, ByteBudget):
+            nbytes = 0 if value is None else byte_size(value, name)
+            changes[name] = ByteBudget(nbytes) if nbytes else None
     settings = dataclasses.replace(get(), **changes)
     token = _current.set(settings)
     try:

@@ -449,8 +449,8 @@ def test_chunks_exist_unless_shard_or_index_say_otherwise() -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ((0, 2000), "ends before"),
-        ((2000, 4), "ends before"),
+        ((0, 2000), "but the shard is shorter"),
+        ((2000, 4), "but the shard is shorter"),
         ((2**63, 4), "damaged"),
         ((4, 2**63), "damaged"),
     ],
@@ -497,12 +497,12 @@ def test_a_pair_with_one_full_number_is_damage_and_not_the_fill_value(
     index[2] = entry
     store["data/a/c0/0"] = bytes(8) + index.tobytes()
     array = omnizarr.open_array(store, "r+", path="a")
-    with pytest.raises(ChunkError, match=r"chunk \(1, 0\) of /a.*entry 2 of its index is damaged"):
+    with pytest.raises(ChunkError, match=r"chunk \(1, 0\) of /a.*entry of chunk 2 is damaged"):
         array[2, 0]
     assert array[0, 0] == 7
     assert array.nchunks_initialized == 1  # it counts as there, since reading it raises
     before = dict(store)
-    with pytest.raises(ChunkError, match="entry 2 of its index is damaged"):
+    with pytest.raises(ChunkError, match="the index entry of chunk 2 is damaged"):
         array[0:2, 0:2] = 1  # a rewrite must not make it look absent
     assert store == before
 
@@ -516,7 +516,7 @@ def test_many_chunks_cost_one_request_for_indices_and_one_for_chunks() -> None:
     below.requests.clear()
     ranges = [(key, (7, None)) for key in keys]
     assert stores.get_partial_values(chunks, ranges) == [key[7:].encode() for key in keys]
-    assert below.requests == [("get_many", 1), ("get_many", 16)]
+    assert below.requests == [("get_many", 1), ("get_many", 1)]
 
 
 @pytest.mark.shows("DX-25")
@@ -528,7 +528,7 @@ def test_chunks_of_several_shards_and_other_keys_still_cost_two_requests() -> No
     below.requests.clear()
     found = stores.get_many(chunks, [(key, None) for key in ["meta/x", *keys, keys[0]]])
     assert found == [b"other", *(k.encode() for k in keys[:6]), None, None, keys[0].encode()]
-    assert below.requests == [("get_many", 4), ("get_many", 8)]
+    assert below.requests == [("get_many", 4), ("get_many", 4)]
 
 
 @pytest.mark.shows("DX-24", "DX-25")

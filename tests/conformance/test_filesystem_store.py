@@ -15,7 +15,7 @@ import pytest
 import omnizarr
 from omnizarr import LocalStore, stores
 from omnizarr.errors import InvalidMetadata, StoreError
-from omnizarr.stores import local
+from omnizarr.stores import Range, local
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
     opened: list[str] = []
     walks = [("C:\\data", ["foo"], ["top"]), ("C:\\data\\foo", [], ["bar"])]
 
-    def read(path: str, part: object) -> tuple[bytes, None, None]:
+    def read(path: str, part: Range | None) -> tuple[bytes, None, None]:
         opened.append(path)
         return b"x", None, None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from omnizarr import registry
 from omnizarr.codecs.codec import ArrayArray, ArrayBytes, Buffer, BytesBytes, Codec, Region, Spec
 from omnizarr.codecs.emptiness import is_fill
-from omnizarr.codecs.source import Source
+from omnizarr.codecs.steps import Decode, Steps, from_memory, run
 from omnizarr.codecs.transpose import Transpose
 from omnizarr.errors import ChunkError, InvalidMetadata, MissingPackage, Problem, UnknownExtension
 from omnizarr.model import Named
@@ -89,18 +90,41 @@ class Chain:
     @property
     def reads_parts(self) -> bool:
         """Whether a part of a chunk can be had from a part of its bytes."""
-        return hasattr(self.array_bytes, "decode_region") and self._axes() is not None
+        return self.sharded is not None
 
-    def decode_region(self, source: Source, region: Region) -> npt.NDArray[Any] | None:
-        """Part of a chunk, fetching and decoding no more than the codecs allow; None: absent."""
-        partial, axes = getattr(self.array_bytes, "decode_region", None), self._axes()
-        if partial is None or axes is None:
-            data = source.whole()
-            index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
-            return None if data is None else self.decode(data)[index]
+    @property
+    def sharded(self) -> tuple[Any, tuple[int, ...]] | None:
+        """What reads parts of the stored value, and the chunk's axes as it sees them."""
+        axes = self._axes()
+        return (
+            None
+            if axes is None or not hasattr(self.array_bytes, "steps")
+            else (self.array_bytes, axes)
+        )
+
+    def steps(self, key: str, region: Region) -> Steps[Decode | None]:
+        """Part of a chunk, fetching and decoding no more than the codecs allow; None: absent.
+
+        What comes back fills an array of the region's shape.
+        """
+        found = self.sharded
+        if found is None:
+            [data] = yield [(key, None)]
+            return None if data is None else partial(self.decode_into, data, region)
+        inside, axes = found
         # Not by `_run`: where the store fails, the codec is not at fault.
-        part: npt.NDArray[Any] | None = partial(source, self.inner, tuple(region[i] for i in axes))
-        return None if part is None else part.transpose(np.argsort(axes))
+        decode: Decode | None = yield from inside.steps(key, tuple(region[i] for i in axes))
+        return None if decode is None else lambda out: decode(out.transpose(axes))
+
+    def decode_into(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
+        """Fill `out` with part of the chunk behind stored bytes."""
+        if self.sharded is None:
+            index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
+            out[...] = self.decode(data)[index]
+            return
+        decode = run(self.steps("", region), from_memory(data))
+        if decode is not None:
+            decode(out)
 
     def update(self, old: Buffer | None, region: Region, value: npt.NDArray[Any]) -> Buffer | None:
         """The bytes of a chunk with a part replaced; None where only the fill value is left."""

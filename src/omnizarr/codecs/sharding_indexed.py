@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,19 +24,25 @@ from omnizarr import config
 from omnizarr.codecs.chain import Chain, bind_chain
 from omnizarr.codecs.codec import Buffer, Configured, Kind, Region, Spec
 from omnizarr.codecs.emptiness import is_fill
-from omnizarr.codecs.source import MemorySource, PartSource, Source
-from omnizarr.data_types import bind as bind_type
+from omnizarr.codecs.shard_layout import (
+    GAP,
+    MISSING,
+    Index,
+    Joined,
+    ShardLayout,
+    complete,
+    joined,
+    span,
+)
+from omnizarr.codecs.steps import Decode, Steps, together, within
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem
 from omnizarr.model import Named
 from omnizarr.model.configuration import check_members, invalid
 from omnizarr.model.fields import Fields, named
 from omnizarr.stores import Range
 
-MISSING = 2**64 - 1
-GAP = 2**16  # parts of a shard that lie closer than this are fetched together
 INDEX_CODECS = (Named("bytes", {"endian": "little"}), Named("crc32c"))
 
-Index = npt.NDArray[np.uint64]
 Coords = tuple[int, ...]
 
 
@@ -96,13 +103,14 @@ class ShardingIndexed(Configured):
         counts = tuple(n // c for n, c in zip(spec.shape, self.chunk_shape, strict=True))
         one = Spec(self.chunk_shape, spec.data_type, spec.fill)
         inner = bind_chain(self.codecs, one, "configuration.codecs")
-        uint64 = bind_type(Named("uint64"))
-        pairs = Spec((*counts, 2), uint64, uint64.scalar(0))
-        index = bind_chain(self.index_codecs, pairs, "configuration.index_codecs")
-        if index.encoded_size is None:
-            message = "must have a fixed size, so no compression"
-            raise invalid("codec", self.name, "index_codecs", message)
-        return Shards(spec, inner, index, index.encoded_size, counts, self.index_location == "end")
+        field, at_end = "configuration.index_codecs", self.index_location == "end"
+        try:
+            layout = ShardLayout.of(counts, self.index_codecs, at_end=at_end, field=field)
+        except InvalidMetadata as e:
+            if e.problems:
+                raise
+            raise invalid("codec", self.name, "index_codecs", str(e)) from None
+        return Shards(spec, inner, layout)
 
     # The chain replaces this object by `for_spec`; these complete the protocol.
 
@@ -119,10 +127,7 @@ class Shards:
 
     spec: Spec
     inner: Chain
-    index_chain: Chain
-    index_size: int
-    counts: tuple[int, ...]
-    at_end: bool
+    layout: ShardLayout
 
     name: ClassVar[str] = "sharding_indexed"
     kind: ClassVar[Kind] = "array->bytes"
@@ -130,79 +135,108 @@ class Shards:
     def encoded_size(self, spec: Spec) -> int | None:
         return None
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many inner chunks there are along each axis."""
+        return self.layout.counts
+
     # Whole shards
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         keep_empty = config.get().write_empty_chunks
-        found: dict[Coords, Buffer] = {}
-        for coords in np.ndindex(*self.counts):
+        found: dict[int, Buffer] = {}
+        for number, coords in enumerate(np.ndindex(*self.counts)):
             part = _view(array, self._place(coords))
             if keep_empty or not is_fill(part, self.spec.fill):
-                found[coords] = self.inner.encode(part)
-        return self._join(found)
+                found[number] = self.inner.encode(part)
+        return self.layout.join(found)
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
-        whole = tuple(slice(0, n, 1) for n in spec.shape)
-        return self._gather(MemorySource(data), self._index_of(data), whole)
+        out = np.empty(spec.shape, spec.data_type.dtype)
+        self._fill_from(data, tuple(slice(0, n, 1) for n in spec.shape), out)
+        return out
 
     # Parts of shards
 
-    def decode_region(self, source: Source, spec: Spec, region: Region) -> npt.NDArray[Any] | None:
+    def steps(self, key: str, region: Region) -> Steps[Decode | None]:
         """Part of a shard, reading only its index and the inner chunks that are touched."""
         if all(len(rows) == n for rows, n in zip(self._rows(region), self.counts, strict=True)):
-            data = source.whole()
-            return (
-                None
-                if data is None
-                else self._gather(MemorySource(data), self._index_of(data), region)
-            )
-        found = source.parts([self._index_range])
-        return None if found is None else self._gather(source, self._index(found[0]), region)
+            [data] = yield [(key, None)]
+            return None if data is None else partial(self._fill_from, data, region)
+        [stored] = yield [(key, self.layout.index_range)]
+        if stored is None:
+            return None
+        pieces = self.pieces(self.index(stored), region)
+        near = joined(p.span for p in pieces if p.span is not None and self._near(p))
+        fetched = _fetched(key, near)
+        far = [p for p in pieces if p.span is not None and p.span not in near.places]
+        several = [fetched, *(self._deeper(key, p) for p in far)]
+        parts, *deeper = yield from together(several)
+        return partial(self._fill, pieces, parts, dict(zip(map(id, far), deeper, strict=True)))
 
-    def _gather(self, source: Source, index: Index, region: Region) -> npt.NDArray[Any]:
-        """The elements of a region, from those inner chunks that the index names."""
-        shape = tuple(len(range(s.start, s.stop, s.step)) for s in region)
-        out = np.empty(shape, self.spec.data_type.dtype)
-        found = []
-        for coords, inside, outside in self._touched(region):
-            span = _span(index, coords)
-            if span is None:
-                out[outside] = self.spec.fill
-            else:
-                found.append((coords, inside, outside, span))
-        parts = _fetch(source, [span for _, inside, _, span in found if self._near(inside, span)])
-        for coords, inside, outside, span in found:
-            within = MemorySource(parts[span]) if span in parts else PartSource(source, span)
-            with _telling(f"inner chunk {coords}"):
-                out[outside] = self.inner.decode_region(within, inside)
-        return out
+    def _deeper(self, key: str, piece: Piece) -> Steps[Any]:
+        """Part of a large inner shard."""
+        with telling(f"inner chunk {piece.coords}"):
+            found = yield from within(self.inner.steps(key, piece.inside), piece.span or Range())
+        return found
 
-    def _near(self, inside: Region, span: Range) -> bool:
+    def _fill_from(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
+        """Fill `out` with part of a whole shard."""
+        with _fault():
+            index = self.index(self.layout.index_range.of(memoryview(data)))
+            pieces = self.pieces(index, region)
+            view = memoryview(data)
+            spans = {p.span for p in pieces if p.span is not None}
+            parts = {s: complete(s, s.of(view)) for s in spans}
+        self._fill(pieces, parts, {}, out)
+
+    def _fill(
+        self,
+        pieces: list[Piece],
+        parts: dict[Range, Buffer],
+        deeper: dict[int, Decode],
+        out: npt.NDArray[Any],
+    ) -> None:
+        for piece in pieces:
+            part = _view(out, piece.outside)
+            if piece.span is None:
+                part[...] = self.spec.fill
+                continue
+            with telling(f"inner chunk {piece.coords}"):
+                if piece.span in parts:
+                    self.inner.decode_into(parts[piece.span], piece.inside, part)
+                else:
+                    deeper[id(piece)](part)
+
+    def _near(self, piece: Piece) -> bool:
         """Whether an inner chunk is fetched whole; of a large inner shard a part may do."""
-        count = math.prod(len(range(s.start, s.stop, s.step)) for s in inside)
-        whole = count == self.inner.spec.size
-        return whole or not self.inner.reads_parts or (span.length or 0) <= GAP
+        length = 0 if piece.span is None else piece.span.length or 0
+        if not self.inner.reads_parts or length <= GAP:
+            return True
+        count = math.prod(len(range(s.start, s.stop, s.step)) for s in piece.inside)
+        return count == self.inner.spec.size
 
     def update(
         self, old: Buffer | None, spec: Spec, region: Region, value: npt.NDArray[Any]
     ) -> Buffer | None:
         """A shard with a part replaced; inner chunks that are not touched keep their bytes."""
-        chunks = {} if old is None else self._split(old)
+        with _fault():
+            chunks = {} if old is None else self.layout.split(old)
         keep_empty = config.get().write_empty_chunks
         one = self.inner.spec
         for coords, inside, outside in self._touched(region):
-            part = _view(value, outside)
+            part, number = _view(value, outside), self._number(coords)
             if part.shape != one.shape:
-                data = self.inner.update(chunks.get(coords), inside, part)
+                data = self.inner.update(chunks.get(number), inside, part)
             else:
                 data = None if is_fill(part, one.fill) else self.inner.encode(part)
             if data is None and keep_empty:
                 data = self.inner.encode(np.full(one.shape, one.fill, one.data_type.dtype))
             if data is None:
-                chunks.pop(coords, None)
+                chunks.pop(number, None)
             else:
-                chunks[coords] = data
-        return self._join(chunks) if chunks else None
+                chunks[number] = data
+        return self.layout.join(chunks) if chunks else None
 
     # Layout
 
@@ -230,84 +264,49 @@ class Shards:
     def _touched(self, region: Region) -> Iterator[tuple[Coords, Region, Region]]:
         """Inner chunks of a region: which, what part of it, and where that goes."""
         for parts in itertools.product(*self._rows(region)):
-            yield (
-                tuple(p[0] for p in parts),
-                tuple(p[1] for p in parts),
-                tuple(p[2] for p in parts),
-            )
+            coords, inside, outside = zip(*parts, strict=True) if parts else ((), (), ())
+            yield coords, inside, outside
 
-    def _join(self, chunks: dict[Coords, Buffer]) -> bytes:
-        index = np.full((*self.counts, 2), MISSING, np.uint64)
-        offset = 0 if self.at_end else self.index_size
-        parts: list[Buffer] = []
-        for coords, data in sorted(chunks.items()):
-            index[coords] = offset, len(data)
-            offset += len(data)
-            parts.append(data)
-        stored = self.index_chain.encode(index)
-        return b"".join([*parts, stored] if self.at_end else [stored, *parts])
+    def _number(self, coords: Coords) -> int:
+        number = 0
+        for c, n in zip(coords, self.counts, strict=True):
+            number = number * n + c
+        return number
 
-    def _split(self, data: Buffer) -> dict[Coords, Buffer]:
-        """The encoded inner chunks of a shard."""
-        index = self._index_of(data)
-        spans = {c: _span(index, c) for c in np.ndindex(*self.counts)}
-        known = {c: span for c, span in spans.items() if span is not None}
-        parts = _fetch(MemorySource(data), list(known.values()))
-        return {c: parts[span] for c, span in known.items()}
+    def index(self, stored: Buffer) -> Index:
+        """The pairs of all inner chunks in C order."""
+        with _fault():
+            return self.layout.index(stored)
 
-    @property
-    def _index_range(self) -> Range:
-        return Range(-self.index_size) if self.at_end else Range(0, self.index_size)
-
-    def _index_of(self, shard: Buffer) -> Index:
-        return self._index(self._index_range.of(memoryview(shard)))
-
-    def _index(self, stored: Buffer) -> Index:
-        if len(stored) != self.index_size:
-            raise _fault(f"there are {len(stored)} bytes, the index alone needs {self.index_size}")
-        with _telling("index of the shard"):
-            return self.index_chain.decode(stored)
+    def pieces(self, index: Index, region: Region) -> list[Piece]:
+        """The inner chunks of a region and where each lies."""
+        touched = list(self._touched(region))
+        numbers = [self._number(coords) for coords, _, _ in touched]
+        missing = (index[numbers] == MISSING).all(axis=1).tolist()
+        out = []
+        with _fault():
+            for number, absent, (coords, inside, outside) in zip(
+                numbers, missing, touched, strict=True
+            ):
+                where = None if absent else span(index, number, coords)
+                out.append(Piece(coords, inside, outside, where))
+        return out
 
 
-def _span(index: Index, coords: Coords) -> Range | None:
-    """Where an inner chunk lies in its shard, or None where there is none."""
-    offset, length = (int(v) for v in index[coords])
-    if offset == MISSING and length == MISSING:
-        return None
-    if MISSING in (offset, length) or offset + length >= 2**63:
-        raise _fault(
-            f"the index entry of inner chunk {coords} is damaged (offset {offset}, length {length})"
-        )
-    return Range(offset, length)
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An inner chunk: which, what part of it, where that goes, and its place in the shard."""
+
+    coords: Coords
+    inside: Region
+    outside: Region
+    span: Range | None  # None: there is none
 
 
-def _fetch(source: Source, spans: list[Range]) -> dict[Range, Buffer]:
-    """The bytes of several spans, fetched in as few requests as makes sense."""
-    groups: list[list[Range]] = []
-    end = 0
-    for span in sorted(set(spans), key=lambda s: s.start):
-        if groups and span.start - end <= GAP:
-            groups[-1].append(span)
-        else:
-            groups.append([span])
-        end = max(end, span.start + (span.length or 0))
-    ranges = [
-        Range(g[0].start, max(s.start + (s.length or 0) for s in g) - g[0].start) for g in groups
-    ]
-    answers = source.parts(ranges) if ranges else []
-    if answers is None:
-        raise _fault("the shard vanished while it was read")
-    out: dict[Range, Buffer] = {}
-    for group, whole, data in zip(groups, ranges, answers, strict=True):
-        view = memoryview(data)
-        for span in group:
-            out[span] = Range(span.start - whole.start, span.length).of(view)
-            if len(out[span]) != span.length:
-                raise _fault(
-                    f"the index names {span.length} bytes from {span.start} on,"
-                    " but the shard is shorter"
-                )
-    return out
+def _fetched(key: str, near: Joined) -> Steps[Any]:
+    answers = (yield [(key, part) for part in near.ranges]) if near.ranges else ()
+    with _fault():
+        return near.cut(answers)
 
 
 def _view(array: npt.NDArray[Any], region: Region) -> npt.NDArray[Any]:
@@ -318,7 +317,7 @@ def _view(array: npt.NDArray[Any], region: Region) -> npt.NDArray[Any]:
 
 
 @contextmanager
-def _telling(place: str) -> Iterator[None]:
+def telling(place: str) -> Iterator[None]:
     """Have errors say in which part of a shard they arose."""
     try:
         yield
@@ -326,5 +325,11 @@ def _telling(place: str) -> Iterator[None]:
         raise ChunkError(f"{place}: {e}", codec=e.codec) from e
 
 
-def _fault(message: str) -> ChunkError:
-    return ChunkError(f"codec {ShardingIndexed.name!r}: {message}", codec=ShardingIndexed.name)
+@contextmanager
+def _fault() -> Iterator[None]:
+    """Have errors of the layout name the codec."""
+    try:
+        yield
+    except ChunkError as e:
+        codec = e.codec or ShardingIndexed.name
+        raise ChunkError(f"codec {ShardingIndexed.name!r}: {e}", codec=codec) from e

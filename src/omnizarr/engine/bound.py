@@ -154,7 +154,7 @@ class BoundArray:
                     f" {spec.nbytes} bytes"
                 )
             # Many arrays have the same codecs, and a chain is the same for all of them.
-            key = (registry.generation(), repr(self.model.codecs), chunk_shape, *self._type_key())
+            key = self.chain_key(chunk_shape)
             shared = _shared.get(key)
             if shared is None:
                 shared = self._named("codecs", lambda: bind_chain(self.model.codecs, spec))
@@ -165,10 +165,12 @@ class BoundArray:
             self._chains[chunk_shape] = found
         return found
 
-    def _type_key(self) -> tuple[Any, ...]:
+    def chain_key(self, chunk_shape: tuple[int, ...]) -> tuple[Any, ...]:
+        """What decides how chunks of a shape are encoded."""
         data_type = self.data_type
         value = self.fill[()] if data_type.variable else self.fill.tobytes()
-        return repr(data_type.named), data_type.dtype, repr(value)
+        kind = repr(data_type.named), data_type.dtype, repr(value)
+        return registry.generation(), repr(self.model.codecs), chunk_shape, *kind
 
     def key(self, coords: tuple[int, ...]) -> str:
         """The key of a chunk."""

@@ -20,6 +20,7 @@ from omnizarr.chunk_key_encodings import V2, Default, Draft
 from omnizarr.codecs import Chain
 from omnizarr.codecs.bytes import Bytes, holds_text
 from omnizarr.codecs.transpose import Transpose
+from omnizarr.engine.allowance import threads
 from omnizarr.engine.bound import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import AxisPlan, Plan, ProductPlan
@@ -115,18 +116,19 @@ def _run(
         for a in plan.axes
         if isinstance(a, AxisPlan)
     )
-    left: list[int] = _kernel.run(
-        layout.capsule,
-        axes,
-        directory,
-        values,
-        os.fsencode(array.prefix),
-        layout.style,
-        layout.separator,
-        data.view(f"V{data.dtype.itemsize}"),  # not every type has a buffer of its own
-        writing,
-        config.get().threads if data.nbytes >= SMALL else 1,
-    )
+    with threads(config.get().threads if data.nbytes >= SMALL else 1) as allowed:
+        left: list[int] = _kernel.run(
+            layout.capsule,
+            axes,
+            directory,
+            values,
+            os.fsencode(array.prefix),
+            layout.style,
+            layout.separator,
+            data.view(f"V{data.dtype.itemsize}"),  # not every type has a buffer of its own
+            writing,
+            allowed,
+        )
     return left
 
 
@@ -181,7 +183,7 @@ def _capsule(chain: Chain, keep_empty: bool) -> Any:
     counts = getattr(chain.array_bytes, "counts", None)
     if counts is not None:
         shards: Any = chain.array_bytes
-        found = _index(shards.index_chain, shards.at_end)
+        found = _index(shards.layout.chain, shards.layout.at_end)
         nested = hasattr(shards.inner.array_bytes, "counts")
         inner = None if nested or chain.array_array else _capsule(shards.inner, keep_empty)
         if inner is None or found is None or chain.bytes_bytes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,116 +16,205 @@ from omnizarr import config
 from omnizarr.codecs import Chain
 from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.emptiness import is_fill
-from omnizarr.codecs.source import StoreSource
+from omnizarr.codecs.steps import Decode, Steps, run
+from omnizarr.engine.allowance import on_threads, surplus
 from omnizarr.engine.bound import BoundArray
+from omnizarr.engine.fetch import fetch_ahead
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.model import paths
+from omnizarr.storage_transformers import SetsGroups
+from omnizarr.stores import get_many
 
 SMALL = 2**16  # below this many bytes a call stays on its own thread
+UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
+
+Coords = tuple[int, ...]
+R = TypeVar("R")
+
+
+# Reading
 
 
 def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     """Fill `out`, of the plan's full shape, from the chunks."""
     _ = array.fill  # bound before threads ask for it
-    _run(plan.rows(), plan.count, lambda row: read_row(array, row, out), out.nbytes)
+    store, count = array.chunk_store, plan.count
+    if not hasattr(store, "get_many"):  # quicker than to ask for the protocol
+        run_rows(plan.rows(), count, lambda row: read_row(array, row, out), out.nbytes)
+    elif count:
+        size = _fetched(array, out.nbytes // count)
+        fetch_ahead(
+            store,
+            plan.rows(),
+            lambda row: _steps(array, row.coords, row.region),
+            lambda row, decode: fill_row(array, row, decode, out),
+            size=size,
+            nbytes=size * count,
+            threads=_threads(count, out.nbytes),
+        )
+
+
+def _fetched(array: BoundArray, selected: int) -> int:
+    """About how many bytes one chunk takes while it waits to be decoded."""
+    chain = array.chain(array.grid.chunk_shape((0,) * len(array.grid.axes)))
+    whole = chain.spec.nbytes or UNKNOWN
+    found = chain.sharded
+    if found is None:
+        return whole
+    inner = found[0].inner.spec  # the selection may touch a bit of those around it
+    around: int = 2 ** len(inner.shape) * (inner.nbytes or UNKNOWN)
+    return min(whole, selected + around)
 
 
 def read_row(array: BoundArray, row: Row, out: npt.NDArray[Any]) -> None:
     """Fill the part of `out` that comes from one chunk."""
-    part = read_region(array, row.coords, row.region)
-    if part is not None and row.pick is not None:
-        part = part[row.pick]
+    fill_row(array, row, _decoder(array, row.coords, row.region), out)
+
+
+def fill_row(array: BoundArray, row: Row, decode: Decode | None, out: npt.NDArray[Any]) -> None:
+    """Put one chunk's part into `out`; no decoder: the fill value."""
     index: Any = (*row.outer, ...)  # without the ellipsis an object would hold the array
-    out[index] = array.fill if part is None else part
+    if decode is None:
+        out[index] = array.fill
+        return
+    part = out[index] if row.pick is None else _box(array, row.region)
+    with telling("read", array, row.coords):
+        decode(part)
+    if row.pick is not None:
+        out[index] = part[row.pick]
+
+
+def _steps(array: BoundArray, coords: Coords, region: Region) -> Steps[Decode | None]:
+    """What it takes to read part of one chunk; None where the store has none."""
+    chain = array.chain(array.grid.chunk_shape(coords))
+    with telling("read", array, coords):
+        decode = yield from chain.steps(array.key(coords), region)
+        for other in array.encoding.other_keys(coords) if decode is None else ():
+            decode = yield from chain.steps(array.prefix + other, region)
+    return decode
+
+
+def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None:
+    """What fills an array with part of one chunk, or None where the store has none."""
+    return run(_steps(array, coords, region), partial(get_many, array.chunk_store))
+
+
+def read_chunk(array: BoundArray, coords: Coords) -> npt.NDArray[Any] | None:
+    """One decoded chunk in full, or None where the store has none."""
+    region = tuple(slice(0, n, 1) for n in array.grid.chunk_shape(coords))
+    decode = _decoder(array, coords, region)
+    if decode is None:
+        return None
+    chunk = _box(array, region)
+    with telling("read", array, coords):
+        decode(chunk)
+    return chunk
+
+
+def _box(array: BoundArray, region: Region) -> npt.NDArray[Any]:
+    return np.empty([len(range(s.start, s.stop, s.step)) for s in region], array.dtype)
+
+
+# Writing
 
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
     """Store `value`, of the plan's full shape, in the chunks."""
-    _run(plan.rows(), plan.count, lambda row: _write_row(array, row, value), value.nbytes)
+    _write(array, plan.rows(), plan.count, value)
 
 
 def write_rows(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> None:
     """Store the parts of `value` that belong into some of the chunks."""
-    _run(iter(rows), len(rows), lambda row: _write_row(array, row, value), value.nbytes)
+    _write(array, iter(rows), len(rows), value)
+
+
+def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray[Any]) -> None:
+    store = array.chunk_store
+    if hasattr(store, "change_many") and array.grid.axes:
+        grouped = cast(SetsGroups, store)
+        groups: dict[str, list[Row]] = {}
+        for row in rows:
+            groups.setdefault(grouped.group(array.key(row.coords)), []).append(row)
+        one = partial(_write_group, array, grouped, value)
+        run_rows(iter(groups.values()), len(groups), one, value.nbytes)
+    else:
+        run_rows(rows, count, lambda row: _write_row(array, row, value), value.nbytes)
 
 
 def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
-    part = _view(value, row.outer)
-    if row.whole and part.shape == array.grid.chunk_shape(row.coords):
-        write_chunk(array, row.coords, part)
-        return
-    if row.pick is not None:
-        part = _picked(array, row, part)
-    update_chunk(array, row.coords, row.region, part, whole=row.whole)
+    chain = array.chain(array.grid.chunk_shape(row.coords))
+    with telling("write", array, row.coords):
+        data = _changed(array, chain, row, value, lambda: _stored(array, row.coords))
+        _put(array, row.coords, data)
 
 
-def _picked(array: BoundArray, row: Row, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The box around scattered elements, with those elements replaced."""
-    box = read_region(array, row.coords, row.region)
-    if box is None:
-        box = np.empty([len(range(s.start, s.stop, s.step)) for s in row.region], array.dtype)
-        box[...] = array.fill
-    box = box.copy()
-    box[row.pick] = values
-    return box
-
-
-def _view(array: npt.NDArray[Any], region: tuple[Any, ...]) -> npt.NDArray[Any]:
-    """Part of an array; the ellipsis keeps a 0-dimensional one an array."""
-    index: Any = (*region, ...)
-    view: npt.NDArray[Any] = array[index]
-    return view
-
-
-def read_region(
-    array: BoundArray, coords: tuple[int, ...], region: Region
-) -> npt.NDArray[Any] | None:
-    """Part of one chunk, or None where the store has none."""
-    key = array.key(coords)
-    chain, store = array.chain(array.grid.chunk_shape(coords)), array.chunk_store
-    try:
-        part = chain.decode_region(StoreSource(store, key), region)
-        for other in array.encoding.other_keys(coords) if part is None else ():
-            part = chain.decode_region(StoreSource(store, array.prefix + other), region)
-        return part
-    except OmnizarrError as e:
-        _fail("read", array, coords, key, e)
-
-
-def read_chunk(array: BoundArray, coords: tuple[int, ...]) -> npt.NDArray[Any] | None:
-    """One decoded chunk in full, or None where the store has none."""
-    shape = array.grid.chunk_shape(coords)
-    return read_region(array, coords, tuple(slice(0, n, 1) for n in shape))
-
-
-def update_chunk(
-    array: BoundArray,
-    coords: tuple[int, ...],
-    region: Region,
-    value: npt.NDArray[Any],
-    *,
-    whole: bool,
+def _write_group(
+    array: BoundArray, store: SetsGroups, value: npt.NDArray[Any], rows: list[Row]
 ) -> None:
-    """Replace part of a chunk; `whole`: all that the array has of it, so nothing is read."""
-    key = array.key(coords)
-    chain, store = array.chain(array.grid.chunk_shape(coords)), array.chunk_store
-    try:
-        old = None if whole else store.get(key)
-        for other in array.encoding.other_keys(coords) if old is None and not whole else ():
-            old = store.get(array.prefix + other)
-        _put(array, coords, chain.update(old, region, value), chain)
-    except OmnizarrError as e:
-        _fail("write", array, coords, key, e)
+    """Store chunks that share a value, which is replaced once."""
+    parts = [row.coords for row in rows if not row.whole]
+    with telling("write", array, rows[0].coords):
+        found = get_many(store, [(array.key(coords), None) for coords in parts]) if parts else []
+    old = dict(zip(parts, found, strict=True))
+    changes: dict[str, Buffer | None] = {}
+    for row in rows:
+        chain = array.chain(array.grid.chunk_shape(row.coords))
+        with telling("write", array, row.coords):
+            data = _changed(array, chain, row, value, partial(old.__getitem__, row.coords))
+            changes[array.key(row.coords)] = data
+    with telling("write", array, rows[0].coords):
+        store.change_many(changes)
 
 
-def _put(array: BoundArray, coords: tuple[int, ...], data: Buffer | None, chain: Chain) -> None:
-    """Store an encoded chunk; None is one that holds nothing but the fill value."""
-    key, store = array.key(coords), array.chunk_store
+def _changed(
+    array: BoundArray,
+    chain: Chain,
+    row: Row,
+    value: npt.NDArray[Any],
+    old: Callable[[], Buffer | None],
+) -> Buffer | None:
+    """The new bytes of a chunk, or None for one with nothing but the fill value that may go."""
+    index: Any = (*row.outer, ...)
+    part: npt.NDArray[Any] = value[index]
+    if row.whole and part.shape == chain.spec.shape:
+        return _encoded(array, chain, part)
+    before = None if row.whole else old()
+    if row.pick is not None:  # the box around scattered elements, with those replaced
+        box = _box(array, row.region)
+        if before is None:
+            box[...] = array.fill
+        else:
+            chain.decode_into(before, row.region, box)
+        box[row.pick] = part
+        part = box
+    return _kept(array, chain, chain.update(before, row.region, part))
+
+
+def _encoded(array: BoundArray, chain: Chain, chunk: npt.NDArray[Any]) -> Buffer | None:
+    keep = config.get().write_empty_chunks or not array.fill_defined
+    return None if not keep and is_fill(chunk, array.fill) else chain.encode(chunk)
+
+
+def _kept(array: BoundArray, chain: Chain, data: Buffer | None) -> Buffer | None:
+    """The bytes of a chunk of nothing but the fill value (None), where it must be stored."""
     if data is None and (config.get().write_empty_chunks or not array.fill_defined):
         chunk = np.empty(chain.spec.shape, array.dtype)
         chunk[...] = array.fill
-        data = chain.encode(chunk)
+        return chain.encode(chunk)
+    return data
+
+
+def _stored(array: BoundArray, coords: Coords) -> Buffer | None:
+    old = array.chunk_store.get(array.key(coords))
+    for other in array.encoding.other_keys(coords) if old is None else ():
+        old = array.chunk_store.get(array.prefix + other)
+    return old
+
+
+def _put(array: BoundArray, coords: Coords, data: Buffer | None) -> None:
+    """Store an encoded chunk; None erases it."""
+    key, store = array.key(coords), array.chunk_store
     if data is None:
         store.erase(key)
     else:
@@ -134,31 +224,39 @@ def _put(array: BoundArray, coords: tuple[int, ...], data: Buffer | None, chain:
             store.erase(array.prefix + other)  # the old value would show again
 
 
-def write_chunk(array: BoundArray, coords: tuple[int, ...], chunk: npt.NDArray[Any]) -> None:
+def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> None:
     """Store one whole chunk, or erase its key where it has nothing but the fill value."""
-    key = array.key(coords)
     chain = array.chain(chunk.shape)
+    with telling("write", array, coords):
+        _put(array, coords, _encoded(array, chain, chunk))
+
+
+# Both
+
+
+@contextmanager
+def telling(verb: str, array: BoundArray, coords: Coords) -> Iterator[None]:
+    """Have errors say which chunk could not be read or written."""
     try:
-        keep = config.get().write_empty_chunks or not array.fill_defined
-        empty = not keep and is_fill(chunk, array.fill)
-        _put(array, coords, None if empty else chain.encode(chunk), chain)
+        yield
     except OmnizarrError as e:
-        _fail("write", array, coords, key, e)
+        if getattr(e, "chunk", ()) or getattr(e, "path", ""):
+            raise
+        path, key = paths.show(array.path), array.key(coords)
+        message = f"cannot {verb} chunk {coords} of {path} (key {key!r} in {array.store!r}): {e}"
+        codec = getattr(e, "codec", "")
+        raise ChunkError(message, path=path, chunk=coords, key=key, codec=codec) from e
 
 
-def _fail(
-    verb: str, array: BoundArray, coords: tuple[int, ...], key: str, cause: OmnizarrError
-) -> NoReturn:
-    path = paths.show(array.path)
-    message = f"cannot {verb} chunk {coords} of {path} (key {key!r} in {array.store!r}): {cause}"
-    codec = getattr(cause, "codec", "")
-    raise ChunkError(message, path=path, chunk=coords, key=key, codec=codec) from cause
+def _threads(count: int, nbytes: int) -> int:
+    """How many threads are worth it for so many chunks and bytes."""
+    return min(config.get().threads, count) if nbytes >= SMALL else 1
 
 
-def _run(rows: Iterator[Row], count: int, one: Callable[[Row], None], nbytes: int) -> None:
+def run_rows(rows: Iterator[R], count: int, one: Callable[[R], None], nbytes: int) -> None:
     """Call `one` for every row, on a few threads where that is worth it."""
-    threads = min(config.get().threads, count)
-    if threads <= 1 or nbytes < SMALL:
+    threads = _threads(count, nbytes)
+    if threads <= 1:
         for row in rows:
             one(row)
         return
@@ -167,9 +265,9 @@ def _run(rows: Iterator[Row], count: int, one: Callable[[Row], None], nbytes: in
     stop = threading.Event()
 
     def work() -> None:
-        while not stop.is_set():
+        while not stop.is_set() and not surplus():
             with lock:
-                some = _take(rows, batch)
+                some = list(itertools.islice(rows, batch))
             if not some:
                 return
             try:
@@ -179,12 +277,4 @@ def _run(rows: Iterator[Row], count: int, one: Callable[[Row], None], nbytes: in
                 stop.set()
                 raise
 
-    settings = config.get()
-    with ThreadPoolExecutor(threads, initializer=config.inherit, initargs=(settings,)) as pool:
-        futures = [pool.submit(work) for _ in range(threads)]
-    for future in futures:
-        future.result()
-
-
-def _take(rows: Iterator[Row], count: int) -> list[Row]:
-    return list(itertools.islice(rows, count))
+    on_threads(work, threads)

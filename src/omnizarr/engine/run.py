@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.engine import kernel, reference
+from omnizarr.engine import cached, kernel, reference
 from omnizarr.engine.bound import BoundArray
+from omnizarr.engine.cache import current
 from omnizarr.engine.gather import boxes
 from omnizarr.indexing import Plan, ProductPlan
 from omnizarr.stores import lock
@@ -17,6 +18,10 @@ from omnizarr.stores.turns import ENGINE, turn
 
 def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     """Fill `out`, of the plan's full shape, from the chunks."""
+    cache = current()
+    if cache is not None and cached.knows(array):
+        cached.read(cache, array, plan, out)
+        return
     if not plan.runs and kernel.knows(array):
         found = boxes(array, plan)
         if found is not None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import config
+from omnizarr.engine.allowance import on_threads
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.run import read, write
 from omnizarr.indexing import Plan, Row, axis_plan
@@ -93,15 +92,18 @@ class Stream:
         return tuple(min(size, length - start) for size, start, length in parts)
 
     def _store(self, several: list[Coords]) -> None:
-        threads = min(config.get().threads, len(several))
-        if threads <= 1:
-            for coords in several:
+        left = iter(several)
+        lock = threading.Lock()
+
+        def work() -> None:
+            while True:
+                with lock:
+                    coords = next(left, None)
+                if coords is None:
+                    return
                 self._store_one(coords)
-        else:
-            with ThreadPoolExecutor(
-                threads, initializer=config.inherit, initargs=(config.get(),)
-            ) as pool:
-                list(pool.map(self._store_one, several))
+
+        on_threads(work, len(several))
         for coords in several:  # only what is safely stored is forgotten
             self._nbytes -= self._chunks.pop(coords).nbytes
 

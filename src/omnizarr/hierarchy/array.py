@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import engine
+from omnizarr.config import byte_size
 from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrWarning, SelectionError, WrongNode
 from omnizarr.hierarchy import access, render
-from omnizarr.hierarchy.chunking import byte_size, inner_chunks
+from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.resize import resize
@@ -197,8 +198,7 @@ class Array(NodeHandle[ArrayModel]):
         complete are stored as they are.
         """
         self._location.check_writable()
-        size = byte_size(budget) if isinstance(budget, str) else budget
-        return Writer(engine.Stream(self._bound, size))
+        return Writer(engine.Stream(self._bound, byte_size(budget, "budget")))
 
     # Chunks
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import numpy as np
 
+from omnizarr.config import byte_size
 from omnizarr.data_types import DataType
 from omnizarr.errors import InvalidMetadata
 from omnizarr.model import ArrayModel, Named
@@ -15,13 +15,12 @@ from omnizarr.model import ArrayModel, Named
 AUTO: Any = "auto"
 TARGET_BYTES = 2**20
 SHARD_BYTES = 2**26
-_BYTES = re.compile(r"\s*([\d.]+)\s*([kMGT]?)(i?)B\s*", re.IGNORECASE)
 
 
 def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Named:
     itemsize = _itemsize(data_type)
     if isinstance(chunks, str) and chunks != AUTO:
-        return _regular(guess_chunks(shape, itemsize, byte_size(chunks)))
+        return _regular(guess_chunks(shape, itemsize, byte_size(chunks, "chunks")))
     if chunks is None or chunks is True or isinstance(chunks, str):
         return _regular(guess_chunks(shape, itemsize, TARGET_BYTES))
     if chunks is False or chunks == -1:
@@ -61,19 +60,6 @@ def guess_chunks(shape: tuple[int, ...], itemsize: int, target: int) -> tuple[in
     return tuple(chunks)
 
 
-def byte_size(text: str) -> int:
-    """Bytes in ``"100MB"``, ``"1 MiB"``, ``"512kB"``."""
-    match = _BYTES.fullmatch(text)
-    try:
-        number = float(match[1]) if match else 0.0
-    except ValueError:
-        number = 0.0
-    if match is None or number <= 0:
-        raise InvalidMetadata(f"chunks: {text!r} is not a size such as '1MB' or '512 KiB'")
-    power = " kmgt".index(match[2].lower() or " ")
-    return max(1, int(number * (1024 if match[3] else 1000) ** power))
-
-
 def inner_chunks(array: ArrayModel) -> tuple[int, ...] | None:
     """The shape of the chunks inside shards, along the array's axes; None without shards.
 
@@ -102,7 +88,7 @@ def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[in
     if chunks is None:
         raise InvalidMetadata(f"shards {shards!r} need chunks of one shape")
     if shards is True or isinstance(shards, str):
-        target = SHARD_BYTES if shards in (True, AUTO) else byte_size(str(shards))
+        target = SHARD_BYTES if shards in (True, AUTO) else byte_size(str(shards), "shards")
         return _grown(tuple(chunks), array.shape, _itemsize(data_type), target)
     if isinstance(shards, (int, np.integer)):
         shards = (shards,) * len(chunks)

@@ -10,7 +10,7 @@ methods of a store. New arrays get transformers by the option ``storage_transfor
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 from omnizarr import registry
@@ -19,9 +19,28 @@ from omnizarr.chunk_key_encodings import ChunkKeyEncoding
 from omnizarr.errors import InvalidMetadata, Problem, UnknownExtension
 from omnizarr.formats.draft_extensions import SHARDING
 from omnizarr.model import Named
-from omnizarr.stores import Store
+from omnizarr.stores import Range, Store
+from omnizarr.stores.store import Bytes
 
-__all__ = ["indexed_shards", "stored_key", "transform"]
+__all__ = ["SetsGroups", "indexed_shards", "stored_key", "transform"]
+
+
+@runtime_checkable
+class SetsGroups(Protocol):
+    """A transformer that keeps several values in one below, and can replace that once."""
+
+    read_only: bool
+
+    def group(self, key: str) -> str:
+        """The key below that has the value of a key."""
+
+    def change_many(self, changes: Mapping[str, Bytes | None]) -> None:
+        """Store (or erase: None) several values, each value below once."""
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None: ...
+    def set(self, key: str, value: Bytes) -> None: ...
+    def erase(self, key: str) -> None: ...
+
 
 registry.register(
     "storage_transformer", SHARDING, "omnizarr.storage_transformers.sharding:IndexedShards"

@@ -15,13 +15,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
+from omnizarr.codecs.shard_layout import Index, ShardLayout, joined, present, span
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem
 from omnizarr.model import Named
 from omnizarr.model.configuration import check_members, invalid
@@ -37,12 +38,10 @@ from omnizarr.stores import (
 from omnizarr.stores.store import Bytes
 from omnizarr.stores.turns import turn
 
-MISSING = 2**64 - 1
 BATCH = 256  # how many indices a listing asks for at once
 
 Names: TypeAlias = list[str]  # inside the class `list` is a method
 Coords: TypeAlias = tuple[int, ...]
-Index: TypeAlias = npt.NDArray[np.uint64]
 
 
 class IndexedShards:
@@ -56,7 +55,8 @@ class IndexedShards:
         self.encoding = encoding
         self.rank = len(grid.axes)
         self.per_shard = _chunks_per_shard(named, self.rank)
-        self.count = math.prod(self.per_shard)
+        codecs = (Named("bytes", {"endian": "little"}),)
+        self.layout = ShardLayout.of(self.per_shard, codecs, at_end=True, field="index")
         self.level: int = 1 + getattr(store, "level", 0)
         self.read_only = store.read_only
 
@@ -134,26 +134,16 @@ class IndexedShards:
 
     # Reading
 
-    @property
-    def _index_size(self) -> int:
-        return 16 * self.count
-
-    def _index(self, shard: str, data: bytes) -> Index:
-        if len(data) != self._index_size:
-            raise ChunkError(
-                f"shard {shard!r} is shorter than its index of {self._index_size} bytes", key=shard
-            )
-        return np.frombuffer(data, "<u8").reshape(-1, 2)
-
     def _indices(self, shards: Iterable[str]) -> dict[str, Index]:
         """The indices of those shards that exist, in one request."""
         keys = list(dict.fromkeys(shards))
-        found = get_many(self.store, [(key, Range(-self._index_size)) for key in keys])
-        return {
-            key: self._index(key, data)
-            for key, data in zip(keys, found, strict=True)
-            if data is not None
-        }
+        found = get_many(self.store, [(key, self.layout.index_range) for key in keys])
+        indices = {}
+        for key, data in zip(keys, found, strict=True):
+            if data is not None:
+                with _telling(key):
+                    indices[key] = self.layout.index(data)
+        return indices
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         [value] = self.get_many([(key, range)])
@@ -162,20 +152,27 @@ class IndexedShards:
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
         wanted = [(key, part, self._place(key)) for key, part in requests]
         shards = {place[0] for _, _, place in wanted if place is not None}
+        passed = {i: (key, part) for i, (key, part, place) in enumerate(wanted) if not place}
         with turn(self.level, shards):
             indices = self._indices(shards) if shards else {}
-            passed = {i: (key, part) for i, (key, part, place) in enumerate(wanted) if not place}
-            chunks: dict[int, tuple[str, Range]] = {}
+            places: dict[str, dict[int, Range]] = {}
             for i, (_, part, place) in enumerate(wanted):
                 if place is not None and place[0] in indices:
-                    span = _span(place[0], indices[place[0]], place[1])
-                    if span is not None:
-                        chunks[i] = place[0], (part or Range()).within(span)
-            below = {**passed, **chunks}
-            values = get_many(self.store, below.values()) if below else []
+                    with _telling(place[0]):
+                        where = span(indices[place[0]], place[1])
+                    if where is not None:
+                        places.setdefault(place[0], {})[i] = (part or Range()).within(where)
+            fetched = {shard: joined(parts.values()) for shard, parts in places.items()}
+            below = [(shard, part) for shard, some in fetched.items() for part in some.ranges]
+            values = iter(get_many(self.store, [*passed.values(), *below]) if wanted else [])
         found: list[bytes | None] = [None] * len(wanted)
-        for i, value in zip(below, values, strict=True):
-            found[i] = _complete(*chunks[i], value) if i in chunks else value
+        for i in passed:
+            found[i] = next(values)
+        for shard, some in fetched.items():
+            with _telling(shard):
+                parts = some.cut([*itertools.islice(values, len(some.ranges))])
+            for i, part in places[shard].items():
+                found[i] = bytes(parts[part])
         return found
 
     # Writing
@@ -184,23 +181,29 @@ class IndexedShards:
         self.set_many([(key, value)])
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
-        check_writable(self)
-        changes: dict[str, dict[int, Bytes | None]] = {}
-        for key, value in values:
-            place = self._place(key)
-            if place is None:
-                self.store.set(key, value)
-            else:
-                changes.setdefault(place[0], {})[place[1]] = value
-        self._change(changes)
+        self.change_many(dict(values))
 
     def erase(self, key: str) -> None:
-        check_writable(self)
+        self.change_many({key: None})
+
+    def group(self, key: str) -> str:
+        """The key of the shard that has a chunk."""
         place = self._place(key)
-        if place is None:
-            self.store.erase(key)
-        else:
-            self._change({place[0]: {place[1]: None}})
+        return key if place is None else place[0]
+
+    def change_many(self, changes: Mapping[str, Bytes | None]) -> None:
+        """Store (or erase: None) several values, each shard once."""
+        check_writable(self)
+        shards: dict[str, dict[int, Bytes | None]] = {}
+        for key, value in changes.items():
+            place = self._place(key)
+            if place is not None:
+                shards.setdefault(place[0], {})[place[1]] = value
+            elif value is None:
+                self.store.erase(key)
+            else:
+                self.store.set(key, value)
+        self._change(shards)
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
@@ -211,7 +214,7 @@ class IndexedShards:
         for key in list_prefix(self.store, self._below(prefix)):
             shard = self._coords(key)
             if shard is not None:
-                keys = (self._chunk_key(key, shard, number) for number in range(self.count))
+                keys = (self._chunk_key(key, shard, number) for number in range(self.layout.count))
                 meant = [number for number, k in enumerate(keys) if k.startswith(prefix)]
                 changes[key] = dict.fromkeys(meant)
         self._change(changes)
@@ -223,35 +226,18 @@ class IndexedShards:
         too: they may have been kept by a resize.
         """
         for shard, new in changes.items():
-            given = {n: bytes(v) for n, v in new.items() if v is not None}
-            with turn(self.level, [shard]):
-                if len(new) == self.count:
-                    self._write(shard, given)
+            with turn(self.level, [shard]), _telling(shard):
+                old = None if len(new) == self.layout.count else self.store.get(shard)
+                chunks = {} if old is None else self.layout.split(old, leave=new)
+                given = {n: v for n, v in new.items() if v is not None}
+                there = () if old is None else present(self.layout.index_of(old))
+                if len(new) < self.layout.count and not given and new.keys().isdisjoint(there):
                     continue
-                data, index = self._load(shard)
-                there = _present(index)
-                if given or not new.keys().isdisjoint(there):
-                    kept = {n: _cut(shard, data, index, n) for n in there if n not in new}
-                    self._write(shard, {**kept, **given})
-
-    def _load(self, shard: str) -> tuple[bytes, Index]:
-        """A whole shard and its index; both are empty where there is no shard."""
-        data = self.store.get(shard)
-        if data is None:
-            return b"", np.empty((0, 2), "<u8")
-        return data, self._index(shard, data[-self._index_size :])
-
-    def _write(self, shard: str, chunks: Mapping[int, bytes]) -> None:
-        if not chunks:
-            self.store.erase(shard)
-            return
-        index = np.full((self.count, 2), MISSING, "<u8")
-        parts, offset = [], 0
-        for number, value in sorted(chunks.items()):
-            index[number] = offset, len(value)
-            parts.append(value)
-            offset += len(value)
-        self.store.set(shard, b"".join([*parts, index.tobytes()]))
+                chunks.update(given)
+                if chunks:
+                    self.store.set(shard, self.layout.join(chunks))
+                else:
+                    self.store.erase(shard)
 
     # Listing
 
@@ -279,8 +265,8 @@ class IndexedShards:
             for key in some:
                 found = [key]
                 if key in shards:
-                    present = _present(indices[key]) if key in indices else []
-                    found = [self._chunk_key(key, shards[key], number) for number in present]
+                    numbers = present(indices[key]) if key in indices else []
+                    found = [self._chunk_key(key, shards[key], number) for number in numbers]
                 yield from (k for k in found if k.startswith(prefix))
 
 
@@ -306,38 +292,10 @@ def _chunks_per_shard(named: Named, rank: int) -> Coords:
     return tuple(per_shard)
 
 
-def _present(index: Index) -> list[int]:
-    """The numbers of chunks that exist, damaged entries among them: reading those raises."""
-    numbers: list[int] = np.flatnonzero((index != MISSING).any(axis=1)).tolist()
-    return numbers
-
-
-def _span(shard: str, index: Index, number: int) -> Range | None:
-    """Where a chunk lies in its shard, or None where it has none."""
-    offset, length = (int(v) for v in index[number])
-    if offset == MISSING and length == MISSING:
-        return None
-    if MISSING in (offset, length) or offset + length >= 2**63:
-        raise ChunkError(
-            f"shard {shard!r}: entry {number} of its index is damaged"
-            f" (offset {offset}, length {length})",
-            key=shard,
-        )
-    return Range(offset, length)
-
-
-def _cut(shard: str, data: bytes, index: Index, number: int) -> bytes:
-    """One chunk, out of a whole shard."""
-    span = _span(shard, index, number) or Range(0, 0)
-    return _complete(shard, span, span.of(data))
-
-
-def _complete(shard: str, span: Range, value: bytes | None) -> bytes:
-    """A value, or an error if it is shorter than what the index promised."""
-    if value is None or len(value) != span.length:
-        raise ChunkError(
-            f"shard {shard!r} ends before the chunk that its index names"
-            f" (offset {span.start}, length {span.length})",
-            key=shard,
-        )
-    return value
+@contextmanager
+def _telling(shard: str) -> Iterator[None]:
+    """Have errors of the layout name the shard."""
+    try:
+        yield
+    except ChunkError as e:
+        raise ChunkError(f"shard {shard!r}: {e}", key=shard) from e

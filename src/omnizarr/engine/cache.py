@@ -1,0 +1,130 @@
+"""Decoded chunks kept in memory, and indexes of shards: on request, and never stale.
+
+``with omnizarr.configure(chunk_cache="256MB")`` keeps up to so many bytes; they go when the block
+ends. Before every use the store is asked for the generation of the key, so that a value that was
+changed by anybody is read again; a store that cannot tell generations is read without the cache.
+Of shards the inner chunks are kept, not the shard. Two threads that want the same chunk decode it
+once. Items of variable length are not kept: they may be objects that a caller could change.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy.typing as npt
+
+from omnizarr import config
+from omnizarr.config import ByteBudget
+
+Values: TypeAlias = npt.NDArray[Any]
+ENTRY = 512  # bytes that an entry takes besides its values
+
+
+@dataclass(slots=True)
+class Flight:
+    """A chunk that a thread is about to bring."""
+
+    landed: threading.Event = field(default_factory=threading.Event)
+    values: Values | None = None  # None after it has landed: it failed
+
+
+class ChunkCache:
+    """Arrays by name, up to a number of bytes; what was used longest ago goes first."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.nbytes = 0
+        self._kept: OrderedDict[Hashable, Values] = OrderedDict()
+        self._flights: dict[Hashable, Flight] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._lock = threading.Lock()
+
+    def get(
+        self, names: Sequence[Hashable], load: Callable[[list[int]], Sequence[Values]]
+    ) -> list[Values]:
+        """The arrays of all names; `load` brings those that are missing, by their places.
+
+        What another thread is bringing already is waited for.
+        """
+        found: list[Values | None] = [None] * len(names)
+        mine: dict[int, Flight] = {}
+        theirs: dict[int, Flight] = {}
+        with self._lock:
+            for i, name in enumerate(names):
+                found[i] = self._kept.get(name)
+                if found[i] is not None:
+                    self._kept.move_to_end(name)
+                elif name in self._flights:
+                    theirs[i] = self._flights[name]
+                else:
+                    mine[i] = self._flights[name] = Flight()
+        try:
+            if mine:
+                for i, values in zip(mine, load(list(mine)), strict=True):
+                    found[i] = mine[i].values = values
+                    self._keep(names[i], values)
+        finally:
+            with self._lock:
+                for i, flight in mine.items():
+                    self._flights.pop(names[i], None)
+                    flight.landed.set()
+        # Nobody waits before its own have landed, so that no two wait for each other.
+        for i, flight in theirs.items():
+            flight.landed.wait()
+            found[i] = flight.values
+        failed = [i for i, values in enumerate(found) if values is None]
+        for i, values in zip(failed, load(failed) if failed else (), strict=True):
+            found[i] = values
+        return [values for values in found if values is not None]
+
+    def _keep(self, name: Hashable, values: Values) -> None:
+        values.flags.writeable = False  # many callers see it
+        if _cost(values) > self.limit:
+            return
+        with self._lock:
+            before = self._kept.pop(name, None)
+            self._kept[name] = values
+            self.nbytes += _cost(values) - (0 if before is None else _cost(before))
+            while self.nbytes > self.limit:
+                self.nbytes -= _cost(self._kept.popitem(last=False)[1])
+
+    def number(self, thing: Hashable) -> int:
+        """A number for equal things, short and quick to compare."""
+        with self._lock:
+            return self._numbers.setdefault(thing, len(self._numbers))
+
+
+def _cost(values: Values) -> int:
+    return values.nbytes + ENTRY
+
+
+_caches: WeakKeyDictionary[ByteBudget, ChunkCache] = WeakKeyDictionary()
+_guard = threading.Lock()
+
+
+def current() -> ChunkCache | None:
+    """The cache that the settings ask for."""
+    budget = config.get().chunk_cache
+    if budget is None:
+        return None
+    with _guard:
+        cache = _caches.get(budget)
+        if cache is None:
+            cache = _caches[budget] = ChunkCache(budget.nbytes)
+        return cache
+
+
+def _forget() -> None:
+    """A forked child has none of the threads that its parent's caches may wait for."""
+    global _caches, _guard
+    _caches, _guard = WeakKeyDictionary(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,114 @@
+"""Fetching ahead: chunks of many rows in one request, decoded while the next are on their way.
+
+For stores that can fetch several values in one go, which those far away do side by side. A row is
+a generator of requests (`codecs.steps`); those of a batch run side by side too, so that a batch of
+shards costs one round for all indexes and one for all inner chunks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Generic, TypeVar
+
+from omnizarr.codecs.steps import Steps, run, together
+from omnizarr.engine.allowance import bytes_in_flight, on_threads, surplus
+from omnizarr.errors import OmnizarrError
+from omnizarr.stores import Store, get_many
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def fetch_ahead(
+    store: Store,
+    rows: Iterator[R],
+    steps: Callable[[R], Steps[T]],
+    use: Callable[[R, T], None],
+    *,
+    size: int,
+    nbytes: int,
+    threads: int,
+) -> None:
+    """Call `use` for every row with what its steps returned.
+
+    `size` is about how many bytes one row fetches, `nbytes` how many all of them.
+    """
+    with bytes_in_flight(nbytes) as granted:
+        # Where not all fits, half of it is decoded while the other half is on its way.
+        batch = granted if granted >= nbytes else granted // 2
+        feed = _Feed(store, rows, steps, max(1, batch // max(1, size)))
+
+        def work() -> None:
+            try:
+                for row, found in feed:
+                    use(row, found)
+                    if surplus():
+                        return
+            except BaseException:
+                feed.stop()
+                raise
+
+        on_threads(work, threads)
+
+
+class _Feed(Generic[R, T]):
+    """Rows with what was fetched for them, for several threads that take one at a time."""
+
+    def __init__(
+        self, store: Store, rows: Iterator[R], steps: Callable[[R], Steps[T]], batch: int
+    ) -> None:
+        self._store, self._rows, self._steps, self._batch = store, rows, steps, batch
+        self._ready: deque[tuple[R, T]] = deque()
+        self._more, self._fetching = True, False
+        self._changed = threading.Condition()
+
+    def stop(self) -> None:
+        """Fetch nothing more."""
+        with self._changed:
+            self._more = False
+            self._ready.clear()
+
+    def __iter__(self) -> Iterator[tuple[R, T]]:
+        while True:
+            with self._changed:
+                few = len(self._ready) <= self._batch // 2
+                fetches = self._more and not self._fetching and few
+                if fetches:
+                    self._fetching = True
+                elif not self._ready and self._fetching:
+                    self._changed.wait()
+                    continue
+                elif not self._ready:
+                    return
+                else:
+                    found = self._ready.popleft()
+            if fetches:
+                self._fetch()
+            else:
+                yield found
+
+    def _fetch(self) -> None:
+        found: list[tuple[R, T]] = []
+        more = False
+        try:
+            rows = list(itertools.islice(self._rows, self._batch))
+            found = list(zip(rows, self._several(rows), strict=True))
+            more = len(rows) == self._batch
+        finally:
+            with self._changed:
+                if self._more:
+                    self._ready.extend(found)
+                self._more, self._fetching = self._more and more, False
+                self._changed.notify_all()
+
+    def _several(self, rows: list[R]) -> list[T]:
+        fetch = partial(get_many, self._store)
+        try:
+            return run(together(map(self._steps, rows)), fetch)
+        except OmnizarrError:
+            # Again one by one: what fails then is named.
+            return [run(self._steps(row), fetch) for row in rows]

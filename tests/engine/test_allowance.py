@@ -1,0 +1,154 @@
+"""Threads and bytes of all calls together stay within one allowance."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr import config
+from omnizarr.engine import allowance
+from omnizarr.stores import Range
+
+
+class Watched(oz.MemoryStore):
+    """Counts the threads that are inside it at the same time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+        self.now = self.most = 0
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(2e-3)
+        with self.lock:
+            self.now -= 1
+        return super().get(key, range)
+
+
+def watched() -> tuple[Watched, oz.Array]:
+    store = Watched()
+    data = np.arange(2**18, dtype="u4")
+    array = oz.create_array(store, data=data, chunks=(2**13,), codecs=["bytes", "zstd"])
+    return store, array
+
+
+def test_a_call_alone_uses_all_threads_and_not_more() -> None:
+    store, array = watched()
+    with oz.configure(threads=4, engine="reference"):
+        assert array[...][-1] == 2**18 - 1
+    assert store.most == 4
+
+
+def test_helpers_leave_when_other_calls_begin() -> None:
+    begun, others = threading.Barrier(5), threading.Barrier(5)
+    left: list[bool] = []
+
+    def work() -> None:
+        begun.wait(10)
+        others.wait(10)
+        left.append(allowance.surplus())
+
+    def call() -> None:
+        begun.wait(10)
+        with allowance.threads(4) as count:
+            assert count == 1
+            others.wait(10)
+            while len(left) < 4:
+                time.sleep(1e-3)
+
+    with oz.configure(threads=4), ThreadPoolExecutor(1) as pool:
+        second = pool.submit(contextvars.copy_context().run, call)
+        allowance.on_threads(work, 4)
+        second.result()
+    assert sorted(left) == [False, False, False, True]
+    assert allowance._used.threads == 0
+
+
+def test_many_callers_do_not_multiply_threads() -> None:
+    store, array = watched()
+    ready = threading.Barrier(6)
+
+    def read(_: int) -> None:
+        with oz.configure(threads=6, engine="reference"):
+            ready.wait(10)
+            for _ in range(4):
+                assert array[...][-1] == 2**18 - 1
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(read, range(6)))
+    # Six callers with six threads each would be 36; a helper may last for one batch.
+    assert 6 <= store.most <= 12
+
+
+def test_a_call_from_inside_a_worker_gets_what_is_left() -> None:
+    seen: list[int] = []
+
+    def inner() -> None:
+        with allowance.threads(8) as count:
+            seen.append(count)
+            time.sleep(5e-3)
+
+    with oz.configure(threads=4):
+        allowance.on_threads(inner, 4)
+        assert seen == [1, 1, 1, 1]
+        seen.clear()
+        allowance.on_threads(inner, 2)
+    assert len(seen) == 2
+    assert sum(seen) <= 4
+
+
+def test_everything_is_given_back_also_after_an_error() -> None:
+    def fail() -> None:
+        raise KeyError("no")
+
+    with oz.configure(threads=3):
+        with pytest.raises(KeyError, match="no"):
+            allowance.on_threads(fail, 3)
+        with allowance.threads(9) as count:
+            assert count == 3
+        with allowance.bytes_in_flight(100) as granted:
+            assert granted == 100
+    assert (allowance._used.threads, allowance._used.nbytes) == (0, 0)
+
+
+def test_bytes_are_shared_and_nobody_goes_without() -> None:
+    with oz.configure(in_flight=5 * allowance.LEAST):
+        most = 10**12
+        with allowance.bytes_in_flight(most) as first, allowance.bytes_in_flight(most) as second:
+            assert (first, second) == (5 * allowance.LEAST, allowance.LEAST)
+        with allowance.bytes_in_flight(10**12) as again:
+            assert again == first
+
+
+def test_workers_have_the_settings_of_their_caller() -> None:
+    seen: list[Any] = []
+    with oz.configure(threads=3, v1_order="writer"):
+        allowance.on_threads(lambda: seen.append(config.get().v1_order), 3)
+    assert seen == ["writer"] * 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_forked_while_all_threads_are_busy_has_its_own() -> None:
+    _, array = watched()
+    with oz.configure(threads=2, engine="reference"), allowance.threads(2):
+        child = os.fork()
+        if child == 0:
+            good = False
+            try:
+                with allowance.threads(2) as count:
+                    good = count == 2
+                good = good and int(array[...][-1]) == 2**18 - 1
+            finally:
+                os._exit(0 if good else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

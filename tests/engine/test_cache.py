@@ -1,0 +1,458 @@
+"""The chunk cache: decodes once, holds what it may, and is never stale."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+import omnizarr as oz
+from omnizarr import config
+from omnizarr.engine import cache as caches
+from omnizarr.engine.cache import ENTRY, ChunkCache
+from omnizarr.errors import ChunkError, OmnizarrError
+from omnizarr.stores import Range, local
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "chunks": {"chunks": (8, 8)},
+    "raw": {"chunks": (8, 8), "codecs": ["bytes"]},
+    "F": {"chunks": (8, 8), "order": "F"},
+    "shards": {"chunks": (4, 4), "shards": (8, 16)},
+    "version 2": {"chunks": (8, 8), "zarr_format": 2},
+    "draft shards": {"chunks": (4, 4), "shards": (8, 8), "zarr_format": "3-draft"},
+}
+
+
+def settle() -> None:
+    """Wait until files written so far are old enough to be trusted."""
+    time.sleep(1.2 * local.TICK / 1e9)
+
+
+class Counted(oz.MemoryStore):
+    """Counts the values that are fetched."""
+
+    def __init__(self, values: dict[str, bytes] | None = None) -> None:
+        super().__init__(values)
+        self.fetched: list[tuple[str, Range | None]] = []
+        self.slow = 0.0
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        self.fetched.append((key, range))
+        return super().get(key, range)
+
+    def generation(self, key: str) -> str | None:
+        return oz.MemoryStore.get_versioned(self, key)[1]
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        self.fetched.append((key, range))
+        time.sleep(self.slow)
+        return super().get_versioned(key, range)
+
+
+DATA = np.random.default_rng(5).integers(1, 1000, (32, 32)).astype("i4")
+
+
+@pytest.fixture
+def kept() -> Iterator[ChunkCache]:
+    with oz.configure(chunk_cache="1MB"):
+        found = caches.current()
+        assert found is not None
+        yield found
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_a_chunk_is_fetched_once_however_often_it_is_read(kept: ChunkCache, engine: str) -> None:
+    store = Counted()
+    array = oz.create_array(store, data=DATA, chunks=(8, 8))
+    store.fetched.clear()
+    with oz.configure(engine=engine):
+        for start in range(0, 24, 2):
+            assert np.array_equal(array[start : start + 8], DATA[start : start + 8])
+        other = oz.open_array(store)
+        store.fetched[:] = [f for f in store.fetched if f[0].startswith("c/")]
+        assert np.array_equal(other[...], DATA)
+    assert sorted(key for key, _ in store.fetched) == sorted(
+        f"c/{i}/{j}" for i in range(4) for j in range(4)
+    )
+
+
+def test_of_a_shard_the_index_and_every_inner_chunk_are_fetched_once(kept: ChunkCache) -> None:
+    store = Counted()
+    array = oz.create_array(store, data=DATA, chunks=(4, 4), shards=(16, 16))
+    store.fetched.clear()
+    assert array[1, 1] == DATA[1, 1]
+    assert len(store.fetched) == 2
+    assert array[2, 2] == DATA[2, 2]
+    assert len(store.fetched) == 2
+    assert array[2, 7] == DATA[2, 7]
+    assert len(store.fetched) == 3  # another inner chunk, the index is here
+    assert np.array_equal(array[:16, :16], DATA[:16, :16])
+    store.fetched.clear()
+    assert np.array_equal(array[3:13, 2:9], DATA[3:13, 2:9])
+    assert store.fetched == []
+
+
+def test_without_the_setting_nothing_is_kept() -> None:
+    store = Counted()
+    array = oz.create_array(store, data=DATA, chunks=(8, 8))
+    store.fetched.clear()
+    with oz.configure(engine="reference"):
+        array[0, 0], array[0, 0]
+    assert len(store.fetched) == 2
+
+
+def test_what_is_kept_goes_when_the_block_ends() -> None:
+    array = oz.create_array(None, data=DATA, chunks=(8, 8))
+    with oz.configure(chunk_cache="1MB"):
+        array[...]
+        found = caches.current()
+        assert found is not None
+        assert found.nbytes == DATA.nbytes + 16 * ENTRY
+        before = len(caches._caches)
+    del found
+    gc.collect()
+    assert len(caches._caches) == before - 1
+
+
+def test_the_bytes_kept_never_exceed_the_limit() -> None:
+    array = oz.create_array(None, data=DATA, chunks=(4, 4))
+    limit = 10 * (4 * 4 * 4 + ENTRY)
+    random = np.random.default_rng(0)
+    with oz.configure(chunk_cache=limit):
+        found = caches.current()
+        assert found is not None
+        for _ in range(200):
+            i, j = random.integers(0, 28, 2)
+            assert np.array_equal(array[i : i + 5, j : j + 5], DATA[i : i + 5, j : j + 5])
+            assert found.nbytes <= limit
+            assert found.nbytes == sum(v.nbytes + ENTRY for v in found._kept.values())
+            assert all(v.base is None for v in found._kept.values())
+    with oz.configure(chunk_cache=10):  # less than one chunk
+        assert np.array_equal(array[...], DATA)
+
+
+def test_what_was_used_longest_ago_goes_first() -> None:
+    found = ChunkCache(2 * (80 + ENTRY))
+
+    def load(places: list[int]) -> list[Any]:
+        loaded.extend(places)
+        return [np.zeros(10) for _ in places]
+
+    loaded: list[int] = []
+    for name in "abacab":
+        found.get([name], load)
+    assert len(loaded) == 4  # a, b, c which drives out b, and b again
+
+
+def test_two_threads_that_want_one_chunk_decode_it_once(kept: ChunkCache) -> None:
+    store = Counted()
+    array = oz.create_array(store, data=DATA, chunks=(32, 32))
+    store.fetched.clear()
+    store.slow = 0.05
+    settings_ = config.get()
+
+    def read(_: int) -> Any:
+        config.inherit(settings_)
+        return array[...]
+
+    with ThreadPoolExecutor(6) as pool:
+        for values in pool.map(read, range(6)):
+            assert np.array_equal(values, DATA)
+    assert len(store.fetched) == 1
+
+
+def test_who_waits_for_a_thread_that_fails_tries_itself() -> None:
+    found = ChunkCache(10**6)
+    started, tries = threading.Event(), list[str]()
+
+    def fail(_: list[int]) -> list[Any]:
+        started.set()
+        while not tries:
+            time.sleep(1e-3)
+        time.sleep(0.02)
+        raise ChunkError("broken")
+
+    def load(_: list[int]) -> list[Any]:
+        return [np.ones(3)]
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(found.get, ["a"], fail)
+        started.wait(10)
+        second = pool.submit(lambda: (tries.append("x"), found.get(["a"], load))[1])
+        with pytest.raises(ChunkError, match="broken"):
+            first.result()
+        assert second.result()[0].tolist() == [1, 1, 1]
+    assert not found._flights
+
+
+def test_callers_cannot_change_what_is_kept(kept: ChunkCache) -> None:
+    array = oz.create_array(None, data=DATA, chunks=(32, 32))
+    array[...][:] = 0
+    whole = array[...]
+    whole += 1
+    assert np.array_equal(array[...], DATA)
+    words = oz.create_array(None, shape=(4,), dtype=str, chunks=(4,))
+    words[:] = ["a", "b", "c", "d"]
+    assert words[...].tolist() == ["a", "b", "c", "d"]
+    assert all(v.dtype == np.int32 for v in kept._kept.values())
+
+
+def test_damage_is_named_as_without_the_cache(kept: ChunkCache) -> None:
+    store: dict[str, bytes] = {}
+    array = oz.create_array(
+        store, data=DATA, chunks=(4, 4), shards=(16, 16), codecs=["bytes", "crc32c"]
+    )
+    value = bytearray(store["c/0/1"])
+    value[3] ^= 1
+    store["c/0/1"] = bytes(value)
+    with pytest.raises(ChunkError, match=r"chunk \(0, 1\) of /.*inner chunk \(0, 0\).*crc32c") as e:
+        array[:16, 10:20]
+    assert (e.value.key, e.value.codec, e.value.chunk) == ("c/0/1", "crc32c", (0, 1))
+    assert np.array_equal(array[4:], DATA[4:])
+    store["c/0/1"] = bytes(7)
+    with pytest.raises(ChunkError, match=r"'c/0/1'.*shorter than its index"):
+        array[...]
+
+
+def test_one_key_read_as_two_types_is_kept_twice(kept: ChunkCache, tmp_path: Path) -> None:
+    a = oz.create_array(tmp_path / "a", data=DATA, chunks=(8, 8), codecs=["bytes"])
+    document = (tmp_path / "a" / "zarr.json").read_text()
+    settle()
+    assert np.array_equal(a[...], DATA)
+    (tmp_path / "a" / "zarr.json").write_text(document.replace('"int32"', '"float32"'))
+    assert np.array_equal(oz.open_array(tmp_path / "a")[...], DATA.view("f4"))
+    assert np.array_equal(a[...], DATA)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_writes_by_the_same_and_another_handle_are_seen_at_once(
+    kept: ChunkCache, layout: str, tmp_path: Path
+) -> None:
+    array = oz.create_array(tmp_path, data=DATA, **LAYOUTS[layout])
+    other = oz.open_array(tmp_path, "r+")
+    settle()
+    assert np.array_equal(array[...], DATA)
+    for value in range(200):  # of equal size, in quick succession
+        (array if value % 2 else other)[3, 5] = value
+        assert array[3, 5] == other[3, 5] == value
+    settle()
+    assert array[3, 5] == 199
+    (tmp_path / "moved").mkdir()
+    other[...] = DATA + 1
+    assert np.array_equal(array[...], DATA + 1)
+
+
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system whose clock ticks every 50 ms, and that uses the numbers of files again."""
+    exact = local._generation
+
+    def rounded(status: os.stat_result) -> str:
+        tick = 5 * 10**7
+        times = {
+            name: getattr(status, name) // tick * tick + 1
+            for name in ("st_mtime_ns", "st_ctime_ns")
+        }
+        same = {"st_ino": 1, "st_size": status.st_size, "st_mode": status.st_mode}
+        return exact(SimpleNamespace(**times, **same))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(local, "_generation", rounded)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_values_of_equal_size_that_change_within_one_tick_are_read_again(
+    kept: ChunkCache, coarse: None, layout: str, tmp_path: Path
+) -> None:
+    array = oz.create_array(tmp_path, data=DATA, **LAYOUTS[layout])
+    settle()
+    for value in range(100):
+        array[0, 0] = value
+        assert array[0, 0] == value
+    settle()
+    assert array[0, 0] == 99
+
+
+def test_files_changed_in_place_within_one_tick_are_read_again(
+    kept: ChunkCache, coarse: None, tmp_path: Path
+) -> None:
+    array = oz.create_array(tmp_path, data=DATA, chunks=(32, 32), codecs=["bytes"])
+    path = tmp_path / "c" / "0" / "0"
+    settle()
+    for value in range(100):
+        with open(path, "r+b") as file:
+            file.write(np.int32(value).tobytes())
+        assert array[0, 0] == value
+
+
+def test_a_shard_replaced_by_another_process_is_noticed(kept: ChunkCache, tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path, data=DATA, chunks=(4, 4), shards=(16, 16))
+    settle()
+    assert np.array_equal(array[...], DATA)
+    code = (
+        "import sys, omnizarr as oz\n"
+        "a = oz.open_array(sys.argv[1], 'r+')\n"
+        "for line in sys.stdin:\n"
+        "    a[0, int(line)] = -int(line)\n"
+        "    print('done', flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for column in (1, 5, 9, 30):
+            child.stdin.write(f"{column}\n")
+            child.stdin.flush()
+            assert child.stdout.readline() == "done\n"
+            assert array[0, column] == -column
+            settle()
+            assert array[0, column] == -column
+        child.stdin.close()
+
+
+def test_a_store_that_changes_while_it_is_read_is_read_as_it_is_now(kept: ChunkCache) -> None:
+    class Racing(Counted):
+        def get_versioned(
+            self, key: str, range: Range | None = None
+        ) -> tuple[bytes | None, str | None]:
+            if key == "c/0/0":
+                self.values[key] = np.full((8, 8), 77, "<i4").tobytes()
+            return super().get_versioned(key, range)
+
+    store = Racing()
+    array = oz.create_array(store, data=DATA, chunks=(8, 8), codecs=["bytes"])
+    assert array[0, 0] == 77
+    assert array[0, 0] == 77
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_forked_while_a_chunk_is_on_its_way_does_not_wait(
+    kept: ChunkCache, tmp_path: Path
+) -> None:
+    store = Counted()
+    array = oz.create_array(store, data=DATA, chunks=(32, 32))
+    store.slow = 0.3
+    settings_ = config.get()
+
+    def read() -> Any:
+        config.inherit(settings_)
+        return array[...]
+
+    def child() -> None:
+        store.slow = 0.0
+        os._exit(0 if np.array_equal(array[...], DATA) else 1)
+
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(read)
+        while not kept._flights:
+            time.sleep(1e-3)
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+        process.join(20)
+        assert process.exitcode == 0
+        assert np.array_equal(slow.result(), DATA)
+
+
+def box(length: int) -> st.SearchStrategy[slice]:
+    ends = st.integers(0, length)
+    return st.builds(lambda a, b, s: slice(min(a, b), max(a, b), s), ends, ends, st.integers(1, 3))
+
+
+BOXES = st.tuples(box(20), box(12))
+
+
+class Cached(RuleBasedStateMachine):
+    """Two handles, one of them without the cache, against an array in memory."""
+
+    @initialize(
+        layout=st.sampled_from(sorted(LAYOUTS)),
+        limit=st.sampled_from(["2kB", "6kB", "1MB"]),
+        files=st.booleans(),
+    )
+    def create(self, layout: str, limit: str, files: bool) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.store: Any = oz.LocalStore(self.folder.name) if files else oz.MemoryStore()
+        self.truth = np.zeros((20, 12), "i2")
+        oz.create_array(self.store, shape=(20, 12), dtype="i2", **LAYOUTS[layout])
+        self.handles = [oz.open_array(self.store, "r+") for _ in range(2)]
+        self.setting = oz.configure(chunk_cache=limit)
+        self.setting.__enter__()
+
+    @rule(where=BOXES, handle=st.integers(0, 1), value=st.integers(0, 100))
+    def write(self, where: Any, handle: int, value: int) -> None:
+        self.truth[where] = value
+        self.handles[handle][where] = value
+
+    @rule(where=BOXES, handle=st.integers(0, 1))
+    def write_without_the_cache(self, where: Any, handle: int) -> None:
+        self.truth[where] += 1
+        with oz.configure(chunk_cache=0):
+            self.handles[handle][where] = self.truth[where]
+
+    @rule(where=BOXES, handle=st.integers(0, 1))
+    def read(self, where: Any, handle: int) -> None:
+        assert np.array_equal(self.handles[handle][where], self.truth[where])
+
+    @rule(rows=st.lists(st.integers(0, 19), max_size=5), handle=st.integers(0, 1))
+    def read_rows(self, rows: list[int], handle: int) -> None:
+        assert np.array_equal(self.handles[handle].oindex[rows, 2:9], self.truth[rows, 2:9])
+
+    @rule()
+    def rest(self) -> None:
+        settle()
+
+    @rule(handle=st.integers(0, 1))
+    def erase(self, handle: int) -> None:
+        array = self.handles[handle]
+        bound = array._bound
+        if bound.model.storage_transformers:
+            return
+        self.store.erase(array.chunk_key((0, 0)))
+        rows, columns = bound.grid.chunk_shape((0, 0))
+        self.truth[:rows, :columns] = 0
+
+    @invariant()
+    def within_the_limit(self) -> None:
+        found = caches.current() if hasattr(self, "setting") else None
+        assert found is None or found.nbytes <= found.limit
+
+    def teardown(self) -> None:
+        if hasattr(self, "setting"):
+            self.setting.__exit__(None, None, None)
+            self.folder.cleanup()
+
+
+TestCached = Cached.TestCase
+TestCached.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+
+
+def test_a_store_that_fails_is_told_as_without_the_cache(kept: ChunkCache) -> None:
+    class Broken(Counted):
+        def generation(self, key: str) -> str | None:
+            raise oz.StoreError("the network is down")
+
+    store = Broken()
+    array = oz.create_array(store, data=DATA, chunks=(8, 8))
+    with pytest.raises(OmnizarrError, match=r"chunk \(0, 0\) of /.*the network is down"):
+        array[0, 0]
