@@ -16,6 +16,7 @@ SOURCES = (
     "codecs",
     "blosc1_decode",
     "blosc1_encode",
+    "deflate",
     "copy",
     "crc32c",
 )

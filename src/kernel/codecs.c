@@ -36,6 +36,7 @@ void scratch_free(scratch_t *s) {
     if (s->blosc) blosc2_free_ctx(s->blosc);
     if (s->zstd_d) ZSTD_freeDCtx(s->zstd_d);
     if (s->zstd_c) ZSTD_freeCCtx(s->zstd_c);
+    deflate_free(s);
     memset(s, 0, sizeof *s);
 }
 
@@ -67,6 +68,16 @@ static int unpack_lz4(const unsigned char *data, size_t size, unsigned char *out
     if (size < 5 || size > INT32_MAX || want > INT32_MAX || get32(data) != want) return -1;
     int got = LZ4_decompress_safe((const char *)data + 4, (char *)out, (int)size - 4, (int)want);
     return got == (int)want ? 0 : -1;
+}
+
+static int unpack(int kind, scratch_t *s, const unsigned char *data, size_t size,
+                  unsigned char *out, size_t want) {
+    switch (kind) {
+    case STEP_BLOSC: return unpack_blosc(s, data, size, (int64_t)want, 0, (int64_t)want, out);
+    case STEP_ZSTD: return unpack_zstd(s, data, size, out, want);
+    case STEP_LZ4: return unpack_lz4(data, size, out, want);
+    default: return deflate_unpack(kind, s, data, size, out, want);
+    }
 }
 
 int blosc_only(const chain_t *c) {
@@ -102,11 +113,7 @@ int decode_steps(const chain_t *c, scratch_t *s, const unsigned char *data, size
             if (buffer_reserve(&s->extra, want ? want : 1)) return -1;
             out = s->extra.data;
         }
-        int bad = step->kind == STEP_BLOSC
-                      ? unpack_blosc(s, data, size, (int64_t)want, 0, (int64_t)want, out)
-                  : step->kind == STEP_ZSTD ? unpack_zstd(s, data, size, out, want)
-                                            : unpack_lz4(data, size, out, want);
-        if (bad) return -1;
+        if (unpack(step->kind, s, data, size, out, want)) return -1;
         data = out;
         size = want;
     }
@@ -131,6 +138,7 @@ static int pack(const step_t *step, scratch_t *s, const unsigned char *data, siz
         *got = ZSTD_compress2(s->zstd_c, to->data, room, data, size);
         return ZSTD_isError(*got) ? -1 : 0;
     }
+    if (step->kind != STEP_LZ4) return deflate_pack(step, s, data, size, to, got);
     if (size > 0x7e000000) return -1;
     int room = LZ4_compressBound((int)size);
     if (buffer_reserve(to, (size_t)room + 8)) return -1;

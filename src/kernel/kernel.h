@@ -14,12 +14,12 @@
 #define MAX_STEPS 4
 #define MAX_ITEM 64
 
-enum step_kind { STEP_CRC32C = 1, STEP_BLOSC, STEP_ZSTD, STEP_LZ4 };
+enum step_kind { STEP_CRC32C = 1, STEP_BLOSC, STEP_ZSTD, STEP_LZ4, STEP_GZIP, STEP_ZLIB };
 enum blosc_name { BLOSC_NAME_LZ4, BLOSC_NAME_LZ4HC, BLOSC_NAME_ZSTD, BLOSC_NAME_OTHER };
 
 typedef struct {
     int kind;
-    int level;     /* zstd level, blosc clevel, lz4 acceleration */
+    int level;     /* of zstd, gzip, zlib; blosc clevel; lz4 acceleration */
     int name;      /* blosc: the compressor inside */
     int shuffle;   /* blosc: 0 none, 1 bytes, 2 bits */
     int typesize;  /* blosc */
@@ -57,7 +57,8 @@ typedef struct {
     buffer_t extra; /* between two steps */
     buffer_t out;   /* encoded */
     buffer_t table, block, filter, frame; /* of Blosc */
-    void *blosc, *zstd_d, *zstd_c;
+    void *blosc, *zstd_d, *zstd_c, *deflate_d, *deflate_c;
+    int deflate_level; /* of deflate_c */
 } scratch_t;
 
 /* The old content is lost where the buffer has to grow. */
@@ -112,6 +113,14 @@ int blosc1_encode(const step_t *step, scratch_t *s, const unsigned char *data, s
 enum { SHUFFLED = 0x1, STORED = 0x2, BIT_SHUFFLED = 0x4, FUTURE = 0x8, NOT_SPLIT = 0x10 };
 enum { FORMAT_BLOSCLZ, FORMAT_LZ4, FORMAT_SNAPPY, FORMAT_ZLIB, FORMAT_ZSTD };
 #define MAX_BLOCK (1 << 28)
+
+/* deflate.c: gzip and zlib by the libdeflate in a file; NULL as file: whether there is one. */
+int deflate_load(const char *file);
+int deflate_unpack(int kind, scratch_t *s, const unsigned char *data, size_t size,
+                   unsigned char *out, size_t want);
+int deflate_pack(const step_t *step, scratch_t *s, const unsigned char *data, size_t size,
+                 buffer_t *to, size_t *got);
+void deflate_free(scratch_t *s);
 
 /* copy.c */
 void copy_box(int ndim, const int64_t *count, int64_t itemsize, const unsigned char *source,

@@ -55,7 +55,10 @@ static int read_steps(chain_t *c, PyObject *steps) {
                               &s->typesize, &s->checksum, &block))
             return -1;
         s->blocksize = block;
-        if (s->kind < STEP_CRC32C || s->kind > STEP_LZ4) return fail("unknown step");
+        int deflate = s->kind == STEP_GZIP || s->kind == STEP_ZLIB;
+        if (s->kind < STEP_CRC32C || s->kind > STEP_ZLIB) return fail("unknown step");
+        if (deflate && !deflate_load(NULL)) return fail("there is no libdeflate");
+        if (deflate && (s->level < 0 || s->level > 9)) return fail("no such level");
         if (s->kind != STEP_CRC32C && packed++) return fail("only one step may compress");
         if (s->kind == STEP_BLOSC && !good_blosc(s)) return fail("not what Blosc can do");
     }
@@ -325,7 +328,17 @@ done:
     return result;
 }
 
+/* load_deflate(file) -> whether it has all that gzip and zlib need */
+static PyObject *py_load_deflate(PyObject *self, PyObject *args) {
+    PyObject *path;
+    if (!PyArg_ParseTuple(args, "O&", PyUnicode_FSConverter, &path)) return NULL;
+    int found = deflate_load(PyBytes_AS_STRING(path));
+    Py_DECREF(path);
+    return PyBool_FromLong(found);
+}
+
 static PyMethodDef methods[] = {
+    {"load_deflate", py_load_deflate, METH_VARARGS, "Takes libdeflate from a shared library."},
     {"chain", py_chain, METH_VARARGS, "A codec chain bound to chunks of one shape."},
     {"run", py_run, METH_VARARGS, "Reads or writes a batch; the rows that were not done."},
     {NULL, NULL, 0, NULL},

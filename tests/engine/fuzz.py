@@ -36,10 +36,12 @@ CRC = {"name": "crc32c"}
 
 def compressor(r: random.Random, size: int) -> dict[str, Any]:
     """Any compressor that the kernel knows."""
-    kind = r.choice(("blosc", "blosc", "blosc", "zstd", "lz4"))
+    kind = r.choice(("blosc", "blosc", "blosc", "zstd", "lz4", "gzip", "numcodecs.zlib"))
     if kind == "zstd":
         config: dict[str, Any] = {"level": r.choice((-3, 0, 1, 7)), "checksum": r.random() < 0.5}
         return {"name": "zstd", "configuration": config}
+    if kind in ("gzip", "numcodecs.zlib"):
+        return {"name": kind, "configuration": {"level": r.choice((0, 1, 5, 9))}}
     if kind == "lz4":
         return {"name": "numcodecs.lz4", "configuration": {"acceleration": r.choice((0, 1, 9))}}
     config = {
@@ -249,6 +251,7 @@ ODD: tuple[Any, ...] = (
     *(1.5, "", "x", b"", b"\0", b"/x", b"x" * 5000, [], [None], [1], (), (1,), (0,), (-1,)),
     *((2**40,), (2**62, 4), (1, 2), (1, 0), (0, 0), (3, 2**32), ((),), ((1,),), {}, object()),
     *((1,) * 40, ((2, 9, 0, 1, 4, 0, 0),), ((2, 99, -1, 7, 0, 0, -1),), ((9,) * 7,), ("abc",)),
+    *(((5, 99, 0, 0, 0, 0, 0),), ((6, 5, 0, 0, 0, 0, 0),)),
     *(np.zeros(3), np.zeros((2, 2), "V2"), np.arange(8)[::2], bytearray(8), memoryview(b"1")),
 )
 

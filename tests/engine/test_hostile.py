@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import struct
 import threading
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +140,59 @@ def test_a_stream_that_reaches_into_the_next_block_is_left(tmp_path: Path) -> No
     struct.pack_into("<I", data, starts[2], starts[3] - starts[2] + 1)
     path.write_bytes(data)
     assert left_of(array, slice(2100, 2200)) == [0]
+
+
+# gzip and zlib
+
+
+def deflate_array(where: Path, name: str) -> tuple[oz.Array, bytes, Path]:
+    """One chunk of 1000 bytes, its values and the place of its file."""
+    codecs = [{"name": "bytes"}, {"name": name, "configuration": {"level": 5}}]
+    array = oz.create_array(where, shape=1000, chunks=1000, dtype="u1", codecs=codecs)
+    data = (np.arange(1000) // 7 % 50).astype("u1")
+    array[...] = data
+    assert left_of(array, ...) == []
+    return array, data.tobytes(), where / "c" / "0"
+
+
+def test_members_of_a_gzip_file_are_left_and_read_together(tmp_path: Path) -> None:
+    array, data, file = deflate_array(tmp_path, "gzip")
+    file.write_bytes(gzip.compress(data[:600]) + gzip.compress(data[600:]))
+    assert left_of(array, ...) == [0]
+    assert array[...].tobytes() == data
+
+
+def test_a_gzip_header_with_a_name_and_a_comment_is_read(tmp_path: Path) -> None:
+    array, data, file = deflate_array(tmp_path, "gzip")
+    plain = gzip.compress(data, mtime=5)
+    file.write_bytes(plain[:3] + b"\x18" + plain[4:10] + b"name\0comment\0" + plain[10:])
+    assert left_of(array, ...) == []
+    assert array[...].tobytes() == data
+
+
+@pytest.mark.parametrize("name", ["gzip", "numcodecs.zlib"])
+@pytest.mark.parametrize("change", ["added", "cut", "checksum", "longer", "shorter", "empty"])
+def test_a_deflate_stream_that_is_not_the_chunk_is_left(
+    name: str, change: str, tmp_path: Path
+) -> None:
+    array, data, file = deflate_array(tmp_path, name)
+    packed = file.read_bytes()
+    pack = gzip.compress if name == "gzip" else zlib.compress
+    file.write_bytes(
+        {
+            "added": packed + b"garbage",
+            "cut": packed[:-1],
+            "checksum": packed[:-5] + bytes([packed[-5] ^ 1]) + packed[-4:],
+            "longer": pack(data + b"x"),
+            "shorter": pack(data[:-1]),
+            "empty": b"",
+        }[change]
+    )
+    if (name, change) == ("numcodecs.zlib", "checksum"):
+        file.write_bytes(packed[:-1] + bytes([packed[-1] ^ 1]))
+    assert left_of(array, ...) == [0]
+    with pytest.raises(oz.ChunkError):
+        array[...]
 
 
 # Shards

@@ -14,6 +14,7 @@ def chain(
     index_at_end: bool,
     /,
 ) -> Any: ...
+def load_deflate(file: str, /) -> bool: ...
 def run(
     chain: Any,
     axes: tuple[Any, ...],

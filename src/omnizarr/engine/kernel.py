@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,7 @@ MAX_AXES = 32
 LARGE = 2**20
 SMALL = 2**17  # below this many bytes one thread is enough
 _STYLES = {Default: 0, V2: 1, Draft: 2}
-_CRC32C, _BLOSC, _ZSTD, _LZ4 = 1, 2, 3, 4
+_CRC32C, _BLOSC, _ZSTD, _LZ4, _GZIP, _ZLIB = 1, 2, 3, 4, 5, 6
 _BLOSC_NAMES = {"lz4": 0, "lz4hc": 1, "zstd": 2}
 _OTHER = 3
 
@@ -246,7 +248,17 @@ def _step(codec: Any) -> Step | None:
         return (_ZSTD, codec.level, 0, 0, 0, int(codec.checksum), 0)
     if name == "numcodecs.lz4":
         return (_LZ4, codec.acceleration, 0, 0, 0, 0, 0)
+    if name in ("gzip", "numcodecs.zlib") and _has_deflate():
+        level = 6 if codec.level < 0 else codec.level
+        return (_GZIP if name == "gzip" else _ZLIB, level, 0, 0, 0, 0, 0)
     return None
+
+
+@cache
+def _has_deflate() -> bool:
+    """Whether the kernel can call the libdeflate inside the package that the codec uses."""
+    spec = find_spec("deflate._deflate")
+    return spec is not None and spec.origin is not None and _kernel.load_deflate(spec.origin)
 
 
 def _writable(chain: Chain) -> bool:
