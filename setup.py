@@ -19,6 +19,7 @@ SOURCES = (
     "deflate",
     "copy",
     "crc32c",
+    "zstd",
 )
 
 

@@ -12,8 +12,6 @@
 #include <string.h>
 
 int LZ4_decompress_safe(const char *, char *, int, int);
-size_t ZSTD_decompressDCtx(void *, void *, size_t, const void *, size_t);
-void *ZSTD_createDCtx(void);
 
 #define HEADER 16
 /* blosclz adds up lengths in an int, which longer streams could make overflow. */
@@ -76,9 +74,8 @@ static int unpack_stream(const frame_t *f, scratch_t *s, const unsigned char *da
                        (int)want
                    ? 0
                    : -1;
-    if (f->format != FORMAT_ZSTD) return unpack_other(f, s, data, size, out, want);
-    if (!s->zstd_d && !(s->zstd_d = ZSTD_createDCtx())) return -1;
-    return ZSTD_decompressDCtx(s->zstd_d, out, want, data, size) == want ? 0 : -1;
+    if (f->format == FORMAT_ZSTD) return zstd_unpack_stream(s, data, size, out, want);
+    return unpack_other(f, s, data, size, out, want);
 }
 
 /* One block of `length` bytes, whose streams are in the `size` bytes at `data`. */

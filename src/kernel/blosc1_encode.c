@@ -11,9 +11,6 @@
 
 int LZ4_compress_fast(const char *, char *, int, int, int);
 int LZ4_compress_HC(const char *, char *, int, int, int);
-size_t ZSTD_compressCCtx(void *, void *, size_t, const void *, size_t, int);
-unsigned ZSTD_isError(size_t);
-void *ZSTD_createCCtx(void);
 int ZSTD_maxCLevel(void);
 
 /* Compresses one block; the size of the stream, or 0 where it would not get smaller. */
@@ -28,9 +25,7 @@ static size_t pack_block(const step_t *step, scratch_t *s, const unsigned char *
         n = LZ4_compress_HC((const char *)data, (char *)out, (int)size, (int)room, step->level);
     } else {
         int level = step->level < 9 ? 2 * step->level - 1 : ZSTD_maxCLevel();
-        if (!s->zstd_c && !(s->zstd_c = ZSTD_createCCtx())) return 0;
-        size_t got = ZSTD_compressCCtx(s->zstd_c, out, room, data, size, level);
-        return ZSTD_isError(got) ? 0 : got;
+        return zstd_pack(s, level, 0, 1, data, size, out, room);
     }
     return n > 0 ? (size_t)n : 0;
 }

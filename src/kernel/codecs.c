@@ -6,20 +6,11 @@
 #include <string.h>
 
 /* libblosc2 carries zstd and lz4, but not their headers. */
-size_t ZSTD_decompressDCtx(void *, void *, size_t, const void *, size_t);
-size_t ZSTD_compress2(void *, void *, size_t, const void *, size_t);
-size_t ZSTD_CCtx_setParameter(void *, int, int);
-size_t ZSTD_compressBound(size_t);
-unsigned ZSTD_isError(size_t);
-unsigned long long ZSTD_getFrameContentSize(const void *, size_t);
-void *ZSTD_createDCtx(void);
-void *ZSTD_createCCtx(void);
 size_t ZSTD_freeDCtx(void *);
 size_t ZSTD_freeCCtx(void *);
 int LZ4_decompress_safe(const char *, char *, int, int);
 int LZ4_compress_fast(const char *, char *, int, int, int);
 int LZ4_compressBound(int);
-enum { ZSTD_LEVEL = 100, ZSTD_CHECKSUM = 201 };
 
 int buffer_reserve(buffer_t *b, size_t size) {
     if (b->size >= size) return 0;
@@ -55,15 +46,6 @@ static int unpack_blosc(scratch_t *s, const unsigned char *data, size_t size, in
     return blosc1_decode(s, &source, want, first, end, out);
 }
 
-static int unpack_zstd(scratch_t *s, const unsigned char *data, size_t size, unsigned char *out,
-                       size_t want) {
-    if (!s->zstd_d && !(s->zstd_d = ZSTD_createDCtx())) return -1;
-    unsigned long long stated = ZSTD_getFrameContentSize(data, size);
-    if (stated != want) return -1; /* also frames that state no size */
-    size_t got = ZSTD_decompressDCtx(s->zstd_d, out, want, data, size);
-    return ZSTD_isError(got) || got != want ? -1 : 0;
-}
-
 static int unpack_lz4(const unsigned char *data, size_t size, unsigned char *out, size_t want) {
     if (size < 5 || size > INT32_MAX || want > INT32_MAX || get32(data) != want) return -1;
     int got = LZ4_decompress_safe((const char *)data + 4, (char *)out, (int)size - 4, (int)want);
@@ -74,7 +56,7 @@ static int unpack(int kind, scratch_t *s, const unsigned char *data, size_t size
                   unsigned char *out, size_t want) {
     switch (kind) {
     case STEP_BLOSC: return unpack_blosc(s, data, size, (int64_t)want, 0, (int64_t)want, out);
-    case STEP_ZSTD: return unpack_zstd(s, data, size, out, want);
+    case STEP_ZSTD: return zstd_unpack(s, data, size, out, want);
     case STEP_LZ4: return unpack_lz4(data, size, out, want);
     default: return deflate_unpack(kind, s, data, size, out, want);
     }
@@ -129,14 +111,10 @@ static int pack(const step_t *step, scratch_t *s, const unsigned char *data, siz
         return blosc1_encode(step, s, data, size, to->data, got);
     }
     if (step->kind == STEP_ZSTD) {
-        size_t room = ZSTD_compressBound(size);
+        size_t room = zstd_bound(size);
         if (buffer_reserve(to, room + 4)) return -1;
-        if (!s->zstd_c && !(s->zstd_c = ZSTD_createCCtx())) return -1;
-        if (ZSTD_isError(ZSTD_CCtx_setParameter(s->zstd_c, ZSTD_LEVEL, step->level)) ||
-            ZSTD_isError(ZSTD_CCtx_setParameter(s->zstd_c, ZSTD_CHECKSUM, step->checksum)))
-            return -1;
-        *got = ZSTD_compress2(s->zstd_c, to->data, room, data, size);
-        return ZSTD_isError(*got) ? -1 : 0;
+        *got = zstd_pack(s, step->level, step->checksum, 0, data, size, to->data, room);
+        return *got ? 0 : -1;
     }
     if (step->kind != STEP_LZ4) return deflate_pack(step, s, data, size, to, got);
     if (size > 0x7e000000) return -1;

@@ -114,6 +114,16 @@ enum { SHUFFLED = 0x1, STORED = 0x2, BIT_SHUFFLED = 0x4, FUTURE = 0x8, NOT_SPLIT
 enum { FORMAT_BLOSCLZ, FORMAT_LZ4, FORMAT_SNAPPY, FORMAT_ZLIB, FORMAT_ZSTD };
 #define MAX_BLOCK (1 << 28)
 
+/* zstd.c: a frame that states its size, or one that need not; 0 on success. */
+int zstd_unpack(scratch_t *s, const unsigned char *data, size_t size, unsigned char *out,
+                size_t want);
+int zstd_unpack_stream(scratch_t *s, const unsigned char *data, size_t size, unsigned char *out,
+                       size_t want);
+size_t zstd_bound(size_t size);
+/* The size of the frame, or 0. */
+size_t zstd_pack(scratch_t *s, int level, int checksum, int as_large, const unsigned char *data,
+                 size_t size, unsigned char *out, size_t room);
+
 /* deflate.c: gzip and zlib by the libdeflate in a file; NULL as file: whether there is one. */
 int deflate_load(const char *file);
 int deflate_unpack(int kind, scratch_t *s, const unsigned char *data, size_t size,

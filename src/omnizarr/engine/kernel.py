@@ -32,7 +32,6 @@ except ImportError:  # no compiler when it was installed
 
 MAX_ITEM = 64
 MAX_AXES = 32
-LARGE = 2**20
 SMALL = 2**17  # below this many bytes one thread is enough
 _STYLES = {Default: 0, V2: 1, Draft: 2}
 _CRC32C, _BLOSC, _ZSTD, _LZ4, _GZIP, _ZLIB = 1, 2, 3, 4, 5, 6
@@ -267,9 +266,4 @@ def _writable(chain: Chain) -> bool:
     if hasattr(shards, "counts"):
         return _writable(shards.inner)
     steps = _steps(chain) or ()
-    # For chunks of this size numcodecs wrote zstd quicker than the kernel (4 MiB: 149 against
-    # 184 ms in one run); why is not known, the kernel's zstd is the newer one.
-    large = (chain.spec.nbytes or 0) >= LARGE
-    return all(
-        not (s[0] == _BLOSC and s[2] == _OTHER) and not (s[0] == _ZSTD and large) for s in steps
-    )
+    return all(not (s[0] == _BLOSC and s[2] == _OTHER) for s in steps)
