@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from omnizarr.engine import kernel, reference
 from omnizarr.engine.bound import BoundArray
-from omnizarr.engine.gather import boxes
 from omnizarr.indexing import Plan, ProductPlan
 from omnizarr.stores.turns import ENGINE, turn
 
 
 def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     """Fill `out`, of the plan's full shape, from the chunks."""
-    if not plan.runs and kernel.knows(array):
-        found = boxes(array, plan)
-        if found is not None:
-            inner = np.empty(found[0].full_shape, array.dtype)
-            read(array, found[0], inner)
-            out[...] = inner[found[1]]
-            return
     left = kernel.read(array, plan, out)
     if left is None:
         reference.read(array, plan, out)
-    elif left and isinstance(plan, ProductPlan):
+    elif left:
         for row in plan.some_rows(left):
             reference.read_row(array, row, out)
 
@@ -38,7 +29,7 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
         left = kernel.write(array, plan, value)
         if left is None:
             reference.write(array, plan, value)
-        elif left and isinstance(plan, ProductPlan):
+        elif left:
             reference.write_rows(array, plan.some_rows(left), value)
 
 
