@@ -10,7 +10,10 @@ from setuptools import Extension, setup
 
 SOURCES = (
     "module",
+    "columns",
     "rows",
+    "picks",
+    "scratch",
     "read",
     "write",
     "codecs",
@@ -35,7 +38,7 @@ def kernel() -> list[Extension]:
                 Extension(
                     "omnizarr.engine._kernel",
                     sources=[f"src/kernel/{name}.c" for name in SOURCES],
-                    depends=["src/kernel/kernel.h", "src/kernel/rows.h"],
+                    depends=["src/kernel/kernel.h", "src/kernel/rows.h", "src/kernel/columns.h"],
                     include_dirs=["src/kernel", str(root / "include")],
                     extra_objects=[str(libraries[0])],
                     extra_compile_args=["-O3", "-std=gnu11", "-fvisibility=hidden"],

@@ -121,6 +121,11 @@ static int read_block(const frame_t *f, scratch_t *s, source_t *source, int64_t 
     return unpack_block(f, s, data, stop - start, out, length);
 }
 
+int64_t blosc1_block(scratch_t *s, source_t *source) {
+    const unsigned char *data;
+    return fetch(source, 0, HEADER, &s->table, &data) ? 0 : get32(data + 8);
+}
+
 int blosc1_decode(scratch_t *s, source_t *source, int64_t want, int64_t first, int64_t end,
                   unsigned char *out) {
     const unsigned char *data;

@@ -1,35 +1,12 @@
 /* The codecs that the kernel knows, from bytes to bytes. */
 #include "kernel.h"
 
-#include <blosc2.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* libblosc2 carries zstd and lz4, but not their headers. */
-size_t ZSTD_freeDCtx(void *);
-size_t ZSTD_freeCCtx(void *);
+/* libblosc2 carries lz4, but not its header. */
 int LZ4_decompress_safe(const char *, char *, int, int);
 int LZ4_compress_fast(const char *, char *, int, int, int);
 int LZ4_compressBound(int);
-
-int buffer_reserve(buffer_t *b, size_t size) {
-    if (b->size >= size) return 0;
-    free(b->data);
-    b->data = malloc(size);
-    b->size = b->data ? size : 0;
-    return b->data ? 0 : -1;
-}
-
-void scratch_free(scratch_t *s) {
-    buffer_t *all[] = {&s->raw,   &s->work,  &s->extra,  &s->out,
-                       &s->table, &s->block, &s->filter, &s->frame};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->data);
-    if (s->blosc) blosc2_free_ctx(s->blosc);
-    if (s->zstd_d) ZSTD_freeDCtx(s->zstd_d);
-    if (s->zstd_c) ZSTD_freeCCtx(s->zstd_c);
-    deflate_free(s);
-    memset(s, 0, sizeof *s);
-}
 
 void swap_bytes(unsigned char *data, int64_t size, int unit) {
     for (unsigned char *p = data, *end = data + size; p + unit <= end; p += unit)
@@ -40,10 +17,10 @@ void swap_bytes(unsigned char *data, int64_t size, int unit) {
         }
 }
 
-static int unpack_blosc(scratch_t *s, const unsigned char *data, size_t size, int64_t want,
-                        int64_t first, int64_t end, unsigned char *out) {
+static int unpack_blosc(scratch_t *s, const unsigned char *data, size_t size, unsigned char *out,
+                        size_t want) {
     source_t source = {.file = -1, .data = data, .size = (int64_t)size};
-    return blosc1_decode(s, &source, want, first, end, out);
+    return blosc1_decode(s, &source, (int64_t)want, 0, (int64_t)want, out);
 }
 
 static int unpack_lz4(const unsigned char *data, size_t size, unsigned char *out, size_t want) {
@@ -55,7 +32,7 @@ static int unpack_lz4(const unsigned char *data, size_t size, unsigned char *out
 static int unpack(int kind, scratch_t *s, const unsigned char *data, size_t size,
                   unsigned char *out, size_t want) {
     switch (kind) {
-    case STEP_BLOSC: return unpack_blosc(s, data, size, (int64_t)want, 0, (int64_t)want, out);
+    case STEP_BLOSC: return unpack_blosc(s, data, size, out, want);
     case STEP_ZSTD: return zstd_unpack(s, data, size, out, want);
     case STEP_LZ4: return unpack_lz4(data, size, out, want);
     default: return deflate_unpack(kind, s, data, size, out, want);
@@ -69,13 +46,12 @@ int blosc_only(const chain_t *c) {
     return 1;
 }
 
-int decode_span(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,
-                int64_t first, int64_t end, unsigned char *target) {
+int check_sums(const chain_t *c, const unsigned char *data, size_t *size) {
     for (int i = c->nsteps - 1; i > 0; i--) {
-        if (size < 4 || crc32c(data, size - 4) != get32(data + size - 4)) return -1;
-        size -= 4;
+        if (*size < 4 || crc32c(data, *size - 4) != get32(data + *size - 4)) return -1;
+        *size -= 4;
     }
-    return unpack_blosc(s, data, size, c->nbytes, first, end, target);
+    return 0;
 }
 
 int decode_steps(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,

@@ -51,19 +51,30 @@ typedef struct {
     size_t size;
 } buffer_t;
 
+enum { BUFFERS = 9 };
+
 typedef struct {
-    buffer_t raw;   /* as stored, or encoded */
-    buffer_t work;  /* decoded */
-    buffer_t extra; /* between two steps */
-    buffer_t out;   /* encoded */
-    buffer_t table, block, filter, frame; /* of Blosc */
+    union {
+        struct {
+            buffer_t raw;   /* as stored, or encoded */
+            buffer_t work;  /* decoded */
+            buffer_t extra; /* between two steps */
+            buffer_t out;   /* encoded */
+            buffer_t box;   /* around single elements */
+            buffer_t table, block, filter, frame; /* of Blosc */
+        };
+        buffer_t buffers[BUFFERS];
+    };
+    long long bytes; /* of all that, while nobody uses it */
     void *blosc, *zstd_d, *zstd_c, *deflate_d, *deflate_c;
     int deflate_level; /* of deflate_c */
 } scratch_t;
 
 /* The old content is lost where the buffer has to grow. */
 int buffer_reserve(buffer_t *b, size_t size);
-void scratch_free(scratch_t *s);
+/* scratch.c: one for a thread, or NULL; and back. */
+scratch_t *scratch_take(void);
+void scratch_give(scratch_t *s);
 
 /* Where encoded bytes are: an open file, or memory (file -1). */
 typedef struct {
@@ -93,10 +104,9 @@ uint32_t crc32c(const unsigned char *data, size_t size);
 /* codecs.c: 0 on success, else not. */
 int decode_steps(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,
                  unsigned char *target, const unsigned char **result);
-/* Whether single blocks can be decoded, and decoding of the bytes from `first` to `end`. */
+/* Whether single blocks can be decoded, and the checksums that then come after Blosc. */
 int blosc_only(const chain_t *c);
-int decode_span(const chain_t *c, scratch_t *s, const unsigned char *data, size_t size,
-                int64_t first, int64_t end, unsigned char *target);
+int check_sums(const chain_t *c, const unsigned char *data, size_t *size);
 /* Encodes `nbytes` of decoded data; the result stays in the scratch or is `data` itself. */
 int encode_steps(const chain_t *c, scratch_t *s, unsigned char *data, const unsigned char **result,
                  size_t *size);
@@ -105,6 +115,8 @@ void swap_bytes(unsigned char *data, int64_t size, int unit);
 /* blosc1_decode.c: of a Blosc-1 buffer that holds `want` bytes, those from `first` to `end`. */
 int blosc1_decode(scratch_t *s, source_t *source, int64_t want, int64_t first, int64_t end,
                   unsigned char *out);
+/* The size of its blocks as its header states it, or 0. */
+int64_t blosc1_block(scratch_t *s, source_t *source);
 
 /* blosc1_encode.c: a Blosc-1 buffer as c-blosc 1 reads it. `out` has room for size + 16 bytes. */
 int blosc1_encode(const step_t *step, scratch_t *s, const unsigned char *data, size_t size,

@@ -1,8 +1,5 @@
 /* The Python side: chains as capsules, and one call for a whole batch. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include "rows.h"
+#include "columns.h"
 
 #include <blosc2.h>
 #include <pthread.h>
@@ -11,30 +8,12 @@
 
 #define MAX_THREADS 64
 #define MAX_INNER (1 << 26)
-#define MAX_ROW_BYTES 1024 /* more than any table here has for one row */
 
 static void chain_free(PyObject *capsule) {
     chain_t *c = PyCapsule_GetPointer(capsule, "omnizarr.chain");
     if (!c) return;
     free(c->inner);
     free(c);
-}
-
-static int read_axes(PyObject *tuple, int ndim, int64_t *out) {
-    if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != ndim) {
-        PyErr_SetString(PyExc_ValueError, "expected a number for every axis");
-        return -1;
-    }
-    for (int i = 0; i < ndim; i++) {
-        out[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i));
-        if (out[i] == -1 && PyErr_Occurred()) return -1;
-    }
-    return 0;
-}
-
-static int fail(const char *message) {
-    PyErr_SetString(PyExc_ValueError, message);
-    return -1;
 }
 
 static int good_blosc(const step_t *s) {
@@ -170,69 +149,6 @@ static void run(batch_t *b, int threads) {
     for (int i = 0; i < count; i++) pthread_join(started[i], NULL);
 }
 
-/* Copies one column of 64-bit integers, or of bytes. */
-static int read_column(PyObject *object, Py_ssize_t rows, int size, int64_t *out) {
-    Py_buffer view;
-    if (PyObject_GetBuffer(object, &view, PyBUF_SIMPLE) != 0) return -1;
-    int fits = view.len == rows * size;
-    const unsigned char *from = view.buf;
-    if (fits && size == 8) memcpy(out, from, (size_t)view.len);
-    for (Py_ssize_t k = 0; fits && size == 1 && k < rows; k++) out[k] = from[k];
-    PyBuffer_Release(&view);
-    return fits ? 0 : fail("columns of different length");
-}
-
-/* The columns of one axis: five buffers and a step. Every row lies in its chunk, whose length is
- * `limit`, and in the array, whose length is `extent`. */
-static int read_axis(PyObject *item, axis_t *axis, int64_t limit, int64_t extent) {
-    long long step;
-    PyObject *columns[5];
-    if (!PyTuple_Check(item)) return fail("an axis is a tuple");
-    if (!PyArg_ParseTuple(item, "OOOOOL", &columns[0], &columns[1], &columns[2], &columns[3],
-                          &columns[4], &step))
-        return -1;
-    Py_ssize_t rows = PyObject_Length(columns[4]);
-    if (rows < 0) return -1;
-    if (step < 1 || rows > PY_SSIZE_T_MAX / 64) return fail("no such step");
-    axis->chunk = calloc((size_t)rows + 1, 5 * sizeof *axis->chunk);
-    if (!axis->chunk) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    axis->length = rows, axis->step = step;
-    axis->inner = axis->chunk + rows, axis->outer = axis->inner + rows;
-    axis->count = axis->outer + rows, axis->whole = axis->count + rows;
-    for (int i = 0; i < 5; i++)
-        if (read_column(columns[i], rows, i < 4 ? 8 : 1, axis->chunk + i * rows)) return -1;
-    for (Py_ssize_t k = 0; k < rows; k++) {
-        int64_t last, end, count = axis->count[k];
-        if (axis->chunk[k] < 0 || axis->inner[k] < 0 || axis->outer[k] < 0 || count < 1 ||
-            __builtin_mul_overflow(count - 1, axis->step, &last) ||
-            __builtin_add_overflow(last, axis->inner[k], &last) || last >= limit)
-            return fail("a row reaches out of its chunk");
-        if (__builtin_add_overflow(axis->outer[k], count, &end) || end > extent)
-            return fail("a row reaches out of the array");
-    }
-    return 0;
-}
-
-/* The memory that is filled or stored, and the axes, checked against it. */
-static int read_array(batch_t *b, const Py_buffer *view, PyObject *axes) {
-    const chain_t *c = b->chain;
-    if (view->ndim != c->ndim || view->itemsize != c->itemsize || PyTuple_GET_SIZE(axes) != c->ndim)
-        return fail("the array does not fit the chunks");
-    b->array = view->buf;
-    b->rows = 1;
-    for (int i = 0; i < c->ndim; i++) {
-        b->strides[i] = view->strides[i];
-        if (read_axis(PyTuple_GET_ITEM(axes, i), &b->axes[i], c->shape[i], view->shape[i]))
-            return -1;
-        if (__builtin_mul_overflow(b->rows, b->axes[i].length, &b->rows))
-            return fail("too many rows");
-    }
-    return b->rows > PY_SSIZE_T_MAX / MAX_ROW_BYTES ? fail("too many rows") : 0;
-}
-
 /* Encoded chunks in memory, which the tuple keeps alive. */
 static int read_values(batch_t *b, PyObject *values) {
     if (PyTuple_GET_SIZE(values) != b->rows || b->writing) return fail("a value for every row");
@@ -262,12 +178,24 @@ static int check_key(const batch_t *b) {
     return 0;
 }
 
+/* As many threads as have `small` bytes to do each. */
+static int useful_threads(const batch_t *b, int most, long long small) {
+    int64_t effort = 0;
+    if (most > MAX_THREADS) most = MAX_THREADS;
+    for (int64_t n = 0; n < b->rows && effort / most < small; n++) {
+        row_t row;
+        row_at(b, n, &row);
+        effort += row_effort(b, &row);
+    }
+    int64_t useful = small > 0 ? effort / small : most;
+    return useful < 1 ? 1 : useful < most ? (int)useful : most;
+}
+
 /* Runs a batch that is complete; the numbers of the rows that were not done. */
-static PyObject *finish_rows(batch_t *b, int threads) {
-    if (threads < 1) threads = 1;
-    if (threads > MAX_THREADS) threads = MAX_THREADS;
+static PyObject *finish_rows(batch_t *b, int threads, long long small) {
+    threads = useful_threads(b, threads < 1 ? 1 : threads, small);
     b->slices = 1;
-    if (b->chain->inner && !b->writing && b->rows < 4 * threads && threads > 1) {
+    if (b->chain->inner && !b->writing && !b->picks && b->rows < 4 * threads && threads > 1) {
         b->slices = 4 * threads;
         b->seen = calloc((size_t)b->rows + 1, sizeof *b->seen);
         if (!b->seen) return PyErr_NoMemory();
@@ -289,25 +217,26 @@ static PyObject *finish_rows(batch_t *b, int threads) {
     return result;
 }
 
-/* run(chain, axes, directory, values, prefix, style, separator, array, writing, threads)
+/* run(chain, plan, directory, values, prefix, style, separator, array, writing, threads, small)
  * -> the rows that were not done */
 static PyObject *py_run(PyObject *self, PyObject *args) {
-    PyObject *capsule, *axes, *values, *array, *kept = NULL, *result = NULL;
+    PyObject *capsule, *plan, *values, *array, *kept = NULL, *result = NULL;
     Py_ssize_t prefix_size;
     Py_buffer view = {0};
     int threads;
+    long long small;
     batch_t *b = calloc(1, sizeof *b);
     if (!b) return PyErr_NoMemory();
-    if (!PyArg_ParseTuple(args, "OO!iOy#iiOpi", &capsule, &PyTuple_Type, &axes, &b->directory,
-                          &values, &b->prefix, &prefix_size, &b->style, &b->separator, &array,
-                          &b->writing, &threads))
+    if (!PyArg_ParseTuple(args, "OOiOy#iiOpiL", &capsule, &plan, &b->directory, &values,
+                          &b->prefix, &prefix_size, &b->style, &b->separator, &array,
+                          &b->writing, &threads, &small))
         goto done;
     b->prefix_size = (size_t)prefix_size;
     b->chain = PyCapsule_GetPointer(capsule, "omnizarr.chain");
     if (!b->chain || check_key(b)) goto done;
     if (PyObject_GetBuffer(array, &view, PyBUF_STRIDES | (b->writing ? 0 : PyBUF_WRITABLE)) != 0)
         goto done;
-    if (read_array(b, &view, axes)) goto done;
+    if (read_array(b, &view, plan)) goto done;
     if (values != Py_None) {
         if (!PyList_Check(values)) {
             fail("values are a list");
@@ -316,9 +245,9 @@ static PyObject *py_run(PyObject *self, PyObject *args) {
         kept = PyList_AsTuple(values);
         if (!kept || read_values(b, kept)) goto done;
     }
-    result = finish_rows(b, threads);
+    result = finish_rows(b, threads, small);
 done:
-    for (int i = 0; i < MAX_AXES; i++) free(b->axes[i].chunk);
+    free_columns(b);
     if (view.obj) PyBuffer_Release(&view);
     Py_XDECREF(kept);
     free((void *)b->values);

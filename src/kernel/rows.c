@@ -10,11 +10,16 @@
 #include <unistd.h>
 
 void row_at(const batch_t *b, int64_t number, row_t *row) {
+    if (b->points.coords) {
+        points_at(b, number, row);
+        return;
+    }
     row->whole = 1;
     for (int i = b->chain->ndim - 1; i >= 0; i--) {
         const axis_t *a = &b->axes[i];
         int64_t k = number % a->length;
         number /= a->length;
+        row->part[i] = k;
         row->coords[i] = a->chunk[k];
         row->inner[i] = a->inner[k];
         row->outer[i] = a->outer[k];
@@ -128,21 +133,20 @@ int clip(int64_t start, int64_t count, int64_t step, int64_t low, int64_t high,
     return 1;
 }
 
-
 void work(batch_t *b, int (*interrupted)(batch_t *)) {
-    scratch_t scratch;
+    scratch_t *s = scratch_take();
     struct timespec last;
-    memset(&scratch, 0, sizeof scratch);
     clock_gettime(CLOCK_MONOTONIC, &last);
     int64_t total = b->rows * b->slices;
     while (!atomic_load(&b->stop)) {
         int64_t n = atomic_fetch_add(&b->next, 1);
         if (n >= total) break;
         int64_t row = n / b->slices;
-        int bad = b->writing ? write_row(b, &scratch, row)
-                             : read_row(b, &scratch, row, n % b->slices);
+        int bad = !s             ? -1
+                  : b->writing ? write_row(b, s, row)
+                               : read_row(b, s, row, n % b->slices);
         if (bad) atomic_store(&b->failed[row], 1);
         if (interrupted && due(&last) && interrupted(b)) atomic_store(&b->stop, 1);
     }
-    scratch_free(&scratch);
+    if (s) scratch_give(s);
 }

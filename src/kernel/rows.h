@@ -12,7 +12,15 @@ typedef struct {
     int64_t length;
     int64_t *chunk, *inner, *outer, *count, *whole;
     int64_t step;
+    int64_t *begin, *at, *to; /* listed positions: where those of a chunk begin, in it, outside */
 } axis_t;
+
+/* Single points, sorted by chunk. */
+typedef struct {
+    int64_t *coords, *begin; /* of each chunk: its place in the grid, where its points begin */
+    int64_t *inner, *outer;  /* of each point: axes one after the other; in the array */
+    int64_t count;
+} points_t;
 
 typedef struct {
     const unsigned char *data; /* NULL: no such key */
@@ -22,6 +30,8 @@ typedef struct {
 typedef struct {
     const chain_t *chain;
     axis_t axes[MAX_AXES];
+    points_t points;
+    int picks; /* whether rows are boxes around points or listed positions */
     int64_t rows;
     /* Keys below an open directory, or values in memory. */
     int directory;
@@ -43,6 +53,7 @@ typedef struct {
 
 typedef struct {
     int64_t coords[MAX_AXES], inner[MAX_AXES], outer[MAX_AXES], count[MAX_AXES];
+    int64_t part[MAX_AXES]; /* its place in the columns of each axis; of points: the first only */
     int whole;
 } row_t;
 
@@ -58,6 +69,15 @@ int clip(int64_t start, int64_t count, int64_t step, int64_t low, int64_t high, 
          int64_t *outer, int64_t *number);
 void row_at(const batch_t *b, int64_t number, row_t *row);
 int row_key(const batch_t *b, const row_t *row, char *key);
+/* picks.c: elements between a box, given by its first one, and the array. */
+void move_picks(const batch_t *b, const row_t *row, unsigned char *box, const int64_t *strides,
+                int storing);
+void points_at(const batch_t *b, int64_t number, row_t *row);
+/* A mark for each of the inner chunks in a box: whether an element lies in it. To be freed. */
+unsigned char *wanted_inner(const batch_t *b, const row_t *row, const int64_t *low,
+                            const int64_t *many, int64_t total);
+/* About how many bytes have to be read, decoded or encoded for a row. */
+int64_t row_effort(const batch_t *b, const row_t *row);
 int read_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice);
 int write_row(const batch_t *b, scratch_t *s, int64_t number);
 /* Takes rows until there are none left; now and then asks whether to stop, where it may. */

@@ -65,7 +65,7 @@ static int gather(const batch_t *b, scratch_t *s, const chain_t *c, const row_t 
     int64_t steps[MAX_AXES], to[MAX_AXES];
     int full = 1;
     for (int i = 0; i < c->ndim; i++) {
-        steps[i] = b->axes[i].step;
+        steps[i] = b->points.coords ? 1 : b->axes[i].step;
         to[i] = c->strides[i] * steps[i];
         full &= row->count[i] == c->shape[i];
     }
@@ -90,7 +90,8 @@ static int gather(const batch_t *b, scratch_t *s, const chain_t *c, const row_t 
         put_fill(c, target);
     }
     for (int i = 0; i < c->ndim; i++) target += row->inner[i] * c->strides[i];
-    copy_box(c->ndim, row->count, c->itemsize, from, b->strides, target, to);
+    if (b->picks) move_picks(b, row, target, to, 1);
+    else copy_box(c->ndim, row->count, c->itemsize, from, b->strides, target, to);
     *data = s->work.data;
     return 0;
 }
@@ -261,7 +262,8 @@ int write_row(const batch_t *b, scratch_t *s, int64_t number) {
     row_t row;
     row_at(b, number, &row);
     const unsigned char *from = b->array, *result = NULL;
-    for (int i = 0; i < c->ndim; i++) from += row.outer[i] * b->strides[i];
+    for (int i = 0; i < c->ndim && !b->picks; i++) from += row.outer[i] * b->strides[i];
+    if (c->inner && b->picks) return -1; /* the box around them would take the whole shard */
     if (c->inner) {
         shard_t old = {NULL, 0, NULL};
         int bad = is_plain(b, &row) ? 0 : load_shard(b, &row, number, &old);

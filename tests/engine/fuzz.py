@@ -296,7 +296,7 @@ def try_calls(r: random.Random, folder: Path) -> Counter[str]:
     given = [b"x" * r.randrange(99), None, b"", b"\2\1\x21\2"] if not writing else None
     directory = os.open(folder, os.O_RDONLY)
     array = np.zeros((9, 9), "V2")[:, :: r.choice((1, -1))]
-    call = [bound, axes, directory, given, b"a/", 0, ord("/"), array, writing, r.randint(1, 5)]
+    call = [bound, axes, directory, given, b"a/", 0, ord("/"), array, writing, r.randint(1, 5), 0]
     if r.random() < 0.5:
         call[1] = (odd_axis(r, axis), axis) if r.random() < 0.5 else (axis, odd_axis(r, axis))
     for _ in range(r.choice((0, 1, 1, 2))):

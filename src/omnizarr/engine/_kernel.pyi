@@ -17,7 +17,7 @@ def chain(
 def load_deflate(file: str, /) -> bool: ...
 def run(
     chain: Any,
-    axes: tuple[Any, ...],
+    plan: tuple[Any, ...] | list[Any],
     directory: int,
     values: list[bytes | None] | None,
     prefix: bytes,
@@ -26,5 +26,6 @@ def run(
     array: Any,
     writing: bool,
     threads: int,
+    small: int,
     /,
 ) -> list[int]: ...

@@ -6,7 +6,9 @@ damaged ones among them; the reference engine does those again and raises what t
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -23,7 +25,7 @@ from omnizarr.codecs.transpose import Transpose
 from omnizarr.engine.allowance import threads
 from omnizarr.engine.bound import BoundArray
 from omnizarr.errors import OmnizarrError
-from omnizarr.indexing import AxisPlan, Plan, ProductPlan
+from omnizarr.indexing import AxisPlan, Plan, PointPlan
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore
 
 try:
@@ -33,7 +35,7 @@ except ImportError:  # no compiler when it was installed
 
 MAX_ITEM = 64
 MAX_AXES = 32
-SMALL = 2**17  # below this many bytes one thread is enough
+SMALL = 2**17  # bytes that a thread has to read, decode or encode to be worth its start
 _STYLES = {Default: 0, V2: 1, Draft: 2}
 _CRC32C, _BLOSC, _ZSTD, _LZ4, _GZIP, _ZLIB = 1, 2, 3, 4, 5, 6
 _BLOSC_NAMES = {"lz4": 0, "lz4hc": 1, "zstd": 2}
@@ -55,21 +57,17 @@ class Layout:
     style: int
     separator: int
     writable: bool
-
-
-def knows(array: BoundArray) -> bool:
-    """Whether the kernel can read an array."""
-    return _layout(array) is not None
+    sharded: bool
 
 
 def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> list[int] | None:
     """The rows that are left to do, or None where the kernel does not know the array."""
     layout = _layout(array)
-    if layout is None or not isinstance(plan, ProductPlan) or not plan.runs or not out.size:
+    if layout is None or not out.size:
         return None
     store = array.store
     if isinstance(store, MemoryStore):
-        values = [store.values.get(array.key(row.coords)) for row in plan.rows()]
+        values = [store.values.get(array.key(coords)) for coords in _coords(plan)]
         if not all(v is None or type(v) is bytes for v in values):
             return None
         return _run(layout, array, plan, -1, values, out, writing=False)
@@ -79,15 +77,15 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> list[int] | No
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] | None:
     """As `read`, for storing."""
     layout = _layout(array)
-    if layout is None or not layout.writable or not isinstance(plan, ProductPlan):
+    if layout is None or not layout.writable or not value.size:
         return None
-    if not plan.runs or not value.size or not isinstance(array.store, LocalStore):
+    if not plan.runs and layout.sharded:
         return None
     return _in_directory(layout, array, plan, value, writing=True)
 
 
 def _in_directory(
-    layout: Layout, array: BoundArray, plan: ProductPlan, data: npt.NDArray[Any], writing: bool
+    layout: Layout, array: BoundArray, plan: Plan, data: npt.NDArray[Any], writing: bool
 ) -> list[int] | None:
     store = array.store
     if not isinstance(store, LocalStore):
@@ -105,21 +103,16 @@ def _in_directory(
 def _run(
     layout: Layout,
     array: BoundArray,
-    plan: ProductPlan,
+    plan: Plan,
     directory: int,
     values: list[bytes | None] | None,
     data: npt.NDArray[Any],
     writing: bool,
 ) -> list[int]:
-    axes = tuple(
-        (a.chunk, a.inner, a.outer, a.count, a.whole, a.step)
-        for a in plan.axes
-        if isinstance(a, AxisPlan)
-    )
-    with threads(config.get().threads if data.nbytes >= SMALL else 1) as allowed:
+    with threads(config.get().threads) as allowed:
         left: list[int] = _kernel.run(
             layout.capsule,
-            axes,
+            _columns(plan),
             directory,
             values,
             os.fsencode(array.prefix),
@@ -128,8 +121,31 @@ def _run(
             data.view(f"V{data.dtype.itemsize}"),  # not every type has a buffer of its own
             writing,
             allowed,
+            SMALL,
         )
     return left
+
+
+def _coords(plan: Plan) -> Iterable[tuple[int, ...]]:
+    """The place in the grid of each chunk touched, in the order of rows."""
+    if isinstance(plan, PointPlan):
+        return map(tuple, plan.coords.tolist())
+    return itertools.product(*(a.chunk.tolist() for a in plan.axes))
+
+
+def _columns(plan: Plan) -> tuple[Any, ...] | list[Any]:
+    """A plan as the kernel takes it."""
+    if isinstance(plan, PointPlan):
+        parts = (plan.coords, plan.begin, plan.inner, plan.outer)
+        return [np.ascontiguousarray(p, np.int64) for p in parts]
+    return tuple(
+        (a.chunk, a.inner, a.outer, a.count, a.whole, a.step)
+        if isinstance(a, AxisPlan)
+        else tuple(
+            np.ascontiguousarray(p, np.int64) for p in (a.chunk, a.begin, a.inner, a.outer)
+        )
+        for a in plan.axes
+    )
 
 
 def _layout(array: BoundArray) -> Layout | None:
@@ -161,7 +177,8 @@ def _find_layout(array: BoundArray, keep_empty: bool) -> Layout | None:
     if capsule is None:
         return None
     separator = ord(getattr(encoding, "separator", "/"))
-    return Layout(capsule, style, separator, _writable(chain))
+    sharded = hasattr(chain.array_bytes, "counts")
+    return Layout(capsule, style, separator, _writable(chain), sharded)
 
 
 def _capsule(chain: Chain, keep_empty: bool) -> Any:

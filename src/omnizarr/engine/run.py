@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from omnizarr.engine import cached, kernel, reference
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.cache import current
-from omnizarr.engine.gather import boxes
 from omnizarr.indexing import Plan, ProductPlan
 from omnizarr.stores import lock
 from omnizarr.stores.turns import ENGINE, turn
@@ -22,17 +20,10 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     if cache is not None and cached.knows(array):
         cached.read(cache, array, plan, out)
         return
-    if not plan.runs and kernel.knows(array):
-        found = boxes(array, plan)
-        if found is not None:
-            inner = np.empty(found[0].full_shape, array.dtype)
-            read(array, found[0], inner)
-            out[...] = inner[found[1]]
-            return
     left = kernel.read(array, plan, out)
     if left is None:
         reference.read(array, plan, out)
-    elif left and isinstance(plan, ProductPlan):
+    elif left:
         for row in plan.some_rows(left):
             reference.read_row(array, row, out)
 
@@ -45,7 +36,7 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
         left = kernel.write(array, plan, value)
         if left is None:
             reference.write(array, plan, value)
-        elif left and isinstance(plan, ProductPlan):
+        elif left:
             reference.write_rows(array, plan.some_rows(left), value)
 
 

@@ -128,8 +128,7 @@ class ProductPlan:
 
     def some_rows(self, numbers: list[int]) -> list[Row]:
         """Some of the chunks touched, by their places in `rows`."""
-        wanted = set(numbers)
-        return [row for number, row in enumerate(self.rows()) if number in wanted]
+        return _some(self.rows(), numbers)
 
     def to_full(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Values of the result's shape as values of the full shape."""
@@ -137,6 +136,11 @@ class ProductPlan:
         index: Any = (*axes, ...)  # the ellipsis keeps a 0-dimensional array an array
         turned: npt.NDArray[Any] = value[index]
         return turned
+
+
+def _some(rows: Iterator[Row], numbers: list[int]) -> list[Row]:
+    wanted = set(numbers)
+    return [row for number, row in enumerate(rows) if number in wanted]
 
 
 def _choice(pick: Integers | None, box: slice) -> Integers:
@@ -188,6 +192,10 @@ class PointPlan:
             )
             pick = tuple(inner - low[:, None])
             yield Row(tuple(chunk), region, pick, (self.outer[first:last],), False)
+
+    def some_rows(self, numbers: list[int]) -> list[Row]:
+        """As `ProductPlan.some_rows`."""
+        return _some(self.rows(), numbers)
 
     def to_full(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Values of the result's shape in one row."""
