@@ -1,5 +1,5 @@
-"""Builds the compiled parts where there is a compiler: the kernel, linked to libblosc2, and the
-string codec. Without them the reference engine and the plain codec do all the work."""
+"""Builds the compiled parts where there is a compiler: the kernel, linked to libblosc2, the string
+codec, and batches of small files. Without them Python code does all the work."""
 
 from __future__ import annotations
 
@@ -61,4 +61,16 @@ def strings() -> list[Extension]:
     ]
 
 
-setup(ext_modules=[*kernel(), *strings()])
+def files() -> list[Extension]:
+    """Several documents of a directory in one call."""
+    return [
+        Extension(
+            "omnizarr.stores._files",
+            sources=["src/files/files.c"],
+            extra_compile_args=["-O2", "-std=gnu11"],
+            optional=True,
+        )
+    ]
+
+
+setup(ext_modules=[*kernel(), *strings(), *files()])

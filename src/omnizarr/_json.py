@@ -19,6 +19,9 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[Any] | Mapping[str, Any] 
 
 MAX_DEPTH = 64
 MAX_BYTES = 256 * 2**20
+# Only the writer without an indent is compiled, so what equal documents look like is kept.
+MAX_KEPT, MOST_KEPT = 2**13, 512
+_indented: dict[tuple[str, int], bytes] = {}
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -86,13 +89,24 @@ def dumps(
     """
 
     def text(value: object, *, escape: bool = False) -> bytes:
-        found = json.dumps(
+        short = json.dumps(
+            value, sort_keys=sort_keys, allow_nan=allow_nan, ensure_ascii=escape
+        )
+        found = _indented.get((short, indent)) if len(short) < MAX_KEPT else None
+        if found is not None:
+            return found
+        long = json.dumps(
             value, indent=indent, sort_keys=sort_keys, allow_nan=allow_nan, ensure_ascii=escape
         )
         try:
-            return found.encode("utf-8")
+            found = long.encode("utf-8")
         except UnicodeEncodeError:  # half a surrogate pair, which JSON can only escape
             return text(value, escape=True)
+        if len(short) < MAX_KEPT:
+            if len(_indented) >= MOST_KEPT:
+                _indented.clear()
+            _indented[short, indent] = found
+        return found
 
     try:
         return text(value)

@@ -33,6 +33,9 @@ T = TypeVar("T")
 MAX_CHUNK_BYTES = 2**40
 MAX_SHARED = 512
 _shared: dict[tuple[Any, ...], Chain] = {}
+# What models were bound to, by the model's id; a model that is opened again need not be checked.
+_checked: dict[int, tuple[ArrayModel, int, dict[str, Any]]] = {}
+_PARTS = ("data_type", "fill", "encoding", "skipped", "_chains", "layouts")
 
 
 @dataclass(eq=False)
@@ -44,11 +47,18 @@ class BoundArray:
     prefix: str
     model: ArrayModel
     _chains: dict[tuple[int, ...], Chain] = field(default_factory=dict)
-    # What the compiled kernel knows of the array, with and without empty chunks.
-    layouts: dict[bool, Any] = field(default_factory=dict)
+    # What the compiled kernel knows of the array, with and without empty chunks, by kind of store.
+    layouts: dict[tuple[bool, type], Any] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raise for everything that is wrong; what is merely unknown may wait."""
+        generation = registry.generation()
+        model, then, parts = _checked.get(id(self.model), (None, 0, {}))
+        if model is self.model and then == generation:
+            self.__dict__.update(parts)
+            _ = self.chunk_store
+            return
+        unknown = False
         for part in (
             lambda: self.grid,
             lambda: self.encoding,
@@ -59,7 +69,19 @@ class BoundArray:
             try:
                 part()
             except (UnknownExtension, MissingPackage):
-                continue
+                unknown = True
+        if not unknown:
+            _ = self.skipped
+            if len(_checked) >= MAX_SHARED:
+                _checked.clear()
+            mine = self.__dict__
+            _checked[id(self.model)] = (self.model, generation, {p: mine[p] for p in (*_PARTS, "grid")})
+
+    def reshaped(self, model: ArrayModel) -> BoundArray:
+        """The same array with another shape; whatever does not depend on it stays bound."""
+        other = BoundArray(self.store, self.path, self.prefix, model)
+        other.__dict__.update({p: self.__dict__[p] for p in _PARTS if p in self.__dict__})
+        return other
 
     def _check_chain(self) -> None:
         if 0 in self.grid.shape and self.grid.regular is None:
@@ -112,6 +134,8 @@ class BoundArray:
     @cached_property
     def chunk_store(self) -> Store:
         """The store as the array sees it, above its storage transformers."""
+        if not self.model.storage_transformers:
+            return self.store
         return self._named(
             "storage_transformers",
             lambda: transform(

@@ -134,9 +134,10 @@ def _layout(array: BoundArray) -> Layout | None:
     if _kernel is None or settings.engine == "reference":
         return None
     keep_empty = settings.write_empty_chunks or not array.fill_defined
-    if keep_empty not in array.layouts:
-        array.layouts[keep_empty] = _find_layout(array, keep_empty)
-    found: Layout | None = array.layouts[keep_empty]
+    key = keep_empty, type(array.store)
+    if key not in array.layouts:
+        array.layouts[key] = _find_layout(array, keep_empty)
+    found: Layout | None = array.layouts[key]
     return found
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from omnizarr._json import load_object
 from omnizarr.errors import InvalidMetadata, Problem
 from omnizarr.formats.format import Documents, Format
+from omnizarr.formats.remembered import LARGEST
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
@@ -15,6 +17,12 @@ from omnizarr.formats.v3_draft import ENTRY, V3Draft
 
 _WORDS = re.compile(rb'"zarr_format"\s*:\s*"')
 NAMES = ("1", "2", "3-draft", "3")
+_V1, _V2, _V3 = V1(), V2(), V3()
+
+
+@lru_cache(64)
+def _says_draft(entry: bytes) -> bool:
+    return V3Draft.is_entry(load_object(entry, ENTRY))
 
 
 def by_name(name: object) -> Format:
@@ -46,22 +54,23 @@ class Probe:
             return [ENTRY]  # it says where the documents are
         if self.wanted is not None:
             return list(by_name(self.wanted).keys(self.path))
-        keys = [*V3().keys(self.path), ENTRY, *V2().keys(self.path), *V1().keys(self.path)]
+        keys = [*_V3.keys(self.path), ENTRY, *_V2.keys(self.path), *_V1.keys(self.path)]
         return list(dict.fromkeys(keys))
 
     def formats(self, documents: Documents, problems: list[Problem]) -> list[Format]:
         """The formats that may have a node here, the preferred one first."""
         found: list[Format] = []
-        (own,) = V3().keys(self.path)
-        if own in documents and not self._is_draft_entry(own, documents):
-            found.append(V3())
-        draft_wanted = self.wanted in (None, V3Draft.name)
-        if draft_wanted and ENTRY in documents and self._is_draft_entry(ENTRY, documents):
+        (own,) = _V3.keys(self.path)
+        is_draft = ENTRY in documents and self._is_draft_entry(own in documents, documents[ENTRY])
+        if own in documents and not (own == ENTRY and is_draft):
+            found.append(_V3)
+        if is_draft and self.wanted in (None, V3Draft.name):
             found.append(V3Draft.open(documents[ENTRY], problems))
-        if any(key in documents for key in V2().keys(self.path)[:2]):
+        array, group, _ = _V2.keys(self.path)
+        if array in documents or group in documents:
             found.append(V2(self.separator))
         if not self.path and "meta" in documents:
-            found.append(V1())
+            found.append(_V1)
         if self.wanted is not None:
             return [f for f in found if f.name == self.wanted]
         if len(found) > 1:
@@ -70,11 +79,8 @@ class Probe:
             problems.append(Problem(own, "", message, "warning"))
         return found
 
-    def _is_draft_entry(self, key: str, documents: Documents) -> bool:
+    def _is_draft_entry(self, own: bool, entry: bytes) -> bool:
         # Most documents need no parsing to see that they are of the final version.
-        if key != ENTRY:
+        if own and self.wanted != V3Draft.name and not _WORDS.search(entry):
             return False
-        own = V3().keys(self.path)[0] in documents and self.wanted != V3Draft.name
-        if own and not _WORDS.search(documents[key]):
-            return False
-        return V3Draft.is_entry(load_object(documents[key], key))
+        return _says_draft(entry) if len(entry) < LARGEST else _says_draft.__wrapped__(entry)

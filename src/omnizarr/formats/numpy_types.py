@@ -179,7 +179,7 @@ def byte_orders(named: Named) -> set[str]:
 
 def without_order(named: Named) -> Named:
     """The type with byte orders left out, also inside structures."""
-    if '"endian"' not in json.dumps(dict(named.configuration)):
+    if not named.configuration or '"endian"' not in json.dumps(dict(named.configuration)):
         return named  # as the document spells it
     if named.name in ("struct", "structured"):
         fields = []

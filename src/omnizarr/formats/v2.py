@@ -10,6 +10,7 @@ from omnizarr.errors import Problem
 from omnizarr.formats import codec_names, dimensions
 from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version
 from omnizarr.formats.numpy_types import to_type_string
+from omnizarr.formats.remembered import remembered
 from omnizarr.formats.v1 import read_type
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
@@ -44,12 +45,23 @@ class V2:
         self.separator = separator
 
     def keys(self, path: str) -> tuple[str, ...]:
-        return tuple(paths.prefix(path) + name for name in NAMES)
+        start = paths.prefix(path)
+        return (start + ".zarray", start + ".zgroup", start + ".zattrs")
 
     def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
         array, group, attrs = self.keys(path)
         if array not in documents and group not in documents:
             return None
+        parts = (documents.get(array), documents.get(group), documents.get(attrs))
+        return remembered(
+            (self.name, self.separator, *parts),
+            sum(len(part) for part in parts if part),
+            problems,
+            lambda: self._parse(path, documents, problems),
+        )
+
+    def _parse(self, path: str, documents: Documents, problems: list[Problem]) -> Node:
+        array, group, attrs = self.keys(path)
         attributes: Mapping[str, Any] = {}
         if attrs in documents:
             attributes = load_object(documents[attrs], attrs, allow_nan=True)

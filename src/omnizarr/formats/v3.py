@@ -14,6 +14,7 @@ from omnizarr.formats.draft_extensions import is_sharding
 from omnizarr.formats.format import Documents, Kind, cannot, check_version
 from omnizarr.formats.inner_codecs import Codecs, as_object, inside
 from omnizarr.formats.numpy_types import as_json, byte_orders, field_parts, without_order
+from omnizarr.formats.remembered import remembered
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields, named
 
@@ -45,9 +46,15 @@ class V3:
 
     def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
         (key,) = self.keys(path)
-        if key not in documents:
+        data = documents.get(key)
+        if data is None:
             return None
-        return self.read_document(key, load_object(documents[key], key), problems)
+        return remembered(
+            (self.name, data),
+            len(data),
+            problems,
+            lambda: self.read_document(key, load_object(data, key), problems),
+        )
 
     def read_document(self, key: str, doc: dict[str, Any], problems: list[Problem]) -> Node:
         """The node behind one parsed document."""
@@ -201,13 +208,15 @@ class V3:
         if encoding.name == "v3-draft":
             encoding = Named("default", dict(encoding.configuration))
         from_older = array.fill_value.dialect != self.dialect
-        return array.with_(
-            attributes=dimensions.beside_field(array) if from_older else array.attributes,
-            data_type=without_order(array.data_type),
-            chunk_grid=_positive(array.chunk_grid),
-            codecs=codecs,
-            chunk_key_encoding=encoding,
-        )
+        changed = {
+            "attributes": dimensions.beside_field(array) if from_older else array.attributes,
+            "data_type": without_order(array.data_type),
+            "chunk_grid": _positive(array.chunk_grid),
+            "codecs": codecs,
+            "chunk_key_encoding": encoding,
+        }
+        same = all(getattr(array, name) == value for name, value in changed.items())
+        return array if same else array.with_(**changed)
 
     def default_codecs(self, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
         if variable is not None:
@@ -334,13 +343,13 @@ def _modern(codecs: Codecs, rank: int) -> Codecs:
 
 def _renamed(array: ArrayModel) -> Codecs:
     """The array's codecs in the names of version 3."""
-    index = array.with_(data_type=Named("uint64"), shape=(*array.shape, 2))
+
+    def index(inner: Codecs) -> Codecs:
+        shape = (*array.shape, 2)
+        return _renamed(array.with_(data_type=Named("uint64"), shape=shape, codecs=inner))
+
     return tuple(
-        inside(
-            codec,
-            lambda inner: _renamed(array.with_(codecs=inner)),
-            lambda inner: _renamed(index.with_(codecs=inner)),
-        )
+        inside(codec, lambda inner: _renamed(array.with_(codecs=inner)), index)
         for codec in codec_names.to_names(array)
     )
 

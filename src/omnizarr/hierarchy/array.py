@@ -251,7 +251,7 @@ class Array(NodeHandle[ArrayModel]):
         lengths = list(self.shape)
         lengths[axis] = start + values.shape[axis]
         larger = self._model.with_(shape=tuple(lengths))
-        bound = BoundArray(self.store, self.path, self._bound.prefix, larger)
+        bound = self._bound.reshaped(larger)
         where = (slice(None),) * axis + (slice(start, None),)
         engine.write(bound, plan(bound.grid, where), values)
         self._save(larger)

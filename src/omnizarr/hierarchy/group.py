@@ -235,6 +235,7 @@ def make_array(
     def check(read: Node) -> None:
         if isinstance(read, ArrayModel):
             bound = BoundArray(location.store, location.path, "", read)
+            bound.check()
             bound.chain(bound.grid.regular or bound.grid.chunk_shape((0,) * len(bound.grid.axes)))
             _ = bound.encoding, bound.chunk_store
 

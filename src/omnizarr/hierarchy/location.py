@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -52,7 +52,7 @@ class Location:
 
     def at(self, path: str) -> Location:
         """Another place in the same hierarchy."""
-        return replace(self, path=path)
+        return Location(self.store, path, self.format, self.read_only, self.known)
 
     def child(self, name: str) -> Location:
         """A place below this one."""
@@ -88,14 +88,12 @@ class Location:
     def children(self) -> dict[str, Node | Exception]:
         """The nodes one level down by name; one that cannot be read is its error."""
         names = self.child_names()
-        documents = fetch(
-            self.store, [k for n in names for k in self.format.keys(self.child(n).path)]
-        )
+        start = paths.prefix(self.path)
+        documents = fetch(self.store, [k for n in names for k in self.format.keys(start + n)])
         found: dict[str, Node | Exception] = {}
         for name, kind in names.items():
-            problems: list[Problem] = []
             try:
-                node = self.format.read(self.child(name).path, documents, problems)
+                node = self.format.read(start + name, documents, [])
             except InvalidMetadata as e:
                 found[name] = e
                 continue
@@ -147,7 +145,8 @@ class Location:
         """Store the documents that differ, and give back the node as it will be read."""
         self.check_writable()
         documents, read = self._documents(new)
-        before = {} if old is None else self.format.write(self.path, old)
+        several = len(documents) > 1
+        before = self.format.write(self.path, old) if several and old is not None else {}
         for key, text in documents.items():
             if before.get(key) == text:
                 continue
@@ -182,9 +181,10 @@ class Location:
         advice = self.format.name_advice(self.path)
         if advice is not None:
             warnings.warn(f"the path {self.path!r} {advice}", OmnizarrWarning, stacklevel=4)
-        self._check_root()
-        missing = self._missing_ancestors()
-        existing = existing_node(self.store, self.path)
+        around = self._around()
+        self._check_root(around)
+        missing = self._missing_ancestors(around)
+        existing = existing_node(self.store, self.path, around)
         if existing is not None and existing[1] is not None:
             if not overwrite:
                 what = existing[1].kind if not isinstance(existing[1], Exception) else "node"
@@ -194,7 +194,7 @@ class Location:
                 )
             replace(self, format=existing[0]).erase()
         for key, root in self.format.root_documents().items():
-            if self.store.get(key) is None:
+            if key not in around:
                 self.store.set(key, root)
         for path in missing:
             self.at(path).save(None, GroupModel())
@@ -203,23 +203,27 @@ class Location:
                 self.store.set(key, text)
         return read
 
-    def _check_root(self) -> None:
+    def _around(self) -> dict[str, bytes]:
+        """What there is already, at this place in any format and above it in this one."""
+        above = (key for path in paths.ancestors(self.path) for key in self.format.keys(path))
+        keys = (*self.format.root_documents(), *above, *Probe(self.path).keys())
+        return fetch(self.store, dict.fromkeys(keys))
+
+    def _check_root(self, around: Mapping[str, bytes]) -> None:
         """Raise where another format's hierarchy has a key that this one's needs."""
-        taken = fetch(self.store, self.format.root_documents()) if self.path else {}
+        roots = self.format.root_documents() if self.path else {}
+        taken = {key: around[key] for key in roots if key in around}
         if taken and not Probe("", self.format.name).formats(taken, []):
             raise NodeExists(
                 f"{next(iter(taken))!r} in {self.store!r} is not a document of zarr"
                 f" {self.format.name}, so {paths.show(self.path)} cannot be created in that format"
             )
 
-    def _missing_ancestors(self) -> list[str]:
+    def _missing_ancestors(self, around: Mapping[str, bytes]) -> list[str]:
         """Paths above that have no group yet; raises where one is an array."""
-        above = paths.ancestors(self.path)
-        keys = [key for path in above for key in self.format.keys(path)]
-        documents = fetch(self.store, keys)
         missing = []
-        for path in above:
-            node = self.format.read(path, documents, [])
+        for path in paths.ancestors(self.path):
+            node = self.format.read(path, around, [])
             if isinstance(node, ArrayModel):
                 raise NodeExists(
                     f"{paths.show(path)} in {self.store!r} is an array; nothing can be below it"
@@ -289,10 +293,15 @@ def locate(
     raise NodeNotFound(_not_found(store, path, wanted))
 
 
-def existing_node(store: Store, path: str) -> tuple[Format, Node | Exception] | None:
-    """What stands at a path in any format, even if it cannot be read."""
+def existing_node(
+    store: Store, path: str, documents: Mapping[str, bytes] | None = None
+) -> tuple[Format, Node | Exception] | None:
+    """What stands at a path in any format, even if it cannot be read.
+
+    `documents` are those that a probe of the path asks for, where they were fetched already.
+    """
     probe = Probe(path)
-    documents = fetch(store, probe.keys())
+    documents = fetch(store, probe.keys()) if documents is None else documents
     for format in probe.formats(documents, []):
         try:
             node = Location(store, path, format).find([])

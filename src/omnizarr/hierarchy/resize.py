@@ -21,8 +21,7 @@ def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMode
             f"cannot resize {old} to {shape}: expected {len(old)} lengths of at least 0"
         )
     model = array.model.with_(shape=shape)
-    resized = BoundArray(array.store, array.path, array.prefix, model)
-    resized.check()  # a rectilinear grid may not cover the new shape
+    array.reshaped(model).check()  # a rectilinear grid may not cover the new shape
     inner = tuple(min(a, b) for a, b in zip(old, shape, strict=True))
     if inner == old == shape:
         return model
@@ -48,7 +47,7 @@ def _outside(array: BoundArray, inner: tuple[int, ...]) -> dict[tuple[int, ...],
     """Stored chunks with no element inside a shape."""
     if not can_list(array.store):
         return {}
-    small = BoundArray(array.store, array.path, array.prefix, array.model.with_(shape=inner))
+    small = array.reshaped(array.model.with_(shape=inner))
     counts = small.grid.shape
     found = {}
     for key in list_prefix(array.chunk_store, array.prefix):
@@ -60,7 +59,7 @@ def _outside(array: BoundArray, inner: tuple[int, ...]) -> dict[tuple[int, ...],
 
 def _clear_border(array: BoundArray, inner: tuple[int, ...]) -> None:
     """Put the fill value into those parts of border chunks that lie outside a shape."""
-    small = BoundArray(array.store, array.path, array.prefix, array.model.with_(shape=inner))
+    small = array.reshaped(array.model.with_(shape=inner))
     if 0 in inner:
         return
     prefix = array.prefix

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import quote, unquote, urlsplit
@@ -19,8 +21,15 @@ from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores.abilities import check_key, check_writable
 from omnizarr.stores.store import Bytes, Range
 
+try:
+    from omnizarr.stores import _files
+except ImportError:  # no compiler when it was installed, or Windows
+    _files = None  # type: ignore[assignment]
+
 Names: TypeAlias = list[str]  # inside the class `list` is a method
+Values: TypeAlias = list[bytes | None]
 PARTIAL = ".__omnizarr_partial__"  # in the name of a file that is being written
+_UTF8 = sys.getfilesystemencoding() == "utf-8"
 
 
 def _read_whole(path: str) -> bytes:
@@ -43,9 +52,13 @@ class LocalStore:
     """The files below a directory, which need not exist yet."""
 
     def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False) -> None:
-        self.root = Path(root)
         self._start = os.path.join(root, "")
         self.read_only = read_only
+
+    @cached_property
+    def root(self) -> Path:
+        """The directory."""
+        return Path(self._start)
 
     def _path(self, key: str) -> str:
         if os.sep != "/" and (os.sep in key or ":" in key):
@@ -70,6 +83,16 @@ class LocalStore:
                 return None
             raise StoreError(f"cannot read {path!r}: {e.strerror or e}") from e
 
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        wanted = [*requests]
+        if _files is None or not _UTF8 or any(range is not None for _, range in wanted):
+            return [self.get(key, range) for key, range in wanted]
+        found: Values = _files.read_many(self._start or ".", [key for key, _ in wanted])
+        for i, value in enumerate(found):
+            if value is NotImplemented:  # it raises, or can be read in some other way
+                found[i] = self.get(wanted[i][0])
+        return found
+
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
         path = self._path(key)
@@ -78,7 +101,7 @@ class LocalStore:
             try:
                 self._write(partial, value)
             except FileNotFoundError:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                _make_folder(os.path.dirname(path))
                 self._write(partial, value)
             os.replace(partial, path)
         except BaseException as e:
@@ -90,10 +113,14 @@ class LocalStore:
 
     @staticmethod
     def _write(path: str, value: Bytes) -> None:
-        with open(path, "wb", buffering=0) as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(path, flags, 0o666)
+        try:
             view = memoryview(value).cast("B") if len(value) else memoryview(b"")
             while view:
-                view = view[file.write(view) :]
+                view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)
 
     def erase(self, key: str) -> None:
         check_writable(self)
@@ -174,6 +201,16 @@ class LocalStore:
 
     def __repr__(self) -> str:
         return str(self.root)
+
+
+def _make_folder(path: str) -> None:
+    """Create a folder and those above it; that another thread was quicker is no error."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        os.makedirs(path, exist_ok=True)
 
 
 def _cannot_list(error: OSError) -> None:

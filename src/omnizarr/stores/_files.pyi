@@ -1,0 +1,3 @@
+from typing import Any
+
+def read_many(root: str, names: list[str], /) -> list[Any]: ...
