@@ -89,9 +89,7 @@ def dumps(
     """
 
     def text(value: object, *, escape: bool = False) -> bytes:
-        short = json.dumps(
-            value, sort_keys=sort_keys, allow_nan=allow_nan, ensure_ascii=escape
-        )
+        short = json.dumps(value, sort_keys=sort_keys, allow_nan=allow_nan, ensure_ascii=escape)
         found = _indented.get((short, indent)) if len(short) < MAX_KEPT else None
         if found is not None:
             return found

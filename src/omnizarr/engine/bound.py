@@ -75,7 +75,11 @@ class BoundArray:
             if len(_checked) >= MAX_SHARED:
                 _checked.clear()
             mine = self.__dict__
-            _checked[id(self.model)] = (self.model, generation, {p: mine[p] for p in (*_PARTS, "grid")})
+            _checked[id(self.model)] = (
+                self.model,
+                generation,
+                {p: mine[p] for p in (*_PARTS, "grid")},
+            )
 
     def reshaped(self, model: ArrayModel) -> BoundArray:
         """The same array with another shape; whatever does not depend on it stays bound."""
