@@ -93,7 +93,12 @@ def node(format: Format, path: str, entry: Entry) -> Node | None:
     for name, copy in entry.items():
         if not isinstance(copy, dict):
             raise InvalidMetadata(f"the copy of {paths.prefix(path)}{name} is not an object")
-    documents = {paths.prefix(path) + name: dumps(copy) for name, copy in entry.items()}
+    # zarr-python gives every group inside empty copies of its own, in version 2 too.
+    own = {
+        name: {k: v for k, v in copy.items() if k != MEMBER or name == ".zattrs"}
+        for name, copy in entry.items()
+    }
+    documents = {paths.prefix(path) + name: dumps(copy) for name, copy in own.items()}
     return format.read(path, documents, [])
 
 
