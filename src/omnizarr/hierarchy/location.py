@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from omnizarr import config
+from omnizarr import chunk_key_encodings, config
 from omnizarr.errors import (
     InvalidMetadata,
     NodeExists,
@@ -208,7 +208,7 @@ class Location:
         around = self._around()
         self._check_root(around)
         missing = self._missing_ancestors(around)
-        existing = existing_node(self.store, self.path, around)
+        existing = existing_node(self.store, self.path, around) or self._other_root(around)
         if existing is not None and existing[1] is not None:
             if not overwrite:
                 what = existing[1].kind if not isinstance(existing[1], Exception) else "node"
@@ -237,13 +237,22 @@ class Location:
 
     def _check_root(self, around: Mapping[str, bytes]) -> None:
         """Raise where another format's hierarchy has a key that this one's needs."""
-        roots = self.format.root_documents() if self.path else {}
-        taken = {key: around[key] for key in roots if key in around}
+        keys = self.format.root_documents() or self.format.keys("")[:1]
+        taken = {key: around[key] for key in keys if key in around} if self.path else {}
         if taken and not Probe("", self.format.name).formats(taken, []):
             raise NodeExists(
                 f"{next(iter(taken))!r} in {self.store!r} is not a document of zarr"
-                f" {self.format.name}, so {paths.show(self.path)} cannot be created in that format"
+                f" {self.format.name}, so {paths.show(self.path)} cannot be created in that format;"
+                " leave zarr_format out to join the hierarchy that is there"
             )
+
+    def _other_root(self, around: Mapping[str, bytes]) -> tuple[Format, Node] | None:
+        """A hierarchy whose entry point a new root of this format would replace."""
+        for format in Probe("").formats(around, []) if not self.path else ():
+            mine = format.name == self.format.name
+            if not mine and format.root_documents().keys() & {*self.format.keys("")}:
+                return format, GroupModel(implicit=True)
+        return None
 
     def _missing_ancestors(self, around: Mapping[str, bytes]) -> list[str]:
         """Paths above that have no group yet; raises where one is an array."""
@@ -273,12 +282,25 @@ class Location:
         keep_right(self.store, self.path, self.format, None)
 
     def _check_foreign(self, prefix: str) -> None:
+        arrays: dict[str, Node | None] = {}
         for key in list_prefix(self.store, prefix):
-            if not self.format.looks_owned(key):
+            if not self.format.looks_owned(key) and not self._is_chunk(key, arrays):
                 raise StoreError(
                     f"{self} holds something that is not Zarr: {key!r}; nothing was erased."
                     " Move it away first"
                 )
+
+    def _is_chunk(self, key: str, arrays: dict[str, Node | None]) -> bool:
+        """Whether a key is a chunk's in the encoding of the array that it lies in."""
+        for path in paths.ancestors(key):
+            if path not in arrays:
+                arrays[path] = self.format.read(path, fetch(self.store, self.format.keys(path)), [])
+            array = arrays[path]
+            if isinstance(array, ArrayModel):
+                encoding = chunk_key_encodings.bind(array.chunk_key_encoding)
+                inside = key.removeprefix(self.format.chunk_prefix(path))
+                return encoding.coords(inside, len(array.shape)) is not None
+        return False
 
 
 def tell(problems: Iterable[Problem]) -> None:
