@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from omnizarr.codecs.stdlib import Bz2 as BZ2
     from omnizarr.codecs.stdlib import Lzma as LZMA
     from omnizarr.codecs.zstd import Zstd
-    from omnizarr.hierarchy.consolidate import consolidate_metadata
+    from omnizarr.hierarchy.consolidate import consolidate_metadata, open_consolidated
     from omnizarr.hierarchy.validate import validate
     from omnizarr.hierarchy.view import View
     from omnizarr.ops.convert import convert
@@ -101,6 +101,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "ones",
     "open",
     "open_array",
+    "open_consolidated",
     "open_group",
     "register",
     "validate",
@@ -119,6 +120,7 @@ _LATER = {
     "Zstd": "codecs.zstd:Zstd",
     "consolidate_metadata": "hierarchy.consolidate:consolidate_metadata",
     "View": "hierarchy.view:View",
+    "open_consolidated": "hierarchy.consolidate:open_consolidated",
     "validate": "hierarchy.validate:validate",
     "convert": "ops.convert:convert",
 }

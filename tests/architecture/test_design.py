@@ -57,6 +57,7 @@ PUBLIC = [
     "ones",
     "open",
     "open_array",
+    "open_consolidated",
     "open_group",
     "register",
     "validate",

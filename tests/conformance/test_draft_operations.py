@@ -762,3 +762,31 @@ def test_names_of_earlier_states_are_not_allowed_in_the_last_one() -> None:
             oz.open(with_array(**{name: value}), path="a")
     with pytest.raises(oz.InvalidMetadata, match="metadata_key_suffix: unknown field"):
         oz.open(hierarchy(metadata_key_suffix=".json"))
+
+
+def test_a_node_of_version_3_is_refused_below_a_draft_root_in_one_sentence() -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, path="a", data=np.arange(3), zarr_format="3-draft")
+    before = dict(store)
+    for create in (oz.create_array, oz.create_group):
+        options = {"shape": (1,), "dtype": "u1"} if create is oz.create_array else {}
+        with pytest.raises(oz.NodeExists) as caught:
+            create(store, path="b", zarr_format=3, **options)
+        assert "\n" not in str(caught.value)
+        assert "'zarr.json'" in str(caught.value)
+    assert store == before
+
+
+@pytest.mark.parametrize("zarr_format", [3, None])
+def test_a_new_root_does_not_replace_the_entry_point_of_a_draft_hierarchy(
+    zarr_format: int | None,
+) -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, path="a", data=np.arange(3), zarr_format="3-draft")
+    before = dict(store)
+    with pytest.raises(oz.NodeExists, match="3-draft"):
+        oz.create_group(store, zarr_format=zarr_format)
+    assert store == before
+    oz.create_group(store, zarr_format=zarr_format, overwrite=True)
+    assert list(store) == ["zarr.json"]
+    assert oz.open_group(store).zarr_format == 3

@@ -141,6 +141,20 @@ def test_an_unknown_library_stops_reading_but_not_looking(options: Any) -> None:
         z[:]
 
 
+@pytest.mark.parametrize("options", [3, "fast", {"level": 3}, None])
+def test_attributes_and_shape_can_change_beside_an_unknown_library(options: Any) -> None:
+    store = store_of(compression="foo", compression_opts=options)
+    array = oz.open_array(store, mode="r+")
+    array.attrs["a"] = 1
+    array.resize(6)
+    assert json.loads(store["attrs"]) == {"a": 1}
+    meta = json.loads(store["meta"])
+    assert (meta["compression"], meta["compression_opts"]) == ("foo", options)
+    assert meta["shape"] == [6]
+    with pytest.raises(oz.CannotExpress, match="foo"):
+        oz.create_array({}, shape=(1,), dtype="u1", zarr_format=1, compressor={"id": "foo"})
+
+
 @pytest.mark.shows("V1-08")
 @pytest.mark.parametrize(
     ("name", "options", "field"),

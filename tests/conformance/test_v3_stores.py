@@ -7,7 +7,7 @@ import ntpath
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -348,6 +348,43 @@ def test_erasing_a_node_erases_its_prefix_and_nothing_else(store: Any) -> None:
     del root["foo/dots"]
     oz.create_group(store, overwrite=True)
     assert list(stores.list_prefix(store, "")) == ["zarr.json"]
+
+
+class Marked:
+    """A key encoding of a user's own: ``@1_2``."""
+
+    def key(self, coords: Sequence[int]) -> str:
+        return "@" + "_".join(map(str, coords))
+
+    def other_keys(self, coords: Sequence[int]) -> tuple[str, ...]:
+        return ()
+
+    def coords(self, key: str, rank: int) -> tuple[int, ...] | None:
+        parts = key[1:].split("_")
+        good = key.startswith("@") and len(parts) == rank and all(p.isdigit() for p in parts)
+        return tuple(map(int, parts)) if good else None
+
+
+@pytest.mark.shows("V3-92")
+def test_chunks_under_a_users_own_keys_are_erased_but_no_other_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "_table", dict(registry._table))
+    oz.register("chunk_key_encoding", "test.marked", Marked)
+    store: Store = {}
+    root = oz.create_group(store)
+    options: dict[str, Any] = {"chunks": (2,), "chunk_key_encoding": "test.marked"}
+    root.create_array("g/a", data=np.arange(4), **options)
+    assert "g/a/@1" in store
+    store["g/a/@notes"] = b"mine"
+    before = dict(store)
+    for path in ("g/a", "g"):
+        with pytest.raises(oz.StoreError, match="@notes"):
+            del root[path]
+    assert store == before
+    del store["g/a/@notes"]
+    del root["g"]
+    assert list(store) == ["zarr.json"]
 
 
 # Resizing

@@ -26,13 +26,13 @@ def count(path: str, key: str) -> None:
     outer = LocalStore(path)
     for turn in range(ROUNDS):
         store, prefix = (inner, "") if turn % 2 else (outer, "a/")
-        with store.lock(prefix, [prefix + key]):
+        with store.lock_keys(prefix, [prefix + key]):
             value = int(store.get(prefix + key) or b"0")
             store.set(prefix + key, str(value + 1).encode())
 
 
 def hold(path: str, held: Event) -> None:
-    with LocalStore(path).lock("", ["k"]):
+    with LocalStore(path).lock_keys("", ["k"]):
         held.set()
         time.sleep(60)
 
@@ -83,7 +83,7 @@ def test_a_killed_process_lets_go(tmp_path: Path) -> None:
     assert held.wait(30)
     os.kill(process.pid or 0, signal.SIGKILL)
     process.join()
-    with LocalStore(tmp_path).lock("", ["k"]):
+    with LocalStore(tmp_path).lock_keys("", ["k"]):
         pass
     assert os.listdir(tmp_path) == []  # what the killed one left is gone too
 
@@ -91,7 +91,7 @@ def test_a_killed_process_lets_go(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("kind")
 def test_the_file_is_there_only_while_somebody_holds_a_lock(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    with store.lock("a/", ["a/k", "a/l"]):
+    with store.lock_keys("a/", ["a/k", "a/l"]):
         assert os.listdir(tmp_path / "a") == [locks.NAME]
         assert list(store.list()) == []
         assert store.list_dir("a/") == ([], [])
@@ -100,14 +100,14 @@ def test_the_file_is_there_only_while_somebody_holds_a_lock(tmp_path: Path) -> N
 
 def test_different_keys_do_not_wait_for_each_other(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    with store.lock("", ["k"]), store.lock("", ["l"]):
+    with store.lock_keys("", ["k"]), store.lock_keys("", ["l"]):
         assert len(list(tmp_path.iterdir())) == 1
     assert os.listdir(tmp_path) == []
 
 
 def test_many_keys_are_one_lock(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    with store.lock("", [f"c/{i}" for i in range(10_000)]):
+    with store.lock_keys("", [f"c/{i}" for i in range(10_000)]):
         assert os.listdir(tmp_path) == [locks.NAME]
     assert os.listdir(tmp_path) == []
 
@@ -130,13 +130,13 @@ def test_a_whole_chunk_takes_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    with store.lock("", ["k"]):
+    with store.lock_keys("", ["k"]):
         child = os.fork()
         if child == 0:
             time.sleep(30)
             os._exit(0)
     try:
-        with store.lock("", ["k"]):
+        with store.lock_keys("", ["k"]):
             pass
         assert os.listdir(tmp_path) == []
     finally:

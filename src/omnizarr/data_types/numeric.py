@@ -78,6 +78,15 @@ def _small(name: str) -> np.dtype[Any]:
     return dtype
 
 
+def _towards(value: float, exact: int) -> float:
+    """The nearest float to an integer, moved towards it where it may lie between two narrow ones.
+
+    Rounding it to such a type once more would else take it to the even one of them.
+    """
+    few_bits = math.isfinite(value) and (math.frexp(value)[0] * 2**25).is_integer()
+    return math.nextafter(value, math.inf if exact > value else -math.inf) if few_bits else value
+
+
 class Fill:
     """How the fill values of one numeric type are spelled."""
 
@@ -147,10 +156,13 @@ class Float(Fill):
 
     def number(self, json: float) -> Any:
         try:
-            with np.errstate(over="ignore"):
-                return np.array(float(json)).astype(self.dtype)
+            value = float(json)
         except OverflowError:
-            return np.array(math.inf if json > 0 else -math.inf).astype(self.dtype)
+            value = math.inf if json > 0 else -math.inf
+        if isinstance(json, int) and self.dtype.itemsize < 8 and value != json:
+            value = _towards(value, json)
+        with np.errstate(over="ignore"):
+            return np.array(value).astype(self.dtype)
 
     def special(self, name: str, value: float) -> Scalar:
         out = np.array(abs(value) if math.isnan(value) else value).astype(self.dtype)

@@ -1,102 +1,155 @@
-"""Consolidated metadata: the documents of a hierarchy gathered in one.
+"""Consolidated metadata: a group's copies of the documents below it.
 
-Version 2 keeps them in ``.zmetadata``, version 3 inside the group's own document. Both are
-copies: readers of this library use them only where a store cannot list, or when asked to.
+Version 2 keeps them in ``.zmetadata``, version 3 inside the group's own document. The draft and
+version 1 have none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from omnizarr._json import dumps, load_object
-from omnizarr.errors import Problem
+from omnizarr.errors import InvalidMetadata, Problem
 from omnizarr.formats.format import Documents, Format, cannot
-from omnizarr.formats.v2 import V2
+from omnizarr.formats.v2 import NAMES, V2
 from omnizarr.formats.v3 import V3
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.model.fields import Fields
 
 KEY = ".zmetadata"
+MEMBER = "consolidated_metadata"
+_MARK = f'"{MEMBER}"'.encode()
+
+# The content of a node's documents by their names, and those of nodes by path below the group.
+Entry: TypeAlias = Mapping[str, Any]
+Entries: TypeAlias = dict[str, Entry]
 
 
-def key(format: Format, path: str) -> str | None:
-    """The key of a document that holds nothing but the copy, or None where there is none."""
-    return paths.prefix(path) + KEY if isinstance(format, V2) else None
+def key(format: Format, path: str, name: str | None = None) -> str | None:
+    """The key of the document with the copies of the group at `path`; None: there are no such.
 
-
-def write(format: Format, path: str, nodes: Mapping[str, Node]) -> dict[str, bytes | None]:
-    """The documents that hold copies of `nodes`, by relative path; the group itself is ``""``."""
+    `name` is another one than ``.zmetadata``, in version 2.
+    """
     if isinstance(format, V2):
-        return {paths.prefix(path) + KEY: _write_v2(nodes)}
+        return paths.prefix(path) + (name or KEY)
+    if isinstance(format, V3):
+        if name is not None:
+            raise InvalidMetadata(
+                f"use_consolidated={name!r}: zarr 3 keeps the copies in the group's own document;"
+                " give True, False or None"
+            )
+        return format.keys(path)[0]
+    return None
+
+
+def keys_beside(wanted: str | None, path: str, name: str | None) -> list[str]:
+    """What to fetch for copies beside the documents of a node, in a format or (None) in any."""
+    return [paths.prefix(path) + (name or KEY)] if wanted in (None, V2.name) else []
+
+
+def holders(format: Format, path: str) -> dict[str, str]:
+    """Keys of documents that may hold a copy of the node at `path`, and the group of each."""
+    above = paths.ancestors(path)
+    if isinstance(format, V2):
+        above = [*above, path]  # a group's copies start with its own documents
+    found = {key(format, group): group for group in above}
+    return {at: group for at, group in found.items() if at is not None}
+
+
+def read(format: Format, data: bytes, key: str) -> Entries | None:
+    """The copies in a document, or None where it has none; raises InvalidMetadata."""
+    if isinstance(format, V3):
+        return _read_v3(data, key)
+    doc = load_object(data, key, allow_nan=True)
+    problems: list[Problem] = []
+    fields = Fields(key, doc, problems)
+    fields.require("metadata")
+    fields.choice("zarr_consolidated_format", (1,))
+    copies = fields.attributes("metadata")
+    fields.done("not valid consolidated metadata")
+    found: dict[str, dict[str, Any]] = {}
+    for name, copy in copies.items():
+        path, _, last = name.rpartition("/")
+        if last in NAMES:
+            found.setdefault(path, {})[last] = copy
+    return {path: copy for path, copy in found.items() if copy.keys() & {".zarray", ".zgroup"}}
+
+
+def _read_v3(data: bytes, key: str) -> Entries | None:
+    if _MARK not in data:
+        return None
+    inside = load_object(data, key).get(MEMBER)
+    copies = inside.get("metadata") if isinstance(inside, dict) else None
+    if not isinstance(copies, dict) or not isinstance(inside, dict):
+        return None
+    if inside.get("kind") != "inline":
+        return None
+    return {path: {"zarr.json": copy} for path, copy in copies.items()}
+
+
+def node(format: Format, path: str, entry: Entry) -> Node | None:
+    """The node that an entry describes; raises InvalidMetadata where it is wrong."""
+    for name, copy in entry.items():
+        if not isinstance(copy, dict):
+            raise InvalidMetadata(f"the copy of {paths.prefix(path)}{name} is not an object")
+    # zarr-python gives every group inside empty copies of its own, in version 2 too.
+    own = {
+        name: {k: v for k, v in copy.items() if k != MEMBER or name == ".zattrs"}
+        for name, copy in entry.items()
+    }
+    documents = {paths.prefix(path) + name: dumps(copy) for name, copy in own.items()}
+    return format.read(path, documents, [])
+
+
+def write(format: Format, path: str, nodes: Mapping[str, Node]) -> dict[str, bytes]:
+    """The document that holds copies of `nodes`, by relative path; the group itself is ``""``."""
+    if isinstance(format, V2):
+        documents = {k: t for p, n in nodes.items() for k, t in format.write(p, n).items()}
+        copies = {k: load_object(t, k) for k, t in documents.items() if t is not None}
+        return {paths.prefix(path) + KEY: _dump_v2({"metadata": copies})}
     group = nodes[""]
     if isinstance(format, V3) and isinstance(group, GroupModel):
-        copies = {p: format.document(_alone(n)) for p, n in nodes.items() if p}
-        return format.write(path, group.with_(consolidated=copies))
+        inside = {p: format.document(_alone(n)) for p, n in nodes.items() if p}
+        texts = format.write(path, group.with_(consolidated=inside))
+        return {at: text for at, text in texts.items() if text is not None}
     raise cannot(format.name, "consolidated metadata")
 
 
-def read(
-    format: Format, path: str, group: GroupModel, documents: Documents, problems: list[Problem]
-) -> dict[str, Node]:
-    """Nodes by relative path from a group's copies; a wrong entry is reported and left out."""
-    own = key(format, path)
-    if own is not None and own in documents:
-        return _read_v2(documents[own], own, problems)
-    return _read_v3(group, "zarr.json", problems) if group.consolidated is not None else {}
+def changed(format: Format, data: bytes, key: str, path: str, documents: Documents) -> bytes:
+    """The document `key` with the copies of one node renewed; `path` is relative to the group.
+
+    `documents` are the node's, by their names; where there are none, the node and all below it go.
+    """
+    doc = load_object(data, key, allow_nan=isinstance(format, V2))
+    inside = doc[MEMBER] if isinstance(format, V3) else doc
+    below = paths.prefix(path)
+    new = {below + name: load_object(text, name) for name, text in documents.items()}
+    old = {below + name for name in NAMES}
+    if isinstance(format, V3):
+        old = {path}
+        for copy in [*new.values()]:
+            new = {path: {k: v for k, v in copy.items() if k != MEMBER}}
+    inside["metadata"] = {
+        k: v
+        for k, v in inside["metadata"].items()
+        if k not in old and (documents or not k.startswith(below))
+    } | new
+    return dumps(doc, indent=2) if isinstance(format, V3) else _dump_v2(doc)
+
+
+def dropped(format: Format, data: bytes, key: str) -> bytes | None:
+    """The document without copies; None where nothing is left of it."""
+    if not isinstance(format, V3):
+        return None
+    doc = load_object(data, key)
+    doc.pop(MEMBER, None)
+    return dumps(doc, indent=2)
+
+
+def _dump_v2(doc: Mapping[str, Any]) -> bytes:
+    return dumps({"zarr_consolidated_format": 1, **doc}, indent=4, sort_keys=True)
 
 
 def _alone(node: Node) -> Node:
     return node.with_(consolidated=None) if isinstance(node, GroupModel) else node
-
-
-def _write_v2(nodes: Mapping[str, Node]) -> bytes:
-    metadata: dict[str, Any] = {}
-    for path, node in nodes.items():
-        for name, text in V2().write(path, node).items():
-            if text is not None:
-                metadata[name] = load_object(text, name)
-    doc = {"metadata": metadata, "zarr_consolidated_format": 1}
-    return dumps(doc, indent=4, sort_keys=True)
-
-
-def _read_v2(data: bytes, key: str, problems: list[Problem]) -> dict[str, Node]:
-    doc = load_object(data, key, allow_nan=True)
-    fields = Fields(key, doc, problems)
-    fields.choice("zarr_consolidated_format", (1,))
-    entries = fields.attributes("metadata")
-    fields.done("not valid consolidated metadata")
-    documents = {name: dumps(value) for name, value in entries.items() if isinstance(value, dict)}
-    found: dict[str, Node] = {}
-    for name in documents:
-        path, _, last = name.rpartition("/")
-        if last in (".zarray", ".zgroup"):
-            _keep(found, path, V2(), documents, key, problems)
-    return found
-
-
-def _read_v3(group: GroupModel, key: str, problems: list[Problem]) -> dict[str, Node]:
-    found: dict[str, Node] = {"": group}
-    for path, doc in (group.consolidated or {}).items():
-        documents = {V3().keys(path)[0]: dumps(doc)} if isinstance(doc, dict) else {}
-        _keep(found, path, V3(), documents, key, problems)
-    return found
-
-
-def _keep(
-    found: dict[str, Node],
-    path: str,
-    format: V2 | V3,
-    documents: Mapping[str, bytes],
-    key: str,
-    problems: list[Problem],
-) -> None:
-    inner: list[Problem] = []
-    try:
-        node = format.read(path, documents, inner)
-    except ValueError as e:
-        message = f"the entry for {path!r} is not valid: {e}"
-        problems.append(Problem(key, "metadata", message, "warning"))
-        return
-    if node is not None:
-        found[path] = node

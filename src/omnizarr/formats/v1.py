@@ -10,6 +10,7 @@ from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, dimensions
 from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version
 from omnizarr.formats.numpy_types import from_type_string, pairs_only, to_type_string
+from omnizarr.formats.rounding import rounded_once
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node
 from omnizarr.model.fields import Fields
 
@@ -23,6 +24,7 @@ FIELDS = (
     "fill_value",
     "order",
 )
+COMPRESSORS = ("zlib", "bz2", "lzma", "blosc")
 
 
 class V1:
@@ -59,7 +61,7 @@ class V1:
         else:
             problems.append(Problem("attrs", "", "required, but missing", "warning"))
         fields.done("not valid zarr 1")
-        return ArrayModel(
+        array = ArrayModel(
             shape=shape,
             data_type=data_type,
             chunk_grid=Named("regular", {"chunk_shape": list(chunks)}),
@@ -70,11 +72,12 @@ class V1:
             dimension_names=dimensions.from_attributes(attributes, len(shape)),
             extra={k: v for k, v in doc.items() if k not in FIELDS},
         )
+        return rounded_once(array, documents["meta"])
 
     def write(self, path: str, node: Node) -> dict[str, bytes | None]:
         if isinstance(node, GroupModel):
             raise cannot(self.name, "a group", "version 1 has only arrays")
-        array = self.adapt(node)
+        array = self._adapt(node)
         if array.chunk_key_encoding != self.key_encoding("."):
             raise cannot(self.name, f"the chunk keys {array.chunk_key_encoding}")
         order, steps, big = codec_names.to_ids(array, self.name)
@@ -99,6 +102,15 @@ class V1:
         }
 
     def adapt(self, array: ArrayModel) -> ArrayModel:
+        adapted = self._adapt(array)
+        _, steps, _ = codec_names.to_ids(adapted, self.name)
+        if steps and steps[0]["id"] not in COMPRESSORS:
+            what = f"the compressor {steps[0]['id']!r}"
+            raise cannot(self.name, what, "it has none, zlib, bz2, lzma and blosc")
+        return adapted
+
+    def _adapt(self, array: ArrayModel) -> ArrayModel:
+        """As `adapt`, with a compressor that is not the version's, as a document may have it."""
         if array.chunk_grid.name != "regular":
             raise cannot(self.name, f"a chunk grid {array.chunk_grid.name!r}")
         if array.storage_transformers:
@@ -213,4 +225,6 @@ def _to_compression(step: dict[str, Any] | None) -> tuple[str, Any]:
         return name, options
     if name == "lzma":
         return name, options
-    raise cannot("1", f"the compressor {name!r}", "it has none, zlib, bz2, lzma and blosc")
+    if options.keys() == {"compression_opts"}:
+        return name, options["compression_opts"]
+    return name, options or None

@@ -11,6 +11,7 @@ from omnizarr.formats import codec_names, dimensions
 from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version
 from omnizarr.formats.numpy_types import to_type_string
 from omnizarr.formats.remembered import remembered
+from omnizarr.formats.rounding import rounded_once
 from omnizarr.formats.v1 import read_type
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
@@ -70,7 +71,8 @@ class V2:
                 message = "an array and a group stand at one path; the array is used"
                 problems.append(Problem(group, "", message, "warning"))
             doc = load_object(documents[array], array, allow_nan=True)
-            return self._read_array(array, doc, attributes, problems)
+            node = self._read_array(array, doc, attributes, problems)
+            return rounded_once(node, documents[array])
         doc = load_object(documents[group], group)
         fields = Fields(group, doc, problems)
         fields.require("zarr_format")

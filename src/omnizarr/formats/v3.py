@@ -15,6 +15,7 @@ from omnizarr.formats.format import Documents, Kind, cannot, check_version
 from omnizarr.formats.inner_codecs import Codecs, as_object, inside
 from omnizarr.formats.numpy_types import as_json, byte_orders, field_parts, without_order
 from omnizarr.formats.remembered import remembered
+from omnizarr.formats.rounding import rounded_once
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields, named
 
@@ -53,11 +54,10 @@ class V3:
             (self.name, data),
             len(data),
             problems,
-            lambda: self.read_document(key, load_object(data, key), problems),
+            lambda: rounded_once(self._parse(key, load_object(data, key), problems), data),
         )
 
-    def read_document(self, key: str, doc: dict[str, Any], problems: list[Problem]) -> Node:
-        """The node behind one parsed document."""
+    def _parse(self, key: str, doc: dict[str, Any], problems: list[Problem]) -> Node:
         fields = Fields(key, doc, problems)
         fields.require("zarr_format", "node_type")
         check_version(fields, 3)

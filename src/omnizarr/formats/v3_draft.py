@@ -35,6 +35,7 @@ from omnizarr.formats.numpy_types import (
     to_type_string,
     without_order,
 )
+from omnizarr.formats.rounding import rounded_once
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
 
@@ -184,7 +185,8 @@ class V3Draft:
                 message = "an array and a group stand at one path; the array is used"
                 problems.append(Problem(group, "", message, "warning"))
             doc = load(self.encoding, documents[array], array)
-            return self._read_array(Fields(array, doc, problems))
+            node = self._read_array(Fields(array, doc, problems))
+            return rounded_once(node, documents[array]) if self.encoding is None else node
         if group not in documents:
             return None
         fields = Fields(group, load(self.encoding, documents[group], group), problems)

@@ -49,6 +49,21 @@ class Array(NodeHandle[ArrayModel]):
                 stacklevel=5,
             )
 
+    @property
+    def _data(self) -> BoundArray:
+        """What reads and writes go through; by then a copied document was compared with its own."""
+        if self._copied:
+            copy = self._model
+            self.refresh()
+            if copy != self._model:
+                warnings.warn(
+                    f"the consolidated metadata of {self._location} are out of date; its own"
+                    " document is used. Call consolidate_metadata again",
+                    OmnizarrWarning,
+                    stacklevel=4,
+                )
+        return self._bound
+
     # What it is
 
     @property
@@ -142,14 +157,14 @@ class Array(NodeHandle[ArrayModel]):
 
         `out` is filled instead of a new array where it is given.
         """
-        return access.read(self._bound, plan, selection, out)
+        return access.read(self._data, plan, selection, out)
 
     def __setitem__(self, selection: Any, value: Any) -> None:
         self._location.check_writable()
-        access.write(self._bound, plan, selection, value)
+        access.write(self._data, plan, selection, value)
 
     def _selector(self, planner: access.Planner) -> access.Selector:
-        return access.Selector(lambda: self._bound, self._location.check_writable, planner)
+        return access.Selector(lambda: self._data, self._location.check_writable, planner)
 
     @property
     def oindex(self) -> access.Selector:
@@ -198,7 +213,7 @@ class Array(NodeHandle[ArrayModel]):
         complete are stored as they are.
         """
         self._location.check_writable()
-        return Writer(engine.Stream(self._bound, byte_size(budget, "budget")))
+        return Writer(engine.Stream(self._data, byte_size(budget, "budget")))
 
     # Chunks
 

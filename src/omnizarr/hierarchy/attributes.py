@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from copy import deepcopy
 from typing import Any
 
 from omnizarr._json import plain
@@ -11,7 +12,10 @@ from omnizarr.errors import OmnizarrWarning
 
 
 class Attributes(MutableMapping[str, Any]):
-    """User attributes; any JSON values, also from NumPy scalars and arrays."""
+    """User attributes; any JSON values, also from NumPy scalars and arrays.
+
+    Lists and objects are handed out as copies: to change one, assign it.
+    """
 
     def __init__(
         self,
@@ -22,7 +26,7 @@ class Attributes(MutableMapping[str, Any]):
         self._write = write
 
     def __getitem__(self, name: str) -> Any:
-        return self._read()[name]
+        return deepcopy(self._read()[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._read())
@@ -59,7 +63,7 @@ class Attributes(MutableMapping[str, Any]):
 
     def asdict(self) -> dict[str, Any]:
         """A plain copy."""
-        return dict(self._read())
+        return deepcopy(dict(self._read()))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mapping) and dict(self) == dict(other)

@@ -1,11 +1,14 @@
-"""Gathering the documents of a hierarchy in one place, for stores where listing is slow."""
+"""Consolidated metadata: gathering the documents of a hierarchy in one, and opening by it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from omnizarr import stores
+from omnizarr.errors import InvalidMetadata
 from omnizarr.formats import consolidated
+from omnizarr.hierarchy.copies import note_change
+from omnizarr.hierarchy.create import open_group
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import Location, locate
 from omnizarr.model import GroupModel, Node, paths
@@ -23,18 +26,31 @@ def walk(location: Location, node: Node) -> dict[str, Node]:
     return found
 
 
-def consolidate_metadata(store: Any, path: str | None = None) -> Group:
+def consolidate_metadata(
+    store: Any, path: str | None = None, zarr_format: int | str | None = None
+) -> Group:
     """Store a copy of all documents below a group with the group, and give back the group.
 
-    The copy is used only where a store cannot list its keys; it has to be renewed by hand.
+    Whatever this library changes below the group afterwards, it changes in the copy too; copies
+    of more than a megabyte it drops instead, with a warning.
     """
     where = stores.resolve(store)
-    location, node = locate(where, paths.normalize(path))
+    location, node = locate(where, paths.normalize(path), zarr_format=zarr_format)
     group = Group.at(location, node)
     location.check_writable()
     nodes = walk(location, node)
     for key, text in consolidated.write(location.format, location.path, nodes).items():
-        if text is not None:
-            where.set(key, text)
+        where.set(key, text)
+    note_change()
     group.refresh()
     return group
+
+
+def open_consolidated(store: Any, *, use_consolidated: bool | str = True, **options: Any) -> Group:
+    """As `open_group`, with the nodes below taken from the group's consolidated metadata."""
+    if not use_consolidated:
+        raise InvalidMetadata(
+            f"open_consolidated needs use_consolidated=True or a key, got {use_consolidated!r};"
+            " use open_group to read the nodes' own documents"
+        )
+    return open_group(store, use_consolidated=use_consolidated, **options)

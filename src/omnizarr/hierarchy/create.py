@@ -28,18 +28,26 @@ def open(
     *,
     path: str | None = None,
     zarr_format: int | str | None = None,
+    use_consolidated: bool | str | None = None,
 ) -> Array | Group:
     """The array or group at a path, in whatever format it is; nothing is created.
 
     `store` is a path, a URL, a dict or a store. Mode ``r`` (the default) reads, ``r+`` also
     writes. To create, use `create_array`, `create_group`, `open_array` or `open_group`.
+    `use_consolidated` is as in `open_group`.
     """
     where, node_path = _place(store, path, mode)
     if mode not in ("r", "r+", "a"):
         raise InvalidMetadata(
             f"open() never creates: mode {mode!r} is for open_array and open_group"
         )
-    location, node = locate(where, node_path, zarr_format=zarr_format, read_only=mode == "r")
+    location, node = locate(
+        where,
+        node_path,
+        zarr_format=zarr_format,
+        read_only=mode == "r",
+        use_consolidated=use_consolidated,
+    )
     return open_node(location, node)
 
 
@@ -80,11 +88,24 @@ def open_group(
     path: str | None = None,
     zarr_format: int | str | None = None,
     attributes: dict[str, Any] | None = None,
+    use_consolidated: bool | str | None = None,
 ) -> Group:
-    """The group at a path; modes as in `open_array`."""
+    """The group at a path; modes as in `open_array`.
+
+    `use_consolidated`: True takes the nodes below from the group's copies of their documents,
+    without a request, and fails where it has none; a string is another key for them than
+    ``.zmetadata`` (version 2). An array's copy is compared with its own document when its data
+    are first used. False never looks at copies. None uses them only to list where a store cannot.
+    """
     where, node_path = _place(store, path, mode)
     if _should_open(where, node_path, mode):
-        location, node = locate(where, node_path, zarr_format=zarr_format, read_only=mode == "r")
+        location, node = locate(
+            where,
+            node_path,
+            zarr_format=zarr_format,
+            read_only=mode == "r",
+            use_consolidated=use_consolidated,
+        )
         return Group.at(location, node)
     return create_group(
         where,

@@ -10,14 +10,14 @@ import numpy as np
 
 from omnizarr.engine import BoundArray
 from omnizarr.errors import NodeNotFound, OmnizarrWarning, Problem, WrongNode
-from omnizarr.formats import consolidated
 from omnizarr.hierarchy import render
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
-from omnizarr.hierarchy.location import Location, fetch, tell
+from omnizarr.hierarchy.copies import Copies
+from omnizarr.hierarchy.location import Location, tell
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.options import ArrayOptions, array_model
-from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.model import ArrayModel, GroupModel, Node
 from omnizarr.stores import can_list
 
 
@@ -36,8 +36,6 @@ class Group(NodeHandle[GroupModel]):
         location = self._location.child(path)
         problems: list[Problem] = []
         node = location.find(problems)
-        if node is None and not can_list(self.store):
-            node = self._consolidated().get(paths.normalize(path))
         tell(problems)
         if node is None:
             raise NodeNotFound(self._missing(path, location))
@@ -119,10 +117,6 @@ class Group(NodeHandle[GroupModel]):
 
     def _nodes(self, location: Location | None = None) -> dict[str, Node]:
         """The readable members; one that is broken is told and left out."""
-        if not can_list(self.store):
-            copies = self._consolidated()
-            if copies:
-                return {p: n for p, n in copies.items() if p and "/" not in p}
         good: dict[str, Node] = {}
         for name, node in (location or self._location).children().items():
             if isinstance(node, Exception):
@@ -131,11 +125,16 @@ class Group(NodeHandle[GroupModel]):
                 good[name] = node
         return good
 
-    def _consolidated(self) -> dict[str, Node]:
-        """What the group's own copies of its members' documents say, by relative path."""
-        key = consolidated.key(self._location.format, self.path)
-        documents = {} if key is None else fetch(self.store, [key])
-        return consolidated.read(self._location.format, self.path, self._model, documents, [])
+    @property
+    def consolidated(self) -> dict[str, Node] | None:
+        """What the group's copies of the documents below it say, by relative path.
+
+        None where it has none. They are read from the store, in one request.
+        """
+        copies = self._location.copies
+        if copies is None or not copies.asked:
+            copies = Copies(self.store, self.path, self._location.format)
+        return copies.all(self.path)
 
     # Creating and erasing
 

@@ -5,31 +5,29 @@ from __future__ import annotations
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from omnizarr import config
+from omnizarr import chunk_key_encodings, config
 from omnizarr.errors import (
     InvalidMetadata,
     NodeExists,
     NodeNotFound,
-    OmnizarrError,
     OmnizarrWarning,
     Problem,
     ReadOnly,
     StoreError,
 )
-from omnizarr.formats import Format, Probe, by_name
+from omnizarr.formats import Format, Probe, by_name, consolidated
+from omnizarr.hierarchy.absent import why_absent
+from omnizarr.hierarchy.copies import Copies, keep_right
+from omnizarr.hierarchy.fetch import fetch
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
-    Inside,
-    LocalStore,
     Store,
     can_list,
     check_writable,
     erase_prefix,
     erase_values,
-    get_many,
     list_dir,
     list_prefix,
     one_level,
@@ -46,13 +44,15 @@ class Location:
     read_only: bool = False
     # All keys of documents below, sorted, while a walk uses one listing for the whole of it.
     known: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    # A group's copies of the documents below it, where they are to be used.
+    copies: Copies | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{paths.show(self.path)} in {self.store!r}"
 
     def at(self, path: str) -> Location:
         """Another place in the same hierarchy."""
-        return Location(self.store, path, self.format, self.read_only, self.known)
+        return Location(self.store, path, self.format, self.read_only, self.known, self.copies)
 
     def child(self, name: str) -> Location:
         """A place below this one."""
@@ -61,9 +61,9 @@ class Location:
     # Reading
 
     def load(self) -> Node:
-        """The node; raises NodeNotFound or InvalidMetadata."""
+        """The node by its own documents; raises NodeNotFound or InvalidMetadata."""
         problems: list[Problem] = []
-        node = self.find(problems)
+        node = self._own(problems)
         tell(problems)
         if node is None:
             raise NodeNotFound(f"there is no array or group at {self}")
@@ -71,6 +71,13 @@ class Location:
 
     def find(self, problems: list[Problem]) -> Node | None:
         """The node, or None where there is none."""
+        if self.copies is None:
+            return self._own(problems)
+        node = self.copies.node(self.path) if self.copies.asked else None
+        node = self._own(problems) if node is None else node
+        return self.copies.node(self.path) if node is None else node
+
+    def _own(self, problems: list[Problem]) -> Node | None:
         documents = fetch(self.store, self.format.keys(self.path))
         node = self.format.read(self.path, documents, problems)
         if node is None and self.format.implicit_groups:
@@ -87,6 +94,9 @@ class Location:
 
     def children(self) -> dict[str, Node | Exception]:
         """The nodes one level down by name; one that cannot be read is its error."""
+        copied = None if self.copies is None else self.copies.children(self.path)
+        if copied is not None:
+            return self._filled(copied)
         names = self.child_names()
         start = paths.prefix(self.path)
         documents = fetch(self.store, [k for n in names for k in self.format.keys(start + n)])
@@ -99,6 +109,19 @@ class Location:
                 continue
             if node is None and kind == "group":
                 node = GroupModel(implicit=True)
+            if node is not None:
+                found[name] = node
+        return found
+
+    def _filled(self, copied: Mapping[str, Node | None]) -> dict[str, Node | Exception]:
+        """Copies of children, with those that are not valid by their own documents."""
+        found: dict[str, Node | Exception] = {}
+        for name, copy in copied.items():
+            try:
+                node = self.child(name)._own([]) if copy is None else copy
+            except InvalidMetadata as e:
+                found[name] = e
+                continue
             if node is not None:
                 found[name] = node
         return found
@@ -123,7 +146,7 @@ class Location:
         """For a walk: this place, with one listing for all below it, where chunks lie elsewhere."""
         prefix = self.format.listing(self.path)
         mixed = self.format.chunk_prefix(self.path).startswith(prefix)
-        if self.known is not None or mixed or not can_list(self.store):
+        if self.known is not None or self.copies is not None or mixed or not can_list(self.store):
             return self
         return replace(self, known=tuple(sorted(list_prefix(self.store, prefix))))
 
@@ -154,6 +177,7 @@ class Location:
                 self.store.set(key, text)
             elif before.get(key) is not None:
                 self.store.erase(key)
+        keep_right(self.store, self.path, self.format, documents)
         return read
 
     def _documents(self, node: Node) -> tuple[dict[str, bytes | None], Node]:
@@ -184,7 +208,7 @@ class Location:
         around = self._around()
         self._check_root(around)
         missing = self._missing_ancestors(around)
-        existing = existing_node(self.store, self.path, around)
+        existing = existing_node(self.store, self.path, around) or self._other_root(around)
         if existing is not None and existing[1] is not None:
             if not overwrite:
                 what = existing[1].kind if not isinstance(existing[1], Exception) else "node"
@@ -201,23 +225,34 @@ class Location:
         for key, text in documents.items():
             if text is not None:
                 self.store.set(key, text)
+        keep_right(self.store, self.path, self.format, documents, around)
         return read
 
     def _around(self) -> dict[str, bytes]:
         """What there is already, at this place in any format and above it in this one."""
         above = (key for path in paths.ancestors(self.path) for key in self.format.keys(path))
-        keys = (*self.format.root_documents(), *above, *Probe(self.path).keys())
+        holders = consolidated.holders(self.format, self.path)
+        keys = (*self.format.root_documents(), *above, *holders, *Probe(self.path).keys())
         return fetch(self.store, dict.fromkeys(keys))
 
     def _check_root(self, around: Mapping[str, bytes]) -> None:
         """Raise where another format's hierarchy has a key that this one's needs."""
-        roots = self.format.root_documents() if self.path else {}
-        taken = {key: around[key] for key in roots if key in around}
+        keys = self.format.root_documents() or self.format.keys("")[:1]
+        taken = {key: around[key] for key in keys if key in around} if self.path else {}
         if taken and not Probe("", self.format.name).formats(taken, []):
             raise NodeExists(
                 f"{next(iter(taken))!r} in {self.store!r} is not a document of zarr"
-                f" {self.format.name}, so {paths.show(self.path)} cannot be created in that format"
+                f" {self.format.name}, so {paths.show(self.path)} cannot be created in that format;"
+                " leave zarr_format out to join the hierarchy that is there"
             )
+
+    def _other_root(self, around: Mapping[str, bytes]) -> tuple[Format, Node] | None:
+        """A hierarchy whose entry point a new root of this format would replace."""
+        for format in Probe("").formats(around, []) if not self.path else ():
+            mine = format.name == self.format.name
+            if not mine and format.root_documents().keys() & {*self.format.keys("")}:
+                return format, GroupModel(implicit=True)
+        return None
 
     def _missing_ancestors(self, around: Mapping[str, bytes]) -> list[str]:
         """Paths above that have no group yet; raises where one is an array."""
@@ -244,21 +279,28 @@ class Location:
         erase_values(self.store, keys)
         for prefix in prefixes:
             erase_prefix(self.store, prefix)
+        keep_right(self.store, self.path, self.format, None)
 
     def _check_foreign(self, prefix: str) -> None:
+        arrays: dict[str, Node | None] = {}
         for key in list_prefix(self.store, prefix):
-            if not self.format.looks_owned(key):
+            if not self.format.looks_owned(key) and not self._is_chunk(key, arrays):
                 raise StoreError(
                     f"{self} holds something that is not Zarr: {key!r}; nothing was erased."
                     " Move it away first"
                 )
 
-
-def fetch(store: Store, keys: Iterable[str]) -> dict[str, bytes]:
-    """The documents that exist, in one batch."""
-    wanted = list(keys)
-    values = get_many(store, [(key, None) for key in wanted])
-    return {k: v for k, v in zip(wanted, values, strict=True) if v is not None}
+    def _is_chunk(self, key: str, arrays: dict[str, Node | None]) -> bool:
+        """Whether a key is a chunk's in the encoding of the array that it lies in."""
+        for path in paths.ancestors(key):
+            if path not in arrays:
+                arrays[path] = self.format.read(path, fetch(self.store, self.format.keys(path)), [])
+            array = arrays[path]
+            if isinstance(array, ArrayModel):
+                encoding = chunk_key_encodings.bind(array.chunk_key_encoding)
+                inside = key.removeprefix(self.format.chunk_prefix(path))
+                return encoding.coords(inside, len(array.shape)) is not None
+        return False
 
 
 def tell(problems: Iterable[Problem]) -> None:
@@ -275,11 +317,16 @@ def locate(
     zarr_format: object = None,
     read_only: bool = False,
     separator: str | None = None,
+    use_consolidated: bool | str | None = False,
 ) -> tuple[Location, Node]:
     """The node at a path in whatever format it is; raises NodeNotFound."""
     wanted = None if zarr_format is None else by_name(zarr_format).name
     probe = Probe(path, wanted, separator or ".")
-    documents = fetch(store, probe.keys())
+    keys = probe.keys()
+    name = use_consolidated if isinstance(use_consolidated, str) else None
+    if use_consolidated:
+        keys += consolidated.keys_beside(wanted, path, name)
+    documents = fetch(store, keys)
     problems: list[Problem] = []
     for format in probe.formats(documents, problems):
         location = Location(store, path, format, read_only)
@@ -289,8 +336,26 @@ def locate(
             node = format.read(path, documents, problems)
         if node is not None:
             tell(problems)
+            if isinstance(node, GroupModel) and use_consolidated is not False:
+                location = _with_copies(location, bool(use_consolidated), name, documents)
             return location, node
-    raise NodeNotFound(_not_found(store, path, wanted))
+    raise NodeNotFound(why_absent(store, path, wanted))
+
+
+def _with_copies(
+    location: Location, asked: bool, name: str | None, documents: Mapping[str, bytes]
+) -> Location:
+    """The place with its group's copies: where they are asked for, or nothing can be listed."""
+    if not asked and can_list(location.store):
+        return location
+    store, path, format = location.store, location.path, location.format
+    copies = Copies(store, path, format, asked=asked, name=name)
+    if asked and not copies.look(documents):
+        raise InvalidMetadata(
+            f"there are no consolidated metadata at {location}; make them with"
+            " consolidate_metadata, or open it without use_consolidated"
+        )
+    return replace(location, copies=copies)
 
 
 def existing_node(
@@ -325,35 +390,3 @@ def format_for(store: Store, path: str, zarr_format: object) -> Format:
         if found and found[0].has_groups:
             return found[0]
     return by_name(getattr(store, "default_format", "3"))
-
-
-def _not_found(store: Store, path: str, wanted: str | None) -> str:
-    kind = "" if wanted is None else f"zarr {wanted} "
-    message = f"there is no {kind}array or group at {paths.show(path)} in {store!r}"
-    root = _root_around(store)
-    if root is not None:
-        return (
-            f"{message}; it lies inside the hierarchy {root!r}, which can only be opened at its"
-            " root: open that, with the path of the node"
-        )
-    if isinstance(store, LocalStore) and store.root.is_file():
-        return f"{message}, which is a file; give the directory that holds the data"
-    if can_list(store):
-        keys, prefixes = list_dir(store, paths.prefix(path))
-        if not keys and not prefixes:
-            return f"{message}; nothing is there at all. Is the path right?"
-        names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
-        some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-        message += f" (no zarr.json, .zarray, .zgroup or meta; it holds: {some})"
-    return message
-
-
-def _root_around(store: Store) -> Store | None:
-    """The hierarchy that a store is a part of, if its format is opened at the root only."""
-    for outer in store.around() if isinstance(store, Inside) else ():
-        with suppress(OmnizarrError):  # what lies around need not be ours, or readable
-            probe = Probe("")
-            found = probe.formats(fetch(outer, probe.keys()), [])
-            if any(format.implicit_groups for format in found):
-                return outer
-    return None

@@ -10,6 +10,7 @@ from omnizarr.hierarchy.attributes import Attributes, json_attributes
 from omnizarr.hierarchy.location import Location, locate
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import Store
+from omnizarr.stores.turns import DOCUMENTS, turn
 
 M = TypeVar("M", ArrayModel, GroupModel)
 
@@ -19,6 +20,7 @@ class NodeHandle(Generic[M]):
 
     _location: Location
     _model: M
+    _copied = False  # whether the model comes from a copy of the node's documents
 
     def __init__(
         self,
@@ -40,6 +42,8 @@ class NodeHandle(Generic[M]):
         """The handle for a model that was just read or written."""
         handle = cls.__new__(cls)
         handle._open(location, model)
+        copies = location.copies
+        handle._copied = copies is not None and copies.gave(location.path, model)
         handle._tell()
         return handle
 
@@ -89,10 +93,11 @@ class NodeHandle(Generic[M]):
 
     def _change_attributes(self, change: Callable[[dict[str, Any]], None]) -> None:
         self._location.check_writable()
-        self.refresh()
-        attributes = dict(self._model.attributes)
-        change(attributes)
-        self._save(self._model.with_(attributes=json_attributes(attributes)))
+        with turn(DOCUMENTS, self._location.format.keys(self.path)):
+            self.refresh()
+            attributes = dict(self._model.attributes)
+            change(attributes)
+            self._save(self._model.with_(attributes=json_attributes(attributes)))
 
     def _open(self, location: Location, model: Node) -> None:
         """Take a model that was just read or written; raises where it is the other kind."""
@@ -101,10 +106,12 @@ class NodeHandle(Generic[M]):
     def _save(self, model: Node) -> None:
         old = None if getattr(self._model, "implicit", False) else self._model
         self._open(self._location, self._location.save(old, model))
+        self._copied = False
 
     def refresh(self) -> None:
         """Read the documents again, in case another process changed them."""
         self._open(self._location, self._location.load())
+        self._copied = False
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -19,7 +19,8 @@ from omnizarr.errors import (
     UnknownExtension,
 )
 from omnizarr.formats import V1, V2, V3, Documents, Format, Probe, V3Draft
-from omnizarr.hierarchy.location import Location, fetch
+from omnizarr.hierarchy.fetch import fetch
+from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.registry import lookup
 from omnizarr.stores import MemoryStore, Store

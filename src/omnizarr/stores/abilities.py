@@ -93,7 +93,7 @@ def erase_prefix(store: Store, prefix: str) -> None:
 
 def lock(store: Store, prefix: str, keys: Iterable[str]) -> AbstractContextManager[None]:
     """Keep other processes from changing keys below a prefix, where a store can."""
-    return store.lock(prefix, keys) if isinstance(store, Locks) else nullcontext()
+    return store.lock_keys(prefix, keys) if isinstance(store, Locks) else nullcontext()
 
 
 def list_prefix(store: Store, prefix: str) -> Iterator[str]:

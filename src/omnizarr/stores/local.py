@@ -174,7 +174,7 @@ class LocalStore:
             os.close(descriptor)
 
     @contextlib.contextmanager
-    def lock(self, prefix: str, keys: Iterable[str]) -> Iterator[None]:
+    def lock_keys(self, prefix: str, keys: Iterable[str]) -> Iterator[None]:
         check_writable(self)
         directory = self._path(prefix[:-1]) if prefix else str(self.root)
         try:

@@ -97,7 +97,7 @@ class SetsIf(Protocol):
 class Locks(Protocol):
     """Can keep other processes from changing some keys for a while."""
 
-    def lock(self, prefix: str, keys: Iterable[str]) -> AbstractContextManager[None]:
+    def lock_keys(self, prefix: str, keys: Iterable[str]) -> AbstractContextManager[None]:
         """Keys below a prefix, which is the array's or group's own whatever the store's root."""
 
 

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from weakref import WeakValueDictionary
 
 ENGINE = 2**31  # the level of the engine
+DOCUMENTS = ENGINE + 1  # and of documents that are read, changed and stored
 
 _Name = tuple[int, str]
 _locks: WeakValueDictionary[_Name, threading.RLock] = WeakValueDictionary()

@@ -1,0 +1,163 @@
+"""Copies of documents that a group keeps (consolidated metadata): used, and kept right."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Mapping
+
+from omnizarr.errors import InvalidMetadata, OmnizarrWarning
+from omnizarr.formats import Format, consolidated
+from omnizarr.hierarchy.fetch import fetch
+from omnizarr.model import Node, paths
+from omnizarr.stores import Store, can_list
+from omnizarr.stores.turns import DOCUMENTS, turn
+
+LARGEST = 2**20  # bytes of copies that are renewed with every change of a node
+_counter = itertools.count(1)
+_changes = 0  # another number after every change of a node by this process
+
+
+class Copies:
+    """What one group says about the nodes below it, read again after this process changed any.
+
+    `asked` is whether the user wants nodes from the copies; else they serve only to list where a
+    store cannot, and for nodes that have no documents of their own.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        format: Format,
+        *,
+        asked: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self.asked = asked
+        self._store, self._path, self._format = store, path, format
+        self._key = consolidated.key(format, path, name)
+        self._seen = -1
+        self._data: bytes | None = None
+        self._entries: consolidated.Entries | None = None
+        self._nodes: dict[str, Node | None] = {}
+        self._names: dict[str, list[str]] = {}
+
+    def look(self, documents: Mapping[str, bytes] | None = None) -> bool:
+        """Whether there are copies; `documents` are what was fetched already."""
+        if self._seen == _changes or self._key is None:
+            return self._entries is not None
+        seen = _changes
+        found = fetch(self._store, [self._key]) if documents is None else documents
+        data = found.get(self._key)
+        if data != self._data or self._seen < 0:
+            entries = None if data is None else consolidated.read(self._format, data, self._key)
+            self._data, self._entries, self._nodes, self._names = data, entries, {}, {}
+            for path in entries or ():
+                parent, _, name = path.rpartition("/")
+                if name:
+                    self._names.setdefault(parent, []).append(name)
+        self._seen = seen
+        return self._entries is not None
+
+    def node(self, path: str) -> Node | None:
+        """The node at a path of the store, or None where the copies do not tell."""
+        if not self.look() or not self._covers(path):
+            return None
+        inside = path[len(paths.prefix(self._path)) :]
+        if inside not in self._nodes:
+            entry = (self._entries or {}).get(inside)
+            self._nodes[inside] = None if entry is None else self._read(inside, entry)
+        return self._nodes[inside]
+
+    def children(self, path: str) -> dict[str, Node | None] | None:
+        """The nodes one level below a path by name, None where a copy is not valid.
+
+        None where the copies do not tell.
+        """
+        if not self.look() or not self._covers(path):
+            return None
+        inside = path[len(paths.prefix(self._path)) :]
+        return {name: self.node(paths.join(path, name)) for name in self._names.get(inside, ())}
+
+    def all(self, path: str) -> dict[str, Node] | None:
+        """Every node below a path, by what is left of its own; None where there are no copies."""
+        if not self.look() or not self._covers(path):
+            return None
+        start = paths.prefix(path)
+        every = (paths.join(self._path, inside) for inside in self._entries or ())
+        found = {p[len(start) :]: self.node(p) for p in every if p.startswith(start) and p != path}
+        return {inside: node for inside, node in found.items() if node is not None}
+
+    def gave(self, path: str, node: Node) -> bool:
+        """Whether a node is one that the copies tell of."""
+        return self._nodes.get(path[len(paths.prefix(self._path)) :]) is node
+
+    def _covers(self, path: str) -> bool:
+        return path == self._path or path.startswith(paths.prefix(self._path))
+
+    def _read(self, inside: str, entry: consolidated.Entry) -> Node | None:
+        try:
+            return consolidated.node(self._format, inside, entry)
+        except InvalidMetadata:
+            return None  # the node's own documents tell
+
+
+def note_change() -> None:
+    """Let every `Copies` of this process be read again before it is next used."""
+    global _changes
+    _changes = next(_counter)
+
+
+def keep_right(
+    store: Store,
+    path: str,
+    format: Format,
+    documents: Mapping[str, bytes | None] | None,
+    around: Mapping[str, bytes] | None = None,
+) -> None:
+    """Bring the copies of a node in line with its documents, None where it was erased.
+
+    Large copies are dropped, unless the store cannot list and they could not be made again.
+    `around` are documents that were fetched before; a key that is not in it is not there.
+    """
+    note_change()
+    holders = consolidated.holders(format, path)
+    if not holders:
+        return
+    if around is None:
+        around = fetch(store, holders)
+    for key, group in holders.items():
+        if key in around and consolidated.read(format, around[key], key) is not None:
+            with turn(DOCUMENTS, [key]):
+                _renew(store, format, key, group, path, documents)
+            note_change()
+
+
+def _renew(
+    store: Store,
+    format: Format,
+    key: str,
+    group: str,
+    path: str,
+    documents: Mapping[str, bytes | None] | None,
+) -> None:
+    data = store.get(key)  # again, now that no other thread changes it
+    if data is None or consolidated.read(format, data, key) is None:
+        return
+    if len(data) > LARGEST and can_list(store):
+        warnings.warn(
+            f"{paths.show(path)} in {store!r} was changed, so the consolidated metadata of"
+            f" {paths.show(group)} were dropped; call consolidate_metadata again when done",
+            OmnizarrWarning,
+            stacklevel=6,
+        )
+        text = consolidated.dropped(format, data, key)
+    else:
+        own = {paths.name(k): t for k, t in (documents or {}).items() if t is not None}
+        inside = path[len(paths.prefix(group)) :]
+        text = consolidated.changed(format, data, key, inside, own)
+    if text is None:
+        store.erase(key)
+    elif text != data:
+        store.set(key, text)

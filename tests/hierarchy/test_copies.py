@@ -1,0 +1,324 @@
+"""Consolidated metadata: used where asked for, kept in step with every change, never believed
+against an array's own document."""
+
+from __future__ import annotations
+
+import json
+import threading
+import warnings
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.hierarchy.consolidate import walk
+from omnizarr.model import GroupModel, Node
+
+zarr = pytest.importorskip("zarr")
+
+FORMATS = (2, 3)
+
+
+class Counting:
+    """Counts requests; can list only if told so."""
+
+    read_only = False
+
+    def __init__(self, values: dict[str, bytes]) -> None:
+        self.values = values
+        self.gets: Counter[str] = Counter()
+
+    def get(self, key: str, range: Any = None) -> bytes | None:
+        self.gets[key] += 1
+        value = self.values.get(key)
+        return value if value is None or range is None else range.of(value)
+
+    def set(self, key: str, value: Any) -> None:
+        self.values[key] = bytes(value)
+
+    def erase(self, key: str) -> None:
+        self.values.pop(key, None)
+
+
+class Listing(Counting):
+    """Counts its listings too."""
+
+    def list(self) -> Any:
+        self.gets["list"] += 1
+        yield from tuple(self.values)
+
+
+def hierarchy(format: int, store: Any = None) -> dict[str, bytes]:
+    store = {} if store is None else store
+    root = oz.create_group(store, zarr_format=format, attributes={"title": "t"})
+    root.create_array("a", data=np.arange(6), chunks=(2,), attributes={"n": [1]})
+    root.create_group("g", attributes={"k": {"l": 2}})
+    root.create_array("g/b", data=np.arange(3.0))
+    root.create_array("g/deep/c", data=np.ones((2, 2), "u1"))
+    oz.consolidate_metadata(store)
+    return store  # type: ignore[no-any-return]
+
+
+def plain(nodes: dict[str, Node] | None) -> dict[str, Node] | None:
+    """Nodes without the copies that groups hold of others."""
+    if nodes is None:
+        return None
+    return {
+        p: n.with_(consolidated=None) if isinstance(n, GroupModel) else n
+        for p, n in nodes.items()
+        if p
+    }
+
+
+def truth(store: Any, path: str = "") -> dict[str, Node] | None:
+    group = oz.open_group(store, path=path, use_consolidated=False)
+    return plain(walk(group._location, group._model))
+
+
+@pytest.mark.parametrize("kind", [Counting, Listing])
+@pytest.mark.parametrize(
+    ("format", "keys"),
+    [(3, ["zarr.json"]), (2, [".zarray", ".zattrs", ".zgroup", ".zmetadata"])],
+)
+def test_a_whole_hierarchy_opens_with_one_batch_of_requests(
+    kind: type[Counting], format: int, keys: list[str]
+) -> None:
+    store = kind(hierarchy(format))
+    group = oz.open_group(store, zarr_format=format, use_consolidated=True)
+    members = dict(group.members(max_depth=None))
+    assert sorted(members) == ["a", "g", "g/b", "g/deep", "g/deep/c"]
+    assert members["g/deep/c"].shape == (2, 2)
+    assert members["a"].attrs["n"] == [1]
+    assert group["g"]["deep"]["c"].dtype == "u1"
+    assert "c" in str(group.tree())
+    assert "g/b" in group
+    assert dict(store.gets) == dict.fromkeys(keys, 1)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_first_use_of_data_compares_one_document_and_no_more(format: int) -> None:
+    store = Counting(hierarchy(format))
+    array = oz.open_group(store, zarr_format=format, use_consolidated=True)["a"]
+    document = "a/zarr.json" if format == 3 else "a/.zarray"
+    assert store.gets[document] == 0
+    assert array[...].tolist() == list(range(6))
+    assert array[2] == 2
+    assert store.gets[document] == 1
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_another_library_changed_is_noticed_before_data_are_read(
+    tmp_path: Path, format: int
+) -> None:
+    hierarchy(format, tmp_path)
+    theirs = zarr.open_group(tmp_path, mode="r+", use_consolidated=False)
+    theirs["a"].resize((8,))
+    theirs["a"][6:] = [60, 70]
+    theirs.create_array("new", shape=(2,), dtype="i4")
+    group = oz.open_group(tmp_path)
+    assert group["a"].shape == (8,)
+    assert sorted(group) == ["a", "g", "new"]
+    asked = oz.open_group(tmp_path, use_consolidated=True)
+    assert asked["new"].shape == (2,)
+    array = asked["a"]
+    with pytest.warns(oz.OmnizarrWarning, match="out of date"):
+        assert array[...].tolist() == [0, 1, 2, 3, 4, 5, 60, 70]
+    assert array.shape == (8,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert array[7] == 70
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_array_that_is_gone_is_not_read_by_its_copy(tmp_path: Path, format: int) -> None:
+    hierarchy(format, tmp_path)
+    asked = oz.open_group(tmp_path, use_consolidated=True)
+    for name in ("zarr.json", ".zarray"):
+        (tmp_path / "a" / name).unlink(missing_ok=True)
+    assert asked["a"].shape == (6,)
+    with pytest.raises(oz.NodeNotFound, match="/a"):
+        asked["a"][...]
+
+
+PATHS = ["a", "g", "g/b", "g/deep", "g/deep/c", "new", "new/x"]
+
+
+def change(root: oz.Group, path: str, what: str) -> None:
+    node = root.get(path)
+    if what == "group":
+        root.create_group(path, overwrite=True)
+    elif what == "array":
+        root.create_array(path, shape=(3,), dtype="i2", overwrite=True)
+    elif node is None:
+        return
+    elif what == "delete":
+        del root[path]
+    elif what == "attribute":
+        node.attrs["x"] = len(node.attrs)
+    elif isinstance(node, oz.Array) and what == "append":
+        node.append(node[-1:])
+    elif isinstance(node, oz.Array) and what == "resize":
+        node.resize(tuple(n + 1 for n in node.shape))
+
+
+CHANGES = st.tuples(
+    st.sampled_from(PATHS),
+    st.sampled_from(["group", "array", "delete", "attribute", "append", "resize"]),
+    st.booleans(),
+)
+
+
+@pytest.mark.shows("ZEP-15")
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(FORMATS), st.lists(CHANGES, max_size=6))
+def test_copies_agree_with_the_nodes_after_any_changes(
+    format: int, changes: list[tuple[str, str, bool]]
+) -> None:
+    store = hierarchy(format)
+    oz.consolidate_metadata(store, "g")
+    first = oz.open_group(store, mode="r+", use_consolidated=True)
+    second = oz.open_group(store, mode="r+")
+    for path, what, other in changes:
+        with suppress(oz.NodeExists):  # below an array nothing can be created
+            change(second if other else first, path, what)
+        assert plain(first.consolidated) == truth(store)
+        assert sorted(first) == sorted(second)
+        inner = oz.open_group(store)
+        if isinstance(inner.get("g"), oz.Group):
+            kept = inner["g"].consolidated
+            assert kept is None or plain(kept) == truth(store, "g")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_zarr_python_reads_the_copies_after_changes_and_we_read_theirs(
+    tmp_path: Path, format: int
+) -> None:
+    hierarchy(format, tmp_path / "ours")
+    root = oz.open_group(tmp_path / "ours", mode="r+")
+    root.attrs["title"] = "u"
+    root["g/b"].append([7.0])
+    root.create_array("g/more", data=np.arange(2, dtype="i2"), attributes={"m": 1})
+    del root["g/deep"]
+    theirs = zarr.open_consolidated(tmp_path / "ours", zarr_format=format)
+    members = dict(theirs.members(max_depth=None))
+    assert sorted(members) == ["a", "g", "g/b", "g/more"]
+    assert members["g/b"].shape == (4,)
+    assert members["g/b"][3] == 7.0
+    assert dict(members["g/more"].attrs) == {"m": 1}
+    assert dict(theirs.attrs) == {"title": "u"}
+
+    other = zarr.create_group(tmp_path / "t", zarr_format=format, attributes={"a": 1})
+    other.create_group("g").create_array("x", shape=(3,), dtype="i4")[...] = [1, 2, 3]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(tmp_path / "t")
+    read = oz.open_consolidated(tmp_path / "t")
+    assert plain(read.consolidated) == truth(tmp_path / "t")
+    assert read["g/x"][...].tolist() == [1, 2, 3]
+    changed = oz.open_group(tmp_path / "t", mode="r+")
+    changed["g"].create_array("y", shape=(2,), dtype="u1")
+    assert sorted(zarr.open_consolidated(tmp_path / "t")["g"].array_keys()) == ["x", "y"]
+
+
+@pytest.mark.shows("V3-27", "ZEP-15")
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_new_member_is_listed_where_a_store_cannot_list(format: int) -> None:
+    store = Counting(hierarchy(format))
+    root = oz.open_group(store, mode="r+")
+    assert sorted(root) == ["a", "g"]
+    root.create_array("new", data=np.arange(4))
+    root["g"].create_group("h")
+    root["a"].attrs["x"] = 1
+    assert sorted(root) == ["a", "g", "new"]
+    blind = oz.open_group(Counting(store.values))
+    assert sorted(blind) == ["a", "g", "new"]
+    assert sorted(blind["g"]) == ["b", "deep", "h"]
+    assert dict(blind.members())["a"].attrs["x"] == 1
+
+
+def test_threads_that_create_arrays_lose_no_copy() -> None:
+    store = hierarchy(3)
+    root = oz.open_group(store, mode="r+")
+
+    def work(number: int) -> None:
+        for i in range(5):
+            root.create_array(f"t{number}_{i}", shape=(1,), dtype="u1")
+            root.attrs[f"t{number}_{i}"] = i
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert plain(root.consolidated) == truth(store)
+    assert len(oz.open_group(store).attrs) == 21
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_large_copies_are_dropped_with_a_warning_but_never_where_nothing_can_be_listed(
+    format: int,
+) -> None:
+    store = hierarchy(format)
+    oz.open_group(store, mode="r+")["g"].attrs["long"] = "x" * 2**20
+    root = oz.open_group(store, mode="r+", use_consolidated=True)
+    blind = Counting(dict(store))
+    oz.open_group(blind, mode="r+").create_array("new", shape=(1,), dtype="u1")
+    assert sorted(oz.open_group(blind)) == ["a", "g", "new"]
+    with pytest.warns(oz.OmnizarrWarning, match="dropped"):
+        root.create_array("new", shape=(1,), dtype="u1")
+    assert root.consolidated is None
+    assert sorted(root) == ["a", "g", "new"]
+    assert oz.open_group(store).attrs["title"] == "t"
+    with pytest.raises(oz.InvalidMetadata, match="no consolidated metadata"):
+        oz.open_group(store, use_consolidated=True)
+
+
+def test_copies_that_are_asked_for_must_be_there() -> None:
+    store: dict[str, bytes] = {}
+    oz.create_group(store).create_array("a", shape=(1,), dtype="u1")
+    assert oz.open_group(store).consolidated is None
+    for open_ in (oz.open, oz.open_group, oz.open_consolidated):
+        with pytest.raises(ValueError, match="consolidate_metadata"):
+            open_(store, use_consolidated=True)
+    with pytest.raises(oz.InvalidMetadata, match="True, False or None"):
+        oz.open_group(store, use_consolidated=".other")
+    with pytest.raises(oz.InvalidMetadata, match="open_group"):
+        oz.open_consolidated(store, use_consolidated=False)
+    draft: dict[str, bytes] = {}
+    oz.create_group(draft, zarr_format="3-draft")
+    with pytest.raises(oz.InvalidMetadata, match="no consolidated metadata"):
+        oz.open_group(draft, use_consolidated=True)
+    with pytest.raises(oz.CannotExpress, match="consolidated"):
+        oz.consolidate_metadata(draft)
+
+
+def test_version_2_copies_may_have_another_key() -> None:
+    store = hierarchy(2)
+    store[".other"] = store.pop(".zmetadata")
+    assert sorted(oz.open_group(store, use_consolidated=".other")["g"]) == ["b", "deep"]
+    with pytest.raises(oz.InvalidMetadata, match="no consolidated metadata"):
+        oz.open_group(store, use_consolidated=True)
+
+
+def test_unknown_members_beside_the_copies_survive_a_change() -> None:
+    store = hierarchy(2)
+    doc = {**json.loads(store[".zmetadata"]), "by": {"someone": 1}}
+    store[".zmetadata"] = json.dumps(doc).encode()
+    oz.open_group(store, mode="r+")["a"].attrs["x"] = 1
+    after = json.loads(store[".zmetadata"])
+    assert after["by"] == {"someone": 1}
+    assert after["metadata"]["a/.zattrs"] == {"n": [1], "x": 1}
+    assert after["zarr_consolidated_format"] == 1
+
+
+def test_members_of_a_group_inside_are_found_by_the_outer_copies() -> None:
+    store = hierarchy(3)
+    asked = oz.open_group(store, use_consolidated=True)["g"]
+    assert sorted(asked.consolidated or {}) == ["b", "deep", "deep/c"]
+    assert oz.open_group(store, path="g").consolidated is None

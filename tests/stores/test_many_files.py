@@ -1,0 +1,77 @@
+"""Several files of a directory in one call, compiled or not: the same answers and errors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from omnizarr import LocalStore
+from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.stores import Range, local
+
+COMPILED = pytest.mark.skipif(local._files is None, reason="not compiled here")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore(tmp_path / "data")
+    store.set("zarr.json", b"{}")
+    store.set("empty", b"")
+    store.set("a/ü/b", bytes(100_000))
+    os.symlink(tmp_path / "data" / "zarr.json", tmp_path / "data" / "link")
+    os.symlink("nowhere", tmp_path / "data" / "broken")
+    return store
+
+
+KEYS = [
+    *("zarr.json", "empty", "a/ü/b", "link", "broken", "a", "a/ü", "none", "none/at/all"),
+    *("zarr.json/below", ".zarray", "..a", "a/..b/c", "..."),
+]
+
+
+@COMPILED
+@pytest.mark.parametrize("key", KEYS)
+def test_it_answers_what_a_single_look_answers(store: LocalStore, key: str) -> None:
+    asked = [("empty", None), (key, None), ("none", None)]
+    assert store.get_many(asked) == [b"", store.get(key), None]
+
+
+def test_parts_of_files_can_be_asked_for_too(store: LocalStore) -> None:
+    asked = [("zarr.json", Range(1)), ("none", None), ("a/ü/b", Range(-3, 2)), ("empty", None)]
+    assert store.get_many(asked) == [b"}", None, b"\0\0", b""]
+
+
+@pytest.mark.parametrize(
+    "key", ["", "/a", "a/", "a//b", ".", "..", "../data/zarr.json", "a/../b", "\0"]
+)
+def test_a_key_that_may_lead_outside_is_an_error(store: LocalStore, key: str) -> None:
+    with pytest.raises(InvalidMetadata, match="not allowed"):
+        store.get_many([("zarr.json", None), (key, None)])
+
+
+def test_of_a_directory_that_is_not_there_everything_is_absent(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("none", "file"):
+        assert LocalStore(tmp_path / name).get_many([("a", None), ("b/c", None)]) == [None, None]
+
+
+def test_the_current_directory_is_a_store(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(store.root)
+    assert LocalStore("").get_many([("zarr.json", None)]) == [b"{}"]
+
+
+def test_a_file_that_cannot_be_read_is_an_error_not_an_absence(store: LocalStore) -> None:
+    with pytest.raises(StoreError, match="cannot read"):
+        store.get_many([("zarr.json", None), ("x" * 300, None)])
+
+
+@COMPILED
+def test_other_types_are_refused() -> None:
+    for wrong in ((".", ("a",)), (3, ["a"]), (".",)):
+        with pytest.raises(TypeError):
+            local._files.read_many(*wrong)
+    assert local._files.read_many(".", [b"a", 3, "\ud800"]) == [NotImplemented] * 3
