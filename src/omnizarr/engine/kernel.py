@@ -141,9 +141,7 @@ def _columns(plan: Plan) -> tuple[Any, ...] | list[Any]:
     return tuple(
         (a.chunk, a.inner, a.outer, a.count, a.whole, a.step)
         if isinstance(a, AxisPlan)
-        else tuple(
-            np.ascontiguousarray(p, np.int64) for p in (a.chunk, a.begin, a.inner, a.outer)
-        )
+        else tuple(np.ascontiguousarray(p, np.int64) for p in (a.chunk, a.begin, a.inner, a.outer))
         for a in plan.axes
     )
 
