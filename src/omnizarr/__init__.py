@@ -48,6 +48,7 @@ from omnizarr.registry import register
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore
 
 if TYPE_CHECKING:
+    from omnizarr import aio
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.deflate import Gzip as GZip
     from omnizarr.codecs.deflate import Zlib
@@ -87,6 +88,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "WrongNode",
     "Zlib",
     "Zstd",
+    "aio",
     "array",
     "configure",
     "consolidate_metadata",
@@ -119,6 +121,7 @@ _LATER = {
     "LZMA": "codecs.stdlib:Lzma",
     "Zstd": "codecs.zstd:Zstd",
     "consolidate_metadata": "hierarchy.consolidate:consolidate_metadata",
+    "aio": "aio",
     "View": "hierarchy.view:View",
     "open_consolidated": "hierarchy.consolidate:open_consolidated",
     "validate": "hierarchy.validate:validate",
@@ -130,7 +133,8 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'omnizarr' has no attribute {name!r}")
     module, _, attribute = _LATER[name].partition(":")
-    value = getattr(import_module(f"omnizarr.{module}"), attribute)
+    value: Any = import_module(f"omnizarr.{module}")
+    value = getattr(value, attribute) if attribute else value
     globals()[name] = value
     return value
 

@@ -9,7 +9,7 @@
     ├── CannotExpress (ValueError)          valid, but the chosen format has no words for it
     ├── NodeNotFound (KeyError, FileNotFoundError)
     ├── NodeExists (ValueError, FileExistsError)
-    ├── WrongNode (TypeError)               an array where a group was asked for, or the reverse
+    ├── WrongNode (TypeError)               not the kind, shape or type of node that was asked for
     ├── ReadOnly (PermissionError, TypeError)
     ├── StoreError (OSError)                the store failed, or cannot do what was asked
     ├── ChunkError (OSError)                one chunk cannot be read or written
@@ -110,7 +110,7 @@ class NodeExists(OmnizarrError, ValueError, FileExistsError):
 
 
 class WrongNode(OmnizarrError, TypeError):
-    """An array where a group was asked for, or the other way round."""
+    """A node of another kind than was asked for, or an array of another shape or type."""
 
 
 class ReadOnly(OmnizarrError, PermissionError, TypeError):

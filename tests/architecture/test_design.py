@@ -43,6 +43,7 @@ PUBLIC = [
     "WrongNode",
     "Zlib",
     "Zstd",
+    "aio",
     "array",
     "configure",
     "consolidate_metadata",

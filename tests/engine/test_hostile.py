@@ -353,3 +353,11 @@ def test_a_signal_stops_a_long_read(tmp_path: Path) -> None:
         timer.join()
         signal.signal(signal.SIGINT, before)
     assert time.monotonic() - begin < 60
+
+
+def test_points_are_read_although_a_chunk_between_them_is_damaged(tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path, data=np.arange(30), chunks=10)
+    (tmp_path / "c" / "1").write_bytes(b"damaged")
+    assert array.vindex[[0, 25]].tolist() == [0, 25]
+    with pytest.raises(oz.ChunkError, match=r"chunk \(1,\)"):
+        array.vindex[[0, 15, 25]]

@@ -61,7 +61,8 @@ path_argument = click.argument("path", type=click.Path(path_type=str))
 def info(path: str, node: str) -> None:
     """Show what PATH is: shape, type, chunks, codecs, sizes."""
     found = omnizarr.open(path, path=node)
-    console.print(str(found.info), markup=False)
+    summary = found.info_complete() if isinstance(found, omnizarr.Group) else found.info
+    console.print(str(summary), markup=False)
     if isinstance(found, omnizarr.Array):
         count, size = stored_size(found)
         times = round(found.nbytes / size, 1) if size else 0
@@ -80,7 +81,7 @@ def tree(path: str, depth: int | None) -> None:
     """Show all arrays and groups in PATH."""
     found = omnizarr.open(path)
     if isinstance(found, omnizarr.Group):
-        console.print(str(found.tree(depth)), markup=False)
+        console.print(str(found.tree(level=depth)), markup=False)
     else:
         console.print(repr(found), markup=False)
 

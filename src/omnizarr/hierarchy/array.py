@@ -12,12 +12,12 @@ import numpy.typing as npt
 from omnizarr import engine
 from omnizarr.config import byte_size
 from omnizarr.engine import BoundArray
-from omnizarr.errors import OmnizarrWarning, SelectionError, WrongNode
+from omnizarr.errors import OmnizarrWarning, WrongNode
 from omnizarr.hierarchy import access, render
 from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import NodeHandle
-from omnizarr.hierarchy.resize import resize
+from omnizarr.hierarchy.resize import grown, resize
 from omnizarr.hierarchy.view import Viewer
 from omnizarr.hierarchy.writer import Writer
 from omnizarr.indexing import axis_plan, block_plan, plan, point_plan
@@ -252,30 +252,22 @@ class Array(NodeHandle[ArrayModel]):
         holds over the edge.
         """
         wanted = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        self._location.check_writable()
-        self.refresh()
-        new = resize(self._bound, tuple(int(n) for n in wanted), outside)
-        self._save(new)
+        lengths = tuple(int(n) for n in wanted)
+        self._change(lambda model: resize(self._bound, lengths, outside))
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
-        """Add `data` at the end of an axis; the data are stored before the new shape is."""
-        self._location.check_writable()
-        self.refresh()
-        values = access.as_values(data, self.dtype)
-        axis = axis + self.ndim if axis < 0 else axis
-        rest = [n for i, n in enumerate(values.shape) if i != axis]
-        if values.ndim != self.ndim or rest != [n for i, n in enumerate(self.shape) if i != axis]:
-            raise SelectionError(
-                f"cannot append values of shape {values.shape} to {self.shape} along axis {axis}"
-            )
-        start = self.shape[axis]
-        lengths = list(self.shape)
-        lengths[axis] = start + values.shape[axis]
-        larger = self._model.with_(shape=tuple(lengths))
-        bound = self._bound.reshaped(larger)
-        where = (slice(None),) * axis + (slice(start, None),)
-        engine.write(bound, plan(bound.grid, where), values)
-        self._save(larger)
+        """Add `data` at the end of an axis; the data are stored before the new shape is.
+
+        Threads of one process may append at the same time; processes may not.
+        """
+
+        def appended(model: ArrayModel) -> ArrayModel:
+            values = access.as_values(data, self.dtype)
+            larger, where = grown(self._bound, values, axis)
+            engine.write(larger, plan(larger.grid, where), values)
+            return larger.model
+
+        self._change(appended)
         return self.shape
 
     # Looking at it

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from copy import deepcopy
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 from omnizarr._json import plain
 from omnizarr.errors import OmnizarrWarning
+
+T = TypeVar("T")
+_MISSING: Any = object()
+
+
+class Write(Protocol):
+    """Changes the attributes as they are stored now, and gives back what the change gave."""
+
+    def __call__(self, edit: Callable[[dict[str, Any]], T]) -> T: ...
 
 
 class Attributes(MutableMapping[str, Any]):
     """User attributes; any JSON values, also from NumPy scalars and arrays.
 
-    Lists and objects are handed out as copies: to change one, assign it.
+    Shown as the node's documents were last read (``refresh()`` reads them again). Every change
+    starts from what is stored at that moment, so that two handles which set two attributes keep
+    both. Lists and dictionaries are copies: assign them again to store a change inside.
     """
 
-    def __init__(
-        self,
-        read: Callable[[], Mapping[str, Any]],
-        write: Callable[[Callable[[dict[str, Any]], None]], None],
-    ) -> None:
+    def __init__(self, read: Callable[[], Mapping[str, Any]], write: Write) -> None:
         self._read = read
         self._write = write
 
     def __getitem__(self, name: str) -> Any:
-        return deepcopy(self._read()[name])
+        return copy.deepcopy(self._read()[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._read())
+        return iter(tuple(self._read()))
 
     def __len__(self) -> int:
         return len(self._read())
@@ -41,32 +48,54 @@ class Attributes(MutableMapping[str, Any]):
         self.update({name: value})
 
     def __delitem__(self, name: str) -> None:
-        def change(attributes: dict[str, Any]) -> None:
-            del attributes[name]
-
-        self._write(change)
+        self.pop(name)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Set several attributes with one write."""
         new = json_attributes(dict(*args, **kwargs))
         self._write(lambda attributes: attributes.update(new))
 
+    def __ior__(self, other: Any) -> Self:
+        self.update(other)
+        return self
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """The attribute; set to `default` first where nobody has set it yet."""
+        new = json_attributes({name: default})[name]
+        return copy.deepcopy(self._write(lambda attributes: attributes.setdefault(name, new)))
+
+    def pop(self, name: str, default: Any = _MISSING) -> Any:
+        """Remove an attribute, and give back its value, or `default` where there is none."""
+
+        def take(attributes: dict[str, Any]) -> Any:
+            return attributes.pop(name) if default is _MISSING else attributes.pop(name, default)
+
+        return self._write(take)
+
+    def popitem(self) -> tuple[str, Any]:
+        """Remove an attribute, and give back its name and value."""
+        return self._write(lambda attributes: attributes.popitem())
+
+    def clear(self) -> None:
+        """Remove all attributes with one write."""
+        self._write(lambda attributes: attributes.clear())
+
     def put(self, attributes: Mapping[str, Any]) -> None:
-        """Replace all attributes."""
+        """Replace all attributes with one write."""
         new = json_attributes(attributes)
 
-        def change(old: dict[str, Any]) -> None:
+        def replace(old: dict[str, Any]) -> None:
             old.clear()
             old.update(new)
 
-        self._write(change)
+        self._write(replace)
 
     def asdict(self) -> dict[str, Any]:
         """A plain copy."""
-        return deepcopy(dict(self._read()))
+        return copy.deepcopy(dict(self._read()))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mapping) and dict(self) == dict(other)
+        return isinstance(other, Mapping) and dict(self._read()) == dict(other)
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from omnizarr import stores
 from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.attributes import json_attributes
-from omnizarr.hierarchy.group import Group, make_array, open_node
+from omnizarr.hierarchy.group import Group, make_group, open_node
 from omnizarr.hierarchy.location import Location, existing_node, format_for, locate
+from omnizarr.hierarchy.make import make_array
 from omnizarr.hierarchy.options import ArrayOptions, check_separator
-from omnizarr.model import GroupModel, paths
+from omnizarr.model import paths
 from omnizarr.stores import Store
 
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
@@ -164,8 +164,7 @@ def create_group(
     where = stores.resolve(store)
     node_path = paths.normalize(path)
     location = Location(where, node_path, format_for(where, node_path, zarr_format))
-    model = GroupModel(json_attributes(attributes or {}))
-    return Group.at(location, location.create(model, overwrite=overwrite))
+    return make_group(location, attributes, overwrite)
 
 
 def group(

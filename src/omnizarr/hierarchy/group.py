@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
-import numpy as np
-
-from omnizarr.engine import BoundArray
-from omnizarr.errors import NodeNotFound, OmnizarrWarning, Problem, WrongNode
+from omnizarr import stores
+from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrWarning, Problem, WrongNode
 from omnizarr.hierarchy import render
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.copies import Copies
-from omnizarr.hierarchy.location import Location, tell
+from omnizarr.hierarchy.location import Location, format_for, tell
+from omnizarr.hierarchy.make import check_required, like, make_array
+from omnizarr.hierarchy.move import move
 from omnizarr.hierarchy.node import NodeHandle
-from omnizarr.hierarchy.options import ArrayOptions, array_model
-from omnizarr.model import ArrayModel, GroupModel, Node
+from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.hierarchy.tree import Tree, tree
+from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import can_list
 
 
@@ -33,33 +34,32 @@ class Group(NodeHandle[GroupModel]):
     # Members
 
     def __getitem__(self, path: str) -> Array | Group:
-        location = self._location.child(path)
-        problems: list[Problem] = []
-        node = location.find(problems)
-        tell(problems)
+        node = self._find(path)
         if node is None:
-            raise NodeNotFound(self._missing(path, location))
-        return open_node(location, node)
+            raise NodeNotFound(self._missing(path))
+        return open_node(self._location.child(path), node)
 
-    def _missing(self, path: str, location: Location) -> str:
+    def _find(self, path: str) -> Node | None:
+        problems: list[Problem] = []
+        node = self._location.child(path).find(problems)
+        tell(problems)
+        return node
+
+    def _missing(self, path: str) -> str:
         message = f"there is no array or group {path!r} in {self._location}"
         if can_list(self.store):
-            names = sorted(self)
+            names = sorted(self._location.child_names())
             if names:
                 message += f"; members: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
         return message
 
     def get(self, path: str, default: Any = None) -> Any:
         """The member, or `default` where there is none."""
-        try:
-            return self[path]
-        except NodeNotFound:
-            return default
+        node = self._find(path)
+        return default if node is None else open_node(self._location.child(path), node)
 
     def __contains__(self, path: object) -> bool:
-        if not isinstance(path, str):
-            return False
-        return self._location.child(path).find([]) is not None
+        return isinstance(path, str) and self._find(path) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._nodes()))
@@ -79,25 +79,34 @@ class Group(NodeHandle[GroupModel]):
         """Names and members."""
         return iter(self.members())
 
-    def members(self, max_depth: int | None = 0) -> tuple[tuple[str, Array | Group], ...]:
-        """Members by relative path: direct ones, or down to a depth, None for all."""
+    def members(
+        self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True
+    ) -> tuple[tuple[str, Array | Group], ...]:
+        """Members by relative path: direct ones, or down to a depth, None for all.
+
+        Copies of their documents are looked at only where a store cannot list its keys; not
+        even then where `use_consolidated_for_children` is False.
+        """
+        if max_depth is not None and max_depth < 0:
+            raise InvalidMetadata(f"max_depth must be None or at least 0, got {max_depth}")
         location = self._location if max_depth == 0 else self._location.listed()
-        return tuple(self._members(location, max_depth))
+        return tuple(self._members(location, max_depth, use_consolidated_for_children))
 
     def _members(
-        self, location: Location, max_depth: int | None
+        self, location: Location, max_depth: int | None, copies: bool
     ) -> Iterator[tuple[str, Array | Group]]:
-        for name, node in sorted(self._nodes(location).items()):
+        for name, node in sorted(self._nodes(location, copies).items()):
             place = location.child(name)
             member = open_node(place.unlisted(), node)
             yield name, member
             if isinstance(member, Group) and max_depth != 0:
                 deeper = None if max_depth is None else max_depth - 1
-                yield from ((f"{name}/{p}", m) for p, m in member._members(place, deeper))
+                inner = member._members(place, deeper, copies)
+                yield from ((f"{name}/{p}", m) for p, m in inner)
 
     def nmembers(self, max_depth: int | None = 0) -> int:
         """How many members there are."""
-        return len(self.members(max_depth))
+        return len(self) if max_depth == 0 else len(self.members(max_depth))
 
     def arrays(self) -> Iterator[tuple[str, Array]]:
         """Names and arrays among the members."""
@@ -115,7 +124,30 @@ class Group(NodeHandle[GroupModel]):
         """The names of the groups among the members."""
         return (n for n, m in sorted(self._nodes().items()) if isinstance(m, GroupModel))
 
-    def _nodes(self, location: Location | None = None) -> dict[str, Node]:
+    def array_values(self) -> Iterator[Array]:
+        """The arrays among the members."""
+        return (array for _, array in self.arrays())
+
+    def group_values(self) -> Iterator[Group]:
+        """The groups among the members."""
+        return (group for _, group in self.groups())
+
+    def visititems(self, func: Callable[[str, Array | Group], Any]) -> Any:
+        """Call `func` with path and node of all below, until it gives something but None."""
+        results = (func(path, node) for path, node in self.members(max_depth=None))
+        return next((result for result in results if result is not None), None)
+
+    def visitkeys(self, func: Callable[[str], Any]) -> Any:
+        """As `visititems`, with paths only."""
+        return self.visititems(lambda path, node: func(path))
+
+    visit = visitkeys
+
+    def visitvalues(self, func: Callable[[Array | Group], Any]) -> Any:
+        """As `visititems`, with nodes only."""
+        return self.visititems(lambda path, node: func(node))
+
+    def _nodes(self, location: Location | None = None, copies: bool = True) -> dict[str, Node]:
         """The readable members; one that is broken is told and left out."""
         good: dict[str, Node] = {}
         for name, node in (location or self._location).children().items():
@@ -136,28 +168,56 @@ class Group(NodeHandle[GroupModel]):
             copies = Copies(self.store, self.path, self._location.format)
         return copies.all(self.path)
 
-    # Creating and erasing
+    # Creating, moving and erasing
+
+    @classmethod
+    def from_store(
+        cls,
+        store: Any,
+        *,
+        attributes: dict[str, Any] | None = None,
+        zarr_format: int | str | None = None,
+        overwrite: bool = False,
+    ) -> Group:
+        """A new group at the root of a store."""
+        where = stores.resolve(store)
+        location = Location(where, "", format_for(where, "", zarr_format))
+        return make_group(location, attributes, overwrite)
 
     def create_group(
-        self, path: str, *, attributes: dict[str, Any] | None = None, overwrite: bool = False
+        self, name: str, *, attributes: dict[str, Any] | None = None, overwrite: bool = False
     ) -> Group:
         """A new group below this one."""
-        location = self._location.child(path)
-        model = GroupModel(json_attributes(attributes or {}))
-        return Group.at(location, location.create(model, overwrite=overwrite))
+        return make_group(self._location.child(name), attributes, overwrite)
 
-    def require_group(self, path: str, *, overwrite: bool = False) -> Group:
+    def require_group(self, name: str, *, overwrite: bool = False) -> Group:
         """The group at a path, created where it does not exist."""
-        if not overwrite and path in self:
-            member = self[path]
-            if not isinstance(member, Group):
-                raise WrongNode(f"{member.name} is an array, not a group")
-            return member
-        return self.create_group(path, overwrite=overwrite)
+        member = None if overwrite else self.get(name)
+        if member is None:
+            return self.create_group(name, overwrite=overwrite)
+        if not isinstance(member, Group):
+            raise WrongNode(f"{member.name} is an array, not a group")
+        return member
+
+    def create_groups(self, *names: str, overwrite: bool = False) -> tuple[Group, ...]:
+        """New groups below this one."""
+        return tuple(self.create_group(name, overwrite=overwrite) for name in names)
+
+    def require_groups(self, *names: str) -> tuple[Group, ...]:
+        """The groups at several paths, created where they do not exist."""
+        return tuple(self.require_group(name) for name in names)
+
+    def create_hierarchy(
+        self, nodes: Mapping[str, Node], *, overwrite: bool = False
+    ) -> Iterator[tuple[str, Array | Group]]:
+        """New arrays and groups below this one, from their metadata by path, parents first."""
+        for name, node in sorted(nodes.items(), key=lambda item: item[0].count("/")):
+            location = self._location.child(name)
+            yield name, open_node(location, location.create(node, overwrite=overwrite))
 
     def create_array(
         self,
-        path: str,
+        name: str,
         *,
         shape: int | Iterable[int] | None = None,
         dtype: Any = None,
@@ -166,25 +226,81 @@ class Group(NodeHandle[GroupModel]):
         **options: Unpack[ArrayOptions],
     ) -> Array:
         """A new array below this group; see `ArrayOptions` for the rest."""
-        return make_array(self._location.child(path), shape, dtype, data, overwrite, options)
+        return make_array(self._location.child(name), shape, dtype, data, overwrite, options)
 
-    create_dataset = create_array
+    create = array = create_dataset = create_array
 
-    def __setitem__(self, path: str, value: Any) -> None:
-        self.create_array(path, data=value, overwrite=True)
+    def require_array(
+        self,
+        name: str,
+        *,
+        shape: int | Iterable[int],
+        dtype: Any = None,
+        exact: bool = False,
+        **options: Any,
+    ) -> Array:
+        """The array at a path, created where it does not exist.
 
-    def __delitem__(self, path: str) -> None:
-        self.delete(path)
+        One that exists must have the shape, and a type that can be cast to `dtype` without
+        loss, or, where `exact`, the same type.
+        """
+        member = self.get(name)
+        if member is None:
+            return self.create_array(name, shape=shape, dtype=dtype, **options)
+        check_required(member, shape, dtype, exact)
+        found: Array = member
+        return found
 
-    def delete(self, path: str, *, keep_parent: bool = False) -> None:
+    require_dataset = require_array
+
+    def empty(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
+        """A new array whose values do not matter; they are zeros."""
+        return self.create_array(name, shape=shape, **options)
+
+    zeros = empty
+
+    def ones(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
+        """A new array of ones."""
+        return self.full(name, shape, 1, **options)
+
+    def full(self, name: str, shape: int | Iterable[int], fill_value: Any, **options: Any) -> Array:
+        """A new array of one value."""
+        return self.create_array(name, shape=shape, fill_value=fill_value, **options)
+
+    def empty_like(self, name: str, data: Any, **options: Any) -> Array:
+        """A new array of zeros with the shape and type of `data`, and its chunks if it has any."""
+        return self.create_array(name, **{**like(data), **options})
+
+    zeros_like = empty_like
+
+    def ones_like(self, name: str, data: Any, **options: Any) -> Array:
+        """A new array of ones like `data`."""
+        return self.full_like(name, data, fill_value=1, **options)
+
+    def full_like(self, name: str, data: Any, fill_value: Any = None, **options: Any) -> Array:
+        """A new array of one value like `data`; its own fill value where none is given."""
+        value = data.fill_value if fill_value is None else fill_value
+        return self.create_array(name, **{**like(data), "fill_value": value, **options})
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.create_array(name, data=value, overwrite=True)
+
+    def move(self, source: str, dest: str) -> None:
+        """Give a member, and all below it, another path below this group."""
+        move(self._location.child(source), self._location.child(dest))
+
+    def __delitem__(self, name: str) -> None:
+        self.delete(name)
+
+    def delete(self, name: str, *, keep_parent: bool = False) -> None:
         """Erase a member and all below it.
 
         In the draft a group without a document vanishes with its last member; `keep_parent`
         gives it a document first.
         """
-        location = self._location.child(path)
-        if location.find([]) is None:
-            raise NodeNotFound(self._missing(path, location))
+        location = self._location.child(name)
+        if not paths.normalize(name) or location.find([]) is None:
+            raise NodeNotFound(self._missing(name))
         if keep_parent:
             parent = location.at(location.path.rpartition("/")[0])
             node = parent.load()
@@ -194,14 +310,29 @@ class Group(NodeHandle[GroupModel]):
 
     # Looking at it
 
-    def tree(self, max_depth: int | None = None) -> render.Tree:
-        """All below this group as an indented text."""
-        return render.Tree(render.tree_lines(self._location, self._model, max_depth))
+    def tree(
+        self,
+        expand: bool | None = None,
+        level: int | None = None,
+        *,
+        max_nodes: int = 500,
+        plain: bool = False,
+    ) -> Tree:
+        """All below this group: an indented text, in notebooks a list that folds.
+
+        `level` and `max_nodes` bound how deep and how many; what is left out is told. ``expand``
+        False shows groups folded. The text is plain with and without `plain`.
+        """
+        return tree(self._location, self._model, level, max_nodes, expand is not False)
 
     @property
     def info(self) -> render.Info:
-        """A summary."""
+        """A summary of what the group's documents say; nothing is asked of the store."""
         return render.group_info(self._model, self._location)
+
+    def info_complete(self) -> render.Info:
+        """A summary with the number of members, which are listed for it."""
+        return render.Info({**self.info, **render.members_info(self._location)})
 
     def __repr__(self) -> str:
         return render.group_line(self._location)
@@ -212,33 +343,7 @@ def open_node(location: Location, node: Node) -> Array | Group:
     return Array.at(location, node) if isinstance(node, ArrayModel) else Group.at(location, node)
 
 
-def make_array(
-    location: Location,
-    shape: Any,
-    dtype: Any,
-    data: Any,
-    overwrite: bool,
-    options: ArrayOptions,
-) -> Array:
-    """Create an array, and fill it where data are given."""
-    if data is not None:
-        data = (
-            data if hasattr(data, "shape") and hasattr(data, "dtype") else np.asarray(data, dtype)
-        )
-        shape = data.shape if shape is None else shape
-        dtype = data.dtype if dtype is None else dtype
-    if shape is None:
-        raise TypeError("give the shape of the new array, or data")
-    model = array_model(location.format, shape, dtype, options)
-
-    def check(read: Node) -> None:
-        if isinstance(read, ArrayModel):
-            bound = BoundArray(location.store, location.path, "", read)
-            bound.check()
-            bound.chain(bound.grid.regular or bound.grid.chunk_shape((0,) * len(bound.grid.axes)))
-            _ = bound.encoding, bound.chunk_store
-
-    array = Array.at(location, location.create(model, overwrite=overwrite, check=check))
-    if data is not None:
-        array[...] = data
-    return array
+def make_group(location: Location, attributes: Mapping[str, Any] | None, overwrite: bool) -> Group:
+    """Create a group."""
+    model = GroupModel(json_attributes(attributes or {}))
+    return Group.at(location, location.create(model, overwrite=overwrite))

@@ -164,8 +164,16 @@ class Location:
         if self.format.frozen:
             raise ReadOnly(f"{self}: {self.format.frozen}")
 
-    def save(self, old: Node | None, new: Node) -> Node:
-        """Store the documents that differ, and give back the node as it will be read."""
+    def save(
+        self,
+        old: Node | None,
+        new: Node,
+        put: Callable[[str, bytes | None], None] | None = None,
+    ) -> Node:
+        """Store the documents that differ, and give back the node as it will be read.
+
+        `put` stores one of them in a way of its own.
+        """
         self.check_writable()
         documents, read = self._documents(new)
         several = len(documents) > 1
@@ -173,12 +181,16 @@ class Location:
         for key, text in documents.items():
             if before.get(key) == text:
                 continue
-            if text is not None:
-                self.store.set(key, text)
-            elif before.get(key) is not None:
-                self.store.erase(key)
+            if text is not None or before.get(key) is not None:
+                (put or self._put)(key, text)
         keep_right(self.store, self.path, self.format, documents)
         return read
+
+    def _put(self, key: str, text: bytes | None) -> None:
+        if text is None:
+            self.store.erase(key)
+        else:
+            self.store.set(key, text)
 
     def _documents(self, node: Node) -> tuple[dict[str, bytes | None], Node]:
         """The documents of a node, and the node as it will be read from them."""
@@ -217,16 +229,26 @@ class Location:
                     " give overwrite=True to replace it"
                 )
             replace(self, format=existing[0]).erase()
-        for key, root in self.format.root_documents().items():
-            if key not in around:
-                self.store.set(key, root)
-        for path in missing:
-            self.at(path).save(None, GroupModel())
+        self._create_above(missing, around)
         for key, text in documents.items():
             if text is not None:
                 self.store.set(key, text)
         keep_right(self.store, self.path, self.format, documents, around)
         return read
+
+    def create_above(self) -> None:
+        """Store the groups above that are missing; raises where one is an array."""
+        around = self._around()
+        self._check_root(around)
+        self._create_above(self._missing_ancestors(around), around)
+
+    def _create_above(self, missing: Iterable[str], around: Mapping[str, bytes]) -> None:
+        """Store groups at those paths, and what a hierarchy must have beside its nodes."""
+        for key, root in self.format.root_documents().items():
+            if key not in around:
+                self.store.set(key, root)
+        for path in missing:
+            self.at(path).save(None, GroupModel())
 
     def _around(self) -> dict[str, bytes]:
         """What there is already, at this place in any format and above it in this one."""
@@ -271,24 +293,25 @@ class Location:
     def erase(self) -> None:
         """Remove the node and all below it; refuses where something is not Zarr."""
         self.check_writable()
+        self.check_owned()
         keys, prefixes = self.format.owned(self.path)
-        if not can_list(self.store):
-            raise StoreError(f"{self.store!r} cannot list its keys, so {self} cannot be erased")
-        for prefix in prefixes:
-            self._check_foreign(prefix)
         erase_values(self.store, keys)
         for prefix in prefixes:
             erase_prefix(self.store, prefix)
         keep_right(self.store, self.path, self.format, None)
 
-    def _check_foreign(self, prefix: str) -> None:
+    def check_owned(self) -> None:
+        """Raise where the node cannot be erased: something below is not Zarr, or not known."""
+        if not can_list(self.store):
+            raise StoreError(f"{self.store!r} cannot list its keys, so {self} cannot be erased")
         arrays: dict[str, Node | None] = {}
-        for key in list_prefix(self.store, prefix):
-            if not self.format.looks_owned(key) and not self._is_chunk(key, arrays):
-                raise StoreError(
-                    f"{self} holds something that is not Zarr: {key!r}; nothing was erased."
-                    " Move it away first"
-                )
+        for prefix in self.format.owned(self.path)[1]:
+            for key in list_prefix(self.store, prefix):
+                if not self.format.looks_owned(key) and not self._is_chunk(key, arrays):
+                    raise StoreError(
+                        f"{self} holds something that is not Zarr: {key!r}; nothing was erased."
+                        " Move it away first"
+                    )
 
     def _is_chunk(self, key: str, arrays: dict[str, Node | None]) -> bool:
         """Whether a key is a chunk's in the encoding of the array that it lies in."""

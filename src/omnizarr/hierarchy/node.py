@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Self, TypeVar
 
 from omnizarr import stores
 from omnizarr.hierarchy.attributes import Attributes, json_attributes
+from omnizarr.hierarchy.change import change
 from omnizarr.hierarchy.location import Location, locate
+from omnizarr.hierarchy.render import Info
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import Store
-from omnizarr.stores.turns import DOCUMENTS, turn
 
 M = TypeVar("M", ArrayModel, GroupModel)
+T = TypeVar("T")
 
 
 class NodeHandle(Generic[M]):
@@ -50,6 +53,11 @@ class NodeHandle(Generic[M]):
     def _tell(self) -> None:
         """Warn of what a user should know about the node."""
 
+    @classmethod
+    def open(cls, store: Any, zarr_format: Any = None) -> Self:
+        """The node at the root of a store, for reading and writing."""
+        return cls(store, zarr_format=zarr_format)
+
     @property
     def store(self) -> Store:
         """The store that the node lies in."""
@@ -69,6 +77,16 @@ class NodeHandle(Generic[M]):
     def basename(self) -> str:
         """The last part of the path."""
         return paths.name(self.path)
+
+    @property
+    def store_path(self) -> str:
+        """The store and the path in it, as a text."""
+        return f"{self.store!r}{self.name}" if self.path else repr(self.store)
+
+    @property
+    def info(self) -> Info:
+        """A summary of what the documents say; nothing is asked of the store."""
+        raise NotImplementedError
 
     @property
     def read_only(self) -> bool:
@@ -91,27 +109,50 @@ class NodeHandle(Generic[M]):
         """User attributes; changes are stored at once."""
         return Attributes(lambda: self._model.attributes, self._change_attributes)
 
-    def _change_attributes(self, change: Callable[[dict[str, Any]], None]) -> None:
-        self._location.check_writable()
-        with turn(DOCUMENTS, self._location.format.keys(self.path)):
-            self.refresh()
-            attributes = dict(self._model.attributes)
-            change(attributes)
-            self._save(self._model.with_(attributes=json_attributes(attributes)))
+    def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:
+        """Set several attributes with one write, and give back this node."""
+        self.attrs.update(new_attributes)
+        return self
+
+    def _change_attributes(self, edit: Callable[[dict[str, Any]], T]) -> T:
+        results = []
+
+        def changed(model: M) -> M:
+            attributes = copy.deepcopy(dict(model.attributes))
+            results.append(edit(attributes))
+            same = repr(attributes) == repr(dict(model.attributes))  # by type too: 1 is not True
+            return model if same else model.with_(attributes=json_attributes(attributes))
+
+        self._change(changed)
+        return results[-1]
 
     def _open(self, location: Location, model: Node) -> None:
         """Take a model that was just read or written; raises where it is the other kind."""
         raise NotImplementedError
 
-    def _save(self, model: Node) -> None:
-        old = None if getattr(self._model, "implicit", False) else self._model
-        self._open(self._location, self._location.save(old, model))
+    def _change(self, edit: Callable[[M], M]) -> None:
+        """Store what `edit` makes of the model as it is stored now; this handle has it then."""
+
+        def changed(model: Node) -> Node:
+            self._open(self._location, model)
+            return edit(self._model)
+
+        self._open(self._location, change(self._location, changed))
         self._copied = False
 
     def refresh(self) -> None:
-        """Read the documents again, in case another process changed them."""
+        """Read the documents again, in case another handle or process changed them."""
         self._open(self._location, self._location.load())
         self._copied = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"location": self._location.unlisted(), "model": self._model}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._open(state["location"], state["model"])
+
+    def _repr_html_(self) -> str:
+        return self.info._repr_html_()
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -1,17 +1,14 @@
-"""How nodes look as text: one line, a summary, a tree."""
+"""How nodes look as text: one line, a summary."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from html import escape
 
 from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.hierarchy.location import Location
-from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
-from omnizarr.stores import can_list
-
-MAX_CHILDREN = 500
+from omnizarr.model import ArrayModel, GroupModel, Named, paths
 
 
 class Info(dict[str, str]):
@@ -23,14 +20,13 @@ class Info(dict[str, str]):
 
     __str__ = __repr__
 
-
-class Tree(list[str]):
-    """A tree as lines."""
-
-    def __repr__(self) -> str:
-        return "\n".join(self)
-
-    __str__ = __repr__
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th>"
+            f"<td style='text-align:left'>{escape(value)}</td></tr>"
+            for name, value in self.items()
+        )
+        return f"<table>{rows}</table>"
 
 
 def type_name(named: Named) -> str:
@@ -127,51 +123,22 @@ def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info
 
 
 def group_info(group: GroupModel, location: Location) -> Info:
-    """What there is to know about a group."""
+    """What a group's own documents say."""
     info = Info()
     info["type"] = f"group, zarr version {location.format.name}"
     info["path"] = f"{paths.show(location.path)} in {location.store!r}"
-    if can_list(location.store):
-        children = location.children()
-        arrays = sum(isinstance(c, ArrayModel) for c in children.values())
-        groups = sum(isinstance(c, GroupModel) for c in children.values())
-        broken = len(children) - arrays - groups
-        info["members"] = f"{arrays} arrays, {groups} groups"
-        if broken:
-            info["not readable"] = ", ".join(
-                n for n, c in children.items() if isinstance(c, Exception)
-            )
     if group.attributes:
         info["attributes"] = ", ".join(group.attributes)
     return info
 
 
-def tree_lines(location: Location, node: Node, max_depth: int | None) -> Iterator[str]:
-    """A node and all below it, a line each."""
-    name = paths.name(location.path) or "/"
-    yield _tree_text(name, node)
-    if isinstance(node, GroupModel):
-        yield from _below(location if max_depth == 0 else location.listed(), "", max_depth)
-
-
-def _below(location: Location, indent: str, max_depth: int | None) -> Iterator[str]:
-    if max_depth == 0:
-        return
-    children = sorted(location.children().items())
-    shown = children[:MAX_CHILDREN]
-    for i, (name, child) in enumerate(shown):
-        last = i == len(children) - 1
-        yield f"{indent}{'└── ' if last else '├── '}{_tree_text(name, child)}"
-        if isinstance(child, GroupModel):
-            deeper = None if max_depth is None else max_depth - 1
-            yield from _below(location.child(name), indent + ("    " if last else "│   "), deeper)
-    if len(children) > len(shown):
-        yield f"{indent}└── … {len(children) - len(shown)} more"
-
-
-def _tree_text(name: str, node: Node | Exception) -> str:
-    if isinstance(node, Exception):
-        return f"{name}  (cannot be read: {str(node).splitlines()[0]})"
-    if isinstance(node, ArrayModel):
-        return f"{name} {node.shape} {type_name(node.data_type)}  {codec_names(node)}"
-    return name
+def members_info(location: Location) -> Info:
+    """What there is one level below a group."""
+    children = location.children()
+    arrays = sum(isinstance(c, ArrayModel) for c in children.values())
+    groups = sum(isinstance(c, GroupModel) for c in children.values())
+    info = Info(members=f"{arrays} arrays, {groups} groups")
+    broken = [name for name, child in children.items() if isinstance(child, Exception)]
+    if broken:
+        info["not readable"] = ", ".join(broken)
+    return info

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
+
+import numpy.typing as npt
 
 from omnizarr import engine
 from omnizarr.engine import BoundArray
-from omnizarr.errors import InvalidMetadata, OmnizarrWarning
+from omnizarr.errors import InvalidMetadata, OmnizarrWarning, SelectionError
 from omnizarr.model import ArrayModel, paths
 from omnizarr.stores import can_list, list_prefix
 
@@ -38,9 +41,27 @@ def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMode
             f"{len(left)} chunks outside {inner} of {paths.show(array.path)} {what};"
             " resize(..., outside='erase') removes them",
             OmnizarrWarning,
-            stacklevel=4,
+            stacklevel=7,
         )
     return model
+
+
+def grown(
+    array: BoundArray, values: npt.NDArray[Any], axis: int
+) -> tuple[BoundArray, tuple[slice, ...]]:
+    """The array with room for `values` at the end of an axis, and where that room is."""
+    shape, rank = array.model.shape, len(array.model.shape)
+    number = axis + rank if axis < 0 else axis
+    rest = [n for i, n in enumerate(values.shape) if i != number]
+    inside = 0 <= number < rank == values.ndim
+    if not inside or rest != [n for i, n in enumerate(shape) if i != number]:
+        raise SelectionError(
+            f"cannot append values of shape {values.shape} to {shape} along axis {axis}"
+        )
+    lengths = list(shape)
+    lengths[number] += values.shape[number]
+    larger = array.reshaped(array.model.with_(shape=tuple(lengths)))
+    return larger, (slice(None),) * number + (slice(shape[number], None),)
 
 
 def _outside(array: BoundArray, inner: tuple[int, ...]) -> dict[tuple[int, ...], str]:

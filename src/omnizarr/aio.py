@@ -1,0 +1,351 @@
+"""Awaitable forms of opening, reading and writing.
+
+>>> from omnizarr import aio
+>>> array = await aio.open_array("ocean.zarr")
+>>> await array.getitem((0, slice(None, 10)))
+
+Made mechanically from the blocking functions: an operation runs as a whole in a worker thread,
+with the settings of the task that awaits it. It works under asyncio (also on uvloop), trio, and
+anyio on either.
+
+**Threads.** All operations together use as many threads as the setting ``threads`` allows. One
+that starts while no other runs gets all of them; while others run, each gets one.
+
+**Cancelling.** An operation that has not begun is dropped. One that has begun is waited for, and
+the cancellation is raised then: no write goes on behind your back, and none is left half done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
+
+from omnizarr import config
+from omnizarr.hierarchy import create
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.group import Group
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+__all__ = [
+    "AsyncArray",
+    "AsyncGroup",
+    "array",
+    "create_array",
+    "create_group",
+    "empty",
+    "full",
+    "group",
+    "ones",
+    "open",
+    "open_array",
+    "open_group",
+    "run",
+    "zeros",
+]
+
+
+async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What any function gives, called in a worker thread; for all that has no form here.
+
+    >>> await aio.run(view.read)
+    """
+    context = contextvars.copy_context()
+    work = functools.partial(_within_budget, functools.partial(function, *args, **kwargs))
+    future: Future[T] = _pool().submit(context.run, work)
+    if _in_trio():
+        return await _await_in_trio(future)
+    return await _await_in_asyncio(future)
+
+
+def _in_trio() -> bool:
+    trio = sys.modules.get("trio")
+    if trio is None:
+        return False
+    try:
+        trio.lowlevel.current_task()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _await_in_asyncio(future: Future[T]) -> T:
+    waiting = asyncio.wrap_future(future)
+    try:
+        return await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        if future.cancel() or waiting.cancelled():
+            raise
+        while not waiting.done():
+            try:
+                await asyncio.wait([waiting])
+            except asyncio.CancelledError:
+                continue  # asked once more; the answer is the same
+        waiting.exception()  # nobody will ask for it
+        raise
+
+
+async def _await_in_trio(future: Future[T]) -> T:
+    trio = sys.modules["trio"]
+    done, token = trio.Event(), trio.lowlevel.current_trio_token()
+    future.add_done_callback(lambda _: token.run_sync_soon(done.set))
+    try:
+        await done.wait()
+    except trio.Cancelled:
+        if not future.cancel():
+            with trio.CancelScope(shield=True):
+                await done.wait()
+        raise
+    return future.result()
+
+
+class _Budget:
+    """Shares a number of threads among operations."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._used = 0
+
+    def take(self, limit: int) -> int:
+        """Wait until there is a thread to have; all of them where nobody has any."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._used < limit)
+            taken = limit if self._used == 0 else 1
+            self._used += taken
+            return taken
+
+    def give(self, taken: int) -> None:
+        """Give them back."""
+        with self._changed:
+            self._used -= taken
+            self._changed.notify_all()
+
+
+_has_share = contextvars.ContextVar("omnizarr_aio_share", default=False)
+_budget = _Budget()
+_workers: ThreadPoolExecutor | None = None
+_guard = threading.Lock()
+
+
+def _pool() -> ThreadPoolExecutor:
+    global _workers
+    with _guard:
+        if _workers is None:
+            _workers = ThreadPoolExecutor(config.MAX_THREADS, "omnizarr-aio")
+        return _workers
+
+
+def _within_budget(function: Callable[[], T]) -> T:
+    if _has_share.get():  # an operation inside another one: waiting for itself would never end
+        return function()
+    budget = _budget
+    taken = budget.take(config.get().threads)
+    _has_share.set(True)
+    try:
+        with config.configure(threads=taken):
+            return function()
+    finally:
+        budget.give(taken)
+
+
+def _forget() -> None:
+    """A forked child has none of the workers."""
+    global _budget, _workers, _guard
+    _budget, _workers, _guard = _Budget(), None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+# From blocking to awaitable
+
+
+class Listing:
+    """Several things: awaited, they come as a list; or iterated over with ``async for``."""
+
+    def __init__(self, list_all: Callable[[], Coroutine[Any, Any, list[Any]]]) -> None:
+        self._list_all = list_all
+
+    def __await__(self) -> Generator[Any, None, list[Any]]:
+        return self._list_all().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        for item in await self._list_all():
+            yield item
+
+
+def _wrapped(value: Any) -> Any:
+    """What is handed out: nodes in their awaitable form, also as values of pairs."""
+    if isinstance(value, Array):
+        return AsyncArray(value)
+    if isinstance(value, Group):
+        return AsyncGroup(value)
+    if isinstance(value, tuple):
+        return tuple(_wrapped(item) for item in value)
+    return value
+
+
+def _function(function: Callable[P, Any]) -> Callable[P, Coroutine[Any, Any, Any]]:
+    @functools.wraps(function)
+    async def awaitable(*args: P.args, **kwargs: P.kwargs) -> Any:
+        return _wrapped(await run(function, *args, **kwargs))
+
+    return awaitable
+
+
+def _method(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    @functools.wraps(function)
+    async def awaitable(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _wrapped(await run(function, self.blocking, *args, **kwargs))
+
+    return awaitable
+
+
+def _listing(function: Callable[..., Iterable[Any]]) -> Callable[..., Listing]:
+    @functools.wraps(function)
+    def listed(self: Any, *args: Any, **kwargs: Any) -> Listing:
+        async def list_all() -> list[Any]:
+            found = await run(lambda: list(function(self.blocking, *args, **kwargs)))
+            return [_wrapped(item) for item in found]
+
+        return Listing(list_all)
+
+    return listed
+
+
+class _AsyncNode:
+    """A node whose slow operations are awaited; the blocking one is `blocking`.
+
+    What needs no store (`shape`, `dtype`, `path`, `attrs` to read, …) is there as it is.
+    """
+
+    _plain = frozenset(
+        {"name", "path", "basename", "store", "store_path", "read_only", "zarr_format"}
+        | {"metadata", "info"}
+    )
+
+    def __init__(self, blocking: Any) -> None:
+        self.blocking = blocking
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self._plain:
+            raise AttributeError(
+                f"{type(self).__name__} has no {name!r}; the blocking one is .blocking, and"
+                " aio.run(function, ...) awaits any function"
+            )
+        return getattr(self.blocking, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._plain})
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """A copy of the attributes; `update_attributes` changes them."""
+        found: dict[str, Any] = self.blocking.attrs.asdict()
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and bool(self.blocking == other.blocking)
+
+    __hash__ = None  # type: ignore[assignment]  # as the node's
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.blocking)[1:]}"
+
+    refresh = _method(Array.refresh)
+    update_attributes = _method(Array.update_attributes)
+
+
+class AsyncArray(_AsyncNode):
+    """An array whose reading and writing is awaited."""
+
+    _plain = _AsyncNode._plain | {
+        *("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "fill_value", "order"),
+        *("chunks", "shards", "cdata_shape", "nchunks", "codecs", "dimension_names"),
+        *("view", "chunk_key"),
+    }
+
+    getitem = _method(Array.__getitem__)
+    setitem = _method(Array.__setitem__)
+    read = _method(Array.read)
+    append = _method(Array.append)
+    chunks_present = _method(Array.chunks_present)
+
+    async def resize(self, *shape: Any, outside: Any = "keep") -> None:
+        """As `Array.resize`."""
+        await run(lambda: self.blocking.resize(*shape, outside=outside))
+
+    async def get_orthogonal_selection(self, selection: Any) -> Any:
+        """The elements by a list, mask, slice or integer for each axis on its own."""
+        return await run(lambda: self.blocking.oindex[selection])
+
+    async def get_coordinate_selection(self, selection: Any) -> Any:
+        """Single elements by lists of positions."""
+        return await run(lambda: self.blocking.vindex[selection])
+
+    get_mask_selection = get_coordinate_selection
+
+    async def nchunks_initialized(self) -> int:
+        """How many chunks the store has."""
+        return await run(lambda: int(self.blocking.nchunks_initialized))
+
+
+class AsyncGroup(_AsyncNode):
+    """A group whose members are awaited."""
+
+    getitem = _method(Group.__getitem__)
+    setitem = _method(Group.__setitem__)
+    delitem = _method(Group.__delitem__)
+    contains = _method(Group.__contains__)
+    get = _method(Group.get)
+    nmembers = _method(Group.nmembers)
+    members = _listing(Group.members)
+    keys = _listing(Group.keys)
+    arrays = _listing(Group.arrays)
+    groups = _listing(Group.groups)
+    array_keys = _listing(Group.array_keys)
+    group_keys = _listing(Group.group_keys)
+    array_values = _listing(Group.array_values)
+    group_values = _listing(Group.group_values)
+    create_hierarchy = _listing(Group.create_hierarchy)
+    create_group = _method(Group.create_group)
+    create_array = _method(Group.create_array)
+    create_dataset = create_array
+    require_group = _method(Group.require_group)
+    require_groups = _method(Group.require_groups)
+    require_array = _method(Group.require_array)
+    require_dataset = require_array
+    empty = _method(Group.empty)
+    zeros = _method(Group.zeros)
+    ones = _method(Group.ones)
+    full = _method(Group.full)
+    empty_like = _method(Group.empty_like)
+    zeros_like = _method(Group.zeros_like)
+    ones_like = _method(Group.ones_like)
+    full_like = _method(Group.full_like)
+    move = _method(Group.move)
+    delete = _method(Group.delete)
+    tree = _method(Group.tree)
+    info_complete = _method(Group.info_complete)
+
+
+open = _function(create.open)
+open_array = _function(create.open_array)
+open_group = _function(create.open_group)
+create_array = _function(create.create_array)
+create_group = _function(create.create_group)
+group = _function(create.group)
+array = _function(create.array)
+empty = _function(create.empty)
+zeros = _function(create.zeros)
+ones = _function(create.ones)
+full = _function(create.full)

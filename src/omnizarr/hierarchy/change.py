@@ -1,0 +1,63 @@
+"""Changing a node's documents without losing what others change at the same time.
+
+Threads of one process take turns. Where a store can compare and replace, other processes are
+noticed too, and the change is made again on what they stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from omnizarr.errors import StoreError
+from omnizarr.hierarchy.location import Location
+from omnizarr.model import Node
+from omnizarr.stores import SetsIf, Versioned
+from omnizarr.stores.turns import DOCUMENTS, turn
+
+ATTEMPTS = 50
+
+
+def change(location: Location, edit: Callable[[Node], Node]) -> Node:
+    """The node after `edit`, which gets it as it is stored now and may be called again."""
+    location.check_writable()
+    keys = location.format.keys(location.path)
+    with turn(DOCUMENTS, keys):
+        for _ in range(ATTEMPTS):
+            put = _put_if_same(location, keys)
+            old = location.load()
+            new = edit(old)
+            if new is old:
+                return old
+            try:
+                return location.save(None if getattr(old, "implicit", False) else old, new, put)
+            except _Overtaken:
+                continue
+    raise StoreError(
+        f"{location} was changed by another writer {ATTEMPTS} times in a row; nothing was stored,"
+        " try again"
+    )
+
+
+class _Overtaken(Exception):
+    """Another writer was quicker."""
+
+
+def _put_if_same(
+    location: Location, keys: tuple[str, ...]
+) -> Callable[[str, bytes | None], None] | None:
+    """What stores a document only if it is still the one of now; None where a store cannot."""
+    store = location.store
+    if not isinstance(store, SetsIf) or not isinstance(store, Versioned):
+        return None
+    compared, versioned = store, store
+    now = {key: store.generation(key) for key in keys}
+
+    def put(key: str, text: bytes | None) -> None:
+        if text is None:
+            if versioned.generation(key) != now[key]:
+                raise _Overtaken
+            location.store.erase(key)
+        elif not compared.set_if(key, text, now[key]):
+            raise _Overtaken
+
+    return put

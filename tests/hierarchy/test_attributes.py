@@ -1,0 +1,192 @@
+"""Attributes: a mapping that stores every change and loses none of anybody else's."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.stores import Range
+
+FORMATS: tuple[int | str, ...] = (1, 2, "3-draft", 3)
+
+
+class CountingStore(oz.MemoryStore):
+    """Counts what is stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sets = 0
+
+    def set(self, key: str, value: Any) -> None:
+        self.sets += 1
+        super().set(key, value)
+
+
+class ComparingStore(oz.MemoryStore):
+    """Can compare and replace, as object stores do; `meanwhile` plays another process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Any = None
+        self.refused = 0
+        self._own = threading.Lock()
+
+    def generation(self, key: str) -> str | None:
+        value = self.values.get(key)
+        return None if value is None else str(hash(value))
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        return self.get(key, range), self.generation(key)
+
+    def set_if(self, key: str, value: Any, generation: str | None) -> bool:
+        act, self.meanwhile = self.meanwhile, None
+        if act is not None:
+            act()
+        with self._own:
+            if self.generation(key) != generation:
+                self.refused += 1
+                return False
+            self.values[key] = bytes(value)
+            return True
+
+
+def two_handles(zarr_format: int | str, store: Any = None) -> tuple[oz.Array, oz.Array]:
+    store = oz.MemoryStore() if store is None else store
+    oz.create_array(store, shape=3, zarr_format=zarr_format, attributes={"first": 1})
+    return oz.open_array(store, "r+"), oz.open_array(store, "r+")
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_two_handles_that_set_two_attributes_keep_both(zarr_format: int | str) -> None:
+    one, two = two_handles(zarr_format)
+    one.attrs["a"] = 1
+    two.attrs["b"] = 2
+    assert two.attrs == {"first": 1, "a": 1, "b": 2}
+    assert one.attrs == {"first": 1, "a": 1}
+    one.refresh()
+    assert one.attrs == two.attrs
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_a_new_shape_and_a_new_attribute_do_not_undo_each_other(zarr_format: int | str) -> None:
+    one, two = two_handles(zarr_format)
+    one.resize(5)
+    two.attrs["a"] = 1
+    one.append(np.zeros(2))
+    assert one.attrs == {"first": 1, "a": 1}
+    assert oz.open_array(one.store).shape == (7,)
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_threads_lose_no_attribute_and_no_appended_value(zarr_format: int | str) -> None:
+    handle, _ = two_handles(zarr_format)
+
+    def work(number: int) -> None:
+        own = oz.open_array(handle.store, "r+")
+        for n in range(5):
+            own.attrs[f"{number}-{n}"] = n
+            own.append(np.array([10 * number + n]))
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
+    handle.refresh()
+    assert len(handle.attrs) == 31
+    assert sorted(handle[3:]) == sorted(10 * a + b for a in range(6) for b in range(5))
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_a_store_that_compares_notices_another_process(zarr_format: int | str) -> None:
+    store = ComparingStore()
+    one, two = two_handles(zarr_format, store)
+    store.meanwhile = lambda: two.attrs.update(b=2)
+    one.attrs["a"] = 1
+    assert store.refused == 1
+    assert one.attrs == {"first": 1, "a": 1, "b": 2}
+    assert oz.open_array(store).attrs == {"first": 1, "a": 1, "b": 2}
+
+
+def test_a_writer_that_is_always_overtaken_gives_up_and_says_so() -> None:
+    store = ComparingStore()
+    one, _ = two_handles(3, store)
+    store.set_if = lambda key, value, generation: False  # type: ignore[method-assign]
+    with pytest.raises(oz.StoreError, match="times in a row"):
+        one.attrs["a"] = 1
+    assert oz.open_array(store).attrs == {"first": 1}
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_it_is_a_mapping(zarr_format: int | str) -> None:
+    attrs = two_handles(zarr_format)[0].attrs
+    attrs |= {"a": 1, "b": [1, {"c": None}]}
+    assert attrs.pop("a") == 1
+    assert attrs.pop("a", "none") == "none"
+    assert attrs.setdefault("b", 3) == [1, {"c": None}]
+    assert attrs.setdefault("d", np.float32(0.5)) == 0.5
+    assert attrs.get("x") is None
+    assert sorted(attrs) == ["b", "d", "first"]
+    assert ("d" in attrs, "x" in attrs, len(attrs)) == (True, False, 3)
+    del attrs["first"]
+    assert dict(attrs.items()) == attrs.asdict() == {"b": [1, {"c": None}], "d": 0.5}
+    assert repr(attrs) == repr(attrs.asdict())
+    attrs.put({"x": 1})
+    assert attrs.popitem() == ("x", 1)
+    attrs.update(y=1, z=2)
+    attrs.clear()
+    assert attrs == {}
+    with pytest.raises(KeyError):
+        del attrs["y"]
+    with pytest.raises(KeyError):
+        attrs["y"]
+
+
+def test_every_change_of_any_size_is_one_write_and_no_change_is_none() -> None:
+    store = CountingStore()
+    attrs = two_handles(3, store)[0].attrs
+    for act, writes in [
+        (lambda: attrs.update({"a": 1, "b": 2}), 1),
+        (lambda: attrs.update({"a": 1}), 0),
+        (lambda: attrs.setdefault("a", 5), 0),
+        (lambda: attrs.pop("nothing", None), 0),
+        (lambda: attrs.put({"c": 1, "d": 2}), 1),
+        (lambda: attrs.clear(), 1),
+    ]:
+        store.sets = 0
+        act()
+        assert store.sets == writes
+
+
+def test_what_is_changed_inside_a_list_is_not_shown_before_it_is_stored() -> None:
+    array = two_handles(3)[0]
+    array.attrs["list"] = [1]
+    array.attrs["list"].append(2)
+    array.attrs.asdict()["list"].append(3)
+    assert array.attrs == {"first": 1, "list": [1]}
+
+
+def test_a_group_updates_attributes_and_gives_itself_back() -> None:
+    group = oz.create_group(None)
+    assert group.update_attributes({"a": 1}) is group
+    assert group.attrs == {"a": 1}
+
+
+def test_a_read_only_node_keeps_its_attributes() -> None:
+    handle = oz.open_array(two_handles(3)[0].store)
+    with pytest.raises(oz.ReadOnly):
+        handle.attrs["a"] = 1
+    assert handle.attrs == {"first": 1}
+
+
+def test_a_node_that_became_another_kind_is_not_overwritten() -> None:
+    group = oz.create_group(None)
+    array = group.create_array("a", shape=3)
+    group.create_group("a", overwrite=True, attributes={"new": 1})
+    with pytest.raises(oz.WrongNode):
+        array.attrs["b"] = 1
+    assert group["a"].attrs == {"new": 1}

@@ -1,0 +1,327 @@
+"""Groups: a mapping of nodes by path, whatever the format."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.stores import Range
+
+FORMATS: tuple[int | str, ...] = (2, "3-draft", 3)
+
+
+class CountingStore(oz.MemoryStore):
+    """Counts calls; fetches and lists in one call each."""
+
+    def __init__(self, values: Any = None) -> None:
+        super().__init__(values)
+        self.calls: list[str] = []
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        self.calls.append("get")
+        return super().get(key, range)
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        self.calls.append("get_many")
+        return [super(CountingStore, self).get(key, part) for key, part in requests]
+
+    def list(self) -> Any:
+        self.calls.append("list")
+        return super().list()
+
+
+class SmallestStore:
+    """Gets, sets and erases, and nothing else."""
+
+    read_only = False
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        value = self.values.get(key)
+        return value if value is None or range is None else range.of(value)
+
+    def set(self, key: str, value: Any) -> None:
+        self.values[key] = bytes(value)
+
+    def erase(self, key: str) -> None:
+        self.values.pop(key, None)
+
+
+def sample(zarr_format: int | str = 3, store: Any = None) -> oz.Group:
+    """/a (array), /b (group), /b/c (array), /b/d (group), /b/d/e (array)."""
+    root = oz.create_group(store, zarr_format=zarr_format)
+    root.create_array("a", data=np.arange(6).reshape(2, 3), chunks=2)
+    root.create_group("b", attributes={"x": 1})
+    root["b"].create_array("c", data=np.arange(4.0))
+    root.create_group("b/d")
+    root["b/d/e"] = np.ones(2, bool)
+    return root
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_it_is_a_mapping_of_its_members(zarr_format: int | str) -> None:
+    root = sample(zarr_format)
+    assert list(root) == list(root.keys()) == ["a", "b"]
+    assert [m.name for m in root.values()] == ["/a", "/b"]
+    assert [(n, m.name) for n, m in root.items()] == [("a", "/a"), ("b", "/b")]
+    assert len(root) == root.nmembers() == 2
+    assert "b/c" in root
+    assert "/b/d/" in root
+    assert "x" not in root
+    assert 3 not in root
+    assert isinstance(root["b/d"], oz.Group)
+    assert root["b"]["d"]["e"] == root["b/d/e"]
+    assert root.get("b/c")[2] == 2.0
+    assert root.get("x") is None
+    assert root.get("x", 5) == 5
+    with pytest.raises(KeyError, match="members: a, b"):
+        root["x"]
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_members_are_found_to_any_depth(zarr_format: int | str) -> None:
+    root = sample(zarr_format)
+    paths = ["a", "b", "b/c", "b/d", "b/d/e"]
+    assert [p for p, _ in root.members(max_depth=None)] == paths
+    assert [p for p, _ in root.members(max_depth=1)] == paths[:4]
+    assert [p for p, _ in root.members()] == ["a", "b"]
+    assert root.nmembers(None) == 5
+    assert all(m.path == p for p, m in root.members(None))
+    with pytest.raises(ValueError, match="max_depth"):
+        root.members(-1)
+
+
+def test_arrays_and_groups_are_told_apart() -> None:
+    root = sample()
+    assert list(root.array_keys()) == ["a"]
+    assert list(root.group_keys()) == ["b"]
+    assert [n for n, _ in root.arrays()] == ["a"]
+    assert [n for n, _ in root.groups()] == ["b"]
+    assert [a.name for a in root.array_values()] == ["/a"]
+    assert [g.attrs["x"] for g in root.group_values()] == [1]
+
+
+def test_visiting_stops_at_the_first_answer() -> None:
+    root = sample()
+    seen: list[str] = []
+    assert root.visit(seen.append) is None
+    assert seen == ["a", "b", "b/c", "b/d", "b/d/e"]
+    assert root.visitkeys(lambda path: path if "d" in path else None) == "b/d"
+    assert root.visitvalues(lambda node: getattr(node, "shape", None)) == (2, 3)
+    assert root.visititems(lambda path, node: path if node.attrs else None) == "b"
+
+
+@pytest.mark.parametrize(("zarr_format", "count"), [(2, 1000), ("3-draft", 1000), (3, 10_000)])
+def test_many_members_are_one_listing_and_one_fetch(zarr_format: int | str, count: int) -> None:
+    root = oz.create_group(None, zarr_format=zarr_format)
+    first = root.create_array("n00000", shape=3, chunks=3)
+    documents = {k: v for k, v in root.store.values.items() if "n00000" in k}
+    for number in range(1, count):
+        name = f"n{number:05}"
+        root.store.values.update({k.replace("n00000", name): v for k, v in documents.items()})
+    store = CountingStore(root.store.values)
+    found = oz.open_group(store, zarr_format=zarr_format)
+    for act in (lambda g: list(g.keys()), lambda g: g.members()):
+        store.calls.clear()
+        assert len(act(found)) == count
+        assert sorted(store.calls) == ["get_many", "list"]
+    assert found[f"n{count - 1:05}"].shape == first.shape
+
+
+def test_texts_and_copies_ask_nothing_of_the_store() -> None:
+    store = CountingStore()
+    root = sample(3, store)
+    array = root["a"]
+    store.calls.clear()
+    for node in (root, array):
+        assert repr(node)
+        assert str(node.info)
+        assert node._repr_html_().startswith("<table>")
+        assert node.store_path.startswith("memory")
+        assert node.metadata.kind in ("array", "group")
+    assert "members" not in root.info
+    assert store.calls == []
+    assert root.info_complete()["members"] == "1 arrays, 1 groups"
+    assert store.calls != []
+
+
+def test_html_shows_names_as_text() -> None:
+    root = oz.create_group(None, attributes={"<script>": 1})
+    root.create_group("<b>")
+    assert "<script>" not in root._repr_html_()
+    assert "&lt;script&gt;" in root._repr_html_()
+    assert "&lt;b&gt;" in root.tree()._repr_html_()
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_nodes_survive_pickling_and_are_equal(zarr_format: int | str, tmp_path: Path) -> None:
+    root = sample(zarr_format, tmp_path)
+    for node in (root, root["a"], root["b/d"]):
+        again = pickle.loads(pickle.dumps(node))
+        assert again == node
+        assert repr(again) == repr(node)
+    array = pickle.loads(pickle.dumps(root["a"]))
+    array[0] = 7
+    assert root["a"][0].tolist() == [7, 7, 7]
+    assert root["a"] != root["b/c"]
+    assert root["b"] != root
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_what_is_required_is_opened_or_created(zarr_format: int | str) -> None:
+    root = sample(zarr_format)
+    assert root.require_group("b").attrs == {"x": 1}
+    assert [g.path for g in root.require_groups("b", "new/deep")] == ["b", "new/deep"]
+    assert root.require_group("b", overwrite=True).attrs == {}
+    assert len(root["b"]) == 0
+    assert root.require_array("a", shape=(2, 3))[1, 2] == 5
+    assert root.require_dataset("a", shape=(2, 3), dtype="f8").dtype == np.dtype("i8")
+    assert root.require_array("b/z", shape=4, dtype="i2", chunks=2).chunks == (2,)
+    for wrong in (
+        lambda: root.require_array("a", shape=(2, 4)),
+        lambda: root.require_array("a", shape=(2, 3), dtype="i2"),
+        lambda: root.require_array("a", shape=(2, 3), dtype="f8", exact=True),
+        lambda: root.require_array("b", shape=(2, 3)),
+        lambda: root.require_group("a"),
+    ):
+        with pytest.raises(TypeError):
+            wrong()
+    assert root["a"].shape == (2, 3)
+
+
+def test_arrays_are_created_in_all_the_usual_ways() -> None:
+    root = sample()
+    model = root["a"]
+    made = [
+        (root.empty("e", (2, 2)), np.zeros((2, 2))),
+        (root.zeros(name="z", shape=3, dtype="i4"), np.zeros(3)),
+        (root.ones(name="o", shape=(1, 2)), np.ones((1, 2))),
+        (root.full("f", 2, 7.5), np.full(2, 7.5)),
+        (root.empty_like("el", model), np.zeros((2, 3))),
+        (root.zeros_like(name="zl", data=model), np.zeros((2, 3))),
+        (root.ones_like("ol", np.zeros((2, 2))), np.ones((2, 2))),
+        (root.full_like("fl", model, fill_value=4), np.full((2, 3), 4)),
+        (root.array("x", data=[1, 2]), np.array([1, 2])),
+        (root.create_dataset("y", data=[3]), np.array([3])),
+        (root.create("w", shape=2), np.zeros(2)),
+    ]
+    for array, wanted in made:
+        assert np.array_equal(array[...], wanted)
+    assert root["zl"].chunks == model.chunks
+    assert root["zl"].dtype == model.dtype
+    assert [g.path for g in root.create_groups("g1", "g2/h")] == ["g1", "g2/h"]
+
+
+def test_a_hierarchy_is_created_from_metadata() -> None:
+    source = sample()
+    nodes = {path: node.metadata for path, node in source.members(None)}
+    target = oz.Group.from_store(None)
+    made = dict(target.create_hierarchy(dict(reversed(nodes.items()))))
+    assert made.keys() == nodes.keys()
+    assert {p: n.metadata for p, n in target.members(None)} == nodes
+    assert oz.Group.open(target.store).nmembers(None) == 5
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+@pytest.mark.parametrize("where", ["memory", "directory"])
+def test_a_member_is_moved_with_all_below_it(
+    zarr_format: int | str, where: str, tmp_path: Path
+) -> None:
+    root = sample(zarr_format, None if where == "memory" else tmp_path)
+    before = {p: n.metadata for p, n in root.members(None)}
+    root.move("b", "new/place")
+    assert "b" not in root
+    after = {p: n.metadata for p, n in root["new/place"].members(None)}
+    assert after == {p[2:]: n for p, n in before.items() if p.startswith("b/")}
+    assert root["new/place"].attrs == {"x": 1}
+    assert root["new/place/c"][...].tolist() == [0, 1, 2, 3]
+    root.move("a", "new/place/d/a")
+    assert root["new/place/d/a"][...].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert oz.validate(root.store) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "dest", "error"),
+    [
+        ("x", "y", oz.NodeNotFound),
+        ("b", "b/d/inside", oz.InvalidName),
+        ("b", "b", oz.InvalidName),
+        ("", "y", oz.InvalidName),
+        ("a", "b", oz.NodeExists),
+        ("b", "a/below", oz.NodeExists),
+    ],
+)
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_a_move_that_makes_no_sense_changes_nothing(
+    zarr_format: int | str, source: str, dest: str, error: type[Exception]
+) -> None:
+    root = sample(zarr_format)
+    before = dict(root.store.values)
+    with pytest.raises(error):
+        root.move(source, dest)
+    assert root.store.values == before
+
+
+def test_a_move_leaves_what_is_not_zarr_where_it_is() -> None:
+    root = sample()
+    root.store.set("b/notes.txt", b"mine")
+    before = dict(root.store.values)
+    with pytest.raises(oz.StoreError, match=r"notes\.txt"):
+        root.move("b", "c")
+    assert root.store.values == before
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_deleting_takes_all_below_and_nothing_beside(zarr_format: int | str) -> None:
+    root = sample(zarr_format)
+    del root["b/d"]
+    assert [p for p, _ in root.members(None)] == ["a", "b", "b/c"]
+    for name in ("x", "b/d", "", "/"):
+        with pytest.raises(KeyError):
+            del root[name]
+    assert len(root) == 2
+
+
+def test_a_store_that_cannot_list_says_so_and_opens_by_name() -> None:
+    store = SmallestStore()
+    oz.create_group(store).create_array("a", shape=3)
+    root = oz.open_group(store)
+    assert root["a"].shape == (3,)
+    assert "a" in root
+    assert root.get("b") is None
+    for act in (len, list, lambda g: g.members(), lambda g: g.tree(), lambda g: g.info_complete()):
+        with pytest.raises(oz.StoreError, match="cannot list"):
+            act(root)
+
+
+def test_a_tree_is_bounded_by_depth_and_by_number() -> None:
+    root = sample()
+    full = str(root.tree()).splitlines()
+    assert full[0] == "/"
+    assert [line.strip("│├└─ ").split(" ")[0] for line in full[1:]] == ["a", "b", "c", "d", "e"]
+    assert len(str(root.tree(level=1)).splitlines()) == 3
+    assert str(root.tree(level=0)) == "/"
+    assert str(root.tree(max_nodes=1)).splitlines()[1:] == [full[1], "└── … 1 more"]
+    assert str(root.tree(max_nodes=2)).endswith("└── b\n    └── …")
+    html = root.tree()._repr_html_()
+    assert html.count("<details open>") == 3
+    assert root.tree(expand=False)._repr_html_().count("<details>") == 3
+
+
+def test_a_bounded_tree_asks_for_no_more_than_it_shows() -> None:
+    store = CountingStore()
+    root = oz.create_group(store)
+    for number in range(30):
+        root.create_group(f"g{number:02}/inner")
+    store.calls.clear()
+    text = str(root.tree(max_nodes=32))
+    assert len(text.splitlines()) == 1 + 32 + 30
+    assert len(store.calls) == 2 * 3
