@@ -28,10 +28,9 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "^Open one array|arrays in a group",
         "",
-        "Profile: Python throughout. Opening calls `open` six times to look for the documents of"
-        " every format, then parses and checks the document in some 500 calls: 0.2 ms of"
-        " processor time. Creating parses the document three times and binds the codecs twice:"
-        " 0.6 ms.",
+        "Profile: Python throughout. Opening takes 25 µs of processor time where an equal document"
+        " was parsed before and 130 µs where not. Creating takes 190 µs, of which the options take"
+        " a third, the text of the document a sixth, looking around and storing an eighth each.",
     ),
     Reason(
         "^Import",

@@ -33,8 +33,12 @@ T = TypeVar("T")
 MAX_CHUNK_BYTES = 2**40
 MAX_SHARED = 512
 _shared: dict[tuple[Any, ...], Chain] = {}
-# What models were bound to, by the model's id; a model that is opened again need not be checked.
+# What models were bound to, by the id of their codecs; what is opened again need not be checked.
 _checked: dict[int, tuple[ArrayModel, int, dict[str, Any]]] = {}
+_MATTERS = (
+    *("shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
+    "storage_transformers",
+)
 _PARTS = ("data_type", "fill", "encoding", "skipped", "_chains", "layouts")
 
 
@@ -53,8 +57,8 @@ class BoundArray:
     def check(self) -> None:
         """Raise for everything that is wrong; what is merely unknown may wait."""
         generation = registry.generation()
-        model, then, parts = _checked.get(id(self.model), (None, 0, {}))
-        if model is self.model and then == generation:
+        model, then, parts = _checked.get(id(self.model.codecs), (None, -1, {}))
+        if then == generation and _same(model, self.model):
             self.__dict__.update(parts)
             _ = self.chunk_store
             return
@@ -74,8 +78,8 @@ class BoundArray:
             _ = self.skipped
             if len(_checked) >= MAX_SHARED:
                 _checked.clear()
-            parts = {p: self.__dict__[p] for p in (*_PARTS, "grid")}
-            _checked[id(self.model)] = (self.model, generation, parts)
+            mine = {part: self.__dict__[part] for part in (*_PARTS, "grid")}
+            _checked[id(self.model.codecs)] = (self.model, generation, mine)
 
     def reshaped(self, model: ArrayModel) -> BoundArray:
         """The same array with another shape; whatever does not depend on it stays bound."""
@@ -193,6 +197,11 @@ class BoundArray:
                 f"array {paths.show(self.path)!r} has {self.skipped[0]!r}, which is unknown here;"
                 " it may be skipped on reading, but not on writing"
             )
+
+
+def _same(a: ArrayModel | None, b: ArrayModel) -> bool:
+    """Whether two models are one and the same in what binding depends on."""
+    return a is b or all(getattr(a, name) is getattr(b, name) for name in _MATTERS)
 
 
 def _skipped(codecs: tuple[Named, ...]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from omnizarr._json import dumps, kind_of, load_object
@@ -53,26 +52,30 @@ class V2:
         array, group, attrs = self.keys(path)
         if array not in documents and group not in documents:
             return None
-        parts = (documents.get(array), documents.get(group), documents.get(attrs))
-        return remembered(
+        parts = (documents.get(array), documents.get(group))
+        node = remembered(
             (self.name, self.separator, *parts),
             sum(len(part) for part in parts if part),
             problems,
             lambda: self._parse(path, documents, problems),
         )
+        if attrs not in documents:
+            return node
+        attributes = load_object(documents[attrs], attrs, allow_nan=True)
+        if isinstance(node, GroupModel):
+            return node.with_(attributes=attributes)
+        names = dimensions.from_attributes(attributes, len(node.shape))
+        return node.with_(attributes=attributes, dimension_names=names)
 
     def _parse(self, path: str, documents: Documents, problems: list[Problem]) -> Node:
-        array, group, attrs = self.keys(path)
-        attributes: Mapping[str, Any] = {}
-        if attrs in documents:
-            attributes = load_object(documents[attrs], attrs, allow_nan=True)
+        """The node without its attributes."""
+        array, group, _ = self.keys(path)
         if array in documents:
             if group in documents:
                 message = "an array and a group stand at one path; the array is used"
                 problems.append(Problem(group, "", message, "warning"))
             doc = load_object(documents[array], array, allow_nan=True)
-            node = self._read_array(array, doc, attributes, problems)
-            return rounded_once(node, documents[array])
+            return rounded_once(self._read_array(array, doc, problems), documents[array])
         doc = load_object(documents[group], group)
         fields = Fields(group, doc, problems)
         fields.require("zarr_format")
@@ -81,11 +84,9 @@ class V2:
             fields.warn(name, "not a field of version 2; ignored")
         fields.done("not valid zarr 2")
         extra = {k: v for k, v in doc.items() if k != "zarr_format"}
-        return GroupModel(attributes, extra)
+        return GroupModel(extra=extra)
 
-    def _read_array(
-        self, key: str, doc: dict[str, Any], attributes: Mapping[str, Any], problems: list[Problem]
-    ) -> ArrayModel:
+    def _read_array(self, key: str, doc: dict[str, Any], problems: list[Problem]) -> ArrayModel:
         fields = Fields(key, doc, problems)
         fields.require(*FIELDS)
         check_version(fields, 2)
@@ -111,8 +112,6 @@ class V2:
             chunk_key_encoding=self.key_encoding(separator),
             fill_value=FillValue(doc["fill_value"], self.dialect),
             codecs=codec_names.from_ids(steps, order, len(shape)),
-            attributes=attributes,
-            dimension_names=dimensions.from_attributes(attributes, len(shape)),
             extra=extra,
         )
 

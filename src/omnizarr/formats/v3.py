@@ -51,11 +51,23 @@ class V3:
         if data is None:
             return None
         return remembered(
-            (self.name, data),
-            len(data),
-            problems,
-            lambda: rounded_once(self._parse(key, load_object(data, key), problems), data),
+            (self.name, data), len(data), problems, lambda: self._read(key, data, problems)
         )
+
+    def _read(self, key: str, data: bytes, problems: list[Problem]) -> Node:
+        doc = load_object(data, key)
+        attributes = doc.get("attributes")
+        if not isinstance(attributes, dict) or not attributes:
+            return rounded_once(self._parse(key, doc, problems), data)
+        # Many documents differ in nothing but their attributes.
+        rest = dumps({**doc, "attributes": {}})
+        node = remembered(
+            (self.name, rest),
+            len(rest),
+            problems,
+            lambda: rounded_once(self._parse(key, {**doc, "attributes": {}}, problems), data),
+        )
+        return node.with_(attributes=attributes)
 
     def _parse(self, key: str, doc: dict[str, Any], problems: list[Problem]) -> Node:
         fields = Fields(key, doc, problems)
