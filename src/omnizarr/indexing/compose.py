@@ -81,7 +81,7 @@ class AxisSelection:
     def repeats(self) -> bool:
         """Whether an element of the array is chosen more than once."""
         lists = [pick for pick in self.picks if isinstance(pick, np.ndarray)]
-        return any(len(np.unique(pick)) < len(pick) for pick in lists)
+        return 0 not in self.shape and any(len(np.unique(pick)) < len(pick) for pick in lists)
 
     def plan(self, grid: Grid) -> Plan:
         """The plan; its result has the axes in the order of the array's."""
