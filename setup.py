@@ -16,6 +16,8 @@ SOURCES = (
     "scratch",
     "read",
     "write",
+    "shards",
+    "sink",
     "codecs",
     "blosc1_decode",
     "blosc1_encode",

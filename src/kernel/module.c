@@ -8,6 +8,7 @@
 
 #define MAX_THREADS 64
 #define MAX_INNER (1 << 26)
+#define SLICE (1 << 20) /* decoded bytes of a shard that one thread encodes at a time */
 
 static void chain_free(PyObject *capsule) {
     chain_t *c = PyCapsule_GetPointer(capsule, "omnizarr.chain");
@@ -151,7 +152,11 @@ static void run(batch_t *b, int threads) {
 
 /* Encoded chunks in memory, which the tuple keeps alive. */
 static int read_values(batch_t *b, PyObject *values) {
-    if (PyTuple_GET_SIZE(values) != b->rows || b->writing) return fail("a value for every row");
+    if (PyTuple_GET_SIZE(values) != b->rows) return fail("a value for every row");
+    if (b->writing && !(b->stored = calloc((size_t)b->rows + 1, sizeof *b->stored))) {
+        PyErr_NoMemory();
+        return -1;
+    }
     value_t *found = calloc((size_t)b->rows + 1, sizeof *found);
     if (!found) {
         PyErr_NoMemory();
@@ -195,11 +200,18 @@ static int useful_threads(const batch_t *b, int most, long long small) {
 static PyObject *finish_rows(batch_t *b, int threads, long long small) {
     threads = useful_threads(b, threads < 1 ? 1 : threads, small);
     b->slices = 1;
-    if (b->chain->inner && !b->writing && !b->picks && b->rows < 4 * threads && threads > 1) {
+    if (b->chain->inner && b->writing) {
+        int64_t wanted = b->chain->nbytes / SLICE, most = b->chain->inner_count;
+        b->slices = wanted < 1 ? 1 : wanted < most ? wanted : most;
+        b->jobs = calloc((size_t)b->rows + 1, sizeof *b->jobs);
+        if (!b->jobs) return PyErr_NoMemory();
+    } else if (b->chain->inner && !b->picks && b->rows < 4 * threads && threads > 1) {
         b->slices = 4 * threads;
         b->seen = calloc((size_t)b->rows + 1, sizeof *b->seen);
         if (!b->seen) return PyErr_NoMemory();
     }
+    if (__builtin_mul_overflow(b->rows, b->slices, &(int64_t){0}) && fail("too many rows"))
+        return NULL;
     if (b->rows * b->slices < threads) threads = (int)(b->rows * b->slices);
     b->failed = calloc((size_t)b->rows + 1, sizeof *b->failed);
     if (!b->failed) return PyErr_NoMemory();
@@ -217,8 +229,29 @@ static PyObject *finish_rows(batch_t *b, int threads, long long small) {
     return result;
 }
 
+/* Puts what was stored in memory in the place of what was there before. */
+static int give_values(batch_t *b, PyObject *values) {
+    for (int64_t i = 0; i < b->rows; i++) {
+        value_t *v = &b->stored[i];
+        PyObject *value = v->own ? PyBytes_FromStringAndSize((const char *)v->own, (Py_ssize_t)v->size)
+                                 : Py_NewRef(Py_None);
+        free(v->own);
+        v->own = NULL;
+        if (!value || PyList_SetItem(values, i, value) != 0) return -1;
+    }
+    return 0;
+}
+
+static void free_batch(batch_t *b) {
+    for (int64_t i = 0; b->jobs && i < b->rows; i++) drop_job(b, b->jobs[i]);
+    for (int64_t i = 0; b->stored && i < b->rows; i++) free(b->stored[i].own);
+    free_columns(b);
+    free((void *)b->values), free(b->stored);
+    free(b->jobs), free(b->failed), free(b->seen), free(b);
+}
+
 /* run(chain, plan, directory, values, prefix, style, separator, array, writing, threads, small)
- * -> the rows that were not done */
+ * -> the rows that were not done; what is written to memory comes back in the list `values` */
 static PyObject *py_run(PyObject *self, PyObject *args) {
     PyObject *capsule, *plan, *values, *array, *kept = NULL, *result = NULL;
     Py_ssize_t prefix_size;
@@ -246,14 +279,11 @@ static PyObject *py_run(PyObject *self, PyObject *args) {
         if (!kept || read_values(b, kept)) goto done;
     }
     result = finish_rows(b, threads, small);
+    if (result && b->stored && give_values(b, values)) Py_CLEAR(result);
 done:
-    free_columns(b);
     if (view.obj) PyBuffer_Release(&view);
     Py_XDECREF(kept);
-    free((void *)b->values);
-    free(b->failed);
-    free(b->seen);
-    free(b);
+    free_batch(b);
     return result;
 }
 

@@ -143,7 +143,7 @@ void work(batch_t *b, int (*interrupted)(batch_t *)) {
         if (n >= total) break;
         int64_t row = n / b->slices;
         int bad = !s             ? -1
-                  : b->writing ? write_row(b, s, row)
+                  : b->writing ? write_row(b, s, row, n % b->slices)
                                : read_row(b, s, row, n % b->slices);
         if (bad) atomic_store(&b->failed[row], 1);
         if (interrupted && due(&last) && interrupted(b)) atomic_store(&b->stop, 1);

@@ -22,10 +22,14 @@ typedef struct {
     int64_t count;
 } points_t;
 
+/* A value in memory: one that is read, or one that grows. */
 typedef struct {
     const unsigned char *data; /* NULL: no such key */
-    size_t size;
+    unsigned char *own;
+    size_t size, room;
 } value_t;
+
+typedef struct job job_t; /* a shard that several threads write */
 
 typedef struct {
     const chain_t *chain;
@@ -35,7 +39,8 @@ typedef struct {
     int64_t rows;
     /* Keys below an open directory, or values in memory. */
     int directory;
-    const value_t *values;
+    const value_t *values; /* as they are before */
+    value_t *stored;       /* of rows that are written to memory */
     const char *prefix;
     size_t prefix_size;
     int style, separator;
@@ -46,6 +51,7 @@ typedef struct {
     int64_t slices; /* how many threads may share one shard */
     atomic_llong next;
     atomic_uchar *failed; /* a flag for each row */
+    _Atomic(job_t *) *jobs; /* where shards are written: one for each row */
     atomic_ullong *seen;  /* where threads share shards: the file that each row was read from */
     atomic_int stop;
     void *python; /* the state of the thread that called */
@@ -56,6 +62,19 @@ typedef struct {
     int64_t part[MAX_AXES]; /* its place in the columns of each axis; of points: the first only */
     int whole;
 } row_t;
+
+/* One value that is written piece by piece. */
+typedef struct {
+    row_t row;
+    int64_t number;
+    int file, used;
+    unsigned long serial;
+} sink_t;
+
+/* sink.c: without a piece the key is removed; nothing is seen before the end, or if `bad`. */
+void sink_start(sink_t *sink, const row_t *row, int64_t number);
+int sink_write(const batch_t *b, sink_t *sink, const unsigned char *data, size_t size, size_t at);
+int sink_finish(const batch_t *b, sink_t *sink, int bad);
 
 #define MISSING UINT64_MAX /* in a shard's index */
 enum { ABSENT = 1 };       /* of open_source: there is no such key */
@@ -79,7 +98,13 @@ unsigned char *wanted_inner(const batch_t *b, const row_t *row, const int64_t *l
 /* About how many bytes have to be read, decoded or encoded for a row. */
 int64_t row_effort(const batch_t *b, const row_t *row);
 int read_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice);
-int write_row(const batch_t *b, scratch_t *s, int64_t number);
+int write_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice);
+/* The encoded chunk, or NULL where it holds nothing but the fill value. */
+int encode(const chain_t *c, scratch_t *s, unsigned char *data, const unsigned char **result,
+           size_t *size);
+int write_shard(const batch_t *b, scratch_t *s, const row_t *row, int64_t number, int64_t slice);
+/* Also one that was interrupted, or none. */
+void drop_job(const batch_t *b, job_t *job);
 /* Takes rows until there are none left; now and then asks whether to stop, where it may. */
 void work(batch_t *b, int (*interrupted)(batch_t *));
 

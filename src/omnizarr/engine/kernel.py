@@ -81,7 +81,29 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] |
         return None
     if not plan.runs and layout.sharded:
         return None
+    if isinstance(array.store, MemoryStore):
+        return _in_memory(layout, array, plan, value)
     return _in_directory(layout, array, plan, value, writing=True)
+
+
+def _in_memory(
+    layout: Layout, array: BoundArray, plan: Plan, data: npt.NDArray[Any]
+) -> list[int] | None:
+    store: Any = array.store
+    keys = [array.key(coords) for coords in _coords(plan)]
+    values = [store.values.get(key) for key in keys]
+    if not all(v is None or type(v) is bytes for v in values):
+        return None
+    left = _run(layout, array, plan, -1, values, data, writing=True)
+    skipped = set(left)
+    for number, (key, value) in enumerate(zip(keys, values, strict=True)):
+        if number in skipped:
+            continue
+        if value is None:
+            store.erase(key)
+        else:
+            store.set(key, value)
+    return left
 
 
 def _in_directory(

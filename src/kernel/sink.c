@@ -1,0 +1,83 @@
+/* Where a chunk or a shard is written to: a file that gets its name at the end, so that readers see
+ * the old value or the new one, or memory. */
+#include "rows.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int make_parents(int directory, char *key) {
+    for (char *p = strchr(key, '/'); p; p = strchr(p + 1, '/')) {
+        *p = 0;
+        int bad = mkdirat(directory, key, 0777) != 0 && errno != EEXIST;
+        *p = '/';
+        if (bad) return -1;
+    }
+    return 0;
+}
+
+static int sink_name(const batch_t *b, sink_t *sink, char *key, char *partial) {
+    if (row_key(b, &sink->row, key)) return -1;
+    int n = snprintf(partial, PATH_MAX, "%s.__omnizarr_partial__%ld_%lx", key, (long)getpid(),
+                     sink->serial);
+    return n < 0 || n >= PATH_MAX ? -1 : 0;
+}
+
+static int open_sink(const batch_t *b, sink_t *sink) {
+    char key[PATH_MAX], partial[PATH_MAX];
+    int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+    if (sink_name(b, sink, key, partial)) return -1;
+    sink->file = openat(b->directory, partial, flags, 0666);
+    if (sink->file < 0 && errno == ENOENT && !make_parents(b->directory, partial))
+        sink->file = openat(b->directory, partial, flags, 0666);
+    return sink->file < 0 ? -1 : 0;
+}
+
+static int to_memory(value_t *value, const unsigned char *data, size_t size, size_t at) {
+    size_t end = at + size;
+    if (end > value->room) {
+        size_t room = value->room ? 2 * end : end; /* a chunk comes at once */
+        unsigned char *more = realloc(value->own, room);
+        if (!more) return -1;
+        value->own = more, value->room = room;
+    }
+    memcpy(value->own + at, data, size);
+    if (end > value->size) value->size = end;
+    return 0;
+}
+
+void sink_start(sink_t *sink, const row_t *row, int64_t number) {
+    static atomic_ulong serial; /* with the process, a name that no other writer has */
+    sink->row = *row, sink->number = number, sink->file = -1, sink->used = 0;
+    sink->serial = atomic_fetch_add(&serial, 1);
+}
+
+int sink_write(const batch_t *b, sink_t *sink, const unsigned char *data, size_t size, size_t at) {
+    sink->used = 1;
+    if (b->stored) return to_memory(&b->stored[sink->number], data, size, at);
+    if (sink->file < 0 && open_sink(b, sink)) return -1;
+    while (size) {
+        ssize_t done = pwrite(sink->file, data, size, (off_t)at);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return -1;
+        data += done, size -= (size_t)done, at += (size_t)done;
+    }
+    return 0;
+}
+
+int sink_finish(const batch_t *b, sink_t *sink, int bad) {
+    char key[PATH_MAX], partial[PATH_MAX];
+    if (b->stored) return bad;
+    if (sink_name(b, sink, key, partial)) return -1;
+    if (!sink->used && !bad)
+        return unlinkat(b->directory, key, 0) != 0 && errno != ENOENT && errno != ENOTDIR ? -1 : 0;
+    if (sink->file < 0) return -1;
+    if (close(sink->file) != 0) bad = -1;
+    if (!bad && renameat(b->directory, partial, b->directory, key) != 0) bad = -1;
+    if (bad) unlinkat(b->directory, partial, 0);
+    return bad;
+}
