@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from omnizarr import chunk_key_encodings, config
+from omnizarr import config
 from omnizarr.errors import (
     InvalidMetadata,
     NodeExists,
@@ -21,6 +21,7 @@ from omnizarr.formats import Format, Probe, by_name, consolidated
 from omnizarr.hierarchy.absent import why_absent
 from omnizarr.hierarchy.copies import Copies, keep_right
 from omnizarr.hierarchy.fetch import fetch
+from omnizarr.hierarchy.owned import check_owned
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
@@ -270,9 +271,9 @@ class Location:
 
     def _other_root(self, around: Mapping[str, bytes]) -> tuple[Format, Node] | None:
         """A hierarchy whose entry point a new root of this format would replace."""
+        mine = {*self.format.keys("")}
         for format in Probe("").formats(around, []) if not self.path else ():
-            mine = format.name == self.format.name
-            if not mine and format.root_documents().keys() & {*self.format.keys("")}:
+            if type(format) is not type(self.format) and mine & format.root_documents().keys():
                 return format, GroupModel(implicit=True)
         return None
 
@@ -293,37 +294,12 @@ class Location:
     def erase(self) -> None:
         """Remove the node and all below it; refuses where something is not Zarr."""
         self.check_writable()
-        self.check_owned()
+        check_owned(self.store, self.path, self.format)
         keys, prefixes = self.format.owned(self.path)
         erase_values(self.store, keys)
         for prefix in prefixes:
             erase_prefix(self.store, prefix)
         keep_right(self.store, self.path, self.format, None)
-
-    def check_owned(self) -> None:
-        """Raise where the node cannot be erased: something below is not Zarr, or not known."""
-        if not can_list(self.store):
-            raise StoreError(f"{self.store!r} cannot list its keys, so {self} cannot be erased")
-        arrays: dict[str, Node | None] = {}
-        for prefix in self.format.owned(self.path)[1]:
-            for key in list_prefix(self.store, prefix):
-                if not self.format.looks_owned(key) and not self._is_chunk(key, arrays):
-                    raise StoreError(
-                        f"{self} holds something that is not Zarr: {key!r}; nothing was erased."
-                        " Move it away first"
-                    )
-
-    def _is_chunk(self, key: str, arrays: dict[str, Node | None]) -> bool:
-        """Whether a key is a chunk's in the encoding of the array that it lies in."""
-        for path in paths.ancestors(key):
-            if path not in arrays:
-                arrays[path] = self.format.read(path, fetch(self.store, self.format.keys(path)), [])
-            array = arrays[path]
-            if isinstance(array, ArrayModel):
-                encoding = chunk_key_encodings.bind(array.chunk_key_encoding)
-                inside = key.removeprefix(self.format.chunk_prefix(path))
-                return encoding.coords(inside, len(array.shape)) is not None
-        return False
 
 
 def tell(problems: Iterable[Problem]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from omnizarr.errors import InvalidName, NodeExists, NodeNotFound, StoreError
 from omnizarr.hierarchy.location import Location, existing_node
+from omnizarr.hierarchy.owned import check_owned
 from omnizarr.model import paths
 from omnizarr.stores import list_prefix
 
@@ -27,7 +28,7 @@ def move(source: Location, target: Location) -> None:
         )
     if existing_node(target.store, target.path) is not None or any(_keys(target)):
         raise NodeExists(f"there is already something at {target}; erase it first")
-    source.check_owned()
+    check_owned(source.store, source.path, source.format)
     documents = set(source.format.keys(source.path))
     renamed = dict(_renamed(source, target))
     target.create_above()
