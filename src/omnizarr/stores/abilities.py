@@ -142,6 +142,11 @@ def check_writable(store: Store) -> None:
         raise ReadOnly(f"{store!r} is read-only; open it with mode 'r+' or 'a' to write")
 
 
+def is_key(text: str) -> bool:
+    """Whether a text can be a key."""
+    return not _BAD_KEY.search(text)
+
+
 def check_key(key: str) -> str:
     """`key`, or an error: keys are relative, do not end in a slash and never lead outside."""
     if _BAD_KEY.search(key):

@@ -12,10 +12,13 @@ from omnizarr.errors import StoreError, UnknownExtension
 from omnizarr.stores.local import LocalStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.store import Store
+from omnizarr.stores.zip import ZipStore
 
 registry.register("store", "file", LocalStore.from_url)
+registry.register("store", "zip", ZipStore.from_url)
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://?")  # one letter is a Windows drive
+_ARCHIVE = re.compile(r"zip::|.*\.(zip|ozx)/?\Z", re.IGNORECASE | re.DOTALL)
 
 
 def resolve(
@@ -34,6 +37,8 @@ def resolve(
         return MemoryStore()
     if isinstance(where, (str, os.PathLike)):
         text = os.fspath(where)
+        if _is_archive(text):
+            return _archive(text, read_only, storage_options)
         match = _SCHEME.match(text) if isinstance(where, str) else None
         if match is None:
             return LocalStore(text, read_only=read_only)
@@ -54,3 +59,19 @@ def resolve(
         f"{type(where).__name__} is not a store; give a path, a dict,"
         " or an object with get, set, erase and read_only"
     )
+
+
+def _is_archive(text: str) -> bool:
+    """Whether a path or URL names a ZIP file: by its ending, or ``zip::`` in front."""
+    return bool(_ARCHIVE.match(text)) and not text.startswith("zip://") and not os.path.isdir(text)
+
+
+def _archive(text: str, read_only: bool, options: Mapping[str, Any] | None) -> Store:
+    """The store in a ZIP file; one that lies in another store can only be read."""
+    text = text.removeprefix("zip::").rstrip("/")
+    scheme = _SCHEME.match(text)
+    if scheme is None or scheme[1].lower() == "file":
+        path = text if scheme is None else str(LocalStore.from_url(text).root)
+        return ZipStore(path, mode="r" if read_only else "a")
+    parent, _, name = text.rpartition("/")
+    return ZipStore.inside(resolve(parent, read_only=True, storage_options=options), name)
