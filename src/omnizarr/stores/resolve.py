@@ -16,6 +16,9 @@ from omnizarr.stores.zip import ZipStore
 
 registry.register("store", "file", LocalStore.from_url)
 registry.register("store", "zip", ZipStore.from_url)
+registry.register("store", "sqlite", "omnizarr.stores.sqlite:from_url")
+registry.register("store", "lmdb", "omnizarr.stores.lmdb:from_url")
+registry.register("store", "redis", "omnizarr.stores.redis:from_url", "rediss", "unix")
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://?")  # one letter is a Windows drive
 _ARCHIVE = re.compile(r"zip::|.*\.(zip|ozx)/?\Z", re.IGNORECASE | re.DOTALL)
