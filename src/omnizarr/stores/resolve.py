@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Mapping, MutableMapping
@@ -16,6 +17,7 @@ from omnizarr.stores.zip import ZipStore
 
 registry.register("store", "file", LocalStore.from_url)
 registry.register("store", "zip", ZipStore.from_url)
+registry.register("store_adapter", "zarr-python", "omnizarr.integrations.zarr_python:from_zarr")
 registry.register("store", "sqlite", "omnizarr.stores.sqlite:from_url")
 registry.register("store", "lmdb", "omnizarr.stores.lmdb:from_url")
 registry.register("store", "redis", "omnizarr.stores.redis:from_url", "rediss", "unix")
@@ -56,6 +58,10 @@ def resolve(
         return store
     if isinstance(where, Store):
         return where
+    if _is_of_zarr_python(where):
+        adapt = registry.lookup("store_adapter", "zarr-python")
+        adapted: Store = adapt(where, read_only=read_only)
+        return adapted
     if isinstance(where, MutableMapping):
         return MemoryStore(where, read_only=read_only)
     raise StoreError(
@@ -78,3 +84,12 @@ def _archive(text: str, read_only: bool, options: Mapping[str, Any] | None) -> S
         return ZipStore(path, mode="r" if read_only else "a")
     parent, _, name = text.rpartition("/")
     return ZipStore.inside(resolve(parent, read_only=True, storage_options=options), name)
+
+
+def _is_of_zarr_python(where: object) -> bool:
+    """Whether it has the methods of a store of zarr-python 3, or is a place in one."""
+    inner = getattr(where, "store", where) if hasattr(where, "path") else where
+    needed = ("get", "set", "delete", "list_prefix", "supports_listing", "supports_writes")
+    return all(hasattr(inner, name) for name in needed) and inspect.iscoroutinefunction(
+        getattr(type(inner), "get", None)
+    )
