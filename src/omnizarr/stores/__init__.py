@@ -19,6 +19,7 @@ from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.partial import PartialStore, StoreWithPartialAccess
 from omnizarr.stores.resolve import resolve
 from omnizarr.stores.store import Inside, Range, SetsIf, Store, Versioned
+from omnizarr.stores.zip import ZipStore
 
 __all__ = [
     "DirectoryStore",
@@ -31,6 +32,7 @@ __all__ = [
     "Store",
     "StoreWithPartialAccess",
     "Versioned",
+    "ZipStore",
     "can_list",
     "check_writable",
     "erase_prefix",

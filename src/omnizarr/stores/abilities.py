@@ -51,11 +51,15 @@ def set_many(store: Store, values: Iterable[tuple[str, Bytes]]) -> None:
 
 
 def set_partial_values(store: Store, parts: Iterable[tuple[str, int, Bytes]]) -> None:
-    """Overwrite parts of values at byte offsets; the parts of one key must not overlap."""
+    """Overwrite parts of values at byte offsets; the parts of one key must not overlap.
+
+    An empty part changes nothing.
+    """
     check_writable(store)
     by_key: dict[str, list[tuple[int, Bytes]]] = {}
     for key, start, value in parts:
-        by_key.setdefault(key, []).append((start, value))
+        if len(value):
+            by_key.setdefault(key, []).append((start, value))
     for key, pieces in by_key.items():
         pieces.sort(key=lambda piece: piece[0])
         for (a, first), (b, _) in itertools.pairwise(pieces):
@@ -140,6 +144,11 @@ def check_writable(store: Store) -> None:
     """Raise before anything is touched in a read-only store."""
     if store.read_only:
         raise ReadOnly(f"{store!r} is read-only; open it with mode 'r+' or 'a' to write")
+
+
+def is_key(text: str) -> bool:
+    """Whether a text can be a key."""
+    return not _BAD_KEY.search(text)
 
 
 def check_key(key: str) -> str:

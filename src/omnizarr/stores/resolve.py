@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Mapping, MutableMapping
@@ -12,10 +13,17 @@ from omnizarr.errors import StoreError, UnknownExtension
 from omnizarr.stores.local import LocalStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.store import Store
+from omnizarr.stores.zip import ZipStore
 
 registry.register("store", "file", LocalStore.from_url)
+registry.register("store", "zip", ZipStore.from_url)
+registry.register("store_adapter", "zarr-python", "omnizarr.integrations.zarr_python:from_zarr")
+registry.register("store", "sqlite", "omnizarr.stores.sqlite:from_url")
+registry.register("store", "lmdb", "omnizarr.stores.lmdb:from_url")
+registry.register("store", "redis", "omnizarr.stores.redis:from_url", "rediss", "unix")
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://?")  # one letter is a Windows drive
+_ARCHIVE = re.compile(r"zip::|.*\.(zip|ozx)/?\Z", re.IGNORECASE | re.DOTALL)
 
 
 def resolve(
@@ -34,6 +42,8 @@ def resolve(
         return MemoryStore()
     if isinstance(where, (str, os.PathLike)):
         text = os.fspath(where)
+        if _is_archive(text):
+            return _archive(text, read_only, storage_options)
         match = _SCHEME.match(text) if isinstance(where, str) else None
         if match is None:
             return LocalStore(text, read_only=read_only)
@@ -48,9 +58,38 @@ def resolve(
         return store
     if isinstance(where, Store):
         return where
+    if _is_of_zarr_python(where):
+        adapt = registry.lookup("store_adapter", "zarr-python")
+        adapted: Store = adapt(where, read_only=read_only)
+        return adapted
     if isinstance(where, MutableMapping):
         return MemoryStore(where, read_only=read_only)
     raise StoreError(
         f"{type(where).__name__} is not a store; give a path, a dict,"
         " or an object with get, set, erase and read_only"
+    )
+
+
+def _is_archive(text: str) -> bool:
+    """Whether a path or URL names a ZIP file: by its ending, or ``zip::`` in front."""
+    return bool(_ARCHIVE.match(text)) and not text.startswith("zip://") and not os.path.isdir(text)
+
+
+def _archive(text: str, read_only: bool, options: Mapping[str, Any] | None) -> Store:
+    """The store in a ZIP file; one that lies in another store can only be read."""
+    text = text.removeprefix("zip::").rstrip("/")
+    scheme = _SCHEME.match(text)
+    if scheme is None or scheme[1].lower() == "file":
+        path = text if scheme is None else str(LocalStore.from_url(text).root)
+        return ZipStore(path, mode="r" if read_only else "a")
+    parent, _, name = text.rpartition("/")
+    return ZipStore.inside(resolve(parent, read_only=True, storage_options=options), name)
+
+
+def _is_of_zarr_python(where: object) -> bool:
+    """Whether it has the methods of a store of zarr-python 3, or is a place in one."""
+    inner = getattr(where, "store", where) if hasattr(where, "path") else where
+    needed = ("get", "set", "delete", "list_prefix", "supports_listing", "supports_writes")
+    return all(hasattr(inner, name) for name in needed) and inspect.iscoroutinefunction(
+        getattr(type(inner), "get", None)
     )

@@ -1,1 +1,8 @@
-"""For people who test: suites that a store can run, and stores that record, fail or wait."""
+"""For people who test: stores that record, fail or wait, and suites that a store can run.
+
+The suites are in `omnizarr.testing.stores`, which needs `pytest` and `hypothesis`.
+"""
+
+from omnizarr.testing.wrappers import Call, FaultyStore, RecordingStore, SlowStore
+
+__all__ = ["Call", "FaultyStore", "RecordingStore", "SlowStore"]

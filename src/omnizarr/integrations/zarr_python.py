@@ -1,0 +1,353 @@
+"""Stores of zarr-python as stores of this package, and the other way round.
+
+``from_zarr`` takes any `zarr.abc.store.Store`: those of zarr-python, icechunk, VirtualiZarr and
+others. `open`, `create_array` and the like do so by themselves. ``to_zarr`` makes a store that
+zarr-python can use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, TypeAlias, TypeVar
+
+from omnizarr import stores
+from omnizarr.errors import MissingPackage, StoreError
+from omnizarr.integrations import loop
+from omnizarr.stores.abilities import check_key, check_prefix, check_writable
+from omnizarr.stores.failures import naming
+from omnizarr.stores.prefix import PrefixStore
+from omnizarr.stores.store import Bytes, Range, Store
+
+try:
+    from zarr.abc import store as abc
+    from zarr.core.buffer import Buffer, BufferPrototype
+    from zarr.core.buffer.cpu import buffer_prototype
+except ImportError as e:
+    raise MissingPackage("stores of zarr-python need it: pip install zarr") from e
+
+# Inside the classes `list` is a method.
+Names: TypeAlias = list[str]
+Values: TypeAlias = list[bytes | None]
+T = TypeVar("T")
+
+_AT_ONCE = 64
+
+
+def from_zarr(store: Any, *, read_only: bool = False) -> Store:
+    """The store, or the part of one (`StorePath`), of zarr-python as a store of this package."""
+    inner = getattr(store, "store", None)
+    if isinstance(inner, abc.Store) and hasattr(store, "path"):
+        made = ZarrPythonStore(inner, read_only=read_only)
+        return PrefixStore(made, store.path) if store.path else made
+    return ZarrPythonStore(store, read_only=read_only)
+
+
+def to_zarr(store: Any, *, read_only: bool = False) -> OmnizarrStore:
+    """What zarr-python can use, of a store, path or URL of this package."""
+    return OmnizarrStore(stores.resolve(store), read_only=read_only)
+
+
+class ZarrPythonStore:
+    """A store of zarr-python, whose coroutines run in a thread of their own."""
+
+    def __init__(self, inner: abc.Store, *, read_only: bool = False) -> None:
+        self.inner = inner
+        self.read_only = read_only or inner.read_only or not inner.supports_writes
+
+    def _run(self, verb: str, what: object, work: Coroutine[Any, Any, T]) -> T:
+        with naming(verb, what, self, (Exception,)):
+            return loop.run(work)
+
+    # Reading
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self._run("read", check_key(key), self._get(key, range))
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        asked = [(check_key(key), range) for key, range in requests]
+        return self._run("read", ", ".join(key for key, _ in asked[:3]), self._get_many(asked))
+
+    async def _get_many(self, asked: list[tuple[str, Range | None]]) -> Values:
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(key: str, range: Range | None) -> bytes | None:
+            async with turn:
+                return await self._get(key, range)
+
+        return await asyncio.gather(*(one(key, range) for key, range in asked))
+
+    async def _get(self, key: str, range: Range | None) -> bytes | None:
+        if range is not None and range.length != 0:
+            part = await self._part(key, range)
+            if part is not None:
+                return part
+        try:
+            found = await self.inner.get(key, buffer_prototype)
+        except Exception as e:
+            if _cannot_be(e):
+                return None
+            raise
+        value = None if found is None else found.to_bytes()
+        return value if value is None or range is None else range.of(value)
+
+    async def _part(self, key: str, range: Range) -> bytes | None:
+        """A part that lies inside the value; else None, since stores differ in what they do."""
+        try:
+            found = await self.inner.get(key, buffer_prototype, _request(range))
+        except Exception:  # many refuse a part over the end: the whole value decides
+            return None
+        if found is None or len(found) < (-range.start if range.start < 0 else range.length or 0):
+            return None
+        return Range(0, range.length).of(found.to_bytes())
+
+    async def _exists(self, key: str) -> bool:
+        try:
+            return await self.inner.exists(key)
+        except Exception as e:
+            if _cannot_be(e):
+                return False
+            raise
+
+    # Writing
+
+    def set(self, key: str, value: Bytes) -> None:
+        self.set_many([(key, value)])
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        check_writable(self)
+        rows = {check_key(key): bytes(memoryview(value)) for key, value in values}
+        self._run("write", ", ".join([*rows][:3]), self._set_many(rows))
+
+    async def _set_many(self, rows: dict[str, bytes]) -> None:
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(key: str, value: bytes) -> None:
+            async with turn:
+                await self.inner.set(key, buffer_prototype.buffer.from_bytes(value))
+
+        await asyncio.gather(*(one(key, value) for key, value in rows.items()))
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        check_key(key)
+        if not self.inner.supports_deletes:
+            raise StoreError(f"cannot erase {key!r}: {self!r} cannot delete")
+        self._run("erase", key, self._erase(key))
+
+    async def _erase(self, key: str) -> None:
+        # Some remove everything below a key, which is then not a key.
+        if await self._exists(key):
+            await self.inner.delete(key)
+
+    def erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
+        check_prefix(prefix)
+        if not self.inner.supports_deletes:
+            raise StoreError(f"cannot erase {prefix!r}: {self!r} cannot delete")
+        self._run("erase", prefix, self._erase_prefix(prefix))
+
+    async def _erase_prefix(self, prefix: str) -> None:
+        if not prefix:
+            with suppress(FileNotFoundError):  # of a directory that is not there yet
+                await self.inner.clear()
+        elif not await self._exists(prefix[:-1]):  # nothing is below a key
+            await self.inner.delete_dir(prefix[:-1])
+
+    # Listing
+
+    def list(self) -> Iterator[str]:
+        yield from self.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        self._check_listing()
+        names = self._run("list", prefix, _collect(self.inner.list_prefix(prefix)))
+        yield from (name for name in names if name.startswith(prefix))
+
+    def list_dir(self, prefix: str) -> tuple[Names, Names]:
+        check_prefix(prefix)
+        self._check_listing()
+        return self._run("list", prefix, self._list_dir(prefix))
+
+    async def _list_dir(self, prefix: str) -> tuple[Names, Names]:
+        """zarr-python does not tell keys from prefixes, so every name is asked for."""
+        names = {name.rstrip("/") for name in await _collect(self.inner.list_dir(prefix))}
+        found = sorted(prefix + name for name in names if name)
+        there = await asyncio.gather(*(self._exists(name) for name in found))
+        keys = [name for name, is_key in zip(found, there, strict=True) if is_key]
+        return keys, [f"{name}/" for name, key in zip(found, there, strict=True) if not key]
+
+    def _check_listing(self) -> None:
+        if not self.inner.supports_listing:
+            raise StoreError(f"{self!r} cannot list its keys")
+
+    # Finishing
+
+    def close(self) -> None:
+        """Close the store of zarr-python."""
+        self.inner.close()
+
+    def __enter__(self) -> ZarrPythonStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ZarrPythonStore) and other.inner == self.inner
+
+    def __hash__(self) -> int:
+        return hash(str(self.inner))
+
+    def __repr__(self) -> str:
+        return str(self.inner)
+
+
+def _cannot_be(error: Exception) -> bool:
+    """Whether a store says that it cannot hold such a key; icechunk takes those of version 3."""
+    return "invalid zarr key format" in str(error)
+
+
+def _request(range: Range) -> abc.ByteRequest:
+    if range.start < 0:
+        return abc.SuffixByteRequest(-range.start)
+    if range.length is None:
+        return abc.OffsetByteRequest(range.start)
+    return abc.RangeByteRequest(range.start, range.start + range.length)
+
+
+async def _collect(names: AsyncIterator[str]) -> Names:
+    return [name async for name in names]
+
+
+class OmnizarrStore(abc.Store):
+    """A store of this package for zarr-python; calls run in worker threads."""
+
+    supports_writes = True
+    supports_deletes = True
+
+    def __init__(self, store: Store, *, read_only: bool = False) -> None:
+        super().__init__(read_only=read_only or store.read_only)
+        self.store = store
+
+    @property
+    def supports_listing(self) -> bool:
+        return stores.can_list(self.store)
+
+    def with_read_only(self, read_only: bool = False) -> OmnizarrStore:
+        return type(self)(self.store, read_only=read_only)
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: abc.ByteRequest | None = None
+    ) -> Buffer | None:
+        found = await self.get_partial_values(prototype, [(key, byte_range)])
+        return found[0]
+
+    async def get_partial_values(
+        self,
+        prototype: BufferPrototype,
+        key_ranges: Iterable[tuple[str, abc.ByteRequest | None]],
+    ) -> list[Buffer | None]:
+        await self._ensure_open()
+        asked = [(key, _range(part)) for key, part in key_ranges]
+        values = await asyncio.to_thread(stores.get_many, self.store, asked)
+        return [None if v is None else prototype.buffer.from_bytes(v) for v in values]
+
+    def get_sync(
+        self,
+        key: str,
+        *,
+        prototype: BufferPrototype | None = None,
+        byte_range: abc.ByteRequest | None = None,
+    ) -> Buffer | None:
+        self._is_open = True
+        value = self.store.get(key, _range(byte_range))
+        return None if value is None else (prototype or buffer_prototype).buffer.from_bytes(value)
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+        self._is_open = True
+        self.store.set(key, value.to_bytes())
+
+    def delete_sync(self, key: str) -> None:
+        self._check_writable()
+        self.store.erase(key)
+
+    async def exists(self, key: str) -> bool:
+        return await asyncio.to_thread(self.store.get, key, Range(0, 1)) is not None
+
+    async def set(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+        await self._ensure_open()
+        await asyncio.to_thread(self.store.set, key, value.to_bytes())
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+        if isinstance(self.store, stores.SetsIf):
+            await asyncio.to_thread(self.store.set_if, key, value.to_bytes(), None)
+        elif not await self.exists(key):
+            await self.set(key, value)
+
+    async def delete(self, key: str) -> None:
+        self._check_writable()
+        await asyncio.to_thread(self.store.erase, key)
+
+    async def delete_dir(self, prefix: str) -> None:
+        self._check_writable()
+        await asyncio.to_thread(stores.erase_prefix, self.store, _folder(prefix))
+
+    async def list(self) -> AsyncIterator[str]:
+        async for key in self.list_prefix(""):
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        folder = prefix[: prefix.rfind("/") + 1]  # the rest is the start of a name
+        for key in await asyncio.to_thread(lambda: [*stores.list_prefix(self.store, folder)]):
+            if key.startswith(prefix):
+                yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        folder = _folder(prefix)
+        keys, prefixes = await asyncio.to_thread(stores.list_dir, self.store, folder)
+        for name in (*keys, *prefixes):
+            yield name[len(folder) :].rstrip("/")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OmnizarrStore):
+            return False
+        return other.store == self.store and other.read_only == self.read_only
+
+    def __hash__(self) -> int:
+        return hash(self.store)
+
+    def __str__(self) -> str:
+        return f"omnizarr:{self.store!r}"
+
+    def __repr__(self) -> str:
+        return f"OmnizarrStore({self.store!r})"
+
+
+def _folder(prefix: str) -> str:
+    return prefix.rstrip("/") + "/" if prefix else ""
+
+
+def _range(part: abc.ByteRequest | None) -> Range | None:
+    match part:
+        case None:
+            return None
+        case abc.RangeByteRequest(start, end):
+            return Range(start, end - start)
+        case abc.OffsetByteRequest(offset):
+            return Range(offset)
+        case abc.SuffixByteRequest(suffix):
+            return Range(-suffix) if suffix else Range(0, 0)
+        case _:
+            raise ValueError(f"Unexpected byte_range, got {part!r}")

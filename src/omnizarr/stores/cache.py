@@ -1,0 +1,128 @@
+"""A store that keeps what it has read, in memory or in another store, up to a number of bytes.
+
+Every value is kept under its generation, so that one that has changed is never found: it is not
+used any more and makes room in time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+from omnizarr.errors import InvalidMetadata
+from omnizarr.stores.abilities import can_list, check_key, list_prefix
+from omnizarr.stores.memory import MemoryStore
+from omnizarr.stores.store import Range, Store, Versioned
+from omnizarr.stores.wrapper import Values, WrapperStore
+
+
+class CacheStore(WrapperStore):
+    """`inner`, with values and parts of values kept in `cache`, the longest unused dropped first.
+
+    `cache` is memory, or a store of its own such as ``LocalStore("/scratch/cache")``, which may be
+    used again later. Whether a value is still the same is asked of `inner` each time; one that
+    cannot tell has to be wrapped with ``validate=False``, which is for data that never change, and
+    makes the store read-only.
+    """
+
+    def __init__(
+        self,
+        inner: Store,
+        cache: Store | None = None,
+        *,
+        max_bytes: int = 2**28,
+        validate: bool = True,
+    ) -> None:
+        if validate and not isinstance(inner, Versioned):
+            raise InvalidMetadata(
+                f"{inner!r} cannot tell whether a value has changed; give validate=False if its"
+                " values never change"
+            )
+        super().__init__(inner, read_only=not validate or None)
+        self.cache = MemoryStore() if cache is None else cache
+        self.max_bytes = max_bytes
+        self.validate = validate
+        self._turn = threading.Lock()
+        self._sizes: OrderedDict[str, int] = OrderedDict()  # the longest unused first
+        for name in list_prefix(self.cache, "") if can_list(self.cache) else ():
+            digest, _, size = name.partition("-")
+            if size.isdecimal():
+                self._sizes[digest] = int(size)
+        self._used = sum(self._sizes.values())
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        check_key(key)
+        generation: str | None = ""
+        if self.validate:
+            generation = self._generation(key)
+            if generation is None:
+                return None
+        return self._get(key, range, generation or "")
+
+    def _get(self, key: str, range: Range | None, generation: str) -> bytes | None:
+        value = self._kept(self._digest(key, range, generation))
+        if value is not None:
+            return value
+        if self.validate and isinstance(self.inner, Versioned):
+            value, now = self.inner.get_versioned(key, range)
+            generation = now or ""
+        else:
+            value = self.inner.get(key, range)
+        if value is not None:
+            self._keep(self._digest(key, range, generation), value)
+        return value
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        return [self.get(key, range) for key, range in requests]
+
+    def _get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        generation = self._generation(key)
+        if generation is not None:
+            value = self._kept(self._digest(key, range, generation))
+            if value is not None:
+                return value, generation
+        return super()._get_versioned(key, range)
+
+    def _digest(self, key: str, range: Range | None, generation: str) -> str:
+        what = repr((repr(self.inner), key, range, generation)).encode()
+        return blake2b(what, digest_size=20).hexdigest()
+
+    def _kept(self, digest: str) -> bytes | None:
+        with self._turn:
+            size = self._sizes.get(digest)
+            if size is None:
+                return None
+            self._sizes.move_to_end(digest)
+        value = self.cache.get(f"{digest}-{size}")
+        return value if value is not None and len(value) == size else None
+
+    def _keep(self, digest: str, value: bytes) -> None:
+        if len(value) > self.max_bytes:
+            return
+        self.cache.set(f"{digest}-{len(value)}", value)
+        dropped = []
+        with self._turn:
+            self._used += len(value) - self._sizes.pop(digest, 0)
+            self._sizes[digest] = len(value)
+            while self._used > self.max_bytes:
+                old, size = self._sizes.popitem(last=False)
+                self._used -= size
+                dropped.append(f"{old}-{size}")
+        for name in dropped:
+            self.cache.erase(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        cache = None if isinstance(self.cache, MemoryStore) else self.cache
+        return _again, (self.inner, cache, self.max_bytes, self.validate)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return self.inner, self.validate
+
+
+def _again(inner: Store, cache: Store | None, max_bytes: int, validate: bool) -> CacheStore:
+    return CacheStore(inner, cache, max_bytes=max_bytes, validate=validate)

@@ -1,0 +1,20 @@
+"""Failures of a back end become errors that name the key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from omnizarr.errors import StoreError
+
+
+@contextmanager
+def naming(
+    verb: str, what: object, store: object, kinds: tuple[type[Exception], ...] = (OSError,)
+) -> Iterator[None]:
+    """Turn errors of a back end, of the given kinds, into one that says what was tried."""
+    try:
+        yield
+    except kinds as e:
+        reason = (e.strerror if isinstance(e, OSError) else None) or e
+        raise StoreError(f"cannot {verb} {what!r} in {store!r}: {reason}") from e

@@ -1,0 +1,289 @@
+"""A store in an LMDB environment; needs the package `lmdb`.
+
+Keys are UTF-8 in the main database, as zarr-python 2 had them. A generation is a digest of the
+value, so that data of other writers have one too. A process opens an environment once, whatever
+the number of stores.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from types import TracebackType
+from typing import Any, TypeAlias
+from urllib.parse import unquote, urlsplit
+from weakref import WeakValueDictionary
+
+from omnizarr.errors import MissingPackage, StoreError
+from omnizarr.stores import sorted_keys
+from omnizarr.stores.abilities import check_key, check_prefix, check_writable
+from omnizarr.stores.failures import naming
+from omnizarr.stores.forks import gate
+from omnizarr.stores.store import Bytes, Range
+
+try:
+    import lmdb
+except ImportError as e:
+    raise MissingPackage("LMDB stores need a package: pip install 'omnizarr[lmdb]'") from e
+
+# Inside the class `list` is a method.
+Names: TypeAlias = list[str]
+Values: TypeAlias = list[bytes | None]
+
+
+class _Environment:
+    """An environment, shared by all stores of a process, and open while it is needed."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._handle: lmdb.Environment | None = None
+        self._turn = threading.Lock()
+
+    def handle(self, options: dict[str, Any]) -> lmdb.Environment:
+        with self._turn:
+            if self._handle is None:
+                folder = self.path if os.path.isdir(self.path) else os.path.dirname(self.path)
+                writable = os.access(folder or ".", os.W_OK)
+                settings = {
+                    "map_size": 2**40,
+                    "subdir": not os.path.isfile(self.path),
+                    "metasync": False,
+                    "meminit": False,
+                    "max_readers": 1024,
+                    "readonly": not writable,
+                    "lock": writable,
+                    **options,
+                }
+                self._handle = lmdb.open(self.path, **settings)
+            return self._handle
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+_open: WeakValueDictionary[str, _Environment] = WeakValueDictionary()
+_guard = threading.Lock()
+
+
+@gate.before_fork
+def _close_all() -> None:
+    for environment in list(_open.values()):
+        environment.close()
+
+
+def _environment(path: str) -> _Environment:
+    with _guard:
+        place = os.path.realpath(path)
+        found = _open.get(place)
+        if found is None:
+            found = _open[place] = _Environment(place)
+        return found
+
+
+class LMDBStore:
+    """The main database of the environment at `path`, which need not exist yet.
+
+    `options` go to ``lmdb.open``; a `map_size` is the most that the data may take (1 TiB).
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, read_only: bool = False, **options: Any
+    ) -> None:
+        self.path = os.fspath(path)
+        self.read_only = read_only
+        self.options = options
+        self._environment: _Environment | None = _environment(self.path)
+
+    @classmethod
+    def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> LMDBStore:
+        """The store behind ``lmdb://path/to/directory``."""
+        parts = urlsplit(url)
+        return cls(unquote(parts.netloc + parts.path), read_only=read_only, **options)
+
+    @contextmanager
+    def _transaction(
+        self, verb: str, what: object, *, write: bool = False, create: bool = False
+    ) -> Iterator[lmdb.Transaction | None]:
+        """A transaction; None where there is nothing yet and nothing to be created."""
+        with gate, naming(verb, what, self, (lmdb.Error, OSError)):
+            if self._environment is None:
+                raise StoreError("the store is closed")
+            if not create and not os.path.exists(self.path):
+                yield None
+                return
+            try:
+                handle = self._environment.handle(self.options)
+                with handle.begin(write=write, buffers=True) as transaction:
+                    yield transaction
+            except lmdb.MapFullError as e:
+                raise StoreError(f"{e}; give a larger map_size") from e
+
+    # Reading
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self.get_many([(key, range)])[0]
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        asked = [(check_key(key), range) for key, range in requests]
+        with self._transaction("read", ", ".join(key for key, _ in asked[:3])) as transaction:
+            if transaction is None:
+                return [None] * len(asked)
+            return [_cut(_find(transaction, key), range) for key, range in asked]
+
+    def generation(self, key: str) -> str | None:
+        return self.get_versioned(key, Range(0, 0))[1]
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        check_key(key)
+        with self._transaction("read", key) as transaction:
+            value = None if transaction is None else _find(transaction, key)
+            return _cut(value, range), _digest(value)
+
+    # Writing
+
+    def set(self, key: str, value: Bytes) -> None:
+        self.set_many([(key, value)])
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        check_writable(self)
+        rows = [(check_key(key), _flat(value)) for key, value in values]
+        names = ", ".join(key for key, _ in rows[:3])
+        with self._transaction("write", names, write=True, create=True) as transaction:
+            if transaction is not None:
+                for key, value in rows:
+                    _put(transaction, key, value)
+
+    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        check_writable(self)
+        check_key(key)
+        with self._transaction("write", key, write=True, create=True) as transaction:
+            if transaction is None or _digest(_find(transaction, key)) != generation:
+                return False
+            _put(transaction, key, _flat(value))
+            return True
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        check_key(key)
+        with self._transaction("erase", key, write=True) as transaction:
+            if transaction is not None and _find(transaction, key) is not None:
+                transaction.delete(key.encode())
+
+    def erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
+        check_prefix(prefix)
+        with self._transaction("erase", prefix, write=True) as transaction:
+            if transaction is not None:
+                for key in _below(transaction, prefix):
+                    transaction.delete(key.encode())
+
+    # Listing
+
+    def list(self) -> Iterator[str]:
+        yield from self.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        with self._transaction("list", prefix) as transaction:
+            found = [] if transaction is None else _below(transaction, prefix)
+        yield from found
+
+    def list_dir(self, prefix: str) -> tuple[Names, Names]:
+        check_prefix(prefix)
+        with self._transaction("list", prefix) as transaction:
+            if transaction is None:
+                return [], []
+            return sorted_keys.level(lambda start: _scan(transaction, start), prefix)
+
+    # Finishing
+
+    def close(self) -> None:
+        """Let go of the environment; the store cannot be used afterwards."""
+        with gate:
+            self._environment = None
+
+    def __enter__(self) -> LMDBStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.path, self.read_only, self.options)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LMDBStore):
+            return NotImplemented
+        return os.path.realpath(self.path) == os.path.realpath(other.path)
+
+    def __hash__(self) -> int:
+        return hash(os.path.realpath(self.path))
+
+    def __repr__(self) -> str:
+        return f"lmdb://{self.path}"
+
+
+def _again(kind: type[LMDBStore], path: str, read_only: bool, options: dict[str, Any]) -> LMDBStore:
+    return kind(path, read_only=read_only, **options)
+
+
+def _find(transaction: lmdb.Transaction, key: str) -> memoryview | None:
+    raw = key.encode()
+    if len(raw) > 511:  # LMDB has no longer ones, and would raise
+        return None
+    found = transaction.get(raw)
+    return None if found is None else memoryview(found)
+
+
+def _cut(value: memoryview | None, range: Range | None) -> bytes | None:
+    return None if value is None else bytes(value if range is None else range.of(value))
+
+
+def _put(transaction: lmdb.Transaction, key: str, value: bytes | memoryview) -> None:
+    raw = key.encode()
+    if len(raw) > 511:
+        raise StoreError(f"the key {key!r} has {len(raw)} bytes; LMDB takes 511")
+    transaction.put(raw, value)
+
+
+def _scan(transaction: lmdb.Transaction, start: str) -> Iterator[str]:
+    cursor = transaction.cursor()
+    if cursor.set_range(start.encode()) if start else cursor.first():
+        for raw in cursor.iternext(values=False):
+            yield bytes(raw).decode()
+
+
+def _below(transaction: lmdb.Transaction, prefix: str) -> Names:
+    found = []
+    for key in _scan(transaction, prefix):
+        if not key.startswith(prefix):
+            break
+        found.append(key)
+    return found
+
+
+def _flat(value: Bytes) -> bytes | memoryview:
+    view = memoryview(value)
+    return view.cast("B") if view.nbytes else b""
+
+
+def _digest(value: memoryview | None) -> str | None:
+    return None if value is None else blake2b(value, digest_size=16).hexdigest()
+
+
+from_url = LMDBStore.from_url

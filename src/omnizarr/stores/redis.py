@@ -1,0 +1,240 @@
+"""A store in a Redis database; needs the package `redis`.
+
+A key ``a/b`` is the Redis key ``<prefix>:a/b``, as zarr-python 2 had it. Keys are listed by
+scanning, so that those of other writers are found; a generation is a digest that the server
+computes, so that no value travels.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from omnizarr.errors import MissingPackage, StoreError
+from omnizarr.stores.abilities import check_key, check_prefix, check_writable
+from omnizarr.stores.failures import naming
+from omnizarr.stores.store import Bytes, Range
+
+try:
+    import redis
+except ImportError as e:
+    raise MissingPackage("Redis stores need a package: pip install 'omnizarr[redis]'") from e
+
+# Inside the class `list` is a method.
+Names: TypeAlias = list[str]
+Values: TypeAlias = list[bytes | None]
+
+_ERRORS = (redis.RedisError, OSError)
+_BATCH = 1000
+_inherited: list[object] = []  # clients of a parent process: a thread may have held their locks
+_VALUE = "local v = redis.call('GET', KEYS[1]) "
+_GENERATION = _VALUE + "return v and redis.sha1hex(v)"
+_SET_IF = _VALUE + (
+    "if (v and redis.sha1hex(v) or '') ~= ARGV[1] then return 0 end "
+    "redis.call('SET', KEYS[1], ARGV[2]) return 1"
+)
+_GET_VERSIONED = _VALUE + (
+    "if not v then return {false, false} end "
+    "return {redis.call('GETRANGE', KEYS[1], ARGV[1], ARGV[2]), redis.sha1hex(v)}"
+)
+
+
+class RedisStore:
+    """The keys of a Redis database that start with a prefix.
+
+    `url` is ``redis://host:port/db``, ``rediss://…`` (TLS) or ``unix:///path?db=0``; `options` go
+    to the client. Passwords in the URL are not shown.
+    """
+
+    def __init__(
+        self,
+        url: str = "redis://localhost:6379/0",
+        *,
+        prefix: str = "zarr",
+        read_only: bool = False,
+        **options: Any,
+    ) -> None:
+        self.url = url
+        self.prefix = prefix
+        self.read_only = read_only
+        self.options = options
+        self._client: redis.Redis | None = None
+        self._owner = os.getpid()
+        self._closed = False
+
+    @classmethod
+    def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> RedisStore:
+        """The store behind a URL, in which ``?prefix=…`` may stand."""
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query))
+        prefix = query.pop("prefix", None)
+        if prefix is not None:
+            options.setdefault("prefix", prefix)
+        return cls(
+            urlunsplit(parts._replace(query=urlencode(query))), read_only=read_only, **options
+        )
+
+    def _redis(self) -> redis.Redis:
+        """The client, which has connections for each thread and process."""
+        if self._closed:
+            raise StoreError("the store is closed")
+        if self._client is None or self._owner != os.getpid():
+            if self._client is not None:
+                _inherited.append(self._client)
+            self._owner = os.getpid()
+            self._client = redis.Redis.from_url(self.url, **{"socket_timeout": 60, **self.options})
+        return self._client
+
+    def _name(self, key: str) -> str:
+        return f"{self.prefix}:{check_key(key)}"
+
+    # Reading
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self.get_many([(key, range)])[0]
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        asked = [(self._name(key), range) for key, range in requests]
+        if not asked:
+            return []
+        with naming("read", ", ".join(self._keys(name for name, _ in asked[:3])), self, _ERRORS):
+            pipeline = self._redis().pipeline(transaction=True)
+            for name, range in asked:
+                if range is None:
+                    pipeline.get(name)
+                else:
+                    pipeline.exists(name)
+                    pipeline.getrange(name, *_bounds(range))
+            answers = iter(pipeline.execute())
+        return [
+            next(answers) if range is None else _part(next(answers), next(answers), range)
+            for _, range in asked
+        ]
+
+    def generation(self, key: str) -> str | None:
+        name = self._name(key)
+        with naming("read", key, self, _ERRORS):
+            return _text(self._redis().eval(_GENERATION, 1, name))
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        name = self._name(key)
+        with naming("read", key, self, _ERRORS):
+            answer: Any = self._redis().eval(_GET_VERSIONED, 1, name, *_bounds(range or Range()))
+        return _part(answer[1] is not None, answer[0], range or Range()), _text(answer[1])
+
+    # Writing
+
+    def set(self, key: str, value: Bytes) -> None:
+        self.set_many([(key, value)])
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        check_writable(self)
+        rows = {self._name(key): _flat(value) for key, value in values}
+        if rows:
+            with naming("write", ", ".join(self._keys([*rows][:3])), self, _ERRORS):
+                self._redis().mset(rows)
+
+    def set_partial(self, key: str, start: int, value: Bytes) -> None:
+        check_writable(self)
+        name = self._name(key)
+        with naming("write", key, self, _ERRORS):
+            self._redis().setrange(name, start, _flat(value))
+
+    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        check_writable(self)
+        name = self._name(key)
+        with naming("write", key, self, _ERRORS):
+            return bool(self._redis().eval(_SET_IF, 1, name, generation or "", _flat(value)))
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        name = self._name(key)
+        with naming("erase", key, self, _ERRORS):
+            self._redis().delete(name)
+
+    def erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
+        names = [f"{self.prefix}:{key}" for key in self.list_prefix(prefix)]
+        with naming("erase", prefix, self, _ERRORS):
+            for start in range(0, len(names), _BATCH):
+                self._redis().unlink(*names[start : start + _BATCH])
+
+    # Listing
+
+    def list(self) -> Iterator[str]:
+        yield from self.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        pattern = re.sub(r"([*?\[\]\\^-])", r"\\\1", f"{self.prefix}:{prefix}") + "*"
+        with naming("list", prefix, self, _ERRORS):
+            # A scan may give a key twice.
+            found = {name.decode() for name in self._redis().scan_iter(pattern, count=_BATCH)}
+        yield from self._keys(found)
+
+    def _keys(self, names: Iterable[str]) -> Names:
+        return [name[len(self.prefix) + 1 :] for name in names]
+
+    # Finishing
+
+    def close(self) -> None:
+        """Close the connections; the store cannot be used afterwards."""
+        client, self._client, self._closed = self._client, None, True
+        if client is not None and self._owner == os.getpid():
+            client.close()
+
+    def __enter__(self) -> RedisStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_client": None}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RedisStore):
+            return NotImplemented
+        mine = (self.url, self.prefix, self.options)
+        return mine == (other.url, other.prefix, other.options)
+
+    def __hash__(self) -> int:
+        return hash((self.url, self.prefix))
+
+    def __repr__(self) -> str:
+        return f"{re.sub(r'://[^/@]*@', '://…@', self.url)} ({self.prefix})"
+
+
+def _bounds(range: Range) -> tuple[int, int]:
+    """First and last byte for GETRANGE; of a range from the end, all of the end."""
+    if range.start < 0 or range.length is None:
+        return range.start, -1
+    return range.start, range.start + max(range.length, 1) - 1
+
+
+def _part(exists: bool, value: bytes, range: Range) -> bytes | None:
+    if not exists:
+        return None
+    return value if range.length is None else value[: range.length]
+
+
+def _flat(value: Bytes) -> bytes:
+    return bytes(memoryview(value))
+
+
+def _text(answer: Any) -> str | None:
+    return None if answer is None else bytes(answer).decode()
+
+
+from_url = RedisStore.from_url

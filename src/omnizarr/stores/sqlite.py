@@ -1,0 +1,273 @@
+"""A store in a table of an SQLite file.
+
+The table is that of zarr-python 2: ``zarr(k TEXT PRIMARY KEY, v BLOB)``. Threads have connections
+of their own. A generation is a digest of the value, so that data of other writers have one too.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeAlias
+from urllib.parse import unquote, urlsplit
+from weakref import WeakSet
+
+from omnizarr.errors import StoreError
+from omnizarr.stores import sorted_keys
+from omnizarr.stores.abilities import check_key, check_prefix, check_writable
+from omnizarr.stores.failures import naming
+from omnizarr.stores.forks import gate
+from omnizarr.stores.store import Bytes, Range
+
+# Inside the class `list` is a method.
+Names: TypeAlias = list[str]
+Values: TypeAlias = list[bytes | None]
+
+_TABLE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"
+_PUT = "INSERT OR REPLACE INTO zarr(k, v) VALUES (?, ?)"
+_stores: WeakSet[SQLiteStore] = WeakSet()
+
+
+@gate.before_fork
+def _disconnect() -> None:
+    for store in list(_stores):
+        store._disconnect()
+
+
+class SQLiteStore:
+    """The rows of a table in the file at `path`, which need not exist yet.
+
+    `timeout` is how many seconds to wait for another process that writes.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = 60
+    ) -> None:
+        self.path = os.fspath(path)
+        self.read_only = read_only
+        self.timeout = timeout
+        self._start()
+
+    def _start(self) -> None:
+        self._closed = False
+        self._connections: dict[int, sqlite3.Connection] = {}  # by thread
+        _stores.add(self)
+
+    def _disconnect(self) -> None:
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
+
+    @classmethod
+    def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> SQLiteStore:
+        """The store behind ``sqlite://path/to/file``."""
+        parts = urlsplit(url)
+        return cls(unquote(parts.netloc + parts.path), read_only=read_only, **options)
+
+    # Connections
+
+    @contextmanager
+    def _connected(
+        self, verb: str, what: object, *, create: bool = False
+    ) -> Iterator[sqlite3.Connection | None]:
+        """This thread's connection; None where there is nothing yet and nothing to be created."""
+        with gate, naming(verb, what, self, (sqlite3.Error, OSError)):
+            if self._closed:
+                raise StoreError("the store is closed")
+            found = self._connections.get(threading.get_ident())
+            if found is None and (create or os.path.exists(self.path)):
+                found = self._connections[threading.get_ident()] = self._connect(create)
+            if found is not None and create:
+                found.execute(_TABLE)
+            yield found if found is not None and (create or _has_table(found)) else None
+
+    def _connect(self, create: bool) -> sqlite3.Connection:
+        mode = "ro" if self.read_only else "rwc" if create else "rw"
+        made = sqlite3.connect(
+            f"{Path(os.path.abspath(self.path)).as_uri()}?mode={mode}",
+            uri=True,
+            timeout=self.timeout,
+            isolation_level=None,
+            check_same_thread=False,  # closed by whoever closes the store
+        )
+        if not self.read_only:
+            made.execute("PRAGMA synchronous=NORMAL")
+        return made
+
+    # Reading
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self.get_many([(key, range)])[0]
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        asked = [(check_key(key), range) for key, range in requests]
+        with self._connected("read", ", ".join(key for key, _ in asked[:3])) as connection:
+            if connection is None:
+                return [None] * len(asked)
+            return [_read(connection, key, range) for key, range in asked]
+
+    def generation(self, key: str) -> str | None:
+        return self.get_versioned(key, Range(0, 0))[1]
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        value = self.get(key)
+        if value is None:
+            return None, None
+        return (value if range is None else range.of(value)), _digest(value)
+
+    # Writing
+
+    def set(self, key: str, value: Bytes) -> None:
+        self.set_many([(key, value)])
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        check_writable(self)
+        rows = [(check_key(key), _flat(value)) for key, value in values]
+        names = ", ".join(key for key, _ in rows[:3])
+        with self._connected("write", names, create=True) as connection:
+            if connection is not None:
+                with _transaction(connection):
+                    connection.executemany(_PUT, rows)
+
+    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        check_writable(self)
+        row = (check_key(key), _flat(value))
+        with self._connected("write", key, create=True) as connection:
+            if connection is None:
+                return False
+            with _transaction(connection):
+                old = _read(connection, key, None)
+                if (None if old is None else _digest(old)) != generation:
+                    return False
+                connection.execute(_PUT, row)
+                return True
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        check_key(key)
+        with self._connected("erase", key) as connection:
+            if connection is not None:
+                connection.execute("DELETE FROM zarr WHERE k = ?", (key,))
+
+    def erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
+        check_prefix(prefix)
+        with self._connected("erase", prefix) as connection:
+            if connection is not None:
+                where, bounds = _below(prefix)
+                connection.execute(f"DELETE FROM zarr {where}", bounds)
+
+    # Listing
+
+    def list(self) -> Iterator[str]:
+        yield from self.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        with self._connected("list", prefix) as connection:
+            if connection is None:
+                return
+            where, bounds = _below(prefix)
+            found = connection.execute(f"SELECT k FROM zarr {where} ORDER BY k", bounds).fetchall()
+        yield from (key for (key,) in found)
+
+    def list_dir(self, prefix: str) -> tuple[Names, Names]:
+        check_prefix(prefix)
+        with self._connected("list", prefix) as connection:
+            if connection is None:
+                return [], []
+            rows = "SELECT k FROM zarr WHERE k >= ? ORDER BY k"
+            return sorted_keys.level(
+                lambda start: (key for (key,) in connection.execute(rows, (start,))), prefix
+            )
+
+    # Finishing
+
+    def close(self) -> None:
+        """Close the connections of all threads; the store cannot be used afterwards."""
+        with gate:
+            self._closed = True
+            self._disconnect()
+
+    def __enter__(self) -> SQLiteStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "read_only": self.read_only, "timeout": self.timeout}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SQLiteStore):
+            return NotImplemented
+        return os.path.realpath(self.path) == os.path.realpath(other.path)
+
+    def __hash__(self) -> int:
+        return hash(os.path.realpath(self.path))
+
+    def __repr__(self) -> str:
+        return f"sqlite://{self.path}"
+
+
+def _read(connection: sqlite3.Connection, key: str, range: Range | None) -> bytes | None:
+    part, bounds = "CAST(v AS BLOB)", []
+    if range is not None:
+        first = "?" if range.start >= 0 else "max(0, length(CAST(v AS BLOB)) + ?)"
+        bounds = [range.start]
+        part = f"substr({part}, 1 + {first}" + (")" if range.length is None else ", ?)")
+        bounds += [] if range.length is None else [range.length]
+    row = connection.execute(f"SELECT {part} FROM zarr WHERE k = ?", (*bounds, key)).fetchone()
+    return None if row is None else bytes(row[0] or b"")
+
+
+def _has_table(connection: sqlite3.Connection) -> bool:
+    """Whether anything was ever stored."""
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name='zarr'").fetchone()
+    return found is not None
+
+
+def _below(prefix: str) -> tuple[str, tuple[str, ...]]:
+    if not prefix:
+        return "", ()
+    return "WHERE k >= ? AND k < ?", (prefix, sorted_keys.after(prefix))
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _flat(value: Bytes) -> bytes | memoryview:
+    view = memoryview(value)
+    return view.cast("B") if view.nbytes else b""
+
+
+def _digest(value: bytes) -> str:
+    return blake2b(value, digest_size=16).hexdigest()
+
+
+from_url = SQLiteStore.from_url

@@ -1,0 +1,330 @@
+"""A ZIP file that is written by appending.
+
+Nothing that a directory refers to is overwritten: new values go behind the old directory, and a
+new directory of the live entries behind them. Until that is complete the old one counts. The
+first header behind a directory carries a mark that is taken away when the next directory is
+complete, so that a file whose writer was stopped can be told from one that has lost its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import warnings
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from omnizarr.errors import OmnizarrWarning, StoreError
+from omnizarr.stores.zip.records import (
+    END,
+    END_SIZE,
+    LOCAL,
+    LOCAL_SIZE,
+    TAIL,
+    Directory,
+    Entry,
+    data_offset,
+    documents_first,
+    local_header,
+    moved,
+    new_entry,
+    ome_comment,
+    read_directory,
+    read_local,
+    session_mark,
+    unpack,
+    write_directory,
+)
+from omnizarr.stores.zip.source import FileBytes, fetch
+
+_BLOCK = 2**20
+_HEADER = LOCAL_SIZE + 2 * 0xFFFF
+
+_writing: WeakValueDictionary[str, Archive] = WeakValueDictionary()
+_guard = threading.Lock()
+
+
+def open_file(path: str, flags: int = os.O_RDONLY) -> FileBytes | None:
+    """The file, or None where there is none."""
+    try:
+        return FileBytes(os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666))
+    except FileNotFoundError:
+        return None
+    except OSError as e:
+        raise StoreError(f"cannot open {path!r}: {e.strerror or e}") from e
+
+
+def load(path: str, file: FileBytes) -> Directory:
+    """What the file holds; recovered, with a warning, where its writer was stopped."""
+    size = file.size()
+    tail = file.read(max(0, size - TAIL), TAIL)
+    found = read_directory(repr(path), size, file.read, tail)
+    if found is None or (found.shift and file.read(0, 4) == LOCAL):
+        return _recover(path, file, size, found)
+    return found
+
+
+def _recover(path: str, file: FileBytes, size: int, inner: Directory | None) -> Directory:
+    """What is complete. `inner` may be of an archive that is a value at the end of this one."""
+    last = _last_directory(path, file, size)
+    end = last.end if last else 0
+    mark = session_mark(file.read(end, _HEADER))
+    if mark is None or not mark[1]:
+        if inner is not None:
+            return inner
+        if last is not None and file.read(end, 4) != LOCAL:
+            return last  # something else was put behind an archive
+        raise StoreError(
+            f"{path!r} is not a ZIP archive, or has lost its end, where the directory is"
+        )
+    entries = dict(last.entries) if last else {}
+    while (found := read_local(file.read(end, _HEADER), end)) is not None:
+        name, entry, header = found
+        if end + header + entry.packed > size:
+            break
+        try:
+            unpack(entry, file.read(end + header, entry.packed))
+        except StoreError:
+            break
+        entries[name] = entry
+        end += header + entry.packed
+    warnings.warn(
+        f"{path!r} was not closed: its writer was stopped, or is still writing;"
+        f" {len(entries)} entries are complete and were recovered",
+        OmnizarrWarning,
+        stacklevel=2,
+    )
+    return Directory(entries, end, end, 0, last.comment if last else b"")
+
+
+def _last_directory(path: str, file: FileBytes, size: int) -> Directory | None:
+    """The last complete directory in a file, wherever it is."""
+    start = size
+    while start > 0:
+        start = max(0, start - _BLOCK)
+        block = file.read(start, _BLOCK + END_SIZE - 1)
+        at = block.rfind(END)
+        while at >= 0:
+            comment = int.from_bytes(block[at + END_SIZE - 2 : at + END_SIZE], "little")
+            end = start + at + END_SIZE + comment
+            first = max(0, end - TAIL)
+            with contextlib.suppress(StoreError):
+                found = read_directory(repr(path), end, file.read, file.read(first, end - first))
+                if found is not None and found.shift == 0 and end <= size:
+                    return found
+            at = block.rfind(END, 0, at)
+    return None
+
+
+class Live(NamedTuple):
+    """A file and what is in it: replaced together, so that readers need no turn."""
+
+    file: FileBytes | None
+    entries: dict[str, Entry]
+
+
+class Archive:
+    """A file that one process writes; all its stores of one path share it."""
+
+    def __init__(self, path: str, *, deflate: bool) -> None:
+        self.path, self.deflate = path, deflate
+        self.ordered = path.lower().endswith(".ozx")
+        self.live = Live(None, {})
+        self.changes = 0
+        self.turn = threading.RLock()
+        self._owner = os.getpid()
+        self._end = 0
+        self._comment = b""
+        self._mark: int | None = None  # where the mark of what was not finished is
+        self._saved = 0
+        self._tidy = True  # whether the order in the file is that of the directory
+
+    @staticmethod
+    def at(path: str, *, mode: str, deflate: bool) -> Archive:
+        """The archive that this process writes at a path."""
+        with _guard:
+            archive = _writing.get(os.path.realpath(path))
+            if archive is None or archive._owner != os.getpid():
+                archive = Archive(path, deflate=deflate)
+                archive._open(mode)
+                _writing[os.path.realpath(path)] = archive
+                return archive
+        if mode == "x":
+            raise StoreError(f"{path!r} is there already; mode 'w' replaces it")
+        if mode == "w":
+            archive.erase(list(archive.live.entries))
+        return archive
+
+    def _open(self, mode: str) -> None:
+        flags = {"w": os.O_CREAT, "x": os.O_CREAT | os.O_EXCL}.get(mode, 0)
+        file = open_file(self.path, os.O_RDWR | flags)
+        if file is None:
+            if flags:
+                raise StoreError(f"cannot create {self.path!r}: its directory does not exist")
+            return
+        file.lock(self.path)
+        if mode == "w":
+            os.ftruncate(file.descriptor, 0)
+        size = file.size()
+        found = load(self.path, file) if size else Directory({}, 0, 0, 0, b"")
+        self.live, self._comment = Live(file, found.entries), found.comment
+        self._end = size if found.start < found.end else found.end
+        if self._end < size:  # what the stopped writer did not complete
+            os.ftruncate(file.descriptor, self._end)
+            self.changes += 1  # a new directory is due
+        if not size:
+            self.changes += 1  # also an archive without entries has a directory
+
+    def check_owner(self) -> None:
+        """Raise in a forked child: one process writes an archive."""
+        if self._owner != os.getpid():
+            raise StoreError(
+                f"{self.path!r} is written by the process that opened it, {self._owner}; a ZIP"
+                " archive has one writer"
+            )
+
+    def set(self, key: str, value: bytes | memoryview) -> None:
+        with self.turn:
+            self.check_owner()
+            file = self._file()
+            entry, data = new_entry(key, value, self._end, deflate=self.deflate)
+            first = self._mark is None
+            header = local_header(entry, wide=self.ordered, session=first)
+            start, self._end = self._end, self._end + len(header) + len(data)
+            try:
+                file.write(start, b"".join([header, data]) if len(data) < _BLOCK else header)
+                if len(data) >= _BLOCK:
+                    file.write(start + len(header), data)
+            except BaseException:
+                self._end = start
+                raise
+            mark = session_mark(header)
+            if mark is not None:
+                self._mark = start + mark[0]
+            self.live.entries[key] = entry
+            self.changes += 1
+            self._tidy = False
+
+    def _file(self) -> FileBytes:
+        if self.live.file is not None:
+            return self.live.file
+        file = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        if file is None:
+            raise StoreError(f"cannot create {self.path!r}: its directory does not exist")
+        file.lock(self.path)
+        self.live = Live(file, self.live.entries)
+        return file
+
+    def erase(self, keys: list[str]) -> None:
+        with self.turn:
+            self.check_owner()
+            for key in keys:
+                if self.live.entries.pop(key, None) is not None:
+                    self.changes += 1
+
+    def finish(self) -> None:
+        """Make the file complete; nothing is done where nothing has changed."""
+        if self._owner != os.getpid():
+            return  # a forked child has a copy of what its parent will finish
+        with self.turn:
+            if self.ordered and not self._tidy:
+                self.compact()
+            else:
+                self.flush()
+
+    def flush(self) -> None:
+        """Put a directory behind the entries, so that every program can read the file."""
+        with self.turn:
+            self.check_owner()
+            if self.live.file is not None and self.changes != self._saved:
+                self._flush(self.live.file)
+
+    def _flush(self, file: FileBytes) -> None:
+        changes = self.changes
+        directory = self._directory(file, self.live.entries, self._end)
+        try:
+            file.write(self._end, directory)
+            os.ftruncate(file.descriptor, self._end + len(directory))
+            if self._mark is not None:
+                file.write(self._mark, b"\0")
+        except OSError as e:
+            raise StoreError(f"cannot write to {self.path!r}: {e.strerror or e}") from e
+        self._end += len(directory)
+        self._mark = None
+        self._saved = changes
+
+    def _directory(self, file: FileBytes, entries: dict[str, Entry], start: int) -> bytes:
+        comment = self._comment
+        names = list(entries)
+        if self.ordered:
+            names.sort(key=documents_first)
+            root = entries.get("zarr.json")
+            comment = ome_comment(fetch(file, [(root, None)])[0]) if root else b""
+        live = (entries[name] for name in names)
+        return write_directory(live, start, wide=self.ordered, comment=comment)
+
+    def compact(self) -> None:
+        """Write the live entries anew, and nothing else; the file is replaced at the end."""
+        with self.turn:
+            self.check_owner()
+            old, live = self.live
+            if old is None:
+                return
+            end = 0
+            partial = f"{self.path}.__omnizarr_partial__{os.getpid()}"
+            new = open_file(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            if new is None:
+                raise StoreError(f"cannot create {partial!r}: its directory does not exist")
+            entries: dict[str, Entry] = {}
+            order = sorted(live, key=documents_first) if self.ordered else list(live)
+            try:
+                new.lock(partial)
+                for name in order:
+                    entries[name] = moved(live[name], end)
+                    end = _copy(old, live[name], new, entries[name], self.ordered)
+                directory = self._directory(new, entries, end)
+                new.write(end, directory)
+                os.replace(partial, self.path)
+            except BaseException as e:
+                with contextlib.suppress(OSError):
+                    os.unlink(partial)
+                if isinstance(e, OSError) and not isinstance(e, StoreError):
+                    raise StoreError(f"cannot compact {self.path!r}: {e.strerror or e}") from e
+                raise
+            self.live = Live(new, entries)
+            self._end, self._mark, self._tidy = end + len(directory), None, True
+            self.changes += 1
+            self._saved = self.changes
+
+
+def _copy(source: FileBytes, entry: Entry, target: FileBytes, copy: Entry, wide: bool) -> int:
+    """Copy the packed bytes of an entry, and give the first place behind them."""
+    start = entry.offset + data_offset(
+        entry, source.read(entry.offset, LOCAL_SIZE + len(entry.name))
+    )
+    header = local_header(copy, wide=wide)
+    target.write(copy.offset, header)
+    at = copy.offset + len(header)
+    for done in range(0, entry.packed, _BLOCK):
+        part = source.read(start + done, min(_BLOCK, entry.packed - done))
+        if len(part) != min(_BLOCK, entry.packed - done):
+            raise StoreError(f"the data of {entry} are cut off")
+        target.write(at + done, part)
+    return at + entry.packed
+
+
+def writing(path: str) -> Archive | None:
+    """The archive at a path, if this process is writing it."""
+    with _guard:
+        archive = _writing.get(os.path.realpath(path))
+    return archive if archive is not None and archive.live.file is not None else None
+
+
+def _forget() -> None:
+    global _guard
+    _guard = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,272 @@
+"""A store in a ZIP archive: keys are the names of its entries.
+
+Read from a file, or from any store that reads parts of values; written to a file, by one process.
+A value that is set again replaces the old one; `compact` gives the space back. A file is complete
+when the store is closed, flushed or no longer used. Names that end in ``.ozx`` are single-file
+OME-Zarr (RFC-9): the documents come first, in breadth-first order, and the comment says so.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.stores import sorted_keys
+from omnizarr.stores.abilities import check_key, check_prefix, check_writable, is_key
+from omnizarr.stores.failures import naming
+from omnizarr.stores.store import Bytes, Range, Store
+from omnizarr.stores.zip.archive import Archive, load, open_file, writing
+from omnizarr.stores.zip.records import DEFLATED, LOCAL, STORED, TAIL, Entry, read_directory
+from omnizarr.stores.zip.source import Source, StoreBytes, fetch
+
+Mode: TypeAlias = Literal["r", "a", "r+", "w", "w-", "x"]
+# Inside the class `list` is a method.
+Names: TypeAlias = list[str]
+Values: TypeAlias = list[bytes | None]
+
+
+class ZipStore:
+    """The entries of a ZIP file.
+
+    Mode ``r`` reads, ``a`` and ``r+`` also write, ``w`` starts anew, ``x`` and ``w-`` want no file
+    to be there. `compression` is 0 (stored) or 8 (deflated), as in the module `zipfile`.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        mode: Mode = "r",
+        read_only: bool | None = None,
+        compression: int = STORED,
+        allowZip64: bool = True,
+    ) -> None:
+        if mode not in ("r", "a", "r+", "w", "w-", "x"):
+            raise InvalidMetadata(f"mode must be one of r, a, r+, w, w-, x, got {mode!r}")
+        if compression not in (STORED, DEFLATED):
+            raise InvalidMetadata(f"compression must be 0 or 8 (deflated), got {compression!r}")
+        if not allowZip64:
+            raise InvalidMetadata(
+                "allowZip64=False is not offered: ZIP64 is used where it is needed"
+            )
+        if read_only and mode in ("w", "w-", "x"):
+            raise InvalidMetadata(f"mode {mode!r} creates an archive; it cannot be read_only")
+        self.path = os.fspath(path)
+        self.inner: Store | None = None
+        self.read_only = mode == "r" if read_only is None else read_only
+        self.compression = compression
+        self._closed = False
+        self._loaded: tuple[Source, dict[str, Entry]] | None = None
+        self._archive: Archive | None = None
+        self._sorted: tuple[object, Names] = (None, [])
+        if mode in ("w", "w-", "x") and not self.read_only:
+            self._write(mode="w" if mode == "w" else "x")
+
+    @classmethod
+    def inside(cls, store: Store, key: str) -> ZipStore:
+        """The archive that is the value of a key, for reading."""
+        made = cls(check_key(key))
+        made.inner = store
+        return made
+
+    @classmethod
+    def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> ZipStore:
+        """The store behind ``zip://path/to/file``."""
+        parts = urlsplit(url)
+        path = unquote(parts.netloc + parts.path)
+        return cls(path, mode="r" if read_only else "a", **options)
+
+    # What is there
+
+    def _write(self, mode: str = "a") -> Archive:
+        check_writable(self)
+        self._check_open()
+        if self._archive is None:
+            self._archive = Archive.at(self.path, mode=mode, deflate=self.compression == DEFLATED)
+            self._finish = weakref.finalize(self, self._archive.finish)
+        return self._archive
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self!r} is closed")
+
+    def _live(self) -> tuple[Source | None, dict[str, Entry]]:
+        if not self.read_only:
+            return self._write().live
+        self._check_open()
+        if self._loaded is None:
+            archive = None if self.inner else writing(self.path)
+            if archive is not None:
+                return archive.live
+            self._loaded = self._load()
+        return self._loaded or (None, {})
+
+    def _load(self) -> tuple[Source, dict[str, Entry]] | None:
+        if self.inner is None:
+            file = open_file(self.path)
+            return None if file is None else (file, load(self.path, file).entries)
+        tail = self.inner.get(self.path, Range(-TAIL))
+        if tail is None:
+            return None
+        source = StoreBytes(self.inner, self.path)
+        size = len(tail) if len(tail) < TAIL else None
+        found = read_directory(repr(self), size, lambda *span: source.read_many([span])[0], tail)
+        if found is None or (found.shift and tail.startswith(LOCAL)):
+            raise StoreError(f"{self!r} is not a ZIP archive, or has lost its end")
+        return source, found.entries
+
+    # Reading
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self.get_many([(key, range)])[0]
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        asked = [(check_key(key), range) for key, range in requests]
+        with naming("read", ", ".join(key for key, _ in asked[:3]), self):
+            source, entries = self._live()
+            wanted = {
+                i: (entries[key], range) for i, (key, range) in enumerate(asked) if key in entries
+            }
+            values: Values = [None] * len(asked)
+            if source is not None and wanted:
+                for i, value in zip(wanted, fetch(source, [*wanted.values()]), strict=True):
+                    values[i] = value
+        return values
+
+    def generation(self, key: str) -> str | None:
+        entry = self._live()[1].get(check_key(key))
+        return None if entry is None else _generation(entry)
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        check_key(key)
+        with naming("read", key, self):
+            source, entries = self._live()
+            entry = entries.get(key)
+            if entry is None or source is None:
+                return None, None
+            return fetch(source, [(entry, range)])[0], _generation(entry)
+
+    # Writing
+
+    def set(self, key: str, value: Bytes) -> None:
+        self._check(key)
+        with naming("write", key, self):
+            self._write().set(key, _flat(value))
+
+    def _check(self, key: str) -> None:
+        check_writable(self)
+        check_key(key)
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        check_writable(self)
+        for key, value in [(check_key(key), value) for key, value in values]:
+            self.set(key, value)
+
+    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        """Whether it was stored; a ZIP archive has one process that writes, maybe in threads."""
+        archive = self._write()
+        with archive.turn:
+            if self.generation(key) != generation:
+                return False
+            archive.set(check_key(key), _flat(value))
+            return True
+
+    def erase(self, key: str) -> None:
+        self._check(key)
+        with naming("erase", key, self):
+            self._write().erase([key])
+
+    def erase_prefix(self, prefix: str) -> None:
+        check_prefix(prefix)
+        archive = self._write()
+        with archive.turn:
+            archive.erase([name for name in archive.live.entries if name.startswith(prefix)])
+
+    # Listing
+
+    def list(self) -> Iterator[str]:
+        yield from self._keys()
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        yield from sorted_keys.below(self._keys(), prefix)
+
+    def list_dir(self, prefix: str) -> tuple[Names, Names]:
+        check_prefix(prefix)
+        return sorted_keys.level(sorted_keys.scan_sorted(self._keys()), prefix)
+
+    def _keys(self) -> Names:
+        _, entries = self._live()
+        version = (id(entries), self._archive.changes if self._archive else len(entries))
+        if self._sorted[0] != version:
+            self._sorted = (version, sorted(filter(is_key, entries.copy())))
+        return self._sorted[1]
+
+    # Finishing
+
+    def flush(self) -> None:
+        """Complete the file, and go on."""
+        if self._archive is not None:
+            self._archive.flush()
+
+    def compact(self) -> None:
+        """Write the file anew with nothing but the live values, which gives space back."""
+        self._write().compact()
+
+    def close(self) -> None:
+        """Complete the file; the store cannot be used afterwards."""
+        if self._archive is not None:
+            self._finish.detach()
+            self._archive.finish()
+        self._closed, self._archive, self._loaded = True, None, None
+
+    def __enter__(self) -> ZipStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In the same process a copy shares what was not yet completed."""
+        if self.inner is not None:
+            return type(self).inside, (self.inner, self.path)
+        return _again, (type(self), self.path, self.read_only, self.compression)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ZipStore):
+            return NotImplemented
+        if self.inner is not None or other.inner is not None:
+            return (self.inner, self.path) == (other.inner, other.path)
+        return os.path.realpath(self.path) == os.path.realpath(other.path)
+
+    def __hash__(self) -> int:
+        return hash(self.path if self.inner is not None else os.path.realpath(self.path))
+
+    def __repr__(self) -> str:
+        return self.path if self.inner is None else f"{self.path} in {self.inner!r}"
+
+
+def _again(kind: type[ZipStore], path: str, read_only: bool, compression: int) -> ZipStore:
+    return kind(path, mode="r" if read_only else "a", compression=compression)
+
+
+def _flat(value: Bytes) -> memoryview:
+    """The bytes of a value; raises TypeError where they are not contiguous."""
+    view = memoryview(value)
+    return view.cast("B") if view.nbytes else memoryview(b"")
+
+
+def _generation(entry: Entry) -> str:
+    return f"{entry.offset:x}-{entry.crc:08x}-{entry.size:x}"

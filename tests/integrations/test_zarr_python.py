@@ -1,0 +1,243 @@
+"""Stores of zarr-python here, and stores of this package there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import obstore
+import pytest
+import zarr
+import zarr.storage
+from zarr.core.buffer import Buffer, cpu
+from zarr.testing.store import StoreTests as TheirStoreTests
+
+import omnizarr as oz
+from omnizarr import stores
+from omnizarr.errors import StoreError
+from omnizarr.integrations.zarr_python import OmnizarrStore, ZarrPythonStore, from_zarr, to_zarr
+from omnizarr.stores import LocalStore, MemoryStore, Store
+from omnizarr.stores.sqlite import SQLiteStore
+from omnizarr.stores.zip import ZipStore
+from omnizarr.testing.stores import (
+    AbilityTests,
+    AbsenceTests,
+    ClosableTests,
+    ForkTests,
+    ListableTests,
+    ReadableTests,
+    ReadOnlyTests,
+    SharedTests,
+    StoreTests,
+    WritableTests,
+)
+
+
+class TestZarrMemory(StoreTests, ClosableTests, ReadOnlyTests):
+    @pytest.fixture
+    def store(self) -> Store:
+        return from_zarr(zarr.storage.MemoryStore())
+
+    @pytest.fixture
+    def reader(self) -> Store:
+        inner = zarr.storage.MemoryStore()
+        from_zarr(inner).set("a/k", b"1")
+        return from_zarr(inner.with_read_only(True))
+
+
+class TestZarrLocal(StoreTests, ClosableTests, SharedTests, ForkTests, ReadOnlyTests, AbsenceTests):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return from_zarr(zarr.storage.LocalStore(tmp_path / "store"))
+
+    @pytest.fixture
+    def reader(self, tmp_path: Path) -> Store:
+        LocalStore(tmp_path).set("a/k", b"1")
+        return from_zarr(zarr.storage.LocalStore(tmp_path), read_only=True)
+
+    @pytest.fixture
+    def broken(self, tmp_path: Path) -> Store:
+        return from_zarr(BrokenStore(tmp_path))
+
+
+class BrokenStore(zarr.storage.LocalStore):
+    """Forbids everything."""
+
+    async def get(self, *args: Any, **kwargs: Any) -> Buffer | None:
+        raise PermissionError(13, "forbidden")
+
+    exists = set = delete = get  # type: ignore[assignment]
+
+    async def list_prefix(self, prefix: str) -> Any:
+        raise PermissionError(13, "forbidden")
+        yield
+
+    list_dir = list_prefix
+
+
+class TestObstore(AbilityTests, ReadableTests, WritableTests, ListableTests, ClosableTests):
+    @pytest.fixture
+    def store(self) -> Store:
+        return from_zarr(zarr.storage.ObjectStore(obstore.store.MemoryStore()))
+
+
+class TestBack(StoreTests, ClosableTests, SharedTests):
+    """There and back again."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return from_zarr(to_zarr(SQLiteStore(tmp_path / "x.sqlite")))
+
+
+# Found by themselves
+
+
+def test_a_store_of_zarr_python_is_taken_as_it_is(tmp_path: Path) -> None:
+    theirs = zarr.storage.MemoryStore()
+    data = np.arange(12).reshape(3, 4)
+    array = zarr.create_array(theirs, name="g/a", shape=(3, 4), chunks=(2, 2), dtype="i8")
+    array[...] = data
+    root = oz.open_group(theirs, mode="r+")
+    assert isinstance(root.store, ZarrPythonStore)
+    np.testing.assert_array_equal(root["g/a"][...], data)
+    root["g/a"][0, 0] = 99
+    assert array[0, 0] == 99
+    root.create_array("b", data=np.arange(3))
+    assert zarr.open_array(theirs, path="b", mode="r")[...].tolist() == [0, 1, 2]
+    place = zarr.storage.StorePath(theirs, "g")
+    assert oz.open_array(place, path="a")[0, 0] == 99
+
+
+def test_an_icechunk_session_is_read_and_written() -> None:
+    icechunk = pytest.importorskip("icechunk")
+    repository = icechunk.Repository.create(icechunk.in_memory_storage())
+    session = repository.writable_session("main")
+    array = oz.create_array(session.store, path="a", data=np.arange(10), chunks=(4,))
+    array[3] = 33
+    session.commit("first")
+    reading = repository.readonly_session("main").store
+    found = oz.open_group(reading)
+    assert found["a"][...].tolist() == [0, 1, 2, 33, 4, 5, 6, 7, 8, 9]
+    assert list(found) == ["a"]
+    assert found.store.read_only
+    assert zarr.open_group(reading, mode="r")["a"][3] == 33
+
+
+def test_a_virtual_store_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("virtualizarr")
+    from obspec_utils.registry import ObjectStoreRegistry
+    from virtualizarr.manifests import ChunkManifest, ManifestArray, ManifestGroup, ManifestStore
+    from virtualizarr.manifests.utils import create_v3_array_metadata
+
+    data = np.arange(8, dtype="<i4")
+    (tmp_path / "raw").write_bytes(b"head" + data.tobytes())
+    url = f"file://{tmp_path}/raw"
+    manifest = ChunkManifest({"0": {"path": url, "offset": 4, "length": 32}})
+    metadata = create_v3_array_metadata(
+        shape=(8,),
+        chunk_shape=(8,),
+        data_type=np.dtype("<i4"),
+        codecs=[{"name": "bytes", "configuration": {"endian": "little"}}],
+    )
+    group = ManifestGroup(arrays={"a": ManifestArray(metadata, manifest)})
+    registry = ObjectStoreRegistry({"file://": obstore.store.LocalStore()})
+    store = ManifestStore(group, registry=registry)
+    assert oz.open_array(store, path="a")[2:5].tolist() == [2, 3, 4]
+
+
+def test_an_fsspec_store_of_zarr_python_is_taken() -> None:
+    theirs = zarr.storage.FsspecStore.from_url("memory://adapter-test")
+    oz.create_array(theirs, path="a", data=np.arange(6), chunks=(4,), overwrite=True)
+    assert oz.open_array(theirs, path="a")[...].tolist() == list(range(6))
+    assert zarr.open_array(theirs, path="a", mode="r")[5] == 5
+
+
+def test_a_store_works_inside_a_running_event_loop() -> None:
+    theirs = zarr.storage.MemoryStore()
+
+    async def main() -> Any:
+        oz.create_array(theirs, data=np.arange(5))
+        return oz.open_array(theirs)[3]
+
+    assert asyncio.run(main()) == 3
+
+
+def test_a_store_that_cannot_delete_says_so(tmp_path: Path) -> None:
+    store = from_zarr(zarr.storage.ZipStore(tmp_path / "x.zip", mode="w"))
+    store.set("k", b"1")
+    with pytest.raises(StoreError, match="cannot delete"):
+        store.erase("k")
+    with pytest.raises(StoreError, match="cannot delete"):
+        stores.erase_prefix(store, "")
+    assert store.get("k") == b"1"
+    store.close()
+
+
+# zarr-python on our stores
+
+MAKE: dict[str, Callable[[Path], Store]] = {
+    "memory": lambda path: MemoryStore(),
+    "local": lambda path: LocalStore(path / "store"),
+    "sqlite": lambda path: SQLiteStore(path / "x.sqlite"),
+    "zip": lambda path: ZipStore(path / "x.zip", mode="a"),
+}
+
+
+class TheirSuite(TheirStoreTests[OmnizarrStore, cpu.Buffer]):
+    """The suite of zarr-python."""
+
+    store_cls = OmnizarrStore
+    buffer_cls = cpu.Buffer
+    kind = ""
+
+    async def set(self, store: OmnizarrStore, key: str, value: Buffer) -> None:
+        store.store.set(key, value.to_bytes())
+
+    async def get(self, store: OmnizarrStore, key: str) -> Buffer:
+        return self.buffer_cls.from_bytes(store.store.get(key) or b"")
+
+    @pytest.fixture
+    def store_kwargs(self, tmp_path: Path) -> dict[str, Any]:
+        return {"store": MAKE[self.kind](tmp_path)}
+
+    def test_store_repr(self, store: OmnizarrStore) -> None:
+        assert repr(store) == f"OmnizarrStore({store.store!r})"
+
+    def test_store_supports_writes(self, store: OmnizarrStore) -> None:
+        assert store.supports_writes
+
+    def test_store_supports_listing(self, store: OmnizarrStore) -> None:
+        assert store.supports_listing
+
+
+class TestTheirsOnLocal(TheirSuite):
+    kind = "local"
+
+
+class TestTheirsOnSQLite(TheirSuite):
+    kind = "sqlite"
+
+
+class TestTheirsOnZip(TheirSuite):
+    kind = "zip"
+
+
+@pytest.mark.parametrize("kind", MAKE)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_zarr_python_reads_and_writes_our_stores(
+    kind: str, zarr_format: Any, tmp_path: Path
+) -> None:
+    ours = MAKE[kind](tmp_path)
+    theirs = to_zarr(ours)
+    root = zarr.create_group(theirs, zarr_format=zarr_format, attributes={"a": 1})
+    made = root.create_array("g/x", shape=(5, 5), chunks=(2, 2), dtype="f4")
+    made[...] = values = np.arange(25, dtype="f4").reshape(5, 5)
+    found = oz.open_group(ours)
+    np.testing.assert_array_equal(found["g/x"][...], values)
+    assert found.attrs["a"] == 1
+    assert sorted(name for name, _ in zarr.open_group(theirs, mode="r").members()) == ["g"]
+    del root["g"]
+    assert list(oz.open_group(ours)) == []

@@ -1,0 +1,225 @@
+"""Stores around stores."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr import stores
+from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.stores import LocalStore, MemoryStore, Range, SetsIf, Store, Versioned
+from omnizarr.stores.cache import CacheStore
+from omnizarr.stores.prefix import PrefixStore
+from omnizarr.stores.read_only import ReadOnlyStore
+from omnizarr.stores.sqlite import SQLiteStore
+from omnizarr.stores.store import SetsPartially
+from omnizarr.testing import FaultyStore, RecordingStore, SlowStore
+from omnizarr.testing.stores import (
+    AbsenceTests,
+    ClosableTests,
+    ConditionalTests,
+    ForkTests,
+    PicklableTests,
+    ReadableTests,
+    ReadOnlyTests,
+    SharedTests,
+    StoreTests,
+)
+from tests.conformance.key_value import KeyValueStore
+
+
+def fail(operation: str, key: str) -> Exception | None:
+    return StoreError(f"the disk is on fire, cannot {operation} {key!r}")
+
+
+class WrappedTests(StoreTests, ConditionalTests, SharedTests, ForkTests, ClosableTests):
+    """A wrapper has all abilities of what it wraps."""
+
+    def wrap(self, inner: Store) -> Store:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return self.wrap(SQLiteStore(tmp_path / "x.sqlite"))
+
+
+class TestPrefix(WrappedTests):
+    def wrap(self, inner: Store) -> Store:
+        inner.set("beside", b"1")
+        inner.set("a/bc/x", b"2")
+        return PrefixStore(inner, "a/b")
+
+
+class TestRecording(WrappedTests):
+    def wrap(self, inner: Store) -> Store:
+        return RecordingStore(inner)
+
+
+class TestSlow(WrappedTests):
+    def wrap(self, inner: Store) -> Store:
+        return SlowStore(inner, 1e-6)
+
+
+class TestCache(WrappedTests):
+    def wrap(self, inner: Store) -> Store:
+        return CacheStore(inner, max_bytes=100_000)
+
+
+class TestDiskCache(WrappedTests):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        kept = LocalStore(tmp_path / "cache")
+        return CacheStore(SQLiteStore(tmp_path / "x.sqlite"), kept, max_bytes=1000)
+
+
+class TestFaulty(AbsenceTests):
+    @pytest.fixture
+    def broken(self) -> Store:
+        return FaultyStore(MemoryStore({"a/k": b"1"}), fail)
+
+
+class TestReadOnly(ReadOnlyTests):
+    @pytest.fixture
+    def reader(self, tmp_path: Path) -> Store:
+        inner = SQLiteStore(tmp_path / "x.sqlite")
+        inner.set("a/k", b"1")
+        return ReadOnlyStore(inner)
+
+
+class TestUncheckedCache(ReadableTests, PicklableTests, ReadOnlyTests):
+    @pytest.fixture
+    def store(self) -> Store:
+        return CacheStore(MemoryStore(), validate=False)
+
+    @pytest.fixture
+    def reader(self) -> Store:
+        return CacheStore(MemoryStore({"a/k": b"1"}), validate=False)
+
+    def put(self, store: CacheStore, values: dict[str, bytes]) -> None:  # type: ignore[override]
+        for key, value in values.items():
+            store.inner.set(key, value)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda inner: PrefixStore(inner, "p"), RecordingStore, ReadOnlyStore],
+    ids=["prefix", "recording", "read-only"],
+)
+def test_a_wrapper_has_no_ability_that_its_store_lacks(wrap: type[ReadOnlyStore]) -> None:
+    store = wrap(KeyValueStore())
+    assert isinstance(store, Store)
+    assert not stores.can_list(store)
+    assert not isinstance(store, (Versioned, SetsIf, SetsPartially))
+    with pytest.raises(StoreError, match="cannot list"):
+        list(stores.list_prefix(store, ""))
+    assert stores.get_many(store, [("k", None)]) == [None]
+
+
+def test_a_prefix_hides_what_is_beside_it() -> None:
+    values = {"a/b/k": b"1", "a/bc": b"2", "a/k": b"3", "k": b"4"}
+    store = PrefixStore(MemoryStore(values), "a/b/")
+    assert list(store.list()) == ["k"]
+    assert store.list_dir("") == (["k"], [])
+    stores.erase_prefix(store, "")
+    assert values == {"a/bc": b"2", "a/k": b"3", "k": b"4"}
+    for bad in ("../x", "/a", "a//b"):
+        with pytest.raises(InvalidMetadata):
+            PrefixStore(MemoryStore(), bad)
+
+
+def test_an_array_is_opened_below_a_prefix() -> None:
+    memory = MemoryStore()
+    oz.create_group(memory).create_array("g/a", data=np.arange(5))
+    assert oz.open_array(PrefixStore(memory, "g/a"))[...].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_recording_tells_the_requests_of_an_operation() -> None:
+    store = RecordingStore(MemoryStore())
+    oz.create_array(store, data=np.arange(6), chunks=(2,))
+    store.calls.clear()
+    array = oz.open_array(store)
+    assert store.counts().total() <= 2
+    store.calls.clear()
+    assert array[2:4].tolist() == [2, 3]
+    assert [key for call in store.calls for key in call.keys] == ["c/1"]
+
+
+def test_a_fault_reaches_the_reader_and_is_not_a_fill_value() -> None:
+    memory = MemoryStore()
+    oz.create_array(memory, data=np.arange(6), chunks=(2,))
+
+    def fault(operation: str, key: str) -> Exception | None:
+        return StoreError("connection reset") if key == "c/1" else None
+
+    array = oz.open_array(FaultyStore(memory, fault))
+    assert array[:2].tolist() == [0, 1]
+    with pytest.raises(OSError, match="connection reset"):
+        array[...]
+
+
+# The cache
+
+
+def test_a_cache_asks_for_a_value_once_until_it_changes(tmp_path: Path) -> None:
+    place = SQLiteStore(tmp_path / "x.sqlite")
+    inner = RecordingStore(place)
+    store = CacheStore(inner)
+    place.set("k", b"0123456789")
+    for _ in range(3):
+        assert store.get("k") == b"0123456789"
+        assert store.get("k", Range(2, 3)) == b"234"
+        assert store.get_versioned("k")[0] == b"0123456789"
+    assert inner.counts()["get_versioned"] == 2
+    place.set("k", b"abcdefghij")
+    assert store.get("k") == b"abcdefghij"
+    assert store.get("k", Range(2, 3)) == b"cde"
+    place.erase("k")
+    assert store.get("k") is None
+
+
+def test_a_cache_stays_below_its_bound_and_keeps_what_is_used(tmp_path: Path) -> None:
+    inner = RecordingStore(MemoryStore({f"k{i}": bytes(300) for i in range(5)}))
+    kept = LocalStore(tmp_path / "cache")
+    store = CacheStore(inner, kept, max_bytes=1000, validate=False)
+    for i in (0, 1, 2, 0, 3, 0, 4):
+        assert store.get(f"k{i}") == bytes(300)
+        assert sum(p.stat().st_size for p in kept.root.iterdir()) <= 1000
+    assert inner.counts()["get"] == 5  # k0 stayed, since it was used
+    store.get("k1")
+    assert inner.counts()["get"] == 6
+    again = CacheStore(inner, kept, max_bytes=1000, validate=False)
+    assert again.get("k0") == bytes(300)
+    assert inner.counts()["get"] == 6
+    CacheStore(MemoryStore({"large": bytes(2000)}), kept, max_bytes=1000, validate=False).get(
+        "large"
+    )
+    assert sum(p.stat().st_size for p in kept.root.iterdir()) <= 1000
+
+
+def test_a_damaged_or_lost_copy_is_fetched_again(tmp_path: Path) -> None:
+    kept = LocalStore(tmp_path / "cache")
+    store = CacheStore(MemoryStore({"k": b"value"}), kept, validate=False)
+    assert store.get("k") == b"value"
+    (file,) = kept.root.iterdir()
+    file.write_bytes(b"val")
+    assert store.get("k") == b"value"
+    file.unlink()
+    assert store.get("k") == b"value"
+
+
+def test_a_store_that_cannot_tell_changes_is_cached_only_on_request() -> None:
+    with pytest.raises(InvalidMetadata, match="validate=False"):
+        CacheStore(KeyValueStore())
+    assert CacheStore(KeyValueStore(), validate=False).read_only
+
+
+def test_a_pickled_cache_in_memory_starts_empty() -> None:
+    store = CacheStore(MemoryStore({"k": b"value"}), validate=False)
+    store.get("k")
+    again = pickle.loads(pickle.dumps(store))
+    assert list(again.cache.list()) == []
+    assert again.get("k") == b"value"

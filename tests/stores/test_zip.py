@@ -1,0 +1,406 @@
+"""Stores in ZIP archives: the suites, writing, processes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr import stores
+from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.stores import LocalStore, MemoryStore, Store
+from omnizarr.stores.zip import ZipStore
+from omnizarr.testing.stores import (
+    AbsenceTests,
+    ClosableTests,
+    ConditionalTests,
+    PicklableTests,
+    ReadableTests,
+    ReadOnlyTests,
+    SharedTests,
+    StoreTests,
+)
+from omnizarr.testing.stores.sharing import run_in_fork
+
+
+class TestZip(
+    StoreTests, SharedTests, ConditionalTests, ClosableTests, ReadOnlyTests, AbsenceTests
+):
+    compression = 0
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return ZipStore(tmp_path / "store.zip", mode="a", compression=self.compression)
+
+    @pytest.fixture
+    def reader(self, tmp_path: Path) -> Store:
+        with ZipStore(tmp_path / "r.zip", mode="w", compression=self.compression) as store:
+            store.set("a/k", b"1")
+        return ZipStore(tmp_path / "r.zip")
+
+    @pytest.fixture
+    def broken(self, tmp_path: Path) -> Store:
+        (tmp_path / "broken.zip").write_bytes(b"PK\3\4 and no more")
+        return ZipStore(tmp_path / "broken.zip", mode="a")
+
+
+class TestDeflatedZip(TestZip):
+    compression = 8
+
+
+class TestOzx(TestZip):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return ZipStore(tmp_path / "store.ozx", mode="w")
+
+
+class TestZipOfAnotherWriter(ReadableTests, PicklableTests):
+    @pytest.fixture(params=[zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED], ids=["stored", "deflated"])
+    def method(self, request: pytest.FixtureRequest) -> int:
+        return int(request.param)
+
+    @pytest.fixture
+    def store(self, tmp_path: Path, method: int) -> Store:
+        self.method_used = method
+        return ZipStore(tmp_path / "store.zip")
+
+    def put(self, store: Any, values: dict[str, bytes]) -> None:
+        with zipfile.ZipFile(store.path, "w", self.method_used) as file:
+            for key, value in values.items():
+                file.writestr(key, value)
+
+
+class TestZipInAStore(TestZipOfAnotherWriter):
+    @pytest.fixture(params=["memory", "local"])
+    def store(self, tmp_path: Path, method: int, request: pytest.FixtureRequest) -> Store:
+        self.method_used = method
+        inner: Store = MemoryStore() if request.param == "memory" else LocalStore(tmp_path)
+        return ZipStore.inside(inner, "deep/x.zip")
+
+    def put(self, store: Any, values: dict[str, bytes]) -> None:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", self.method_used) as file:
+            for key, value in values.items():
+                file.writestr(key, value)
+        store.inner.set(store.path, buffer.getvalue())
+
+
+def read_back(path: Path) -> dict[str, bytes]:
+    """What Python's own module reads; no name may be there twice."""
+    with zipfile.ZipFile(path) as file:
+        assert file.testzip() is None
+        names = file.namelist()
+        assert len(set(names)) == len(names)
+        return {name: file.read(name) for name in names}
+
+
+# Writing
+
+
+@pytest.mark.parametrize("compression", [0, 8])
+def test_other_programs_read_what_was_written(tmp_path: Path, compression: int) -> None:
+    values = {"zarr.json": b"{}", "Ω/c/0": b"x" * 1000, "empty": b""}
+    with ZipStore(tmp_path / "x.zip", mode="w", compression=compression) as store:
+        stores.set_many(store, values.items())
+    assert read_back(tmp_path / "x.zip") == values
+    with zipfile.ZipFile(tmp_path / "x.zip") as file:
+        assert {i.compress_type for i in file.infolist()} == {compression}
+        assert file.getinfo("Ω/c/0").flag_bits & 0x800
+
+
+def test_a_value_that_is_set_again_replaces_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with ZipStore(path, mode="w") as store:
+        store.set("k", b"first")
+        store.set("gone", b"x")
+        store.set("k", b"second")
+        store.erase("gone")
+    with ZipStore(path, mode="a") as store:
+        store.set("k", b"third")
+        store.set("l", b"l")
+    assert read_back(path) == {"k": b"third", "l": b"l"}
+    assert list(ZipStore(path).list()) == ["k", "l"]
+
+
+def test_compacting_gives_back_the_space_of_replaced_values(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with ZipStore(path, mode="w") as store:
+        for i in range(10):
+            store.set("k", bytes([i]) * 10_000)
+            store.flush()
+        store.set("l", b"l")
+        assert path.stat().st_size > 100_000
+        store.compact()
+        assert path.stat().st_size < 11_000
+        assert (store.get("k"), store.get("l")) == (b"\x09" * 10_000, b"l")
+        store.set("m", b"m")
+    assert read_back(path) == {"k": b"\x09" * 10_000, "l": b"l", "m": b"m"}
+    assert [p.name for p in tmp_path.iterdir()] == ["x.zip"]
+
+
+def test_a_flushed_archive_is_complete_and_can_be_continued(tmp_path: Path) -> None:
+    store = ZipStore(tmp_path / "x.zip", mode="w")
+    assert read_back_later(store, tmp_path) == {}
+    store.set("k", b"1")
+    assert read_back_later(store, tmp_path) == {"k": b"1"}
+    store.set("l", b"2")
+    assert read_back_later(store, tmp_path) == {"k": b"1", "l": b"2"}
+    store.close()
+    size = (tmp_path / "x.zip").stat().st_size
+    ZipStore(tmp_path / "x.zip", mode="a").close()
+    assert (tmp_path / "x.zip").stat().st_size == size  # nothing changed, nothing is written
+
+
+def read_back_later(store: ZipStore, folder: Path) -> dict[str, bytes]:
+    store.flush()
+    return read_back(folder / "x.zip")
+
+
+def test_what_others_put_into_an_archive_stays_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.comment = b"a remark"
+        file.writestr("folder/", b"")
+        file.writestr("../outside", b"evil")
+        file.writestr("k", b"1" * 500)
+    with ZipStore(path, mode="a") as store:
+        assert list(store.list()) == ["k"]
+        store.set("l", b"2")
+        store.compact()
+    expected = {"folder/": b"", "../outside": b"evil", "k": b"1" * 500, "l": b"2"}
+    assert read_back(path) == expected
+    with zipfile.ZipFile(path) as file:
+        assert file.comment == b"a remark"
+
+
+def test_modes_create_keep_or_refuse(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    for mode in ("r", "a", "r+"):
+        store = ZipStore(path, mode=mode)
+        assert store.get("k") is None
+        assert list(store.list()) == []
+        store.close()
+        assert not path.exists()
+    with ZipStore(path, mode="x") as store:
+        store.set("k", b"1")
+    for mode in ("x", "w-"):
+        with pytest.raises(StoreError, match=r"x\.zip"):
+            ZipStore(path, mode=mode)
+    assert ZipStore(path).get("k") == b"1"
+    ZipStore(path, mode="w").close()
+    assert read_back(path) == {}
+    with pytest.raises(InvalidMetadata, match="mode"):
+        ZipStore(path, mode="q")  # type: ignore[arg-type]
+    with pytest.raises(InvalidMetadata, match="compression"):
+        ZipStore(path, compression=14)
+    with pytest.raises(StoreError, match="directory does not exist"):
+        ZipStore(tmp_path / "no" / "x.zip", mode="w")
+
+
+def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    store = ZipStore(tmp_path / "x.zip", mode="w")
+    store.close()
+    with pytest.raises(StoreError, match="closed"):
+        store.get("k")
+    with pytest.raises(StoreError, match="closed"):
+        store.set("k", b"1")
+
+
+def test_a_full_disk_leaves_the_old_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ZipStore(tmp_path / "x.zip", mode="w")
+    store.set("k", b"old")
+    real = os.write
+
+    def full(descriptor: int, data: Any) -> int:
+        if len(data) > 5:
+            return real(descriptor, bytes(data)[:5])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(StoreError, match=r"cannot write 'k'.*No space left"):
+            store.set("k", b"new" * 100)
+    assert store.get("k") == b"old"
+    store.set("l", b"l")
+    store.close()
+    assert read_back(tmp_path / "x.zip") == {"k": b"old", "l": b"l"}
+
+
+# Large archives
+
+
+def test_entries_behind_four_gigabytes_are_read_by_others(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with ZipStore(path, mode="w") as store:
+        store.set("near", b"1")
+        store._write()._end = 5 * 2**30  # a hole, which takes no space
+        store.set("far", b"2" * 100)
+    assert read_back(path) == {"near": b"1", "far": b"2" * 100}
+    reader = ZipStore(path)
+    assert (reader.get("near"), reader.get("far")) == (b"1", b"2" * 100)
+
+
+def test_more_entries_than_sixteen_bits_count(tmp_path: Path) -> None:
+    names = [f"c/{i // 256}/{i % 256}" for i in range(70_000)]
+    with ZipStore(tmp_path / "x.zip", mode="w") as store:
+        stores.set_many(store, ((name, b"") for name in names))
+    reader = ZipStore(tmp_path / "x.zip")
+    assert sorted(reader.list()) == sorted(names)
+    assert len(reader.list_dir("c/")[1]) == 274
+    with zipfile.ZipFile(tmp_path / "x.zip") as file:
+        assert len(file.namelist()) == 70_000
+
+
+# Stores that share a file
+
+
+def test_stores_of_one_path_see_what_is_not_yet_complete(tmp_path: Path) -> None:
+    writer = ZipStore(tmp_path / "x.zip", mode="w")
+    other = ZipStore(tmp_path / "x.zip", mode="a")
+    reader = ZipStore(tmp_path / "x.zip")
+    writer.set("k", b"1")
+    other.set("l", b"2")
+    assert (reader.get("k"), reader.get("l"), writer.get("l")) == (b"1", b"2", b"2")
+    writer.close()
+    assert read_back(tmp_path / "x.zip") == {"k": b"1", "l": b"2"}
+    other.set("m", b"3")
+    other.close()
+    assert read_back(tmp_path / "x.zip") == {"k": b"1", "l": b"2", "m": b"3"}
+
+
+def test_an_array_in_a_new_archive_can_be_opened_at_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.zip")
+    made = oz.create_array(path, data=np.arange(10), chunks=(3,))
+    assert oz.open_array(path)[...].tolist() == list(range(10))
+    made[0] = 7
+    assert oz.open_array(path)[0] == 7
+    del made
+    assert set(read_back(Path(path))) == {"zarr.json", "c/0", "c/1", "c/2", "c/3"}
+
+
+def test_an_archive_is_completed_when_the_program_ends(tmp_path: Path) -> None:
+    code = (
+        "import omnizarr as oz, numpy as np\n"
+        "a = oz.create_array('x.zip', data=np.arange(5))\n"
+        "keep = [a]; keep.append(keep)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert oz.open_array(tmp_path / "x.zip")[...].tolist() == list(range(5))
+    assert "zarr.json" in read_back(tmp_path / "x.zip")
+
+
+def test_another_process_cannot_write_the_same_archive(tmp_path: Path) -> None:
+    code = (
+        "import sys; from omnizarr.stores.zip import ZipStore; s = ZipStore('x.zip', mode='a')\n"
+        "try: s.set('k', b'2')\n"
+        "except OSError as e: print(e)\n"
+    )
+
+    def attempt() -> str:
+        run = [sys.executable, "-c", code]
+        return subprocess.run(run, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    with ZipStore(tmp_path / "x.zip", mode="w") as store:
+        store.set("k", b"1")
+        assert "written by another process" in attempt()
+    assert read_back(tmp_path / "x.zip") == {"k": b"1"}
+    assert attempt() == ""
+    assert read_back(tmp_path / "x.zip") == {"k": b"2"}
+
+
+def test_a_forked_child_reads_and_does_not_write(tmp_path: Path) -> None:
+    store = ZipStore(tmp_path / "x.zip", mode="w")
+    store.set("k", b"1")
+
+    def child() -> None:
+        assert store.get("k") == b"1"
+        with pytest.raises(StoreError, match="one writer"):
+            store.set("k", b"2")
+        store.close()
+
+    run_in_fork(child)
+    store.set("l", b"2")
+    store.close()
+    assert read_back(tmp_path / "x.zip") == {"k": b"1", "l": b"2"}
+    reader = ZipStore(tmp_path / "x.zip")
+    assert reader.get("k") == b"1"
+    run_in_fork(lambda: None if reader.get("l") == b"2" else sys.exit(1))
+
+
+def test_a_child_that_lives_on_does_not_keep_the_archive_locked(tmp_path: Path) -> None:
+    store = ZipStore(tmp_path / "x.zip", mode="w")
+    store.set("k", b"1")
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(write)
+        os.read(read, 1)
+        os._exit(0)
+    try:
+        store.close()
+        with ZipStore(tmp_path / "x.zip", mode="a") as again:
+            again.set("l", b"2")
+    finally:
+        os.close(write)
+        os.waitpid(child, 0)
+        os.close(read)
+    assert read_back(tmp_path / "x.zip") == {"k": b"1", "l": b"2"}
+
+
+def test_a_pickled_writer_is_refused_in_another_process(tmp_path: Path) -> None:
+    store = ZipStore(tmp_path / "x.zip", mode="w")
+    store.set("k", b"1")
+    (tmp_path / "pickle").write_bytes(pickle.dumps(store))
+    code = "import pickle; print(pickle.load(open('pickle', 'rb')).get('k'))"
+    run = [sys.executable, "-c", code]
+    failed = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+    assert "written by another process" in failed.stderr
+    store.close()
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "b'1'\n"
+
+
+# Single-file OME-Zarr
+
+
+def test_a_single_file_ome_zarr_has_its_documents_first(tmp_path: Path) -> None:
+    path = tmp_path / "x.ozx"
+    root = oz.create_group(path)
+    image = root.create_array("b/0", data=np.arange(6).reshape(2, 3), chunks=(1, 3))
+    root.create_array("a", data=np.arange(2))
+    root.attrs["ome"] = {"version": "0.5", "multiscales": []}
+    image[0, 0] = 5
+    del root, image
+    with zipfile.ZipFile(path) as file:
+        infos = file.infolist()
+        names = [info.filename for info in infos]
+        comment = json.loads(file.comment)
+        assert file.testzip() is None
+    assert names[:4] == ["zarr.json", "a/zarr.json", "b/zarr.json", "b/0/zarr.json"]
+    assert not any(name.endswith("zarr.json") for name in names[4:])
+    assert sorted(infos, key=lambda info: info.header_offset) == infos
+    assert {info.compress_type for info in infos} == {zipfile.ZIP_STORED}
+    assert comment == {
+        "ome": {"version": "0.5", "zipFile": {"centralDirectory": {"jsonFirst": True}}}
+    }
+    data = path.read_bytes()
+    assert data.startswith(b"PK\3\4")
+    assert b"PK\6\6" in data  # ZIP64 also where it is small
+    assert oz.open_group(path)["b/0"][0].tolist() == [5, 1, 2]
+
+
+def test_an_ome_zarr_that_says_no_version_gets_no_comment(tmp_path: Path) -> None:
+    with ZipStore(tmp_path / "x.ozx", mode="w") as store:
+        store.set("zarr.json", b"not json")
+    with zipfile.ZipFile(tmp_path / "x.ozx") as file:
+        assert file.comment == b""
