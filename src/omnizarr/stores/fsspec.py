@@ -6,6 +6,7 @@ import os
 import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
 from omnizarr.errors import InvalidMetadata, MissingPackage, StoreError
@@ -23,7 +24,8 @@ class FsspecStore:
     """The files below a path in a file system of fsspec.
 
     An asynchronous file system is used by way of its blocking calls. Others need not bear
-    threads, so they are asked one thing at a time.
+    threads, so they are asked one thing at a time. A directory is not a value: where one is in a
+    key's place, the key is absent.
     """
 
     def __init__(
@@ -31,11 +33,10 @@ class FsspecStore:
     ) -> None:
         if not all(hasattr(fs, name) for name in ("cat_file", "pipe_file", "find", "ls")):
             raise InvalidMetadata(f"{type(fs).__name__} is not a file system of fsspec")
-        self._fs = os.getpid(), fs
+        self._mine = os.getpid(), fs, _lock(fs)
         self.path = str(fs._strip_protocol(path)).rstrip("/")
         self.read_only = read_only
         self.retry = retry or Retry()
-        self._lock: Any = None if getattr(fs, "async_impl", False) else threading.RLock()
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> FsspecStore:
@@ -59,11 +60,14 @@ class FsspecStore:
     @property
     def fs(self) -> Any:
         """The file system; a forked process makes its own."""
-        pid, fs = self._fs
-        if pid != os.getpid():
-            fs = pickle.loads(pickle.dumps(fs))
-            self._fs = os.getpid(), fs
-        return fs
+        return self._in_process()[1]
+
+    def _in_process(self) -> tuple[int, Any, AbstractContextManager[Any]]:
+        mine = self._mine
+        if mine[0] != os.getpid():
+            fs = pickle.loads(pickle.dumps(mine[1]))
+            mine = self._mine = os.getpid(), fs, _lock(fs)
+        return mine
 
     # Reading
 
@@ -73,7 +77,7 @@ class FsspecStore:
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
         wanted = list(requests)
-        if self._lock is not None or len(wanted) < 2:
+        if not getattr(self.fs, "async_impl", False) or len(wanted) < 2:
             return [self.get(key, range) for key, range in wanted]
         bounds = [_bounds(range) for _, range in wanted]
         paths = [self._path(key) for key, _ in wanted]
@@ -85,7 +89,7 @@ class FsspecStore:
         )
         values: Values = []
         for (key, range), value in zip(wanted, found, strict=True):
-            if isinstance(value, FileNotFoundError):
+            if isinstance(value, (FileNotFoundError, IsADirectoryError, NotADirectoryError)):
                 values.append(None)
             elif isinstance(value, BaseException):
                 values.append(self.get(key, range))  # with the retries of a single request
@@ -116,9 +120,14 @@ class FsspecStore:
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
         check_prefix(prefix)
-        keys = list(self.list_prefix(prefix))
-        for key in keys:
-            self.erase(key)
+        top = self._top(prefix)
+
+        def remove() -> None:
+            self.fs.invalidate_cache()
+            if self.fs.isdir(top):  # a file of that name is not below the prefix
+                self.fs.rm(top, recursive=True)
+
+        self._call("erase", prefix, remove, None)
 
     # Listing
 
@@ -131,10 +140,12 @@ class FsspecStore:
 
         def find() -> Any:
             self.fs.invalidate_cache()
-            return self.fs.find(top)
+            if _walks(self.fs):  # which would leave out what cannot be listed
+                return self.fs.find(top, on_error="raise")
+            return self.fs.find(top) or (self.fs.ls(top) and ())
 
         found = self._call("list", prefix, find, ())
-        yield from (self._key(path) for path in found)
+        yield from (key for key in map(self._key, found) if key.startswith(prefix))
 
     def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
         check_prefix(prefix)
@@ -168,23 +179,22 @@ class FsspecStore:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lock": self._lock is not None}
+        return {**self.__dict__, "_mine": self._mine[1]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._fs = os.getpid(), state["_fs"][1]
-        self._lock = threading.RLock() if state["_lock"] else None
+        self._mine = os.getpid(), state["_mine"], _lock(state["_mine"])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FsspecStore):
             return NotImplemented
-        return (self.path, self._fs[1]) == (other.path, other._fs[1])
+        return (self.path, self._mine[1]) == (other.path, other._mine[1])
 
     def __hash__(self) -> int:
-        return hash((self.path, type(self._fs[1])))
+        return hash((self.path, type(self._mine[1])))
 
     def __repr__(self) -> str:
-        protocol = self._fs[1].protocol
+        protocol = self._mine[1].protocol
         name = protocol if isinstance(protocol, str) else protocol[0]
         return without_secrets(self.path) if "://" in self.path else f"{name}://{self.path}"
 
@@ -202,13 +212,11 @@ class FsspecStore:
     def _call(self, verb: str, key: str, request: Callable[[], T], absent: Any = ...) -> T:
         def attempt() -> T:
             try:
-                if self._lock is None:
+                with self._in_process()[2]:
                     return request()
-                with self._lock:
-                    return request()
-            except FileNotFoundError as e:
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as e:
                 if absent is ...:
-                    raise StoreError(without_secrets(str(e)) or "not found") from e
+                    raise StoreError(_reason(e)) from e
                 return absent  # type: ignore[no-any-return]  # of the caller's type
             except (ConnectionError, TimeoutError) as e:
                 raise MayPass(_reason(e)) from e
@@ -219,6 +227,16 @@ class FsspecStore:
             return self.retry.call(attempt)
         except StoreError as e:
             raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
+
+
+def _lock(fs: Any) -> AbstractContextManager[Any]:
+    return nullcontext() if getattr(fs, "async_impl", False) else threading.RLock()
+
+
+def _walks(fs: Any) -> bool:
+    """Whether a file system lists by walking from directory to directory, as fsspec does itself."""
+    name = "_find" if getattr(fs, "async_impl", False) else "find"
+    return str(getattr(type(fs), name).__module__) in ("fsspec.spec", "fsspec.asyn")
 
 
 def _reason(error: Exception) -> str:
