@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 from omnizarr.errors import InvalidMetadata, UnknownExtension
@@ -68,7 +69,7 @@ def find(kind: Kind, name: str) -> Any | None:
         target = _table.get((kind, name))
     if isinstance(target, str):
         module, _, attribute = target.partition(":")
-        target = getattr(importlib.import_module(module), attribute)
+        target = attrgetter(attribute)(importlib.import_module(module))
         _table[kind, name] = target
     return target
 

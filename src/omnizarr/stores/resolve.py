@@ -7,22 +7,49 @@ import os
 import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any
+from urllib.parse import unquote
 
 from omnizarr import registry
-from omnizarr.errors import StoreError, UnknownExtension
+from omnizarr.errors import StoreError
 from omnizarr.stores.local import LocalStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.store import Store
+from omnizarr.stores.url import shown, without_secrets
 from omnizarr.stores.zip import ZipStore
 
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):(/?)")  # one letter is a Windows drive
+_memories: dict[str, dict[str, bytes]] = {}
+
+
+def memory(url: str, *, read_only: bool = False) -> MemoryStore:
+    """The store in memory that a URL names, one for all of this process; a new one without a name.
+
+    ``memory://name`` is what other names below it, ``memory://name/path``, are not part of.
+    """
+    name = unquote(url.partition(":")[2].strip("/"))
+    if not name:
+        return MemoryStore(read_only=read_only)
+    return MemoryStore(_memories.setdefault(name, {}), read_only=read_only)
+
+
+_OBJECT = "omnizarr.stores.object:ObjectStore.from_url"
+_FSSPEC = "omnizarr.stores.fsspec:FsspecStore.from_url"
 registry.register("store", "file", LocalStore.from_url)
+registry.register("store", "memory", memory)
 registry.register("store", "zip", ZipStore.from_url)
-registry.register("store_adapter", "zarr-python", "omnizarr.integrations.zarr_python:from_zarr")
 registry.register("store", "sqlite", "omnizarr.stores.sqlite:from_url")
 registry.register("store", "lmdb", "omnizarr.stores.lmdb:from_url")
 registry.register("store", "redis", "omnizarr.stores.redis:from_url", "rediss", "unix")
+registry.register("store", "http", "omnizarr.stores.http:HTTPStore.from_url", "https")
+registry.register("store", "s3", _OBJECT, "s3a")
+registry.register("store", "gs", _OBJECT, "gcs")
+registry.register("store", "az", _OBJECT, "abfs", "abfss", "adl", "azure")
+# fsspec has more, which are found where it is installed; these are told of without it.
+registry.register("store", "ftp", _FSSPEC, "sftp", "ssh", "smb", "webdav", "hdfs")
+registry.register("store", "github", _FSSPEC, "git", "hf", "reference")
+registry.register("store", "simplecache", _FSSPEC, "filecache", "blockcache")
+registry.register("store_adapter", "zarr-python", "omnizarr.integrations.zarr_python:from_zarr")
 
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://?")  # one letter is a Windows drive
 _ARCHIVE = re.compile(r"zip::|.*\.(zip|ozx)/?\Z", re.IGNORECASE | re.DOTALL)
 
 
@@ -34,28 +61,23 @@ def resolve(
     Storage options go to the store that a URL names.
     """
     options = dict(storage_options or {})
-    if options and not (isinstance(where, str) and _SCHEME.match(where)):
+    make = _maker(where) if isinstance(where, str) else None
+    if options and make is None and not (isinstance(where, str) and _is_archive(where)):
         raise StoreError(
             f"storage_options {sorted(options)} are for URLs such as 's3://…', got {where!r}"
         )
     if where is None:
         return MemoryStore()
-    if isinstance(where, (str, os.PathLike)):
-        text = os.fspath(where)
-        if _is_archive(text):
-            return _archive(text, read_only, storage_options)
-        match = _SCHEME.match(text) if isinstance(where, str) else None
-        if match is None:
-            return LocalStore(text, read_only=read_only)
+    if isinstance(where, (str, os.PathLike)) and _is_archive(os.fspath(where)):
+        return _archive(os.fspath(where), read_only, storage_options)
+    if make is not None:
         try:
-            make = registry.lookup("store", match[1].lower())
-        except UnknownExtension as e:
-            known = ", ".join(registry.names("store"))
-            raise StoreError(
-                f"unknown kind of store {match[1]!r} in {text!r}; known: a path, {known}"
-            ) from e
-        store: Store = make(text, read_only=read_only, **options)
+            store: Store = make(where, read_only=read_only, **options)
+        except TypeError as e:
+            raise StoreError(f"storage_options for {shown(where)!r}: {e}") from e
         return store
+    if isinstance(where, (str, os.PathLike)):
+        return LocalStore(os.fspath(where), read_only=read_only)
     if isinstance(where, Store):
         return where
     if _is_of_zarr_python(where):
@@ -93,3 +115,32 @@ def _is_of_zarr_python(where: object) -> bool:
     return all(hasattr(inner, name) for name in needed) and inspect.iscoroutinefunction(
         getattr(type(inner), "get", None)
     )
+
+
+def _maker(text: str) -> Any | None:
+    """What makes the store of a URL; None for a path."""
+    if "::" in text:  # a chain of URLs, the outermost first
+        first = text.partition("::")[0].partition("://")[0].lower()
+        return registry.find("store", first) or _by_fsspec(first)
+    match = _SCHEME.match(text)
+    if match is None:
+        return None
+    scheme = match[1].lower()
+    make = registry.find("store", scheme)
+    if make is None and match[2]:
+        make = _by_fsspec(scheme)
+    if make is None and match[2]:
+        known = ", ".join(registry.names("store"))
+        raise StoreError(
+            f"unknown kind of store {scheme!r} in {without_secrets(text)!r}; known: a path,"
+            f" {known}; pip install 'omnizarr[fsspec]' has more"
+        )
+    return make
+
+
+def _by_fsspec(scheme: str) -> Any | None:
+    try:
+        from fsspec.registry import available_protocols  # noqa: PLC0415 - optional
+    except ImportError:
+        return None
+    return registry.find("store", "simplecache") if scheme in available_protocols() else None

@@ -1,0 +1,154 @@
+"""A bucket or container of a cloud: what it takes to reach it, as data that can be pickled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.stores import cloud_library, credentials
+from omnizarr.stores.retry import Retry
+from omnizarr.stores.url import without_secrets
+
+Access = Literal["credentials", "anonymous", "instance"]
+
+_CLASSES = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
+_SCHEMES = {
+    **dict.fromkeys(("s3", "s3a"), "s3"),
+    **dict.fromkeys(("gs", "gcs"), "gs"),
+    **dict.fromkeys(("az", "azure", "abfs", "abfss", "adl"), "az"),
+}
+# Other names of options, as s3fs, gcsfs, adlfs and the clouds' own tools call them.
+_ALIASES = {
+    "s3": {
+        "endpoint_url": "endpoint",
+        "key": "access_key_id",
+        "secret": "secret_access_key",
+        "token": "session_token",
+        "anon": "anonymous",
+    },
+    "gs": {"endpoint": "base_url", "endpoint_url": "base_url", "anon": "anonymous"},
+    "az": {
+        "endpoint_url": "endpoint",
+        "account": "account_name",
+        "sas_token": "sas_key",
+        "anon": "anonymous",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Which bucket of which cloud, and how to log in."""
+
+    kind: str
+    name: str
+    config: dict[str, Any] = field(default_factory=dict, repr=False)
+    client_options: dict[str, Any] = field(default_factory=dict, repr=False)
+    retry_config: dict[str, Any] = field(default_factory=dict, repr=False)
+    access: Access = "credentials"
+    chosen: bool = True  # the access was asked for, so no other is tried
+
+    @classmethod
+    def from_url(cls, url: str, options: dict[str, Any], retry: Retry) -> tuple[Bucket, str]:
+        """The bucket that a URL names, and the prefix in it; takes all `options`."""
+        parts = urlsplit(url)
+        kind = _SCHEMES[parts.scheme.lower()]
+        name, prefix = parts.netloc, parts.path.strip("/")
+        given = {_ALIASES[kind].get(n, n): v for n, v in options.items() if v is not None}
+        options.clear()
+        if kind == "az" and "@" in name:  # container@account.dfs.core.windows.net
+            name, _, host = name.partition("@")
+            given.setdefault("account_name", host.partition(".")[0])
+        if not name or "@" in name or parts.query or parts.fragment:
+            raise StoreError(
+                f"{without_secrets(url)!r} is not {parts.scheme}://bucket/path; credentials and the"
+                " like go into storage_options"
+            )
+        return cls.make(kind, name, given, retry), prefix
+
+    @classmethod
+    def make(cls, kind: str, name: str, given: dict[str, Any], retry: Retry) -> Bucket:
+        """A bucket with credentials as given, or as found, or else without."""
+        config = dict(given)
+        client = dict(config.pop("client_options", {}))
+        client.setdefault("timeout", timedelta(seconds=retry.timeout))
+        client.setdefault("connect_timeout", timedelta(seconds=min(10.0, retry.timeout)))
+        endpoint = str(config.get("endpoint") or config.get("base_url") or "")
+        if endpoint.startswith("http://"):
+            client.setdefault("allow_http", True)
+        anonymous = config.pop("anonymous", None)
+        found = None if anonymous else credentials.find(kind, config)
+        profile = config.pop("profile", None)
+        if kind == "s3" and "region" not in config:
+            region = credentials.aws_region(profile)
+            config |= {"region": region} if region else {}
+        no_repeats = {"max_retries": 0, "retry_timeout": timedelta(seconds=retry.timeout)}
+        bucket = cls(kind, name, config, client, no_repeats)
+        if found is not None:
+            return replace(bucket, config=config | found)
+        access: Access = "instance" if anonymous is False else "anonymous"
+        return replace(bucket, access=access, chosen=anonymous is not None)
+
+    @classmethod
+    def of(cls, store: Any) -> tuple[Bucket, str]:
+        """The bucket behind an object of obstore, and the prefix in it."""
+        kinds = {name: kind for kind, name in _CLASSES.items()}
+        kind = kinds.get(type(store).__name__)
+        if kind is None or not hasattr(store, "__getnewargs_ex__"):
+            raise StoreError(
+                f"{type(store).__name__} is not a store of obstore; known: {', '.join(kinds)}"
+            )
+        _, given = store.__getnewargs_ex__()
+        config = dict(given.get("config") or {})
+        if given.get("credential_provider") is not None:
+            config["credential_provider"] = given["credential_provider"]
+        name = str(config.pop("bucket", None) or config.pop("container_name", ""))
+        bucket = cls(
+            kind, name, config, dict(given.get("client_options") or {}), given.get("retry_config")
+        )
+        return bucket, (given.get("prefix") or "").strip("/")
+
+    def with_access(self, access: Access) -> Bucket:
+        """The same bucket, with another way to log in."""
+        return replace(self, access=access)
+
+    @property
+    def client(self) -> Any:
+        """The object of obstore that reaches it; one for all equal buckets of this process."""
+        return cloud_library.client(self._recipe, self._make)
+
+    @cached_property
+    def _recipe(self) -> str:
+        config, client = sorted(self.config.items()), sorted(self.client_options.items())
+        return repr((self.kind, self.name, self.access, config, client))
+
+    def _make(self, library: Any) -> Any:
+        config = dict(self.config)
+        if self.access == "anonymous":
+            config["skip_signature"] = True
+        client = dict(self.client_options)
+        if self.access == "instance":  # who has no such role waits no longer than this
+            client["connect_timeout"] = timedelta(seconds=2)
+        provider = config.pop("credential_provider", None)
+        extra = {} if provider is None else {"credential_provider": provider}
+        try:
+            return getattr(library.store, _CLASSES[self.kind])(
+                self.name,
+                config=config,
+                client_options=client or None,
+                retry_config=self.retry_config or None,
+                **extra,
+            )
+        except library.exceptions.UnknownConfigurationKeyError as e:
+            reason = without_secrets(str(e).partition("\n")[0])
+            raise InvalidMetadata(f"storage_options for {self}: {reason}") from None
+        except (library.exceptions.BaseError, ValueError, TypeError) as e:
+            reason = without_secrets(str(e).partition("\n")[0])
+            raise StoreError(f"cannot reach {self}: {reason}") from None
+
+    def __str__(self) -> str:
+        return f"{self.kind}://{self.name}"

@@ -1,0 +1,110 @@
+"""The package obstore, in this process: forked ones get a copy of their own.
+
+obstore works on threads of its own, which a forked process does not have: a request made there
+would wait forever, and closing an inherited connection would take it from the parent as well. So
+a forked process loads the library a second time, and never lets go of what it inherited.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
+from typing import Any
+
+from omnizarr.errors import MissingPackage, StoreError
+
+_NATIVE = "obstore._obstore"
+_guard = threading.Lock()
+_library: ModuleType | None = None
+_clients: dict[str, Any] = {}
+_forked = False
+
+
+def library() -> Any:
+    """The module ``obstore``, with ``obstore.store`` and ``obstore.exceptions``."""
+    global _library
+    with _guard:
+        if _library is None:
+            _library = _second_copy() if _forked else _imported()
+        return _library
+
+
+def client(recipe: str, make: Callable[[Any], Any]) -> Any:
+    """What `make` builds from the library, once for all stores that have the same recipe."""
+    found = _clients.get(recipe)
+    if found is None:
+        made = make(library())
+        with _guard:
+            found = _clients.setdefault(recipe, made)
+    return found
+
+
+def _imported() -> ModuleType:
+    try:
+        module = importlib.import_module("obstore")
+        importlib.import_module("obstore.store")
+        importlib.import_module("obstore.exceptions")
+    except ImportError as e:
+        raise MissingPackage(
+            f"object stores need the package obstore; pip install 'omnizarr[cloud]' ({e})"
+        ) from e
+    return module
+
+
+def _second_copy() -> ModuleType:
+    """obstore anew, with no thread or connection of the parent."""
+    native = sys.modules[_NATIVE].__file__
+    if native is None:
+        raise StoreError("obstore cannot be used in a forked process; use 'spawn' instead")
+    ours = {n: m for n, m in sys.modules.items() if n.partition(".")[0] == "obstore"}
+    for name in ours:
+        del sys.modules[name]
+    try:
+        path = _copy(native)
+        spec = spec_from_file_location(_NATIVE, path, loader=ExtensionFileLoader(_NATIVE, path))
+        if spec is None or spec.loader is None:
+            raise StoreError("obstore cannot be used in a forked process; use 'spawn' instead")
+        fresh = module_from_spec(spec)
+        spec.loader.exec_module(fresh)
+        fresh.__file__ = native
+        sys.modules[_NATIVE] = fresh
+        return _imported()
+    finally:
+        for name in [n for n in sys.modules if n.partition(".")[0] == "obstore"]:
+            del sys.modules[name]
+        sys.modules.update(ours)
+
+
+def _copy(path: str) -> str:
+    """Another file with the same content: one file is never loaded twice."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("obstore")
+        name = f"/proc/self/fd/{descriptor}"
+    else:
+        descriptor, name = tempfile.mkstemp(suffix=os.path.basename(path))
+    with os.fdopen(descriptor, "wb", closefd=not hasattr(os, "memfd_create")) as file:
+        file.write(data)
+    return name
+
+
+def _in_child() -> None:
+    global _guard, _library, _clients, _forked
+    _guard = threading.Lock()
+    _forked = _forked or _NATIVE in sys.modules
+    if _clients:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_clients))  # kept until the process ends
+    _clients, _library = {}, None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,263 @@
+"""Anything that fsspec offers: FTP, GitHub, Hugging Face, references, caches, chains of URLs."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias, TypeVar
+
+from omnizarr.errors import InvalidMetadata, MissingPackage, StoreError
+from omnizarr.stores.abilities import check_key, check_prefix, check_writable
+from omnizarr.stores.retry import MayPass, Retry, take_retry
+from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.url import without_secrets
+
+T = TypeVar("T")
+Keys: TypeAlias = list[str]  # inside the class `list` is a method
+Values: TypeAlias = list[bytes | None]
+
+
+class FsspecStore:
+    """The files below a path in a file system of fsspec.
+
+    An asynchronous file system is used by way of its blocking calls. Others need not bear
+    threads, so they are asked one thing at a time. A directory is not a value: where one is in a
+    key's place, the key is absent.
+    """
+
+    def __init__(
+        self, fs: Any, path: str = "", *, read_only: bool = False, retry: Retry | None = None
+    ) -> None:
+        if not all(hasattr(fs, name) for name in ("cat_file", "pipe_file", "find", "ls")):
+            raise InvalidMetadata(f"{type(fs).__name__} is not a file system of fsspec")
+        self._mine = os.getpid(), fs, _lock(fs)
+        self.path = str(fs._strip_protocol(path)).rstrip("/")
+        self.read_only = read_only
+        self.retry = retry or Retry()
+
+    @classmethod
+    def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> FsspecStore:
+        """The store that a URL, or a chain of them, names; options are fsspec's."""
+        try:
+            from fsspec.core import url_to_fs  # noqa: PLC0415 - optional
+        except ImportError as e:
+            raise MissingPackage(
+                f"{without_secrets(url)!r} needs the package fsspec; pip install"
+                f" 'omnizarr[fsspec]' ({e})"
+            ) from e
+        retry = take_retry(options)
+        try:
+            fs, path = url_to_fs(url, **options)
+        except ImportError as e:
+            raise MissingPackage(f"{without_secrets(url)!r}: {e}") from e
+        except (ValueError, TypeError) as e:
+            raise StoreError(f"fsspec cannot open {without_secrets(url)!r}: {e}") from e
+        return cls(fs, path, read_only=read_only, retry=retry)
+
+    @property
+    def fs(self) -> Any:
+        """The file system; a forked process makes its own."""
+        return self._in_process()[1]
+
+    def _in_process(self) -> tuple[int, Any, AbstractContextManager[Any]]:
+        mine = self._mine
+        if mine[0] != os.getpid():
+            fs = pickle.loads(pickle.dumps(mine[1]))
+            mine = self._mine = os.getpid(), fs, _lock(fs)
+        return mine
+
+    # Reading
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        path = self._path(key)
+        return self._call("read", key, lambda: _part(self.fs.cat_file, path, range), None)
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        wanted = list(requests)
+        if not getattr(self.fs, "async_impl", False) or len(wanted) < 2:
+            return [self.get(key, range) for key, range in wanted]
+        bounds = [_bounds(range) for _, range in wanted]
+        paths = [self._path(key) for key, _ in wanted]
+        starts, ends = [b[0] for b in bounds], [b[1] for b in bounds]
+        found = self._call(
+            "read",
+            wanted[0][0],
+            lambda: self.fs.cat_ranges(paths, starts, ends, max_gap=None, on_error="return"),
+        )
+        values: Values = []
+        for (key, range), value in zip(wanted, found, strict=True):
+            if isinstance(value, (FileNotFoundError, IsADirectoryError, NotADirectoryError)):
+                values.append(None)
+            elif isinstance(value, BaseException):
+                values.append(self.get(key, range))  # with the retries of a single request
+            else:
+                values.append(_cut(bytes(value), range))
+        return values
+
+    # Writing
+
+    def set(self, key: str, value: Bytes) -> None:
+        check_writable(self)
+        path, data = self._path(key), bytes(value)
+
+        def write() -> None:
+            try:
+                self.fs.pipe_file(path, data)
+            except FileNotFoundError:
+                self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+                self.fs.pipe_file(path, data)
+
+        self._call("write", key, write)
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        path = self._path(key)
+        self._call("erase", key, lambda: self.fs.rm_file(path), None)
+
+    def erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
+        check_prefix(prefix)
+        top = self._top(prefix)
+
+        def remove() -> None:
+            self.fs.invalidate_cache()
+            if self.fs.isdir(top):  # a file of that name is not below the prefix
+                self.fs.rm(top, recursive=True)
+
+        self._call("erase", prefix, remove, None)
+
+    # Listing
+
+    def list(self) -> Iterator[str]:
+        return self.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        top = self._top(prefix)
+
+        def find() -> Any:
+            self.fs.invalidate_cache()
+            if _walks(self.fs):  # which would leave out what cannot be listed
+                return self.fs.find(top, on_error="raise")
+            return self.fs.find(top) or (self.fs.ls(top) and ())
+
+        found = self._call("list", prefix, find, ())
+        yield from (key for key in map(self._key, found) if key.startswith(prefix))
+
+    def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
+        check_prefix(prefix)
+        top = self._top(prefix)
+
+        def ls() -> Any:
+            self.fs.invalidate_cache()
+            return self.fs.ls(top, detail=True)
+
+        keys: Keys = []
+        prefixes: Keys = []
+        for entry in self._call("list", prefix, ls, ()):
+            name = self._key(entry["name"].rstrip("/"))
+            if not name.startswith(prefix) or name == prefix.rstrip("/"):
+                continue  # some list the directory itself
+            if entry["type"] == "directory":
+                prefixes.append(f"{name}/")
+            else:
+                keys.append(name)
+        return keys, prefixes
+
+    # What it is
+
+    def close(self) -> None:
+        """Nothing is kept open that this store alone uses."""
+
+    def __enter__(self) -> FsspecStore:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_mine": self._mine[1]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._mine = os.getpid(), state["_mine"], _lock(state["_mine"])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FsspecStore):
+            return NotImplemented
+        return (self.path, self._mine[1]) == (other.path, other._mine[1])
+
+    def __hash__(self) -> int:
+        return hash((self.path, type(self._mine[1])))
+
+    def __repr__(self) -> str:
+        protocol = self._mine[1].protocol
+        name = protocol if isinstance(protocol, str) else protocol[0]
+        return without_secrets(self.path) if "://" in self.path else f"{name}://{self.path}"
+
+    # Requests
+
+    def _path(self, key: str) -> str:
+        return f"{self.path}/{check_key(key)}" if self.path else key
+
+    def _top(self, prefix: str) -> str:
+        return f"{self.path}/{prefix}".rstrip("/") if self.path else prefix.rstrip("/")
+
+    def _key(self, path: str) -> str:
+        return path[len(self.path) :].lstrip("/") if self.path else path.lstrip("/")
+
+    def _call(self, verb: str, key: str, request: Callable[[], T], absent: Any = ...) -> T:
+        def attempt() -> T:
+            try:
+                with self._in_process()[2]:
+                    return request()
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as e:
+                if absent is ...:
+                    raise StoreError(_reason(e)) from e
+                return absent  # type: ignore[no-any-return]  # of the caller's type
+            except (ConnectionError, TimeoutError) as e:
+                raise MayPass(_reason(e)) from e
+            except Exception as e:  # what a file system may raise is nowhere written down
+                raise StoreError(_reason(e)) from e
+
+        try:
+            return self.retry.call(attempt)
+        except StoreError as e:
+            raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
+
+
+def _lock(fs: Any) -> AbstractContextManager[Any]:
+    return nullcontext() if getattr(fs, "async_impl", False) else threading.RLock()
+
+
+def _walks(fs: Any) -> bool:
+    """Whether a file system lists by walking from directory to directory, as fsspec does itself."""
+    name = "_find" if getattr(fs, "async_impl", False) else "find"
+    return str(getattr(type(fs), name).__module__) in ("fsspec.spec", "fsspec.asyn")
+
+
+def _reason(error: Exception) -> str:
+    text = without_secrets(str(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _bounds(range: Range | None) -> tuple[int | None, int | None]:
+    if range is None:
+        return None, None
+    if range.start < 0 or range.length is None:
+        return range.start, None
+    return range.start, range.start + range.length
+
+
+def _part(cat: Callable[..., Any], path: str, range: Range | None) -> bytes:
+    start, end = _bounds(range)
+    if range is not None and range.length == 0:
+        start, end = 0, 1  # which proves that the key is there
+    return _cut(bytes(cat(path, start=start, end=end)), range)
+
+
+def _cut(data: bytes, range: Range | None) -> bytes:
+    return data if range is None or range.length is None else data[: range.length]

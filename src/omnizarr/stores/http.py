@@ -1,0 +1,320 @@
+"""Plain web servers, read-only: keys are paths below a URL, parts are range requests.
+
+Nothing can be listed. A name and password in the URL become a header, and its query string (a
+signature, say) goes with every request; neither is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Collection, Iterable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, NoReturn
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+from urllib3.exceptions import HTTPError, MaxRetryError
+
+from omnizarr.errors import ReadOnly, StoreError
+from omnizarr.stores.abilities import check_key
+from omnizarr.stores.requests import CONCURRENCY, fetch_many
+from omnizarr.stores.retry import PASSING, MayPass, Retry, take_retry
+from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.url import is_page, shown, without_secrets
+
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)\s*", re.IGNORECASE)
+_PIECE = 2**18
+_ABSENT = frozenset({404, 410})
+
+
+class HTTPStore:
+    """The values that a web server has below a URL."""
+
+    read_only = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        retry: Retry | None = None,
+        absent_status: Collection[int] = (),
+    ) -> None:
+        """`headers` are sent with every request.
+
+        `absent_status`: answers that mean a missing key on this server besides 404 and 410.
+        """
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise StoreError(f"{shown(url)!r} is not http://host/path or https://host/path")
+        self.headers = {"Accept-Encoding": "identity", **(headers or {})}
+        user, at, host = parts.netloc.rpartition("@")
+        if at:
+            login = unquote(user) if ":" in user else f"{unquote(user)}:"
+            self.headers.update(urllib3.make_headers(basic_auth=login))
+        self._base = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        self._query = f"?{parts.query}" if parts.query else ""
+        self.retry = retry or Retry()
+        self.absent_status = _ABSENT | frozenset(absent_status)
+        self.has_ranges = True  # until an answer says otherwise
+        self._pools: tuple[int, urllib3.PoolManager] | None = None
+
+    @classmethod
+    def from_url(cls, url: str, *, read_only: bool = True, **options: Any) -> HTTPStore:
+        """The store that a URL names."""
+        retry = take_retry(options)
+        known = {k: options.pop(k) for k in ("headers", "absent_status") if k in options}
+        if options:
+            raise StoreError(
+                f"unknown storage_options {sorted(options)} for {shown(url)!r}; known: headers,"
+                " absent_status, retry, attempts, timeout, deadline, first_wait, longest_wait"
+            )
+        return cls(url, retry=retry, **known)
+
+    # Reading
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self.get_versioned(key, range)[0]
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        wanted = list(requests)
+        if self.has_ranges:
+            return fetch_many(self.get, wanted)
+        whole = fetch_many(self.get, [(key, None) for key, _ in wanted])
+        return [
+            value if value is None or range is None else range.of(value)
+            for value, (_, range) in zip(whole, wanted, strict=True)
+        ]
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        asked = range if range is None or range.length != 0 else Range(range.start, 1)
+        answer = self._call(key, asked)
+        if answer is None:
+            return None, None
+        data, generation = answer
+        if range is not None and range.length is not None:
+            data = data[: range.length]
+        return data, generation
+
+    def generation(self, key: str) -> str | None:
+        answer = self._call(key, None, "HEAD")
+        return None if answer is None else answer[1]
+
+    # Not offered
+
+    def set(self, key: str, value: Bytes) -> None:
+        self._refuse_to_write()
+
+    def erase(self, key: str) -> None:
+        self._refuse_to_write()
+
+    def _refuse_to_write(self) -> NoReturn:
+        raise ReadOnly(f"{self!r} is a web server, which is read-only")
+
+    # Requests
+
+    def _call(
+        self, key: str, range: Range | None, method: str = "GET"
+    ) -> tuple[bytes, str | None] | None:
+        url = f"{self._base}/{quote(check_key(key), safe='/')}{self._query}"
+        try:
+            return self.retry.call(lambda: self._ask(url, range, method))
+        except StoreError as e:
+            raise StoreError(f"cannot read {key!r} in {self!r}: {e}") from e.__cause__
+
+    def _ask(self, url: str, range: Range | None, method: str) -> tuple[bytes, str | None] | None:
+        end = time.monotonic() + self.retry.timeout
+        headers = dict(self.headers)
+        if range is not None and (range.start or range.length is not None) and self.has_ranges:
+            headers["Range"] = _range_header(range)
+        try:
+            response = self._pool().request(
+                method,
+                url,
+                headers=headers,
+                preload_content=False,
+                timeout=urllib3.Timeout(
+                    connect=min(10.0, self.retry.timeout), read=self.retry.timeout
+                ),
+                retries=urllib3.Retry(
+                    connect=0, read=0, redirect=10, status=0, other=0, raise_on_redirect=True
+                ),
+            )
+            try:
+                body = _body(response, end)
+            except BaseException:
+                response.close()  # what is left of the answer must not meet the next one
+                raise
+            response.release_conn()
+        except MaxRetryError as e:
+            reason = without_secrets(str(e.reason))
+            raise MayPass(f"no answer from the server: {reason}") from None
+        except (HTTPError, OSError) as e:
+            if isinstance(e, StoreError):
+                raise
+            reason = without_secrets(str(e))
+            raise MayPass(f"the answer was cut or did not come: {reason}") from None
+        return self._judge(response, body, range, "Range" in headers)
+
+    def _judge(
+        self, response: Any, body: bytes, range: Range | None, ranged: bool
+    ) -> tuple[bytes, str | None] | None:
+        """The value in an answer; None for a missing key; anything else raises."""
+        status = response.status
+        if status in self.absent_status:
+            return None
+        if status == 416 and ranged and range is not None:
+            return _after_end(response, range), _generation(response)
+        if status in (401, 403):
+            raise StoreError(
+                f"access is denied (status {status}); where that means a missing key, give"
+                f" storage_options={{'absent_status': {{{status}}}}}"
+            )
+        if status in PASSING:
+            raise MayPass(f"the server answers {_line(response)}", _retry_after(response))
+        if status not in (200, 206):
+            raise StoreError(f"the server answers {_line(response)}")
+        start = range.start if ranged and status == 206 and range is not None else 0
+        if is_page(response.headers.get("Content-Type"), body, start):
+            raise StoreError(
+                "a web page came instead of data: a login is needed, or the server answers"
+                " missing keys so"
+            )
+        generation = _generation(response)
+        if status == 206:
+            if not ranged or range is None:
+                raise MayPass("a part came (status 206) where all was asked for")
+            _check_part(response, body, range)
+            return body, generation
+        if ranged:
+            self.has_ranges = False
+        return (body if range is None else range.of(body)), generation
+
+    def _pool(self) -> urllib3.PoolManager:
+        """Connections of this process; a fork must not share them."""
+        if self._pools is None or self._pools[0] != os.getpid():
+            self._pools = os.getpid(), _connections(self._base)
+        return self._pools[1]
+
+    # What it is
+
+    def close(self) -> None:
+        """Close idle connections; the store can still be used."""
+        pools, self._pools = self._pools, None
+        if pools is not None and pools[0] == os.getpid():
+            pools[1].clear()
+
+    def __enter__(self) -> HTTPStore:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pools": None}
+
+    @property
+    def url(self) -> str:
+        """The URL that leads here, without secrets."""
+        return shown(self._base + self._query)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HTTPStore):
+            return NotImplemented
+        return (self._base, self._query) == (other._base, other._query)
+
+    def __hash__(self) -> int:
+        return hash((self._base, self._query))
+
+    def __repr__(self) -> str:
+        return self.url
+
+
+def _connections(url: str) -> urllib3.PoolManager:
+    """A pool of connections, through the proxy that the environment names, if any."""
+    parts = urlsplit(url)
+    proxy = getproxies().get(parts.scheme)
+    if proxy is None or proxy_bypass(parts.netloc):
+        return urllib3.PoolManager(maxsize=CONCURRENCY)
+    login = urlsplit(proxy).netloc.rpartition("@")[0]
+    headers = urllib3.make_headers(proxy_basic_auth=unquote(login)) if login else None
+    return urllib3.ProxyManager(proxy, maxsize=CONCURRENCY, proxy_headers=headers)
+
+
+def _body(response: Any, end: float) -> bytes:
+    """All of an answer; raises where it is shorter than announced, or takes too long."""
+    encoded = response.headers.get("Content-Encoding", "identity").lower()
+    if encoded not in ("identity", ""):
+        if response.status == 206:
+            raise StoreError(f"a part of a value came in the encoding {encoded!r}")
+        if encoded not in ("gzip", "x-gzip", "deflate"):
+            raise StoreError(f"the value came in the encoding {encoded!r}, which was not asked for")
+    pieces = []
+    for piece in response.stream(_PIECE, decode_content=True):
+        pieces.append(piece)
+        if time.monotonic() > end:
+            raise MayPass("the answer takes too long")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _range_header(range: Range) -> str:
+    if range.start < 0:
+        return f"bytes={range.start}"
+    last = "" if range.length is None else range.start + range.length - 1
+    return f"bytes={range.start}-{last}"
+
+
+def _check_part(response: Any, body: bytes, range: Range) -> None:
+    """Raise unless a part is the one that was asked for, in full."""
+    text = response.headers.get("Content-Range", "")
+    found = _CONTENT_RANGE.fullmatch(text)
+    if found is None or found[1] is None:
+        raise MayPass(f"a part came without its place (Content-Range {text!r})")
+    first, stop = int(found[1]), int(found[2]) + 1
+    size = None if found[3] == "*" else int(found[3])
+    if range.start < 0:
+        right = size is not None and (first, stop) == (max(0, size + range.start), size)
+    else:
+        end = None if range.length is None else range.start + range.length
+        if size is not None:
+            end = size if end is None else min(end, size)
+        right = first == range.start and (end is None or stop == end)
+    if not right or len(body) != stop - first:
+        asked = _range_header(range)
+        raise MayPass(f"{len(body)} bytes came as {text!r} where {asked!r} was asked for")
+
+
+def _after_end(response: Any, range: Range) -> bytes:
+    """Nothing, if the value does end before the range."""
+    found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    size = None if found is None or found[3] == "*" else int(found[3])
+    if size is not None and (range.start < size if range.start >= 0 else size > 0):
+        raise MayPass(f"{_range_header(range)!r} of {size} bytes is refused (status 416)")
+    return b""
+
+
+def _generation(response: Any) -> str | None:
+    tag = response.headers.get("ETag")
+    modified = response.headers.get("Last-Modified")
+    if tag:
+        return str(tag)
+    return None if modified is None else f"modified {modified}"
+
+
+def _line(response: Any) -> str:
+    return f"{response.status} {response.reason or ''}".strip()
+
+
+def _retry_after(response: Any) -> float:
+    text = response.headers.get("Retry-After", "")
+    try:
+        if text.strip().isdigit():
+            return float(text)
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return 0.0

@@ -1,0 +1,374 @@
+"""Object stores: S3 and what speaks like it, Google Cloud Storage, Azure; by way of obstore.
+
+URLs: ``s3://bucket/path``, ``gs://bucket/path``, ``az://container/path`` with the option
+`account_name`, or ``abfs://container@account.dfs.core.windows.net/path``. Storage options are
+those of obstore and of `Retry`, and `anonymous`, `profile`, `absent_status`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import Any, NoReturn, TypeAlias, TypeVar
+
+from omnizarr.errors import StoreError
+from omnizarr.stores import cloud_library
+from omnizarr.stores.abilities import check_key, check_prefix, check_writable
+from omnizarr.stores.bucket import Bucket
+from omnizarr.stores.credentials import PLACES
+from omnizarr.stores.requests import fetch_many, in_parallel
+from omnizarr.stores.retry import PASSING, MayPass, Retry, take_retry
+from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.url import is_page, without_secrets
+
+T = TypeVar("T")
+Keys: TypeAlias = list[str]  # inside the class `list` is a method
+Values: TypeAlias = list[bytes | None]
+Meta: TypeAlias = dict[str, Any]
+_STATUS = re.compile(r"non-2xx status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "AccountIsDisabled")
+# obstore's words for a server that sends all of a value, and for a value that ends earlier.
+_NO_RANGES, _TOO_SHORT = "Received non-partial response", "but object was only"
+_LONGEST = 1024  # bytes of a name, in all three clouds
+_BATCH = 1000  # keys erased in one go
+
+
+class ObjectStore:
+    """The objects of a bucket below a prefix."""
+
+    def __init__(
+        self,
+        store: Any,
+        prefix: str = "",
+        *,
+        read_only: bool = False,
+        retry: Retry | None = None,
+        absent_status: Collection[int] = (),
+    ) -> None:
+        """`store` is an object of obstore, or a `Bucket`.
+
+        `absent_status`: answers that mean a missing key on this server besides 404, such as 403
+        where a bucket may not be listed.
+        """
+        inner = ""
+        if not isinstance(store, Bucket):
+            store, inner = Bucket.of(store)
+        self.bucket: Bucket = store
+        self.prefix = "/".join(part for part in (inner, prefix.strip("/")) if part)
+        if self.prefix:
+            check_key(self.prefix)
+        self._start = self.prefix and self.prefix + "/"
+        self.read_only = read_only
+        self.retry = retry or Retry()
+        self.absent_status = frozenset(absent_status)
+        _ = self.bucket.client  # options that are wrong are told at once
+
+    @classmethod
+    def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> ObjectStore:
+        """The store that a URL names."""
+        retry, absent = take_retry(options), options.pop("absent_status", ())
+        bucket, prefix = Bucket.from_url(url, options, retry)
+        return cls(bucket, prefix, read_only=read_only, retry=retry, absent_status=absent)
+
+    # Reading
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self._read(key, range)[0]
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        return fetch_many(self.get, requests)
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        data, meta = self._read(key, range)
+        if data is None:
+            return None, None
+        generation = self.generation(key) if meta is None else _generation(meta)
+        return (None, None) if generation is None else (data, generation)
+
+    def generation(self, key: str) -> str | None:
+        path = self._path(key)
+        return self._call("read", key, lambda client: _generation(client.head(path)), None)
+
+    def _read(self, key: str, range: Range | None) -> tuple[bytes | None, Meta | None]:
+        """A value or part of it, and what came with it; no `Meta` for a part after its end."""
+        path = self._path(key)
+
+        def read(client: Any) -> tuple[bytes | None, Meta | None]:
+            options = self._range(client, path, range)
+            if options is None:
+                return b"", client.head(path)
+            try:
+                data, meta = _fetch(client, path, options)
+            except cloud_library.library().exceptions.GenericError as e:
+                if range is None or _NO_RANGES not in str(e):
+                    raise
+                data, meta = _fetch(client, path, {})
+                return range.of(data), meta
+            if range is not None and range.length is not None:
+                data = data[: range.length]
+            return data, meta
+
+        return self._call("read", key, read, (None, None), after_end=range is not None)
+
+    def _range(self, client: Any, path: str, range: Range | None) -> dict[str, Any] | None:
+        """Options that ask for a part; None for one that is empty wherever it lies."""
+        if range is None:
+            return {}
+        if range.length == 0:
+            return None
+        if range.start < 0 and self.bucket.kind == "az":  # which has no ranges from the end
+            size = client.head(path)["size"]
+            start = max(0, size + range.start)
+            return {"range": (start, size)} if start < size else None
+        if range.start < 0:
+            return {"range": {"suffix": -range.start}}
+        if range.length is None:
+            return {"range": {"offset": range.start}} if range.start else {}
+        return {"range": (range.start, range.start + range.length)}
+
+    # Writing
+
+    def set(self, key: str, value: Bytes) -> None:
+        check_writable(self)
+        path, data = self._path(key), _contiguous(value)
+        self._call("write", key, lambda client: client.put(path, data, use_multipart=False))
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        in_parallel(lambda pair: self.set(*pair), [*values])
+
+    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        check_writable(self)
+        path, data = self._path(key), _contiguous(value)
+        version, _, tag = (generation or "").partition("|")
+        known = {"version": version, "e_tag": tag}
+        mode = "create" if generation is None else {k: v for k, v in known.items() if v}
+        attempts = 0
+
+        def write(client: Any) -> bool:
+            nonlocal attempts
+            attempts += 1
+            errors = cloud_library.library().exceptions
+            try:
+                client.put(path, data, mode=mode, use_multipart=False)
+                return True
+            except (errors.AlreadyExistsError, errors.PreconditionError, FileNotFoundError) as e:
+                if isinstance(e, FileNotFoundError):
+                    self._check_bucket(e)
+                # The answer to an earlier attempt that did store it may have been lost.
+                return attempts > 1 and self.get(key) == data
+
+        return self._call("write", key, write)
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        path = self._path(key)
+        self._call("erase", key, lambda client: client.delete(path), None)
+
+    def erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
+        paths = [self._start + key for key in self.list_prefix(prefix)]
+        for start in range(0, len(paths), _BATCH):
+            batch = paths[start : start + _BATCH]
+            self._call("erase", prefix, partial(self._delete, batch))
+
+    def _delete(self, paths: Keys, client: Any) -> None:
+        try:
+            client.delete(paths)
+        except FileNotFoundError as e:  # another process erases as well
+            self._check_bucket(e)
+            for path in paths:
+                try:
+                    client.delete(path)
+                except FileNotFoundError:
+                    continue
+
+    # Listing
+
+    def list(self) -> Iterator[str]:
+        return self.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        top = (self._start + prefix).rstrip("/")
+
+        def pages(client: Any) -> Keys:
+            found = client.list(top or None, chunk_size=_BATCH)
+            return [entry["path"] for page in found for entry in page]
+
+        skip = len(self._start)
+        found: Keys = self._call("list", prefix, pages)
+        yield from (path[skip:] for path in found)
+
+    def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
+        check_prefix(prefix)
+        top = (self._start + prefix).rstrip("/")
+        found = self._call("list", prefix, lambda c: c.list_with_delimiter(top or None))
+        skip = len(self._start)
+        keys = [entry["path"][skip:] for entry in found["objects"]]
+        return keys, [f"{path[skip:]}/" for path in found["common_prefixes"]]
+
+    # What it is
+
+    def close(self) -> None:
+        """Nothing is kept open that this store alone uses."""
+
+    def __enter__(self) -> ObjectStore:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ObjectStore):
+            return NotImplemented
+        return (self.bucket, self.prefix) == (other.bucket, other.prefix)
+
+    def __hash__(self) -> int:
+        return hash((self.bucket.kind, self.bucket.name, self.prefix))
+
+    @property
+    def url(self) -> str:
+        """The URL that leads here, without options."""
+        return f"{self.bucket}/{self.prefix}".rstrip("/")
+
+    def __repr__(self) -> str:
+        return self.url
+
+    # Requests
+
+    def _path(self, key: str) -> str:
+        path = self._start + check_key(key)
+        if len(path) > _LONGEST // 4 and len(path.encode()) > _LONGEST:
+            raise StoreError(
+                f"key {key!r} in {self!r} is too long: {len(path.encode())} bytes with the prefix;"
+                f" object stores take {_LONGEST}"
+            )
+        return path
+
+    def _call(
+        self, verb: str, key: str, request: Callable[[Any], T], absent: Any = ..., **flags: bool
+    ) -> T:
+        """What a request gives; `absent` where the server says that there is no such key."""
+
+        def attempt() -> T:
+            try:
+                return request(self.bucket.client)
+            except (OSError, ValueError, cloud_library.library().exceptions.BaseError) as e:
+                if isinstance(e, StoreError):
+                    raise
+                answer = self._answer(e, absent, **flags)
+                if answer is ...:
+                    self._refuse(e)
+                return answer  # type: ignore[no-any-return]  # absent is of the caller's type
+
+        try:
+            try:
+                return self.retry.call(attempt)
+            except Denied:
+                if self.bucket.access != "anonymous" or self.bucket.chosen:
+                    raise
+                return self._with_role(attempt)
+        except StoreError as e:
+            raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
+
+    def _with_role(self, attempt: Callable[[], T]) -> T:
+        """Try again as the machine itself, where nobody else is logged in."""
+        before = self.bucket
+        self.bucket = before.with_access("instance")
+        try:
+            return Retry(1, min(5.0, self.retry.timeout), self.retry.deadline).call(attempt)
+        except StoreError as e:
+            self.bucket = before
+            raise StoreError(
+                f"anonymous access is denied, and no credentials were found in"
+                f" {PLACES[before.kind]}: {e}"
+            ) from e.__cause__
+
+    def _answer(self, error: Exception, absent: Any, *, after_end: bool = False) -> Any:
+        """What an error means where it is an answer; otherwise ``...``."""
+        status = _status(error)
+        if isinstance(error, FileNotFoundError) or status == 404:
+            self._check_bucket(error)
+            return absent
+        if status in self.absent_status:
+            return absent
+        if after_end and (status == 416 or _TOO_SHORT in str(error)):  # so the value exists
+            return b"", None
+        return ...
+
+    def _check_bucket(self, error: Exception) -> None:
+        code = _CODE.search(str(error))
+        if code is not None and code[1] in _NO_BUCKET:
+            raise StoreError(f"there is no bucket or container {str(self.bucket)!r}") from None
+
+    def _refuse(self, error: Exception) -> NoReturn:
+        status, reason = _status(error), _reason(error)
+        errors = cloud_library.library().exceptions
+        if status in (401, 403) or isinstance(
+            error, (errors.PermissionDeniedError, errors.UnauthenticatedError)
+        ):
+            how = "anonymously" if self.bucket.access == "anonymous" else "with credentials"
+            raise Denied(f"access is denied ({how}): {reason}") from None
+        if status in (301, 307, 400) and self.bucket.kind == "s3" and "region" in reason.lower():
+            raise StoreError(f"{reason}; give storage_options={{'region': …}}") from None
+        if status in PASSING or (status is None and isinstance(error, errors.GenericError)):
+            raise MayPass(reason) from None
+        raise StoreError(reason) from None
+
+
+class Denied(StoreError):
+    """The server knows who asks, or does not care to, and says no."""
+
+
+def _fetch(client: Any, path: str, options: dict[str, Any]) -> tuple[bytes, Meta]:
+    """The part of a value that options ask for, or an error."""
+    result = client.get(path, options=options)
+    first, end = result.range
+    data = bytes(result.bytes())
+    if len(data) != end - first or _differs(options, first, end, result.meta["size"]):
+        raise MayPass(f"{len(data)} bytes came as bytes {first} to {end}")
+    if is_page(result.attributes.get("Content-Type"), data, first):
+        raise StoreError("a web page came instead of data; is a login needed?")
+    return data, result.meta
+
+
+def _differs(options: dict[str, Any], first: int, end: int, size: int) -> bool:
+    """Whether another part of a value came than was asked for."""
+    asked = options.get("range")
+    if asked is None:
+        return (first, end) != (0, size)
+    if isinstance(asked, tuple):
+        return (first, end) != (asked[0], min(asked[1], size))
+    if "suffix" in asked:
+        return (first, end) != (max(0, size - asked["suffix"]), size)
+    return (first, end) != (asked["offset"], size)
+
+
+def _generation(meta: Meta) -> str:
+    version, tag = meta.get("version"), meta.get("e_tag")
+    if not version and not tag:
+        raise StoreError("the server gives neither an ETag nor a version")
+    return f"{version or ''}|{tag or ''}"
+
+
+def _contiguous(value: Bytes) -> bytes | memoryview:
+    if isinstance(value, bytes):
+        return value
+    return memoryview(value).cast("B") if len(value) else b""
+
+
+def _status(error: Exception) -> int | None:
+    found = _STATUS.search(str(error))
+    return None if found is None else int(found[1])
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong in one line that holds no secrets."""
+    text = str(error).partition("\n\nDebug source")[0]
+    code = _CODE.search(text)
+    line = without_secrets(text.partition("\n")[0].partition(": <")[0])
+    return f"{line} ({code[1]})" if code is not None else line

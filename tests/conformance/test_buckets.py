@@ -1,0 +1,58 @@
+"""Rows that ask for a bucket beside directory and dictionary."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.stores import resolve
+from tests.conformance.test_v1 import example as version_1_example
+from tests.conformance.test_v2_examples import both_examples
+from tests.servers.fixtures import Cloud
+from tests.servers.web import Web
+
+
+@pytest.mark.shows("V1-01")
+def test_a_bucket_and_a_dictionary_hold_the_same_version_1_bytes(cloud: Cloud) -> None:
+    held: dict[str, bytes] = {}
+    version_1_example(held)
+    bucket = resolve(f"{cloud.url}/example", storage_options=cloud.options)
+    version_1_example(bucket)
+    assert {key: bucket.get(key) for key in bucket.list()} == held  # type: ignore[attr-defined]
+
+
+@pytest.mark.shows("V2-01")
+def test_a_bucket_and_a_dictionary_hold_the_same_version_2_bytes(cloud: Cloud) -> None:
+    array: dict[str, bytes] = {}
+    group: dict[str, bytes] = {}
+    both_examples(array, group)
+    places = [resolve(f"{cloud.url}/{n}", storage_options=cloud.options) for n in ("a", "g")]
+    both_examples(*places)
+    for held, place in zip((array, group), places, strict=True):
+        assert {key: place.get(key) for key in place.list()} == held  # type: ignore[attr-defined]
+
+
+@pytest.mark.shows("D3-10", "V3-33")
+def test_a_key_that_is_too_long_for_object_stores_is_an_error(s3: Cloud) -> None:
+    group = oz.create_group(resolve(s3.url, storage_options=s3.options))
+    with pytest.raises(oz.StoreError, match="too long"):
+        group.create_array("/".join(["x" * 100] * 11), shape=1, dtype="i4")
+    assert list(group) == []
+
+
+def test_one_hierarchy_reads_the_same_from_a_bucket_and_a_web_server(
+    cloud: Cloud, web: Web
+) -> None:
+    source = oz.MemoryStore(web.values)
+    group = oz.create_group(source, zarr_format=2, attributes={"title": "one"})
+    data = np.arange(400, dtype="i4").reshape(20, 20)
+    group.create_array("a", data=data, chunks=(10, 10)).attrs["unit"] = "m"
+    bucket = resolve(f"{cloud.url}/x", storage_options=cloud.options)
+    for key in source.list():
+        bucket.set(key, source.get(key) or b"")
+    for store in (source, bucket, resolve(web.url)):
+        read = oz.open_group(store)
+        assert dict(read.attrs) == {"title": "one"}
+        assert dict(read["a"].attrs) == {"unit": "m"}
+        np.testing.assert_array_equal(read["a"][...], data)

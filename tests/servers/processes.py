@@ -1,0 +1,126 @@
+"""Servers that are programs of their own: moto for S3, Azurite for Azure."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+ACCOUNT = "devstoreaccount1"  # Azurite's own, the same everywhere
+ACCOUNT_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+STRICT = "OMNIZARR_ALL_SERVERS"  # set: a server that is not installed is a failure
+
+
+def missing(what: str) -> None:
+    """Skip the test, or fail where everything must be tested."""
+    if os.environ.get(STRICT):
+        pytest.fail(f"{what}, and {STRICT} is set")
+    pytest.skip(what)
+
+
+def find(program: str) -> str | None:
+    """A program beside this Python, in the environment's node packages, or on the path."""
+    here = Path(sys.executable).parent
+    places = [here, here.parent / "node_modules" / ".bin"]
+    return shutil.which(program, path=os.pathsep.join(map(str, places))) or shutil.which(program)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def started(command: list[str], port: int, seconds: float = 60) -> Iterator[None]:
+    """A program that listens on a port, until the block ends."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > end:
+                    pytest.fail(f"{command[0]} did not start")
+                time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def moto() -> Iterator[int]:
+    """An S3 server; gives its port."""
+    program = find("moto_server")
+    if program is None:
+        missing("moto_server is not installed (pip install 'moto[server]')")
+        return
+    port = free_port()
+    with started([program, "-H", "127.0.0.1", "-p", str(port)], port):
+        yield port
+
+
+def make_s3_bucket(port: int, name: str) -> None:
+    """Create a bucket."""
+    place = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request"
+    _request(port, "PUT", f"/{name}", {"Authorization": place})
+
+
+@contextmanager
+def azurite() -> Iterator[int]:
+    """An Azure Blob server; gives its port."""
+    program = find("azurite-blob")
+    if program is None:
+        missing("azurite-blob is not installed (npm install azurite)")
+        return
+    port = free_port()
+    options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--inMemoryPersistence"]
+    with started([program, *options, "--silent", "--skipApiVersionCheck"], port):
+        yield port
+
+
+def make_azure_container(port: int, name: str, *, public: bool = False) -> None:
+    """Create a container, by a request signed with the account's key."""
+    headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-12-02"}
+    if public:
+        headers["x-ms-blob-public-access"] = "container"
+    lines = "".join(f"{k}:{headers[k]}\n" for k in sorted(headers))
+    resource = f"/{ACCOUNT}/{ACCOUNT}/{name}\nrestype:container"
+    text = "PUT" + "\n" * 12 + lines + resource
+    digest = hmac.new(base64.b64decode(ACCOUNT_KEY), text.encode(), hashlib.sha256).digest()
+    headers["Authorization"] = f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}"
+    _request(port, "PUT", f"/{ACCOUNT}/{name}?restype=container", headers)
+
+
+def _request(port: int, method: str, path: str, headers: dict[str, str]) -> None:
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request(method, path, headers={**headers, "Content-Length": "0"})
+        response = connection.getresponse()
+        body = response.read()
+        assert response.status in (200, 201), (response.status, body[:500])
+    finally:
+        connection.close()

@@ -1,0 +1,235 @@
+"""Stores over file systems of fsspec."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+
+import omnizarr
+from omnizarr import stores
+from omnizarr.errors import InvalidMetadata, MissingPackage, ReadOnly, StoreError
+from omnizarr.stores import Range, Store, resolve
+from omnizarr.stores.fsspec import FsspecStore
+from tests.servers.web import Web
+from tests.stores.test_object import in_child
+
+DIGITS = b"0123456789"
+
+
+@pytest.fixture(params=["local", "memory", "asynchronous"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FsspecStore]:
+    if request.param == "memory":
+        fs = fsspec.filesystem("memory")
+        fs.store.clear()
+        fs.pseudo_dirs[:] = [""]
+        yield FsspecStore(fs, "/data")
+        return
+    local = fsspec.filesystem("file")
+    fs = AsyncFileSystemWrapper(local, asynchronous=False) if request.param[0] == "a" else local
+    yield FsspecStore(fs, str(tmp_path / "data"))
+
+
+def test_values_are_set_read_listed_and_erased(store: FsspecStore) -> None:
+    values = {"a/b": b"1", "a/c/d": b"", "ab/x": b"long" * 1000, "e": b"\0\xff"}
+    assert store.get("e") is None
+    assert list(store.list()) == []
+    assert store.list_dir("") == ([], [])
+    for key, value in values.items():
+        store.set(key, value)
+    assert {key: store.get(key) for key in values} == values
+    assert store.get("missing") is None
+    assert sorted(store.list()) == sorted(values)
+    assert sorted(store.list_prefix("a/")) == ["a/b", "a/c/d"]
+    assert stores.list_dir(store, "") == (["e"], ["a/", "ab/"])
+    assert stores.list_dir(store, "a/") == (["a/b"], ["a/c/"])
+    assert stores.list_dir(store, "no/") == ([], [])
+    store.erase("e")
+    store.erase("e")
+    stores.erase_prefix(store, "a/")
+    assert list(store.list()) == ["ab/x"]
+    assert isinstance(store, Store)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *(Range(), Range(2, 3), Range(7), Range(7, 100), Range(0, 0), Range(10), Range(50, 5)),
+        *(Range(-3), Range(-3, 2), Range(-100), Range(-100, 2), Range(9, 1)),
+    ],
+)
+def test_a_range_is_part_of_a_value(store: FsspecStore, part: Range) -> None:
+    store.set("k", DIGITS)
+    store.set("empty", b"")
+    assert store.get("k", part) == part.of(DIGITS)
+    assert store.get("missing", part) is None
+    assert store.get("empty", part) == b""
+    asked = [("k", part), ("missing", part), ("k", None), ("empty", part)]
+    assert store.get_many(asked) == [part.of(DIGITS), None, DIGITS, b""]
+
+
+def test_only_a_file_that_is_not_found_is_absent(store: FsspecStore) -> None:
+    store.set("a/b", b"x")
+    fs = store.fs
+
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        raise PermissionError("not yours")
+
+    target = fs.sync_fs if hasattr(fs, "sync_fs") else fs
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("cat_file", "find", "ls", "pipe_file", "rm_file", "_cat_file"):
+            if hasattr(target, name):
+                patch.setattr(target, name, fail)
+            if hasattr(fs, name):
+                patch.setattr(fs, name, fail)
+        for call in (
+            lambda: store.get("a/b"),
+            lambda: store.get_many([("a/b", None), ("a/c", None)]),
+            lambda: store.set("a/b", b"y"),
+            lambda: store.erase("a/b"),
+        ):
+            with pytest.raises(StoreError, match=r"'a/b'.*not yours"):
+                call()
+        with pytest.raises(StoreError, match=r"'a/'.*not yours"):
+            list(store.list_prefix("a/"))
+    assert store.get("a/b") == b"x"
+
+
+def test_a_connection_that_comes_back_is_not_noticed(store: FsspecStore) -> None:
+    store.set("k", DIGITS)
+    real, calls = store.fs.cat_file, []
+
+    def flaky(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 1:
+            raise ConnectionResetError("gone")
+        return real(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.fs, "cat_file", flaky)
+        assert store.get("k") == DIGITS
+    assert len(calls) == 2
+
+
+def test_an_array_is_written_and_read(store: FsspecStore) -> None:
+    data = np.arange(10_000).reshape(100, 100)
+    omnizarr.create_array(store, path="a", data=data, chunks=(10, 100))
+    group = omnizarr.open_group(store)
+    assert list(group) == ["a"]
+    np.testing.assert_array_equal(group["a"][...], data)
+
+
+def test_threads_may_share_a_store(store: FsspecStore) -> None:
+    values = {str(i): os.urandom(1000) for i in range(20)}
+    stores.set_many(store, values.items())
+    wrong: list[str] = []
+
+    def read() -> None:
+        wrong.extend(key for key, value in values.items() if store.get(key) != value)
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_store_can_be_pickled_and_closed(tmp_path: Path) -> None:
+    with FsspecStore(fsspec.filesystem("file"), str(tmp_path)) as store:
+        store.set("k", DIGITS)
+        again = pickle.loads(pickle.dumps(store))
+    store.close()
+    assert again == store
+    assert hash(again) == hash(store)
+    assert again.get("k") == DIGITS
+
+
+def test_a_read_only_store_refuses_before_anything_is_touched(tmp_path: Path) -> None:
+    store = FsspecStore(fsspec.filesystem("file"), str(tmp_path / "data"), read_only=True)
+    for call in (
+        lambda: store.set("k", b"x"),
+        lambda: store.erase("k"),
+        lambda: store.erase_prefix("a/"),
+    ):
+        with pytest.raises(ReadOnly):
+            call()
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("key", ["..", "a/../../up", "/etc", "a//b", "a/", "", "a\0b", "."])
+def test_keys_that_may_lead_outside_are_refused(tmp_path: Path, key: str) -> None:
+    store = FsspecStore(fsspec.filesystem("file"), str(tmp_path / "data"))
+    for call in (lambda: store.get(key), lambda: store.set(key, b""), lambda: store.erase(key)):
+        with pytest.raises(InvalidMetadata, match="key"):
+            call()
+
+
+# URLs
+
+
+def test_chains_lead_to_fsspec(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "k").write_bytes(DIGITS)
+    store = resolve(f"simplecache::file://{tmp_path}/x", read_only=True)
+    assert isinstance(store, FsspecStore)
+    assert store.get("k", Range(2, 3)) == b"234"
+    assert store.get("no") is None
+
+
+def test_references_are_read(tmp_path: Path, web: Web) -> None:
+    data = np.arange(100, dtype="<i4")
+    (tmp_path / "raw").write_bytes(b"head" + data.tobytes())
+    document = omnizarr.MemoryStore()
+    omnizarr.create_array(
+        document, shape=100, chunks=50, dtype="i4", zarr_format=2, compressor=None
+    )
+    references = {
+        **{key: (document.get(key) or b"").decode() for key in document.list()},
+        "0": [str(tmp_path / "raw"), 4, 200],
+        "1": [str(tmp_path / "raw"), 204, 200],
+    }
+    (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": references}))
+    array = omnizarr.open(
+        resolve("reference://", storage_options={"fo": str(tmp_path / "refs.json")})
+    )
+    np.testing.assert_array_equal(array[...], data)
+
+
+def test_other_schemes_of_fsspec_are_found(tmp_path: Path) -> None:
+    (tmp_path / "k").write_bytes(DIGITS)
+    store = resolve(f"local://{tmp_path}")
+    assert isinstance(store, FsspecStore)
+    assert store.get("k") == DIGITS
+
+
+def test_a_password_is_not_shown() -> None:
+    with pytest.raises(MissingPackage) as caught:
+        resolve("smb://me:secret@host/share/x")
+    assert "secret" not in str(caught.value)
+
+
+def test_without_the_package_the_error_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "fsspec.core", None)
+    with pytest.raises(MissingPackage, match=r"pip install 'omnizarr\[fsspec\]'"):
+        resolve("ftp://host/x")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_can_go_on_and_so_can_its_parent(web: Web) -> None:
+    web.values |= {"data/k": DIGITS}
+    store = FsspecStore(fsspec.filesystem("http"), f"{web.url}/data")
+    assert store.get("k") == DIGITS
+    assert in_child(lambda: store.get("k", Range(2, 2)) == b"23")
+    assert store.get_many([("k", None), ("no", None)]) == [DIGITS, None]

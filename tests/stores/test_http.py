@@ -1,0 +1,319 @@
+"""The store on a plain web server."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import pickle
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr
+from omnizarr import MemoryStore, stores
+from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
+from omnizarr.stores import Range, Store, Versioned, resolve
+from omnizarr.stores.http import HTTPStore
+from omnizarr.stores.retry import Retry
+from tests.servers.web import Web, running
+from tests.stores.test_object import in_child
+
+QUICK = Retry(attempts=3, first_wait=0.01, timeout=5.0, deadline=20.0)
+DIGITS = b"0123456789"
+
+
+def open_store(web: Web, **options: Any) -> HTTPStore:
+    return HTTPStore(f"{web.url}/data", retry=QUICK, **options)
+
+
+PARTS = [
+    *(Range(), Range(2, 3), Range(7), Range(7, 100), Range(0, 0), Range(10), Range(50, 5)),
+    *(Range(-3), Range(-3, 2), Range(-100), Range(-100, 2), Range(9, 1)),
+]
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_range_is_part_of_a_value(web: Web, part: Range, ranges: bool) -> None:
+    web.values |= {"data/k": DIGITS, "data/empty": b""}
+    web.ranges = ranges
+    store = open_store(web)
+    for _ in range(2):
+        assert store.get("k", part) == part.of(DIGITS)
+        assert store.get("empty", part) == b""
+        assert store.get("missing", part) is None
+        assert store.get("k") == DIGITS
+
+
+def test_a_server_without_ranges_is_remembered_and_asked_for_a_value_once(web: Web) -> None:
+    web.values["data/k"] = os.urandom(4_000_000)
+    web.ranges = False
+    store = open_store(web)
+    asked = [("k", Range(i * 400_000, 10)) for i in range(9)]
+    expected = [part.of(web.values["data/k"]) for _, part in asked]
+    assert store.get_many(asked) == expected
+    assert not store.has_ranges
+    web.log.clear()
+    assert store.get_many(asked) == expected
+    assert len(web.log) == 1
+
+
+def test_near_ranges_of_one_key_are_one_request(web: Web) -> None:
+    web.values |= {"data/k": bytes(range(256)) * 16, "data/l": b"all"}
+    asked: list[tuple[str, Range | None]] = [("k", Range(i * 50, 9)) for i in range(40)]
+    found = open_store(web).get_many([*asked, ("l", None), ("no", None)])
+    value = web.values["data/k"]
+    assert found == [value[i * 50 : i * 50 + 9] for i in range(40)] + [b"all", None]
+    assert len(web.log) == 3
+
+
+@pytest.mark.shows("GEO-05", "V3-32")
+def test_keys_are_percent_encoded_paths_below_the_url(web: Web) -> None:
+    keys = [".zarray", "0.0", "a b", "Ω/zarr.json", "50%", "a#b?c=d", "a+b"]
+    web.values |= {f"data/{key}": key.encode() for key in keys}
+    store = open_store(web)
+    assert [store.get(key) for key in keys] == [key.encode() for key in keys]
+    sent = [path for _, path, _ in web.log]
+    assert sent[:5] == [
+        *("/data/.zarray", "/data/0.0", "/data/a%20b", "/data/%CE%A9/zarr.json", "/data/50%25"),
+    ]
+
+
+@pytest.mark.parametrize("key", ["..", "a/../../up", "/etc", "a//b", "a/", "", "a\0b", "."])
+def test_keys_that_may_lead_outside_are_refused(web: Web, key: str) -> None:
+    with pytest.raises(InvalidMetadata, match="key"):
+        open_store(web).get(key)
+    assert web.log == []
+
+
+@pytest.mark.shows("GEO-06")
+def test_an_array_is_read_without_listing_and_only_404_is_the_fill_value(web: Web) -> None:
+    data = np.arange(400).reshape(20, 20) + 1
+    omnizarr.create_array(MemoryStore(web.values), data=data, chunks=(10, 10), fill_value=7)
+    array = omnizarr.open(web.url)
+    np.testing.assert_array_equal(array[...], data)
+    del web.values["c/1/1"]
+    expected = data.copy()
+    expected[10:, 10:] = 7
+    np.testing.assert_array_equal(array[...], expected)
+    impatient = {"attempts": 2, "first_wait": 0.01}
+    for fault in ("403", "500", "reset", "short", "page"):
+        array = omnizarr.open(resolve(web.url, storage_options=impatient))
+        web.break_down(fault)
+        with pytest.raises(omnizarr.ChunkError, match="c/"):
+            array[...]
+        web.break_down(None)
+
+
+@pytest.mark.shows("GEO-07")
+def test_writing_is_refused_before_any_request(web: Web) -> None:
+    store = open_store(web)
+    assert store.read_only
+    for call in (
+        lambda: store.set("k", b"x"),
+        lambda: store.erase("k"),
+        lambda: stores.erase_prefix(store, "a/"),
+        lambda: stores.set_many(store, [("k", b"x")]),
+        lambda: omnizarr.create_array(store, shape=(1,), dtype="i4"),
+    ):
+        with pytest.raises(ReadOnly, match="read-only"):
+            call()
+    assert web.log == []
+
+
+def test_listing_is_said_to_be_impossible(web: Web) -> None:
+    store = open_store(web)
+    assert not stores.can_list(store)
+    with pytest.raises(StoreError, match="cannot list"):
+        stores.list_dir(store, "")
+
+
+# Answers that are not what they seem
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "reset", "short", "wrong range"])
+@pytest.mark.parametrize("part", [None, Range(2, 3), Range(-2)])
+def test_a_failure_that_passes_is_not_noticed(web: Web, fault: str, part: Range | None) -> None:
+    web.values["data/k"] = DIGITS
+    web.break_down(fault, times=2)
+    assert open_store(web).get("k", part) == (DIGITS if part is None else part.of(DIGITS))
+    assert len(web.log) == 3
+
+
+@pytest.mark.parametrize("fault", ["403", "429", "500", "reset", "short", "wrong range", "page"])
+@pytest.mark.parametrize("part", [None, Range(2, 3), Range(-2)])
+def test_a_failure_that_stays_is_an_error_that_names_the_key(
+    web: Web, fault: str, part: Range | None
+) -> None:
+    web.values["data/a/k"] = DIGITS
+    web.break_down(fault)
+    with pytest.raises(StoreError, match=r"cannot read 'a/k' in http://127"):
+        open_store(web).get("a/k", part)
+
+
+def test_a_slow_server_is_given_up_at_the_deadline(web: Web) -> None:
+    web.values["data/k"] = DIGITS
+    web.break_down("slow")
+    store = HTTPStore(f"{web.url}/data", retry=Retry(timeout=0.2, deadline=0.5, first_wait=0.01))
+    with pytest.raises(StoreError, match=r"'k'.*deadline 0.5 s"):
+        store.get("k")
+    assert len(web.log) <= 2
+
+
+def test_the_server_may_ask_to_wait(web: Web) -> None:
+    web.values["data/k"] = DIGITS
+    plain, seen = web.answer, []
+
+    def answer(*args: Any) -> Any:
+        given = plain(*args)
+        seen.append(given)
+        if len(seen) == 1:
+            given.status, given.headers = 503, {"Retry-After": "1"}
+        return given
+
+    web.answer = answer  # type: ignore[method-assign]
+    assert open_store(web).get("k") == DIGITS
+    impatient = HTTPStore(f"{web.url}/data", retry=Retry(deadline=0.5))
+    seen.clear()
+    with pytest.raises(StoreError, match="deadline"):
+        impatient.get("k")
+
+
+def test_a_data_file_that_a_server_calls_html_is_still_data(web: Web) -> None:
+    web.values |= {"data/k": DIGITS, "data/zarr.json": b'{"a": 1}'}
+    web.content_type = "text/html"
+    store = open_store(web)
+    assert store.get("k") == DIGITS
+    assert store.get("zarr.json") == b'{"a": 1}'
+
+
+@pytest.mark.parametrize(
+    ("encoding", "encode"), [("gzip", gzip.compress), ("deflate", zlib.compress)]
+)
+def test_an_answer_in_an_encoding_is_decoded(web: Web, encoding: str, encode: Any) -> None:
+    web.values["data/k"] = encode(DIGITS)
+    web.extra_headers = {"Content-Encoding": encoding}
+    web.ranges = False
+    assert open_store(web).get("k") == DIGITS
+    assert open_store(web).get("k", Range(2, 3)) == b"234"
+    assert web.log[0][2]["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize(("encoding", "ranges"), [("br", False), ("gzip", True)])
+def test_an_encoding_that_cannot_be_undone_is_an_error(
+    web: Web, encoding: str, ranges: bool
+) -> None:
+    web.values["data/k"] = gzip.compress(DIGITS)
+    web.extra_headers = {"Content-Encoding": encoding}
+    web.ranges = ranges
+    with pytest.raises(StoreError, match=f"'k'.*{encoding}"):
+        open_store(web).get("k", Range(2, 3))
+
+
+def test_redirects_are_followed_but_not_forever(web: Web) -> None:
+    web.values["elsewhere"] = DIGITS
+    web.redirects |= {"data/k": "/elsewhere", "data/loop": "/data/loop"}
+    store = open_store(web)
+    assert store.get("k", Range(1, 2)) == b"12"
+    with pytest.raises(StoreError, match="'loop'"):
+        store.get("loop")
+
+
+def test_a_password_does_not_follow_a_redirect_to_another_server(web: Web) -> None:
+    with running(Web({"k": DIGITS})) as other:
+        web.redirects["data/k"] = f"{other.url}/k"
+        login = web.url.replace("http://", "http://me:secret@")
+        assert HTTPStore(f"{login}/data").get("k") == DIGITS
+        assert "authorization" in web.log[0][2]
+        assert "authorization" not in other.log[0][2]
+
+
+def test_a_status_can_be_said_to_mean_absent(web: Web) -> None:
+    web.break_down("403")
+    with pytest.raises(StoreError, match="absent_status"):
+        open_store(web).get("k")
+    assert open_store(web, absent_status={403}).get("k") is None
+
+
+# What it is
+
+
+def test_generations_are_tags_or_times(web: Web) -> None:
+    web.values["data/k"] = DIGITS
+    store = open_store(web)
+    assert isinstance(store, Versioned)
+    assert store.generation("missing") is None
+    first = store.generation("k")
+    assert store.get_versioned("k", Range(1, 1)) == (b"1", first)
+    web.values["data/k"] = b"other"
+    assert store.generation("k") not in (None, first)
+    web.extra_headers = {"ETag": "", "Last-Modified": "Sun, 01 Jan 2023 00:00:00 GMT"}
+    assert store.generation("k") == "modified Sun, 01 Jan 2023 00:00:00 GMT"
+
+
+def test_secrets_of_the_url_are_sent_but_not_shown(web: Web) -> None:
+    web.values["data/k"] = DIGITS
+    url = web.url.replace("http://", "http://me:pass%2Fword@") + "/data?sig=signed"
+    store = HTTPStore(url, retry=QUICK)
+    assert store.get("k") == DIGITS
+    method, path, headers = web.log[0]
+    assert (method, path) == ("GET", "/data/k?sig=signed")
+    assert headers["authorization"].startswith("Basic ")
+    web.break_down("500")
+    with pytest.raises(StoreError) as caught:
+        store.get("k")
+    with pytest.raises(StoreError) as unknown:
+        resolve("nonsense://me:password@host/x?sig=signed")
+    text = repr(store) + store.url + str(caught.value) + str(unknown.value)
+    for secret in ("me:", "pass", "signed"):
+        assert secret not in text.replace("pass a", "")
+
+
+def test_headers_go_with_every_request(web: Web) -> None:
+    web.values["data/k"] = DIGITS
+    options = {"headers": {"Authorization": "Bearer token"}}
+    assert resolve(f"{web.url}/data", storage_options=options).get("k") == DIGITS
+    assert web.log[0][2]["authorization"] == "Bearer token"
+    with pytest.raises(StoreError, match=r"unknown storage_options \['header'\]"):
+        resolve(f"{web.url}/data", storage_options={"header": {}})
+
+
+def test_connections_are_kept_and_the_store_can_be_closed_and_copied(web: Web) -> None:
+    web.values["data/k"] = DIGITS
+    with open_store(web) as store:
+        assert store.get("k") == DIGITS
+        again = pickle.loads(pickle.dumps(store))
+    store.close()
+    assert again == store
+    assert hash(again) == hash(store)
+    assert again.get("k") == store.get("k") == DIGITS
+    assert isinstance(store, Store)
+
+
+def test_the_proxy_of_the_environment_is_used(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    web.values["data/k"] = DIGITS
+    monkeypatch.setenv("http_proxy", web.url.replace("http://", "http://me:secret@"))
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert HTTPStore("http://example.invalid/data", retry=QUICK).get("k") == DIGITS
+    method, path, headers = web.log[0]
+    assert (method, path) == ("GET", "http://example.invalid/data/k")
+    assert headers["proxy-authorization"].startswith("Basic ")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_can_go_on_and_so_can_its_parent(web: Web) -> None:
+    web.values |= {"data/k": DIGITS, "data/l": b"l"}
+    store = open_store(web)
+    many = [("k", None), ("l", None), ("no", None)]
+    assert store.get_many(many) == [DIGITS, b"l", None]
+    assert in_child(lambda: store.get_many(many) == [DIGITS, b"l", None])
+    assert store.get_many(many) == [DIGITS, b"l", None]
+
+
+@pytest.mark.parametrize("url", ["http://", "https:///path", "http:"])
+def test_a_url_without_a_host_is_refused(url: str) -> None:
+    with pytest.raises(StoreError, match="http"):
+        HTTPStore(url)

@@ -1,0 +1,422 @@
+"""Object stores: S3, Google Cloud Storage and Azure."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import urllib3
+
+import omnizarr
+from omnizarr import stores
+from omnizarr.errors import InvalidMetadata, MissingPackage, ReadOnly, StoreError
+from omnizarr.stores import Range, SetsIf, Store, Versioned, resolve
+from omnizarr.stores.object import ObjectStore
+from omnizarr.stores.retry import Retry
+from tests.servers.fixtures import Cloud
+
+QUICK = {"attempts": 3, "first_wait": 0.01, "timeout": 5.0, "deadline": 20.0}
+
+
+def open_store(cloud: Cloud, path: str = "data", **options: Any) -> ObjectStore:
+    store = resolve(f"{cloud.url}/{path}", storage_options={**cloud.options, **QUICK, **options})
+    assert isinstance(store, ObjectStore)
+    return store
+
+
+# Values
+
+
+def test_values_are_set_read_listed_and_erased(cloud: Cloud) -> None:
+    store = open_store(cloud)
+    values = {"a/b": b"1", "a/c/d": b"", "ab/x": b"long" * 1000, "e": b"\0\xff"}
+    for key, value in values.items():
+        store.set(key, value)
+    assert {key: store.get(key) for key in values} == values
+    assert store.get("missing") is None
+    assert sorted(store.list()) == sorted(values)
+    assert sorted(store.list_prefix("a/")) == ["a/b", "a/c/d"]
+    assert stores.list_dir(store, "") == (["e"], ["a/", "ab/"])
+    assert stores.list_dir(store, "a/") == (["a/b"], ["a/c/"])
+    assert stores.list_dir(store, "no/") == ([], [])
+    store.erase("e")
+    store.erase("e")
+    stores.erase_prefix(store, "a/")
+    stores.erase_prefix(store, "no/")
+    assert list(store.list()) == ["ab/x"]
+
+
+@pytest.mark.parametrize("path", ["", "one", "one/two"])
+def test_the_prefix_of_the_url_is_not_part_of_the_keys(cloud: Cloud, path: str) -> None:
+    store = open_store(cloud, path)
+    store.set("a/zarr.json", b"{}")
+    whole = open_store(cloud, "")
+    assert list(whole.list()) == ["/".join(filter(None, (path, "a/zarr.json")))]
+    assert list(store.list()) == ["a/zarr.json"]
+    assert store.list_dir("") == ([], ["a/"])
+    assert repr(store) == f"{cloud.url}/{path}".rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *(Range(), Range(2, 3), Range(7), Range(7, 100), Range(0, 0), Range(10), Range(50, 5)),
+        *(Range(-3), Range(-3, 2), Range(-100), Range(-100, 2), Range(9, 1)),
+    ],
+)
+def test_a_range_is_part_of_a_value(cloud: Cloud, part: Range) -> None:
+    store = open_store(cloud)
+    store.set("k", b"0123456789")
+    store.set("empty", b"")
+    assert store.get("k", part) == part.of(b"0123456789")
+    assert store.get("empty", part) == b""
+    assert store.get("missing", part) is None
+
+
+@pytest.mark.parametrize("value", [bytearray(b"array"), memoryview(np.arange(6, dtype="<i2"))])
+def test_any_buffer_can_be_a_value(cloud: Cloud, value: Any) -> None:
+    store = open_store(cloud)
+    store.set("k", value)
+    assert store.get("k") == bytes(value)
+
+
+def test_keys_may_have_any_characters(cloud: Cloud) -> None:
+    store = open_store(cloud)
+    keys = ["a b", "Ω/é", ".hidden", "..a", "a..b/...", "-x", "c0.0", "%2e%2e", "a#?&b"]
+    for key in keys:
+        store.set(key, key.encode())
+    assert sorted(store.list()) == sorted(keys)
+    assert [store.get(key) for key in keys] == [key.encode() for key in keys]
+
+
+@pytest.mark.parametrize("key", ["..", "a/../../up", "/etc", "a//b", "a/", "", "a\0b", "."])
+def test_keys_that_may_lead_outside_are_refused(gs: Cloud, key: str) -> None:
+    store = open_store(gs)
+    for call in (lambda: store.get(key), lambda: store.set(key, b""), lambda: store.erase(key)):
+        with pytest.raises(InvalidMetadata, match="key"):
+            call()
+    assert gs.server.log == []
+
+
+# Many at once
+
+
+def test_near_ranges_of_one_key_are_one_request(s3: Cloud) -> None:
+    store = open_store(s3)
+    data = os.urandom(4096)
+    store.set("k", data)
+    store.set("l", data[::-1])
+    s3.server.log.clear()
+    asked = [("k", Range(i * 100, 50)) for i in range(40)] + [("l", None), ("no", Range(0, 1))]
+    found = store.get_many(asked)
+    assert found == [data[i * 100 : i * 100 + 50] for i in range(40)] + [data[::-1], None]
+    assert s3.server.methods == ["GET"] * 3
+
+
+def test_requests_run_side_by_side(gs: Cloud) -> None:
+    store = open_store(gs)
+    for i in range(32):
+        store.set(str(i), b"x")
+    running, most, lock = 0, 0, threading.Lock()
+    plain = gs.server.answer
+    together = threading.Barrier(8)
+
+    def answer(*args: Any) -> Any:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        together.wait(10)  # breaks, and fails the request, unless eight come at a time
+        with lock:
+            running -= 1
+        return plain(*args)
+
+    gs.server.answer = answer  # type: ignore[method-assign]
+    assert store.get_many([(str(i), None) for i in range(32)]) == [b"x"] * 32
+    assert most >= 8
+
+
+def test_ten_thousand_keys_are_listed_in_pages(gs: Cloud) -> None:
+    names = [f"data/n{i:05}/zarr.json" for i in range(10_000)]
+    gs.server.buckets["bucket"] = dict.fromkeys(names, (b"{}", 1))  # type: ignore[attr-defined]
+    store = open_store(gs)
+    assert sum(1 for _ in store.list()) == 10_000
+    assert len(gs.server.log) <= 11
+    gs.server.log.clear()
+    assert len(store.list_dir("")[1]) == 10_000
+    assert len(gs.server.log) <= 11
+
+
+def test_a_prefix_is_erased_in_bulk(s3: Cloud) -> None:
+    store = open_store(s3)
+    store.set_many((f"a/{i}", b"x") for i in range(50))
+    s3.server.log.clear()
+    store.erase_prefix("a/")
+    assert len(s3.server.log) <= 3
+    assert list(store.list()) == []
+
+
+# Generations
+
+
+def test_generations_differ_from_value_to_value(cloud: Cloud) -> None:
+    store = open_store(cloud)
+    assert isinstance(store, Versioned)
+    assert isinstance(store, SetsIf)
+    assert store.generation("k") is None
+    assert store.get_versioned("k") == (None, None)
+    store.set("k", b"one")
+    first = store.generation("k")
+    assert store.get_versioned("k") == (b"one", first)
+    assert store.get_versioned("k", Range(1, 1)) == (b"n", first)
+    assert store.get_versioned("k", Range(9)) == (b"", first)
+    store.set("k", b"two")
+    assert store.generation("k") not in (None, first)
+
+
+def test_a_value_is_replaced_only_if_no_other_came_between(cloud: Cloud) -> None:
+    store = open_store(cloud)
+    assert store.set_if("k", b"one", None)
+    assert not store.set_if("k", b"other", None)
+    first = store.generation("k")
+    assert store.set_if("k", b"two", first)
+    assert not store.set_if("k", b"three", first)
+    assert store.get("k") == b"two"
+    store.erase("k")
+    assert not store.set_if("k", b"four", first)
+    assert store.get("k") is None
+
+
+def test_a_conditional_write_whose_answer_was_lost_counts_as_written(gs: Cloud) -> None:
+    store = open_store(gs)
+    plain = gs.server.answer
+    seen: list[str] = []
+
+    def answer(method: str, *args: Any) -> Any:
+        given = plain(method, *args)
+        seen.append(method)
+        if seen == ["PUT"]:
+            given.status, given.body = 503, b""
+        return given
+
+    gs.server.answer = answer  # type: ignore[method-assign]
+    assert store.set_if("k", b"one", None)
+    assert seen == ["PUT", "PUT", "GET"]
+    assert store.get("k") == b"one"
+
+
+# Who may
+
+
+def test_without_credentials_access_is_anonymous(
+    s3: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    forget_credentials(monkeypatch, tmp_path)
+    bucket = s3.url.removeprefix("s3://")
+    made = urllib3.request(
+        "PUT", f"{s3.server.url}/{bucket}/data/k", body=b"x", headers={"x-amz-acl": "public-read"}
+    )
+    assert made.status == 200
+    s3.server.log.clear()
+    options = {k: v for k, v in s3.options.items() if "key" not in k}
+    store = resolve(f"{s3.url}/data", storage_options=options)
+    assert store.get("k") == b"x"
+    assert "authorization" not in s3.server.log[0][2]
+
+
+def test_credentials_come_from_the_files_of_the_clouds_tools(
+    s3: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    forget_credentials(monkeypatch, tmp_path)
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "credentials").write_text(
+        "[default]\naws_access_key_id = mine\naws_secret_access_key = s\n"
+        "[work]\naws_access_key_id = office\naws_secret_access_key = s\n"
+    )
+    (tmp_path / ".aws" / "config").write_text("[profile work]\nregion = eu-west-1\n")
+    options = {"endpoint": s3.options["endpoint"]}
+    for more, expected in (({}, "mine/"), ({"profile": "work"}, "office/")):
+        s3.server.log.clear()
+        assert resolve(s3.url, storage_options=options | more).get("k") is None
+        assert f"Credential={expected}" in s3.server.log[0][2]["authorization"]
+    assert "/eu-west-1/" in s3.server.log[0][2]["authorization"]
+    with pytest.raises(StoreError, match="no AWS profile 'other'"):
+        resolve(s3.url, storage_options=options | {"profile": "other"})
+
+
+def test_the_error_says_that_neither_anonymous_access_nor_credentials_did(
+    s3: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    forget_credentials(monkeypatch, tmp_path)
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
+    s3.server.break_down("403")
+    options = {"endpoint": s3.options["endpoint"], "region": "us-east-1", **QUICK}
+    store = resolve(f"{s3.url}/data", storage_options=options)
+    with pytest.raises(StoreError, match=r"'a/k'.*anonymous.*denied.*no credentials.*AWS_"):
+        store.get("a/k")
+    asked = resolve(f"{s3.url}/data", storage_options={**options, "anonymous": True})
+    with pytest.raises(StoreError, match=r"'a/k'.*denied \(anonymously\)"):
+        asked.get("a/k")
+
+
+def forget_credentials(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "GOOGLE_", "AZURE_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+
+
+def test_forbidden_is_an_error_unless_it_is_said_to_mean_absent(cloud: Cloud) -> None:
+    cloud.server.break_down("403")
+    with pytest.raises(StoreError, match=r"'a/k'.*denied"):
+        open_store(cloud).get("a/k")
+    assert open_store(cloud, absent_status={403}).get("a/k") is None
+
+
+def test_a_missing_bucket_is_an_error_and_not_a_missing_key(cloud: Cloud) -> None:
+    options = {**cloud.options, **QUICK}
+    store = resolve(f"{cloud.url}-not-there/data", storage_options=options)
+    for call in (
+        lambda: store.get("k"),
+        lambda: store.set("k", b"x"),
+        lambda: list(stores.list_prefix(store, "")),
+    ):
+        with pytest.raises(StoreError, match="not-there"):
+            call()
+
+
+def test_secrets_are_in_no_repr_and_no_error(cloud: Cloud) -> None:
+    secrets = [v for k, v in cloud.options.items() if "secret" in k or "key" in k or "token" in k]
+    store = open_store(cloud)
+    cloud.server.break_down("500")
+    with pytest.raises(StoreError) as caught:
+        store.get("k")
+    for secret in secrets:
+        assert secret not in repr(store) + str(store) + str(caught.value) + repr(store.bucket)
+
+
+def test_wrong_options_are_told_at_once(gs: Cloud) -> None:
+    with pytest.raises(InvalidMetadata, match="nonsense"):
+        resolve(gs.url, storage_options={**gs.options, "nonsense": 1})
+    with pytest.raises(StoreError, match="Account"):
+        resolve("az://container/x")
+    with pytest.raises(StoreError, match="storage_options") as caught:
+        resolve("s3://key:password@bucket/x")
+    assert "password" not in str(caught.value)
+    assert gs.server.log == []
+
+
+# Whole arrays
+
+
+def test_an_array_is_written_and_read(cloud: Cloud) -> None:
+    store = open_store(cloud)
+    data = np.arange(10_000).reshape(100, 100)
+    omnizarr.create_array(store, path="a", data=data, chunks=(10, 100))
+    group = omnizarr.open_group(store)
+    assert list(group) == ["a"]
+    np.testing.assert_array_equal(group["a"][...], data)
+
+
+@pytest.mark.shows("GEO-04")
+def test_keys_are_objects_below_the_prefix(cloud: Cloud) -> None:
+    omnizarr.create_array(
+        open_store(cloud, "p"), path="a", data=np.ones((20, 20)), chunks=(10, 10), zarr_format=2
+    )
+    objects = set(open_store(cloud, "").list())
+    assert {"p/a/.zarray", "p/a/0.0", "p/a/1.1"} <= objects
+
+
+# What it is
+
+
+def test_a_store_of_obstore_can_be_given(s3: Cloud) -> None:
+    from obstore.store import S3Store
+
+    open_store(s3, "data/deep").set("k", b"x")
+    inner = S3Store(
+        s3.url.removeprefix("s3://"),
+        prefix="data",
+        config=s3.options,
+        client_options={"allow_http": True},
+    )
+    store = ObjectStore(inner, "deep")
+    assert store.get("k") == b"x"
+    assert repr(store) == f"{s3.url}/data/deep"
+    with pytest.raises(StoreError, match="not a store of obstore"):
+        ObjectStore({})
+
+
+def test_stores_are_pickled_with_all_that_is_needed(cloud: Cloud) -> None:
+    store = open_store(cloud)
+    store.set("k", b"x")
+    again = pickle.loads(pickle.dumps(store))
+    assert again == store
+    assert hash(again) == hash(store)
+    assert again.get("k") == b"x"
+    assert again.retry == Retry(**QUICK)
+
+
+def test_a_read_only_store_refuses_before_any_request(gs: Cloud) -> None:
+    store = resolve(gs.url, read_only=True, storage_options=gs.options)
+    for call in (
+        lambda: store.set("k", b"x"),
+        lambda: store.erase("k"),
+        lambda: stores.erase_prefix(store, "a/"),
+        lambda: stores.set_many(store, [("k", b"x")]),
+        lambda: store.set_if("k", b"x", None),  # type: ignore[attr-defined]
+    ):
+        with pytest.raises(ReadOnly):
+            call()
+    assert gs.server.log == []
+
+
+def test_closing_twice_is_no_error(gs: Cloud) -> None:
+    with open_store(gs) as store:
+        store.set("k", b"x")
+        store.close()
+    store.close()
+    assert isinstance(store, Store)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_can_go_on_and_so_can_its_parent(cloud: Cloud) -> None:
+    store = open_store(cloud)
+    store.set("k", b"x")
+    for _ in range(2):
+        assert in_child(lambda: store.get("k") == b"x" and grandchild(store))
+        assert store.get("k") == b"x"
+
+
+def grandchild(store: ObjectStore) -> bool:
+    return in_child(lambda: store.get_many([("k", None), ("no", None)]) == [b"x", None])
+
+
+def in_child(check: Any) -> bool:
+    """Whether something holds in a forked process, which is given half a minute."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        try:
+            os._exit(0 if check() else 1)
+        except BaseException:
+            os._exit(2)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_without_the_package_the_error_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from omnizarr.stores import cloud_library
+
+    monkeypatch.setattr(cloud_library, "_library", None)
+    monkeypatch.setattr(cloud_library, "_clients", {})
+    monkeypatch.setitem(__import__("sys").modules, "obstore", None)
+    with pytest.raises(MissingPackage, match=r"pip install 'omnizarr\[cloud\]'"):
+        resolve("s3://bucket/x")

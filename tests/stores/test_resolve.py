@@ -1,0 +1,97 @@
+"""One string opens everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr
+from omnizarr import LocalStore, MemoryStore, registry
+from omnizarr.errors import StoreError
+from omnizarr.stores import resolve
+from omnizarr.stores.fsspec import FsspecStore
+from omnizarr.stores.http import HTTPStore
+from omnizarr.stores.object import ObjectStore
+from omnizarr.stores.url import shown, without_secrets
+
+
+@pytest.mark.shows("V3-84", "V3-87")
+@pytest.mark.parametrize(
+    ("where", "options", "kind", "text"),
+    [
+        ("data/x.zarr", {}, LocalStore, "data/x.zarr"),
+        ("/abs/x.zarr", {}, LocalStore, "/abs/x.zarr"),
+        ("a:b", {}, LocalStore, "a:b"),
+        ("file:///my%20data", {}, LocalStore, "/my data"),
+        ("memory://shared", {}, MemoryStore, "memory"),
+        ("memory:", {}, MemoryStore, "memory"),
+        ("http://host/x.zarr/", {}, HTTPStore, "http://host/x.zarr"),
+        ("https://host/x.zarr", {}, HTTPStore, "https://host/x.zarr"),
+        ("s3://bucket/a/b/", {"anonymous": True}, ObjectStore, "s3://bucket/a/b"),
+        ("S3://bucket", {"anonymous": True}, ObjectStore, "s3://bucket"),
+        ("gs://bucket/a", {"anonymous": True}, ObjectStore, "gs://bucket/a"),
+        ("gcs://bucket/a", {"anonymous": True}, ObjectStore, "gs://bucket/a"),
+        ("az://box/a", {"anonymous": True, "account": "me"}, ObjectStore, "az://box/a"),
+        (
+            "abfs://box@me.dfs.core.windows.net/a",
+            {"anonymous": True},
+            ObjectStore,
+            "az://box/a",
+        ),
+        ("simplecache::memory://x", {}, FsspecStore, "simplecache:///x"),
+    ],
+)
+def test_a_string_names_a_store(
+    where: str, options: dict[str, Any], kind: type[Any], text: str
+) -> None:
+    store = resolve(where, storage_options=options)
+    assert type(store) is kind
+    assert repr(store) == text
+
+
+def test_a_name_in_memory_is_one_store_for_all() -> None:
+    data = np.arange(5)
+    omnizarr.create_array("memory://of-this-test", data=data)
+    np.testing.assert_array_equal(omnizarr.open("memory://of-this-test")[...], data)
+    assert resolve("memory://of-this-test") == resolve("memory:of-this-test")
+    assert resolve("memory:") != resolve("memory:")
+    assert resolve("memory://of-this-test", read_only=True).read_only
+
+
+def test_an_unknown_scheme_is_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(StoreError, match="unknown kind of store 'nonsense'") as caught:
+        resolve("nonsense://bucket/x")
+    for known in ("s3", "gs", "az", "https", "file", "memory", "ftp", r"omnizarr[fsspec]"):
+        assert known in str(caught.value)
+
+
+def test_options_that_a_store_does_not_know_are_an_error() -> None:
+    with pytest.raises(StoreError, match="storage_options for 'memory://x'"):
+        resolve("memory://x", storage_options={"nonsense": 1})
+    with pytest.raises(StoreError, match="are for URLs"):
+        resolve("x.zarr", storage_options={"anonymous": True})
+
+
+def test_a_scheme_can_be_added(tmp_path: Path) -> None:
+    def made(url: str, *, read_only: bool = False, **options: Any) -> LocalStore:
+        return LocalStore(tmp_path / url.removeprefix("mine://"), read_only=read_only)
+
+    registry.register("store", "mine", made)
+    assert resolve("mine://x") == LocalStore(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("https://me:pw@host:80/a%20b?sig=s#f", "https://host:80/a%20b?…"),
+        ("s3://bucket/x", "s3://bucket/x"),
+        ("file:///a/b", "file:///a/b"),
+        ("redis://:pw@host:6379/0", "redis://host:6379/0"),
+    ],
+)
+def test_urls_are_shown_without_secrets(url: str, text: str) -> None:
+    assert shown(url) == text
+    assert without_secrets(f"cannot open {url!r}: no") == f"cannot open {text!r}: no"
