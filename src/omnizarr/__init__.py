@@ -48,6 +48,7 @@ from omnizarr.registry import register
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore
 
 if TYPE_CHECKING:
+    from omnizarr import ome
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.deflate import Gzip as GZip
     from omnizarr.codecs.deflate import Zlib
@@ -96,6 +97,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "full",
     "group",
     "init_store",
+    "ome",
     "ones",
     "open",
     "open_array",
@@ -118,6 +120,7 @@ _LATER = {
     "consolidate_metadata": "hierarchy.consolidate:consolidate_metadata",
     "validate": "hierarchy.validate:validate",
     "convert": "ops.convert:convert",
+    "ome": "ome",
 }
 
 
@@ -125,7 +128,8 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'omnizarr' has no attribute {name!r}")
     module, _, attribute = _LATER[name].partition(":")
-    value = getattr(import_module(f"omnizarr.{module}"), attribute)
+    value: Any = import_module(f"omnizarr.{module}")
+    value = getattr(value, attribute) if attribute else value
     globals()[name] = value
     return value
 
