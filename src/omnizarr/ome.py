@@ -18,7 +18,11 @@ from omnizarr.conventions.ome.model import (
 )
 from omnizarr.conventions.ome.open import open
 from omnizarr.conventions.ome.plate import Plate, Series, Well
+from omnizarr.conventions.ome.validate import validate
 from omnizarr.conventions.ome.versions import VERSIONS, Version
+from omnizarr.ops.ome_labels import write_labels
+from omnizarr.ops.ome_migrate import Migration, migrate, undo_migration
+from omnizarr.ops.ome_plate import write_plate
 from omnizarr.ops.ome_write import write
 
 __all__ = [
@@ -30,12 +34,18 @@ __all__ = [
     "ImageLabel",
     "Labels",
     "Metadata",
+    "Migration",
     "Multiscale",
     "Plate",
     "Series",
     "Transform",
     "Version",
     "Well",
+    "migrate",
     "open",
+    "undo_migration",
+    "validate",
     "write",
+    "write_labels",
+    "write_plate",
 ]

@@ -86,11 +86,11 @@ def _mean(values: Values, factors: Factors) -> Values:
         # A sum might not fit into 64 bits: quotients and remainders apart do.
         quotients = _fold(values // count, factors, np.add)
         remainders = _fold(values % count, factors, np.add)
-        return quotients + (remainders + dtype.type(count // 2)) // dtype.type(count)
+        half = dtype.type(count // 2)
+        return np.asarray(quotients + (remainders + half) // dtype.type(count))
     sums = np.dtype(np.int64 if dtype.itemsize == 4 or count > 2**15 else np.int32)
-    half = count // 2
-    if count & (count - 1) == 0:
-        shift = count.bit_length() - 1
+    half, shift = count // 2, count.bit_length() - 1
+    if count == 1 << shift:
         return _in_slabs(values, factors, sums, lambda s: (s + half) >> shift)
     return _in_slabs(values, factors, sums, lambda s: (s + half) // count)
 
@@ -98,36 +98,60 @@ def _mean(values: Values, factors: Factors) -> Values:
 def _in_slabs(
     values: Values, factors: Factors, wide: np.dtype[Any], finish: Callable[[Values], Values]
 ) -> Values:
-    """Sum blocks in a wider type, some of the first axis at a time: that stays in the cache."""
+    """Sum blocks in a wider type, a slab at a time: that stays in the processor's cache."""
     out = np.empty([n // f for n, f in zip(values.shape, factors, strict=True)], values.dtype)
-    step = max(1, _SLAB // max(1, values[: factors[0]].nbytes))
-    for start in range(0, len(out), step):
-        part = values[start * factors[0] : (start + step) * factors[0]]
-        sums = _fold(part.astype(wide), factors, np.add)
-        out[start : start + step] = finish(sums)
+    axis = out.shape.index(max(out.shape))
+    f = factors[axis]
+    at = (slice(None),) * axis
+    step = max(1, _SLAB * out.shape[axis] // max(1, values.nbytes))
+    for start in range(0, out.shape[axis], step):
+        part = values[(*at, slice(start * f, (start + step) * f))]
+        out[(*at, slice(start, start + step))] = finish(_block_sums(part, factors, wide))
     return out
 
 
+def _block_sums(part: Values, factors: Factors, wide: np.dtype[Any]) -> Values:
+    """The sum of each block in a wider type."""
+    double = _DOUBLE.get(part.dtype.str[1:]) if math.prod(factors) <= 256 else None
+    if factors[-1] != 2 or double is None or part.strides[-1] != part.itemsize:
+        return _fold(part.astype(wide), factors, np.add)
+    # Two neighbours as one number of twice the width: its halves are added without a copy.
+    both = part.view(double)
+    bits = 8 * part.itemsize
+    pairs = (both & double.type((1 << bits) - 1)) + (both >> double.type(bits))
+    return _fold(pairs, (*factors[:-1], 1), np.add)
+
+
 _SLAB = 2**18
+_DOUBLE: dict[str, np.dtype[Any]] = {"u1": np.dtype("u2"), "u2": np.dtype("u4")}
 
 
 def _mode(values: Values, factors: Factors) -> Values:
     """The most frequent element of each block; the smallest of several."""
-    count = math.prod(factors)
-    shape = [n // f for n, f in zip(values.shape, factors, strict=True)]
-    split = values.reshape([x for pair in zip(shape, factors, strict=True) for x in pair])
-    rank = len(shape)
-    order = [*range(1, 2 * rank, 2), *range(0, 2 * rank, 2)]
-    ranked = np.sort(split.transpose(order).reshape(count, -1), axis=0)
-    best = ranked[0].copy()
-    run = np.ones(best.shape, np.int32)
+    best: Values = _fold(values, factors, np.minimum).copy()
+    mixed = best != _fold(values, factors, np.maximum)
+    if not mixed.any():  # most blocks of labels are of one value
+        return best
+    pairs = zip(best.shape, factors, strict=True)
+    split = values.reshape([n for pair in pairs for n in pair])
+    rank = best.ndim
+    blocks = split.transpose([*range(0, 2 * rank, 2), *range(1, 2 * rank, 2)])
+    ranked = np.sort(blocks[mixed].reshape(-1, math.prod(factors)), axis=1)
+    best[mixed] = _longest_run(ranked)
+    return best
+
+
+def _longest_run(ranked: Values) -> Values:
+    """Of each sorted row, the value that stands most often; the first of several."""
+    best = ranked[:, 0].copy()
+    run = np.ones(len(ranked), np.int32)
     longest = run.copy()
-    for previous, current in zip(ranked, ranked[1:], strict=False):
-        run = np.where(current == previous, run + 1, 1)
+    for i in range(1, ranked.shape[1]):
+        run = np.where(ranked[:, i] == ranked[:, i - 1], run + 1, 1)
         better = run > longest
         longest[better] = run[better]
-        best[better] = current[better]
-    return best.reshape(shape)
+        best[better] = ranked[better, i]
+    return best
 
 
 def gaussian_reach(factors: Sequence[int]) -> tuple[int, ...]:
@@ -143,7 +167,7 @@ def gaussian(values: Values, factors: Factors) -> Values:
     dtype = values.dtype
     if dtype.kind not in "iubf":
         raise InvalidMetadata(f"a gaussian of {dtype} is not defined; use method='nearest'")
-    out = values.astype(np.float64 if dtype.itemsize > 2 else np.float32)
+    out: Values = values.astype(np.float64 if dtype.itemsize > 2 else np.float32)
     for axis, f in enumerate(factors):
         if f == 1:
             continue
@@ -162,10 +186,12 @@ def gaussian(values: Values, factors: Factors) -> Values:
     if dtype.kind == "f":
         return out.astype(dtype)
     if dtype.kind == "b":
-        return out >= 0.5
+        return np.greater_equal(out, 0.5)
     bounds = np.iinfo(dtype)
-    rounded = np.floor(out + 0.5)
-    return np.clip(rounded, float(bounds.min), float(bounds.max)).astype(dtype)
+    rounded = np.floor(np.add(out, 0.5, out=out))
+    # The largest 64-bit integers are no floats; what is cut off there is less than the rounding.
+    highest = np.nextafter(float(bounds.max) + 1, 0, dtype=out.dtype)
+    return np.asarray(np.clip(rounded, float(bounds.min), highest).astype(dtype))
 
 
 METHODS: dict[str, Callable[[Values, Factors], Values]] = {

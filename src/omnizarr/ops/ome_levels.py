@@ -83,8 +83,7 @@ def level_factors(
         step = fixed or _halves(lengths, axes, sizes)
         longest = max((n for n, f in zip(lengths, step, strict=True) if f > 1), default=0)
         if longest <= (SMALL if levels is None else 1):
-            if levels is None or all(f == 1 for f in step):
-                break
+            break
         found.append(step)
         lengths = [-(-n // f) for n, f in zip(lengths, step, strict=True)]
         sizes = [s * f for s, f in zip(sizes, step, strict=True)]
@@ -119,13 +118,18 @@ def level_transforms(first: Transform, factors: Sequence[Factors], method: str) 
     found = [first]
     for step in factors:
         last = found[-1]
-        scale = tuple(s * f for s, f in zip(last.scale, step, strict=True))
+        scale = tuple(_short(s * f) for s, f in zip(last.scale, step, strict=True))
         shift = [0.0 if method == "nearest" else (f - 1) / 2 * s
                  for s, f in zip(last.scale, step, strict=True)]  # fmt: skip
-        moved = tuple(t + d for t, d in zip(last.offset, shift, strict=True))
+        moved = tuple(_short(t + d) for t, d in zip(last.offset, shift, strict=True))
         stated = moved if last.translation is not None or any(moved) else None
         found.append(Transform(scale, stated))
     return found
+
+
+def _short(number: float) -> float:
+    """Without the noise of the last digit: 0.15, not 0.15000000000000002."""
+    return float(f"{number:.15g}")
 
 
 def level_chunks(

@@ -32,6 +32,7 @@ from omnizarr.hierarchy.create import create_group
 from omnizarr.hierarchy.create import open as open_zarr
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.model import paths
 from omnizarr.ops.downsample import NAMES
 from omnizarr.ops.ome_levels import (
     Factors,
@@ -88,7 +89,7 @@ def write(
     The other options are those of `create_array`, for every level. The metadata that make it an
     image are stored last, so that an interrupted write leaves none.
     """
-    source, given = _source(data)
+    source, given = open_source(data)
     if given is not None:
         axes = given.axes if axes is None else axes
         scale = given.scale if scale is None else scale
@@ -105,7 +106,7 @@ def write(
     multiscale = Multiscale(
         axes=used,
         datasets=tuple(Dataset(p, t) for p, t in zip(labels, transforms, strict=True)),
-        name=name,
+        name=name or _name(store, path),
         type=method,
         metadata={"method": "omnizarr.ome.write", "version": VERSION,
                   "factors": [list(s) for s in steps]},
@@ -129,7 +130,7 @@ def write_levels(
 ) -> Image:
     """Store an image whose metadata are known: levels first, what makes it an image last."""
     attributes = attributes_of(documents.write(metadata), version.name, {})
-    _check(attributes)
+    check_attributes(attributes, "this image")
     where = stores.resolve(store)
     group = create_group(where, path=path, zarr_format=version.zarr_format, overwrite=overwrite)
     (multiscale,) = metadata.multiscales
@@ -143,11 +144,20 @@ def write_levels(
     return Image(loaded)
 
 
-def _check(attributes: dict[str, Any]) -> None:
+def check_attributes(attributes: dict[str, Any], what: str) -> None:
+    """Raise where metadata that shall be written are not valid."""
     found = stated(attributes)
     problems = [] if found is None else [p for p in check(found, "") if p.level == "error"]
     if problems:
-        raise InvalidMetadata.of(problems, "cannot write this image")
+        raise InvalidMetadata.of(problems, f"cannot write {what}")
+
+
+def _name(store: Any, path: str | None) -> str:
+    """The last part of an image's address."""
+    place = paths.normalize(path)
+    if not place and isinstance(store, (str, os.PathLike)):
+        place = os.fspath(store).replace("\\", "/").rstrip("/")
+    return paths.name(place) or "image"
 
 
 def _known(method: str) -> str:
@@ -156,7 +166,7 @@ def _known(method: str) -> str:
     return method
 
 
-def _source(data: Any) -> tuple[Any, Image | None]:
+def open_source(data: Any) -> tuple[Any, Image | None]:
     """What to slice, and the image that it is the finest level of."""
     if isinstance(data, (str, os.PathLike)):
         found = open_zarr(data)

@@ -11,11 +11,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from omnizarr import config
 from omnizarr.hierarchy.array import Array
 from omnizarr.ops.downsample import Values, downsample, gaussian, gaussian_reach
 
@@ -62,6 +64,20 @@ def unit_shape(
 def _whole(unit: int, length: int) -> int:
     """`unit`, or all of a shorter axis."""
     return max(1, length) if unit >= length else unit
+
+
+def _in_threads(values: Values, factors: Sequence[int], method: str) -> Values:
+    """`downsample` in as many threads as a read may use; NumPy lets them run at once."""
+    settings = config.get()
+    axis = values.shape.index(max(values.shape))
+    blocks = -(-values.shape[axis] // factors[axis])
+    step = factors[axis] * -(-blocks // settings.threads)
+    if settings.threads == 1 or values.nbytes < 2**20:
+        return downsample(values, factors, method)
+    at = (slice(None),) * axis
+    parts = [values[(*at, slice(i, i + step))] for i in range(0, values.shape[axis], step)]
+    with ThreadPoolExecutor(settings.threads) as pool:
+        return np.concatenate(list(pool.map(lambda p: downsample(p, factors, method), parts)), axis)
 
 
 @dataclass
@@ -111,7 +127,7 @@ class Pyramid:
             for c, f, n in zip(coords, factors, below, strict=True)
         )
         for child in itertools.product(*ranges):
-            values = downsample(self._make(level - 1, child), factors, self.method)
+            values = _in_threads(self._make(level - 1, child), factors, self.method)
             parts = zip(child, self.unit, factors, box, values.shape, strict=True)
             starts = [(c * u) // f - b.start for c, u, f, b, _ in parts]
             at = tuple(slice(a, a + n) for a, n in zip(starts, values.shape, strict=True))

@@ -7,6 +7,7 @@ those of 0.4 and 0.5, which differ only in where the version stands.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from omnizarr._json import dumps, kind_of
@@ -123,7 +124,7 @@ def _multiscale(at: Inspector, value: dict[str, Any], version: Version) -> None:
             scale_of += [scale] if scale else []
     if len(set(paths)) < len(paths):
         at.error("datasets", "the same path stands there twice")
-    if any(any(b < a for a, b in zip(x, y, strict=False)) for x, y in _pairs(scale_of)):
+    if any(any(b < a for a, b in zip(x, y, strict=False)) for x, y in pairwise(scale_of)):
         at.warn("datasets", "a level is finer than the one before it; the finest should be first")
     if "coordinateTransformations" in value:
         _transforms(at, value["coordinateTransformations"], rank, version)
@@ -131,10 +132,6 @@ def _multiscale(at: Inspector, value: dict[str, Any], version: Version) -> None:
         if name not in value:
             at.warn(name, "missing; it should be stated")
     at.text("name", value)
-
-
-def _pairs(items: list[list[float]]) -> list[tuple[list[float], list[float]]]:
-    return list(zip(items, items[1:], strict=False))
 
 
 def _axes(at: Inspector, value: Any, stated: bool) -> int | None:
