@@ -48,7 +48,7 @@ from omnizarr.registry import register
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore
 
 if TYPE_CHECKING:
-    from omnizarr import aio
+    from omnizarr import aio, ome
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.deflate import Gzip as GZip
     from omnizarr.codecs.deflate import Zlib
@@ -100,6 +100,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "full",
     "group",
     "init_store",
+    "ome",
     "ones",
     "open",
     "open_array",
@@ -126,6 +127,7 @@ _LATER = {
     "open_consolidated": "hierarchy.consolidate:open_consolidated",
     "validate": "hierarchy.validate:validate",
     "convert": "ops.convert:convert",
+    "ome": "ome",
 }
 
 

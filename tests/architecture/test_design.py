@@ -55,6 +55,7 @@ PUBLIC = [
     "full",
     "group",
     "init_store",
+    "ome",
     "ones",
     "open",
     "open_array",

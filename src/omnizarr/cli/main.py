@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import omnizarr
+from omnizarr.cli.ome import ome
+from omnizarr.cli.screen import console, errors, show_problems, watched
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.render import size_text
 from omnizarr.hierarchy.stored import stored_size
 
 # What the library's messages recommend, in the words of the command line.
 OPTIONS = {"overwrite=True": "--overwrite", "in_place=True": "--in-place"}
-
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 class Command(click.Group):
@@ -51,6 +46,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def main() -> None:
     """Every Zarr ever written: version 1, 2, the draft of 3, and 3."""
 
+
+main.add_command(ome)
 
 path_argument = click.argument("path", type=click.Path(path_type=str))
 
@@ -96,13 +93,7 @@ def validate(path: str) -> None:
     """
     what: str | bytes = Path(path).read_bytes() if Path(path).is_file() else path
     problems = omnizarr.validate(what)
-    for problem in problems:
-        colour = "red" if problem.level == "error" else "yellow"
-        console.print(f"[{colour}]{problem.level}[/] ", end="")
-        console.print(str(problem), markup=False)
-    bad = sum(p.level == "error" for p in problems)
-    console.print(f"{bad} errors, {len(problems) - bad} warnings")
-    sys.exit(1 if bad else 0)
+    sys.exit(1 if show_problems(problems) else 0)
 
 
 @main.command()
@@ -120,7 +111,7 @@ def convert(source: str, destination: str | None, to: str, overwrite: bool, in_p
     if (destination is None) != in_place:
         both = " and not both" if in_place else ""
         raise click.UsageError(f"give a DESTINATION or --in-place{both}")
-    with _watched() as step:
+    with watched() as step:
         report = omnizarr.convert(
             source,
             destination,
@@ -138,24 +129,3 @@ def convert(source: str, destination: str | None, to: str, overwrite: bool, in_p
     )
     for path, reason in report.encoded.items():
         console.print(f"  {path} was encoded again: {reason}", markup=False)
-
-
-@contextmanager
-def _watched() -> Iterator[Callable[[int, int, str], None] | None]:
-    """What moves a bar on the screen; None where nobody watches."""
-    if not errors.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=errors, transient=True) as bar:
-        task = bar.add_task("chunks", total=None)
-
-        def step(done: int, total: int, path: str) -> None:
-            bar.update(task, completed=done, total=total, description=path)
-
-        yield step

@@ -20,6 +20,7 @@ from omnizarr.formats import Format, by_name
 from omnizarr.hierarchy.chunking import guess_chunks, inner_chunks
 from omnizarr.hierarchy.consolidate import walk
 from omnizarr.hierarchy.location import Location, existing_node, locate
+from omnizarr.hierarchy.options import check_separator
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 from omnizarr.stores import Inside, Store, list_prefix
@@ -57,12 +58,14 @@ def convert(
     zarr_format: int | str = 3,
     overwrite: bool = False,
     in_place: bool = False,
+    dimension_separator: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Write `source` in another format to `destination`.
 
     With `in_place`, and no destination, only documents are written beside the old ones; that
     works where every chunk stays valid under its key (1 to 2, 2 to 3, 1 to 3).
+    `dimension_separator` is for the chunk keys at the destination, where it shall be another one.
     `progress` is called with chunks done, chunks in all, and the array's path.
     """
     if in_place != (destination is None):
@@ -72,7 +75,9 @@ def convert(
     store = start.store if in_place else stores.resolve(destination)
     if not in_place:
         _check_apart(start.store, store)
-    tasks, groups = _prepare(start, walk(start, node), store, goal, in_place)
+    tasks, groups = _prepare(
+        start, walk(start, node), store, goal, in_place, check_separator(dimension_separator)
+    )
     _check_target(store, goal, overwrite, in_place)
     report = Report()
     for path, group in groups.items():
@@ -99,7 +104,12 @@ def _check_apart(source: Store, destination: Store) -> None:
 
 
 def _prepare(
-    start: Location, nodes: dict[str, Node], store: Store, goal: Format, in_place: bool
+    start: Location,
+    nodes: dict[str, Node],
+    store: Store,
+    goal: Format,
+    in_place: bool,
+    separator: str | None,
 ) -> tuple[list[_Task], dict[str, GroupModel]]:
     """All that will be done; raises where the format has no words for something."""
     tasks: list[_Task] = []
@@ -115,14 +125,14 @@ def _prepare(
             prefix = start.format.chunk_prefix(path)
             bound = BoundArray(start.store, path, prefix, node)
             bound.check()
-            task = _task(bound, Location(store, path, goal), in_place)
+            task = _task(bound, Location(store, path, goal), in_place, separator)
         except OmnizarrError as e:
             raise type(e)(f"cannot convert {place} to zarr {goal.name}: {e}") from e
         tasks.append(task)
     return tasks, groups
 
 
-def _task(source: BoundArray, target: Location, in_place: bool) -> _Task:
+def _task(source: BoundArray, target: Location, in_place: bool, separator: str | None) -> _Task:
     goal = target.format
     model = source.model.with_(extra={})
     reason = None
@@ -142,8 +152,8 @@ def _task(source: BoundArray, target: Location, in_place: bool) -> _Task:
         if reason is not None or not same:
             raise CannotExpress(f"its chunks cannot stay as they are: {reason or 'other keys'}")
     else:
-        separator = None
-        if kept.chunk_key_encoding.name == goal.key_encoding(None).name:
+        same_kind = kept.chunk_key_encoding.name == goal.key_encoding(None).name
+        if separator is None and same_kind:
             separator = kept.chunk_key_encoding.configuration.get("separator")
         kept = kept.with_(chunk_key_encoding=goal.key_encoding(separator))
     goal.write(source.path, kept)

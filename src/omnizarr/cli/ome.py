@@ -1,0 +1,179 @@
+"""`omnizarr ome …`: look at, check, write and migrate OME-Zarr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from omnizarr._json import load_object
+from omnizarr.cli.screen import console, show_problems, watched
+from omnizarr.conventions.ome.inspect import ADVICE
+from omnizarr.conventions.ome.open import open as open_ome
+from omnizarr.conventions.ome.validate import validate as validate_ome
+from omnizarr.conventions.ome.validate import validate_attributes
+from omnizarr.conventions.ome.versions import NEWEST, VERSIONS
+from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
+from omnizarr.hierarchy.render import size_text
+from omnizarr.ops.downsample import NAMES
+from omnizarr.ops.ome_migrate import migrate as migrate_ome
+from omnizarr.ops.ome_migrate import undo_migration
+from omnizarr.ops.ome_write import write as write_ome
+
+written = click.Choice([v.name for v in VERSIONS if v.writes])
+
+
+@click.group()
+def ome() -> None:
+    """OME-Zarr: images, labels and plates of microscopes."""
+
+
+@ome.command()
+def versions() -> None:
+    """List the versions of OME-Zarr that are read and written."""
+    for version in VERSIONS:
+        console.print(f"{version}, on zarr {version.zarr_format}", markup=False)
+
+
+@ome.command()
+@click.argument("path")
+@click.option("--node", default="", help="The path of a group inside the hierarchy.")
+def info(path: str, node: str) -> None:
+    """Show what PATH is: axes, pixel sizes, levels, channels, labels, wells."""
+    found = open_ome(path, path=node)
+    console.print(str(getattr(found, "info", found)), markup=False)
+
+
+@ome.command()
+@click.argument("path")
+@click.option("--node", default="", help="The path of a group inside the hierarchy.")
+def validate(path: str, node: str) -> None:
+    """List everything that is wrong with the image or plate in PATH and all below it.
+
+    The exit code is 1 when there are errors; warnings alone do not change it.
+    """
+    sys.exit(1 if show_problems(validate_ome(path, node)) else 0)
+
+
+@ome.command()
+@click.argument("mode", type=click.Choice(["attributes", "zarr"]))
+@click.argument("path", type=click.Path(exists=True))
+@click.option("--strict", is_flag=True, help="What should be, must be.")
+def conformance(mode: str, path: str, strict: bool) -> None:
+    """Judge the attributes in a JSON file, or of the group at PATH, for the ngff-spec suite.
+
+    Prints {"valid": …, "message": …}; the exit code is 0 whatever the verdict.
+    """
+    try:
+        problems = validate_attributes(_attributes(mode, Path(path)))
+    except OmnizarrError as e:
+        problems = [Problem("", "", str(e))]
+    counted = [
+        p for p in problems if p.level == "error" or (strict and not p.message.startswith(ADVICE))
+    ]
+    verdict: dict[str, Any] = {"valid": not counted}
+    if counted:
+        verdict["message"] = "; ".join(map(str, counted))
+    click.echo(json.dumps(verdict))
+
+
+def _attributes(mode: str, path: Path) -> dict[str, Any]:
+    if mode == "attributes":
+        return load_object(path.read_bytes(), path.name)
+    for name in ("zarr.json", ".zattrs"):
+        if (path / name).exists():
+            document = load_object((path / name).read_bytes(), name)
+            found = document.get("attributes", {}) if name == "zarr.json" else document
+            return found if isinstance(found, dict) else {}
+    raise InvalidMetadata(f"{path} has no zarr.json and no .zattrs")
+
+
+@ome.command()
+@click.argument("source")
+@click.argument("destination")
+@click.option("--axes", help="Such as zyx; by default the usual ones.")
+@click.option("--scale", help="The size of a pixel along each axis, such as 0.5,0.1,0.1.")
+@click.option("--unit", help="Such as micrometer, for the axes of space.")
+@click.option("--levels", type=click.IntRange(1), help="How many levels, the full one included.")
+@click.option("--method", type=click.Choice(NAMES), default="mean", show_default=True)
+@click.option("--chunks", help="The shape of a chunk, such as 64,64,64.")
+@click.option("--shards", help="The shape of a shard, or a size such as 64MB.")
+@click.option("--version", type=written, default=NEWEST, show_default=True)
+@click.option("--overwrite", is_flag=True, help="Replace what is at DESTINATION.")
+def write(source: str, destination: str, **given: Any) -> None:
+    """Write an image with its levels from SOURCE, a Zarr array or an OME-Zarr image."""
+    scale = given.pop("scale")
+    if scale is not None:
+        given["scale"] = _numbers(scale, float, "--scale")
+    for name in ("chunks", "shards"):
+        text = given.pop(name)
+        if text is not None:
+            sized = name == "shards" and text.lower().endswith("b")
+            given[name] = text if sized else _numbers(text, int, f"--{name}")
+    with watched() as step:
+        image = write_ome(destination, source, progress=step, **given)
+    console.print(str(image.info), markup=False)
+
+
+def _numbers(text: str, kind: type[int] | type[float], option: str) -> tuple[float, ...]:
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        raise click.UsageError(f"{option}: expected numbers with commas, got {text!r}") from None
+
+
+@ome.command()
+@click.argument("source")
+@click.argument("destination", required=False)
+@click.option("--to", "to", type=written, default=NEWEST, show_default=True)
+@click.option("--in-place", is_flag=True, help="Write documents beside the old; keep chunks.")
+@click.option("--remove-old", is_flag=True, help="With --in-place: erase the old documents.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
+@click.option("--undo", is_flag=True, help="Erase the documents that --in-place wrote.")
+@click.option("--overwrite", is_flag=True, help="Replace a hierarchy at DESTINATION.")
+def migrate(
+    source: str,
+    destination: str | None,
+    to: str,
+    in_place: bool,
+    remove_old: bool,
+    dry_run: bool,
+    undo: bool,
+    overwrite: bool,
+) -> None:
+    """Move SOURCE to another version of OME-Zarr, with labels, wells and fields."""
+    if undo:
+        if destination is not None or in_place or remove_old or dry_run or overwrite:
+            raise click.UsageError("--undo goes with --to only")
+        keys = undo_migration(source, to=to)
+        console.print(f"erased {len(keys)} documents of {to}", markup=False)
+        return
+    if (destination is None) != in_place:
+        raise click.UsageError("give a DESTINATION, or --in-place, and not both")
+    if remove_old and not in_place:
+        raise click.UsageError("--remove-old goes with --in-place only")
+    with watched() as step:
+        done = migrate_ome(
+            source,
+            destination,
+            to=to,
+            in_place=in_place,
+            remove_old=remove_old,
+            overwrite=overwrite,
+            dry_run=dry_run,
+            progress=step,
+        )
+    report = done.report
+    would = "would migrate" if dry_run else "migrated"
+    console.print(
+        f"{would} {source} from {done.source} to {done.target}: {report.groups} groups,"
+        f" {report.arrays} arrays, {len(done.documents)} documents beside the old,"
+        f" {len(done.removed)} old ones erased, {report.chunks_copied} chunks copied,"
+        f" {report.chunks_encoded} encoded again, {size_text(report.bytes_written)}",
+        markup=False,
+    )
+    for path, reason in report.encoded.items():
+        console.print(f"  {path}: encoded again: {reason}", markup=False)

@@ -1,0 +1,46 @@
+"""What the subcommands share: where they print, how problems and progress look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from omnizarr.errors import Problem
+
+console = Console(highlight=False, soft_wrap=True)
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def show_problems(problems: Sequence[Problem]) -> int:
+    """Print every problem; the number of errors."""
+    for problem in problems:
+        colour = "red" if problem.level == "error" else "yellow"
+        console.print(f"[{colour}]{problem.level}[/] ", end="")
+        console.print(str(problem), markup=False)
+    bad = sum(p.level == "error" for p in problems)
+    console.print(f"{bad} errors, {len(problems) - bad} warnings")
+    return bad
+
+
+@contextmanager
+def watched() -> Iterator[Callable[[int, int, str], None] | None]:
+    """What moves a bar on the screen; None where nobody watches."""
+    if not errors.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task = bar.add_task("chunks", total=None)
+
+        def step(done: int, total: int, path: str) -> None:
+            bar.update(task, completed=done, total=total, description=path)
+
+        yield step

@@ -1,0 +1,1 @@
+"""Conventions: what attributes mean, on top of arrays and groups."""

@@ -1,0 +1,252 @@
+"""Every problem of OME-Zarr metadata, each with its place.
+
+What a specification says must be is an error, what it says should be is a warning. The rules are
+those of 0.4 and 0.5, which differ only in where the version stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from omnizarr._json import dumps, kind_of
+from omnizarr.conventions.ome.check_plate import check_plate, check_well
+from omnizarr.conventions.ome.inspect import Inspector
+from omnizarr.conventions.ome.units import unit_kind
+from omnizarr.conventions.ome.versions import (
+    MEMBERS,
+    NEWEST,
+    VERSIONED,
+    Stated,
+    Version,
+    known,
+    newest,
+)
+from omnizarr.errors import InvalidMetadata, Problem
+
+_ORDER = {"time": 0, "space": 2}  # the rest stands between them
+_HEX = set("0123456789abcdefABCDEF")
+
+
+def check(stated: Stated, key: str) -> list[Problem]:
+    """All problems of the metadata in the document at `key`."""
+    at = Inspector(key, stated.field, [])
+    version = _version(stated, at)
+    if version is None:
+        return at.problems
+    members = stated.members if version.writes else newest(stated.members, version)
+    for name, rule in _RULES.items():
+        if name in members:
+            rule(at.inside(name), members[name], version)
+    if not any(name in members for name in MEMBERS):
+        at.error("", f"nothing of OME-Zarr is here; expected one of {', '.join(MEMBERS)}")
+    _inner_versions(stated, version, at)
+    _early_axes(stated, version, at)
+    return at.problems
+
+
+def _early_axes(stated: Stated, version: Version, at: Inspector) -> None:
+    """Before 0.4 axes were strings."""
+    several = stated.members.get("multiscales")
+    for i, item in enumerate(several if isinstance(several, list) else ()):
+        axes = item.get("axes") if isinstance(item, dict) else None
+        if version.name < "0.4" and isinstance(axes, list) and not all(map(_is_text, axes)):
+            message = f"OME-Zarr {version.name} names axes by strings; objects came with 0.4"
+            at.error(f"multiscales[{i}].axes", message)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _version(stated: Stated, at: Inspector) -> Version | None:
+    if stated.version is None:
+        if stated.namespaced:
+            at.error("version", "required, but missing")
+            return known(NEWEST)
+        return known("0.4")
+    try:
+        version = known(stated.version)
+    except InvalidMetadata as e:
+        at.error("version", str(e))
+        return None
+    namespaced = version.zarr_format > known("0.4").zarr_format
+    if namespaced and not stated.namespaced:
+        at.error("", f"OME-Zarr {version.name} metadata belong under the attribute 'ome'")
+    if not namespaced and stated.namespaced:
+        at.error("version", f"OME-Zarr {version.name} metadata do not stand under 'ome'")
+    return version
+
+
+def _inner_versions(stated: Stated, version: Version, at: Inspector) -> None:
+    """The version inside the members: needed before 0.5, then not wanted."""
+    for name in VERSIONED:
+        value = stated.members.get(name)
+        several = value if isinstance(value, list) else [value]
+        for i, item in enumerate(several):
+            if not isinstance(item, dict):
+                continue
+            field = f"{name}[{i}].version" if isinstance(value, list) else f"{name}.version"
+            inner = item.get("version")
+            if inner is not None and inner != stated.version:
+                tell = at.advise if name == "omero" else at.error
+                tell(field, f"is {inner!r}, but the version is {stated.version!r}")
+            elif inner is None and not stated.namespaced and name != "omero":
+                at.warn(field, "missing; it should be stated")
+
+
+def _multiscales(at: Inspector, value: Any, version: Version) -> None:
+    for inner, item in at.objects("", value, least=1):
+        _multiscale(inner, item, version)
+    if isinstance(value, list):
+        texts = [dumps(v, sort_keys=True) for v in value]
+        if len(set(texts)) < len(texts):
+            at.error("", "the same multiscale stands there twice")
+
+
+def _multiscale(at: Inspector, value: dict[str, Any], version: Version) -> None:
+    if "coordinateSystems" in value:
+        at.error(
+            "coordinateSystems", "says more than a scale and a translation for each level; that"
+            " cannot be read here"
+        )  # fmt: skip
+        return
+    rank = _axes(at.inside("axes"), value.get("axes"), "axes" in value)
+    scales = version.name >= "0.4"
+    paths: list[str] = []
+    scale_of: list[list[float]] = []
+    for inner, item in at.objects("datasets", value.get("datasets"), least=1):
+        path = inner.text("path", item, required=True)
+        paths += [path] if path is not None else []
+        if scales or "coordinateTransformations" in item:
+            scale = _transforms(inner, item.get("coordinateTransformations"), rank, version)
+            scale_of += [scale] if scale else []
+    if len(set(paths)) < len(paths):
+        at.error("datasets", "the same path stands there twice")
+    if any(any(b < a for a, b in zip(x, y, strict=False)) for x, y in pairwise(scale_of)):
+        at.warn("datasets", "a level is finer than the one before it; the finest should be first")
+    if "coordinateTransformations" in value:
+        _transforms(at, value["coordinateTransformations"], rank, version)
+    for name in ("name", "type", "metadata") if scales else ():
+        if name not in value:
+            at.warn(name, "missing; it should be stated")
+    at.text("name", value)
+
+
+def _axes(at: Inspector, value: Any, stated: bool) -> int | None:
+    """The number of axes, or None where that is not known."""
+    if not stated:
+        at.error("", "required, but missing")
+        return None
+    names: list[str | None] = []
+    types: list[Any] = []
+    for inner, item in at.objects("", value):
+        names.append(inner.text("name", item, required=True))
+        types.append(inner.text("type", item))
+        unit = inner.text("unit", item)
+        if types[-1] in ("space", "time") and unit is None:
+            inner.advise("unit", "missing; it should be stated")
+        elif types[-1] in ("space", "time") and unit_kind(unit) != types[-1]:
+            inner.advise("unit", f"{unit!r} is not a known unit of {types[-1]}")
+    if not isinstance(value, list):
+        return None
+    if not 2 <= len(value) <= 5:
+        at.error("", f"has {len(value)} entries; an image has 2 to 5 axes")
+    if len({n for n in names if n is not None}) < len([n for n in names if n is not None]):
+        at.error("", f"a name stands there twice: {names}")
+    space, time = types.count("space"), types.count("time")
+    if not 2 <= space <= 3:
+        at.error("", f"has {space} axes of type 'space'; an image has 2 or 3")
+    if time > 1:
+        at.error("", f"has {time} axes of type 'time'; an image has at most one")
+    if len(types) - space - time > 1:
+        at.error("", "has more than one axis that is neither space nor time")
+    ranks = [_ORDER.get(t, 1) for t in types]
+    if ranks != sorted(ranks):
+        at.error("", f"is not in order: time, then channel or other, then space; got {types}")
+    return len(value)
+
+
+def _transforms(at: Inspector, value: Any, rank: int | None, version: Version) -> list[float]:
+    """The scale, where there is a good one."""
+    name = "coordinateTransformations"
+    kinds: list[Any] = []
+    scale: list[float] = []
+    for inner, item in at.objects(name, value, least=1):
+        kind = item.get("type")
+        kinds.append(kind)
+        if kind not in ("scale", "translation"):
+            inner.error("type", f"expected 'scale' or 'translation', got {kind_of(kind)}")
+            continue
+        numbers = inner.numbers(str(kind), item.get(str(kind)))
+        if numbers is not None and rank is not None and len(numbers) != rank:
+            # The published cases for 0.4 take this as valid; nobody can use it.
+            tell = inner.warn if version.name == "0.4" else inner.error
+            tell(str(kind), f"has {len(numbers)} entries, but there are {rank} axes")
+        elif numbers is not None and kind == "scale":
+            scale = numbers
+    if kinds and kinds not in (["scale"], ["scale", "translation"]):
+        at.error(name, f"expected one scale, then at most one translation; got {kinds}")
+    return scale
+
+
+def _omero(at: Inspector, value: Any, version: Version) -> None:
+    if not at.is_object("", value):
+        return
+    if "channels" not in value:
+        at.error("channels", "required, but missing")
+    for inner, item in at.objects("channels", value.get("channels", [])):
+        color = inner.text("color", item)
+        missing = inner.error if version.name == "0.4" else inner.warn
+        if "color" not in item:
+            missing("color", "missing; it should be six hexadecimal digits")
+        elif color is not None and (len(color) != 6 or not set(color) <= _HEX):
+            inner.warn("color", f"expected six hexadecimal digits, got {color!r}")
+        inner.text("label", item)
+        if "window" not in item:
+            missing("window", "missing; it should have min, max, start and end")
+        elif inner.is_object("window", item["window"]):
+            for name in ("min", "max", "start", "end"):
+                inner.number(f"window.{name}", item["window"].get(name))
+
+
+def _image_label(at: Inspector, value: Any, _: Version) -> None:
+    if not at.is_object("", value):
+        return
+    if "colors" not in value:
+        at.warn("colors", "missing; it should be stated")
+    for name in ("colors", "properties"):
+        values: list[Any] = []
+        for inner, item in at.objects(name, value[name], least=1) if name in value else ():
+            values.append(inner.integer("label-value", item, required=True))
+            rgba = item.get("rgba", [0, 0, 0, 0]) if name == "colors" else [0, 0, 0, 0]
+            good = isinstance(rgba, list) and len(rgba) == 4
+            if not good or any(type(n) is not int or not 0 <= n <= 255 for n in rgba):
+                inner.error("rgba", f"expected four integers from 0 to 255, got {rgba!r}")
+        if len(set(values)) < len(values):
+            at.error(name, "a label value stands there twice")
+    if "source" in value and at.is_object("source", value["source"]):
+        at.inside("source").text("image", value["source"])
+
+
+def _paths(at: Inspector, value: Any, _: Version) -> None:
+    if not isinstance(value, list) or not all(isinstance(p, str) for p in value):
+        at.error("", f"expected a list of paths, got {kind_of(value)}")
+
+
+def _layout(at: Inspector, value: Any, _: Version) -> None:
+    if value != 3 or isinstance(value, bool):
+        at.error("", f"expected 3, got {kind_of(value)}")
+
+
+_RULES: dict[str, Callable[[Inspector, Any, Version], None]] = {
+    "multiscales": _multiscales,
+    "omero": _omero,
+    "image-label": _image_label,
+    "plate": check_plate,
+    "well": check_well,
+    "labels": _paths,
+    "series": _paths,
+    "bioformats2raw.layout": _layout,
+}

@@ -1,0 +1,51 @@
+"""OME-Zarr: images, labels and plates of microscopes.
+
+>>> import omnizarr as oz
+>>> image = oz.ome.open("cell.ome.zarr")
+>>> image.read({"y": (10, 50), "x": (10, 50)}, unit="micrometer")
+>>> oz.ome.write("new.ome.zarr", volume, axes="zyx", scale=(0.5, 0.1, 0.1), unit="micrometer")
+"""
+
+from omnizarr.conventions.ome.image import Image, Labels
+from omnizarr.conventions.ome.model import (
+    Acquisition,
+    Axis,
+    Channel,
+    ImageLabel,
+    Metadata,
+    Multiscale,
+    Transform,
+)
+from omnizarr.conventions.ome.open import open
+from omnizarr.conventions.ome.plate import Plate, Series, Well
+from omnizarr.conventions.ome.validate import validate
+from omnizarr.conventions.ome.versions import VERSIONS, Version
+from omnizarr.ops.ome_labels import write_labels
+from omnizarr.ops.ome_migrate import Migration, migrate, undo_migration
+from omnizarr.ops.ome_plate import write_plate
+from omnizarr.ops.ome_write import write
+
+__all__ = [
+    "VERSIONS",
+    "Acquisition",
+    "Axis",
+    "Channel",
+    "Image",
+    "ImageLabel",
+    "Labels",
+    "Metadata",
+    "Migration",
+    "Multiscale",
+    "Plate",
+    "Series",
+    "Transform",
+    "Version",
+    "Well",
+    "migrate",
+    "open",
+    "undo_migration",
+    "validate",
+    "write",
+    "write_labels",
+    "write_plate",
+]

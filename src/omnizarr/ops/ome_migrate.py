@@ -1,0 +1,237 @@
+"""Moving OME-Zarr between 0.4, on Zarr version 2, and 0.5, on version 3.
+
+A view of the source shows its documents with the metadata of the other version; `convert` then
+does the rest: documents only where chunks can stay as they are, new chunks where not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from omnizarr import stores
+from omnizarr.conventions.ome import documents
+from omnizarr.conventions.ome.image import Image
+from omnizarr.conventions.ome.load import Loaded, load
+from omnizarr.conventions.ome.model import Metadata
+from omnizarr.conventions.ome.versions import NEWEST, Version, attributes_of, writable
+from omnizarr.errors import InvalidMetadata, NodeNotFound, StoreError
+from omnizarr.formats import by_name, consolidated
+from omnizarr.hierarchy.consolidate import walk
+from omnizarr.hierarchy.fetch import fetch
+from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.location import Location, locate
+from omnizarr.model import ArrayModel, Node, paths
+from omnizarr.ops.convert import Progress, Report, convert
+from omnizarr.stores import Inside, Range, Store
+from omnizarr.stores.store import Bytes
+
+
+@dataclass(frozen=True)
+class Migration:
+    """What a migration did, or would do."""
+
+    source: str  # the version before
+    target: str  # the version after
+    documents: tuple[str, ...]  # keys of the new documents, where chunks stayed
+    removed: tuple[str, ...]  # keys of old documents that were erased
+    report: Report
+    dry_run: bool
+
+
+def migrate(
+    store: Any,
+    destination: Any = None,
+    *,
+    to: str = NEWEST,
+    in_place: bool = False,
+    remove_old: bool = False,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Migration:
+    """Move an image or plate, with labels, wells and fields, to another version of OME-Zarr.
+
+    With `in_place` only documents are written, beside the old ones, and no chunk is touched; it
+    is refused, before anything is written, where chunks cannot stay. `undo_migration` takes the
+    new documents away again; `remove_old` erases the old ones instead of keeping both. With a
+    destination everything is copied, and chunks are encoded again where they must be.
+    `dry_run` finds out what would be done, and what cannot be, without writing anything.
+    """
+    if in_place != (destination is None):
+        raise TypeError("give a destination, or in_place=True")
+    if remove_old and not in_place:
+        raise TypeError("remove_old is for in_place=True; a copy leaves the source alone")
+    goal = writable(to)
+    inner = stores.resolve(store, read_only=not in_place or dry_run)
+    start, node = locate(inner, "")
+    nodes = walk(start, node)
+    loaded = load(Group.at(start, node))
+    if loaded is None:
+        raise InvalidMetadata(f"{start} has no OME-Zarr metadata; use convert for plain Zarr")
+    if loaded.version == goal:
+        raise InvalidMetadata(f"{start} is OME-Zarr {to} already")
+    view = _View(inner, _translated(start, nodes, loaded, goal), hide_chunks=dry_run)
+    view.documents.update(key for path in nodes for key in start.format.keys(path))
+    name = loaded.stated_version
+    if not in_place:
+        report = convert(
+            view,
+            stores.MemoryStore() if dry_run else destination,
+            zarr_format=goal.zarr_format,
+            overwrite=overwrite,
+            dimension_separator="/",
+            progress=progress,
+        )
+        return Migration(name, to, (), (), report, dry_run)
+    report = convert(view, zarr_format=goal.zarr_format, in_place=True)
+    old = _old_documents(start, nodes) if remove_old else []
+    if not dry_run:
+        _store(inner, view.written)
+        stores.erase_values(inner, old)
+    return Migration(name, to, tuple(view.written), tuple(old), report, dry_run)
+
+
+def undo_migration(store: Any, *, to: str = NEWEST) -> tuple[str, ...]:
+    """Erase the documents of version `to` where those of the other version stand beside them.
+
+    Gives back their keys. Refused where that would lose something: a node that only has the new
+    documents, or an array whose shape was changed since.
+    """
+    where = stores.resolve(store)
+    goal = by_name(writable(to).zarr_format)
+    other = next(v for v in ("0.4", "0.5") if v != to)
+    trees = []
+    for format in (goal, by_name(writable(other).zarr_format)):
+        start, node = locate(where, "", zarr_format=format.name)
+        trees.append(walk(start, node))
+    new, old = trees
+    for path, node in new.items():
+        if path not in old:
+            raise StoreError(f"{paths.show(path)} has no documents of {other}; nothing was erased")
+        before = old[path]
+        if isinstance(node, ArrayModel) and getattr(before, "shape", None) != node.shape:
+            raise StoreError(
+                f"{paths.show(path)} has another shape since the migration; nothing was erased"
+            )
+    keys = _old_documents(Location(where, "", goal), new)
+    stores.erase_values(where, keys)
+    return tuple(keys)
+
+
+def _old_documents(start: Location, nodes: Mapping[str, Node]) -> list[str]:
+    """The keys of all documents there are, the root's first: without it the rest is not found."""
+    keys = [key for path in nodes for key in start.format.keys(path)]
+    copy = consolidated.key(start.format, "")
+    wanted = keys if copy is None else [*keys, copy]
+    found = fetch(start.store, wanted)
+    return [key for key in sorted(wanted, key=lambda k: k.count("/")) if key in found]
+
+
+def _store(store: Store, written: Mapping[str, bytes]) -> None:
+    """Store new documents, the root's last: before it nothing shows; or none of them."""
+    done: list[str] = []
+    try:
+        for key in sorted(written, key=lambda k: (-k.count("/"), k)):
+            store.set(key, written[key])
+            done.append(key)
+    except BaseException:
+        stores.erase_values(store, reversed(done))
+        raise
+
+
+def _translated(
+    start: Location, nodes: Mapping[str, Node], root: Loaded, goal: Version
+) -> dict[str, bytes | None]:
+    """The source's documents with the metadata of the other version in them."""
+    changed: dict[str, Node] = dict(nodes)
+    for path, node in nodes.items():
+        if isinstance(node, ArrayModel):
+            continue
+        group = Group.at(start.at(path), node)
+        loaded = load(group, root if path else None)
+        if loaded is None:
+            continue
+        metadata = _with_scales(loaded)
+        attributes = attributes_of(documents.write(metadata), goal.name, node.attributes)
+        changed[path] = node.with_(attributes=attributes, consolidated=None)
+        for multiscale in metadata.multiscales:
+            names = tuple(a.name for a in multiscale.axes)
+            for dataset in multiscale.datasets:
+                level = paths.join(path, paths.normalize(dataset.path))
+                array = changed.get(level)
+                if not isinstance(array, ArrayModel):
+                    raise NodeNotFound(f"there is no level {paths.show(level)} in {start.store!r}")
+                changed[level] = _named(array, names, goal)
+    shown: dict[str, bytes | None] = {}
+    for path, node in changed.items():
+        if node is not nodes[path]:
+            shown.update(start.format.write(path, node))
+    return shown
+
+
+def _named(array: ArrayModel, names: tuple[str, ...], goal: Version) -> ArrayModel:
+    """The array with the axes' names where the version wants them; 0.4 has them in the group."""
+    attributes = {k: v for k, v in array.attributes.items() if k != "_ARRAY_DIMENSIONS"}
+    stated = names if goal.name == NEWEST else None
+    return array.with_(dimension_names=stated, attributes=attributes)
+
+
+def _with_scales(loaded: Loaded) -> Metadata:
+    """The metadata, with the scales of versions that did not state them."""
+    several = []
+    for i, multiscale in enumerate(loaded.metadata.multiscales):
+        image = Image(loaded, i)
+        datasets = tuple(
+            d if d.transform is not None else replace(d, transform=image.transform(j))
+            for j, d in enumerate(multiscale.datasets)
+        )
+        several.append(replace(multiscale, datasets=datasets))
+    return replace(loaded.metadata, multiscales=tuple(several))
+
+
+@dataclass(eq=False)
+class _View:
+    """A store that shows some documents in another way, and keeps what is set apart."""
+
+    inner: Store
+    shown: Mapping[str, bytes | None]
+    hide_chunks: bool
+    documents: set[str] = field(default_factory=set)
+    written: dict[str, bytes] = field(default_factory=dict)
+    read_only: bool = False
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        value = self.written.get(key, self.shown.get(key))
+        if value is not None:
+            return value if range is None else range.of(value)
+        if key in self.shown or (self.hide_chunks and key not in self.documents):
+            return None
+        return self.inner.get(key, range)
+
+    def set(self, key: str, value: Bytes) -> None:
+        self.written[key] = bytes(value)
+
+    def erase(self, key: str) -> None:
+        self.written.pop(key, None)
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        return stores.list_dir(self.inner, prefix)
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        keys = stores.list_prefix(self.inner, prefix)
+        return (k for k in keys if not self.hide_chunks or k in self.documents)
+
+    def around(self) -> Iterator[Store]:
+        if isinstance(self.inner, Inside):
+            yield from self.inner.around()
+
+    def __eq__(self, other: object) -> bool:
+        return self.inner == (other.inner if isinstance(other, _View) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.inner)
+
+    def __repr__(self) -> str:
+        return repr(self.inner)

@@ -1,0 +1,269 @@
+"""Writing OME-Zarr: images, labels and plates, each with its pyramid made in one pass."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Unpack
+
+import numpy as np
+
+from omnizarr import stores
+from omnizarr._version import VERSION
+from omnizarr.conventions.ome import documents
+from omnizarr.conventions.ome.check import check
+from omnizarr.conventions.ome.image import Image
+from omnizarr.conventions.ome.load import load
+from omnizarr.conventions.ome.model import (
+    Channel,
+    Dataset,
+    Metadata,
+    Multiscale,
+    Omero,
+    Transform,
+)
+from omnizarr.conventions.ome.open import open as open_ome
+from omnizarr.conventions.ome.versions import NEWEST, Version, attributes_of, stated, writable
+from omnizarr.errors import InvalidMetadata, WrongNode
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
+from omnizarr.hierarchy.create import create_group
+from omnizarr.hierarchy.create import open as open_zarr
+from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.model import paths
+from omnizarr.ops.downsample import NAMES
+from omnizarr.ops.ome_levels import (
+    Factors,
+    image_axes,
+    level_chunks,
+    level_factors,
+    level_transforms,
+    per_axis,
+)
+from omnizarr.ops.pyramid import UNIT_BYTES, Progress, Pyramid, level_shapes, unit_shape
+
+_COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
+
+
+def write(
+    store: Any,
+    data: Any,
+    *,
+    path: str | None = None,
+    axes: Any = None,
+    scale: Sequence[float] | Mapping[str, float] | None = None,
+    translation: Sequence[float] | Mapping[str, float] | None = None,
+    unit: str | Mapping[str, str] | None = None,
+    levels: int | None = None,
+    factors: Any = None,
+    method: str = "mean",
+    names: Sequence[str] | None = None,
+    name: str | None = None,
+    channels: Sequence[Any] | None = None,
+    version: str = NEWEST,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **options: Unpack[ArrayOptions],
+) -> Image:
+    """Write an image with its levels, and give it back opened.
+
+    `data` is an array, a memory map, a Dask array, an array of any Zarr, or the path of one; of
+    an OME-Zarr image, axes and scale are taken over. Each block of it is read once.
+
+    axes, scale, translation, unit
+        ``"zyx"``, names or `Axis` objects; the size of a pixel and the place of the first one
+        along each axis, or by name; a unit for the axes of its kind, or by name.
+    levels, factors, method
+        How many levels there are, the full one included; how many times smaller each is than the
+        one before: a number for the axes of space, one per axis or by name, or a list of those
+        for every step. By default axes of space are halved until the image is small, and pixels
+        become as long along every axis. `mean`, `mode`, `nearest`, `max` or `gaussian`.
+    names, name, channels
+        The levels' paths (``"0"``, ``"1"``, …), the image's name, the channels: labels or
+        `Channel` objects.
+    version
+        ``"0.5"``, on Zarr version 3, or ``"0.4"``, on version 2.
+
+    The other options are those of `create_array`, for every level. The metadata that make it an
+    image are stored last, so that an interrupted write leaves none.
+    """
+    source, given = open_source(data)
+    if given is not None:
+        axes = given.axes if axes is None else axes
+        scale = given.scale if scale is None else scale
+        translation = given.transform().translation if translation is None else translation
+    used = image_axes(axes, len(source.shape), unit)
+    sizes = per_axis(scale, used, 1.0, "scale")
+    start = None if translation is None else per_axis(translation, used, 0.0, "translation")
+    steps = level_factors(source.shape, used, sizes, levels, factors)
+    labels = None if names is None else tuple(names)
+    if labels is not None and len(labels) != len(steps) + 1:
+        raise InvalidMetadata(f"{len(labels)} names were given for {len(steps) + 1} levels")
+    labels = labels or tuple(str(i) for i in range(len(steps) + 1))
+    transforms = level_transforms(Transform(sizes, start), steps, _known(method))
+    multiscale = Multiscale(
+        axes=used,
+        datasets=tuple(Dataset(p, t) for p, t in zip(labels, transforms, strict=True)),
+        name=name or _name(store, path),
+        type=method,
+        metadata={"method": "omnizarr.ome.write", "version": VERSION,
+                  "factors": [list(s) for s in steps]},
+    )  # fmt: skip
+    metadata = Metadata((multiscale,), omero=_omero(channels, source, used))
+    return write_levels(
+        store, source, metadata, writable(version), steps, path, overwrite, progress, options
+    )
+
+
+def write_levels(
+    store: Any,
+    source: Any,
+    metadata: Metadata,
+    version: Version,
+    steps: Sequence[Factors],
+    path: str | None,
+    overwrite: bool,
+    progress: Progress | None,
+    options: ArrayOptions,
+) -> Image:
+    """Store an image whose metadata are known: levels first, what makes it an image last."""
+    attributes = attributes_of(documents.write(metadata), version.name, {})
+    check_attributes(attributes, "this image")
+    where = stores.resolve(store)
+    group = create_group(where, path=path, zarr_format=version.zarr_format, overwrite=overwrite)
+    (multiscale,) = metadata.multiscales
+    shapes = level_shapes(source.shape, steps)
+    arrays = _create(group, source, multiscale, shapes, version, options)
+    _fill(source, arrays, steps, multiscale.type or "nearest", progress)
+    group.attrs.update(attributes)
+    loaded = load(group)
+    if loaded is None:
+        raise InvalidMetadata(f"{group.name} in {group.store!r} was changed while it was written")
+    return Image(loaded)
+
+
+def check_attributes(attributes: dict[str, Any], what: str) -> None:
+    """Raise where metadata that shall be written are not valid."""
+    found = stated(attributes)
+    problems = [] if found is None else [p for p in check(found, "") if p.level == "error"]
+    if problems:
+        raise InvalidMetadata.of(problems, f"cannot write {what}")
+
+
+def _name(store: Any, path: str | None) -> str:
+    """The last part of an image's address."""
+    place = paths.normalize(path)
+    if not place and isinstance(store, (str, os.PathLike)):
+        place = os.fspath(store).replace("\\", "/").rstrip("/")
+    return paths.name(place) or "image"
+
+
+def _known(method: str) -> str:
+    if method not in NAMES:
+        raise InvalidMetadata(f"method {method!r} is not known; known: {', '.join(NAMES)}")
+    return method
+
+
+def open_source(data: Any) -> tuple[Any, Image | None]:
+    """What to slice, and the image that it is the finest level of."""
+    if isinstance(data, (str, os.PathLike)):
+        found = open_zarr(data)
+        data = open_ome(data) if isinstance(found, Group) else found
+    if isinstance(data, Image):
+        return data.levels[0], data
+    if isinstance(data, Group) or (hasattr(data, "group") and not hasattr(data, "shape")):
+        raise WrongNode(f"expected an image or an array, got {data!r}")
+    sliceable = all(hasattr(data, name) for name in ("shape", "dtype", "__getitem__"))
+    return (data if sliceable else np.asarray(data)), None
+
+
+def _create(
+    group: Group,
+    source: Any,
+    multiscale: Multiscale,
+    shapes: Sequence[tuple[int, ...]],
+    version: Version,
+    options: ArrayOptions,
+) -> list[Array]:
+    options = {**options}
+    if version.name == NEWEST:
+        options["dimension_names"] = [a.name for a in multiscale.axes]
+    else:
+        options.setdefault("dimension_separator", "/")
+    if options.get("chunks", "auto") in ("auto", None, True):
+        options["chunks"] = _default_chunks(shapes[0], multiscale, np.dtype(source.dtype).itemsize)
+    arrays: list[Array] = []
+    for dataset, shape in zip(multiscale.datasets, shapes, strict=True):
+        if arrays:
+            first = arrays[0]
+            options["chunks"], shards = level_chunks(first.chunks, first.shards, shape)
+            if shards is not None:
+                options["shards"] = shards
+        arrays.append(group.create_array(dataset.path, shape=shape, dtype=source.dtype, **options))
+    return arrays
+
+
+def _default_chunks(shape: Sequence[int], multiscale: Multiscale, itemsize: int) -> tuple[int, ...]:
+    """About a MiB of space; one point of time and one channel."""
+    space = tuple(
+        n if a.type == "space" else 1 for n, a in zip(shape, multiscale.axes, strict=True)
+    )
+    return guess_chunks(space, itemsize, TARGET_BYTES)
+
+
+def _fill(
+    source: Any,
+    arrays: Sequence[Array],
+    steps: Sequence[Factors],
+    method: str,
+    progress: Progress | None,
+) -> None:
+    target = UNIT_BYTES
+    if method == "gaussian" and steps:
+        target //= int(np.prod(steps[0]))
+    blocks = _blocks(source)
+    unit = unit_shape(arrays[0], steps, target, blocks)
+    stored = False
+    if blocks and any(u % b and u < n for u, b, n in zip(unit, blocks, source.shape, strict=True)):
+        _stage(source, arrays[0])
+        source, stored = arrays[0], True
+    Pyramid(source, arrays, steps, method, unit, progress, stored).run()
+
+
+def _blocks(source: Any) -> tuple[int, ...]:
+    """The largest block of a Dask array along each axis; empty for anything else."""
+    if not hasattr(source, "__dask_graph__"):
+        return ()
+    return tuple(max(lengths, default=1) or 1 for lengths in source.chunks)
+
+
+def _stage(source: Any, target: Array) -> None:
+    """Store a Dask array block by block, so that each is computed once though units cut it."""
+    ends = [np.cumsum([0, *lengths]).tolist() for lengths in source.chunks]
+    with target.writer() as writer:
+        for index in np.ndindex(*source.numblocks):
+            box = tuple(slice(e[i], e[i + 1]) for e, i in zip(ends, index, strict=True))
+            writer[box] = np.asarray(source.blocks[index])
+
+
+def _omero(channels: Sequence[Any] | None, source: Any, axes: Sequence[Any]) -> Omero | None:
+    if channels is None:
+        return None
+    counts = [n for n, a in zip(source.shape, axes, strict=True) if a.type == "channel"]
+    if counts and counts[0] != len(channels):
+        raise InvalidMetadata(f"{len(channels)} channels were given, but the data have {counts[0]}")
+    return Omero(tuple(_channel(c, i, np.dtype(source.dtype)) for i, c in enumerate(channels)))
+
+
+def _channel(given: Any, index: int, dtype: np.dtype[Any]) -> Channel:
+    channel = given if isinstance(given, Channel) else Channel(str(given))
+    low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (0, 1)
+    window = {"min": low, "max": high, "start": low, "end": high}
+    return replace(
+        channel,
+        color=channel.color or _COLOURS[index % len(_COLOURS)],
+        window=channel.window or window,
+        active=True if channel.active is None else channel.active,
+    )
