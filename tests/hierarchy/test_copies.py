@@ -4,6 +4,9 @@ against an array's own document."""
 from __future__ import annotations
 
 import json
+import pickle
+import subprocess
+import sys
 import threading
 import warnings
 from collections import Counter
@@ -17,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.hierarchy.consolidate import walk
+from omnizarr.hierarchy.walk import walk
 from omnizarr.model import GroupModel, Node
+from omnizarr.stores import Range
 
 zarr = pytest.importorskip("zarr")
 
@@ -146,7 +150,7 @@ def test_an_array_that_is_gone_is_not_read_by_its_copy(tmp_path: Path, format: i
         asked["a"][...]
 
 
-PATHS = ["a", "g", "g/b", "g/deep", "g/deep/c", "new", "new/x"]
+PATHS = ["a", "g", "g/b", "g/deep", "g/deep/c", "new", "new/x", "moved/to"]
 
 
 def change(root: oz.Group, path: str, what: str) -> None:
@@ -159,6 +163,8 @@ def change(root: oz.Group, path: str, what: str) -> None:
         return
     elif what == "delete":
         del root[path]
+    elif what == "move" and root.get("moved/to") is None:
+        root.move(path, "moved/to")
     elif what == "attribute":
         node.attrs["x"] = len(node.attrs)
     elif isinstance(node, oz.Array) and what == "append":
@@ -169,7 +175,7 @@ def change(root: oz.Group, path: str, what: str) -> None:
 
 CHANGES = st.tuples(
     st.sampled_from(PATHS),
-    st.sampled_from(["group", "array", "delete", "attribute", "append", "resize"]),
+    st.sampled_from(["group", "array", "delete", "move", "attribute", "append", "resize"]),
     st.booleans(),
 )
 
@@ -240,6 +246,78 @@ def test_a_new_member_is_listed_where_a_store_cannot_list(format: int) -> None:
     assert sorted(blind) == ["a", "g", "new"]
     assert sorted(blind["g"]) == ["b", "deep", "h"]
     assert dict(blind.members())["a"].attrs["x"] == 1
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_array_that_was_opened_by_a_copy_is_still_checked_after_pickling(
+    tmp_path: Path, format: int
+) -> None:
+    hierarchy(format, tmp_path)
+    array = pickle.loads(pickle.dumps(oz.open_group(tmp_path, use_consolidated=True)["a"]))
+    zarr.open_group(tmp_path, mode="r+", use_consolidated=False)["a"].resize((2,))
+    with pytest.warns(oz.OmnizarrWarning, match="out of date"):
+        assert array[...].tolist() == [0, 1]
+
+
+def test_copies_that_cannot_be_read_stop_no_change() -> None:
+    store = hierarchy(2)
+    store[".zmetadata"] = b"{"
+    oz.open_group(store, mode="r+").create_array("new", shape=(1,), dtype="u1")
+    assert sorted(oz.open_group(store)) == ["a", "g", "new"]
+    assert store[".zmetadata"] == b"{"
+    with pytest.raises(oz.InvalidMetadata, match="zmetadata"):
+        oz.open_group(store, use_consolidated=True)
+
+
+def test_processes_that_create_arrays_lose_no_copy(tmp_path: Path) -> None:
+    hierarchy(3, tmp_path)
+    program = """if True:
+        import sys, omnizarr as oz
+        root = oz.open_group(sys.argv[1], mode="r+")
+        for i in range(8):
+            root.create_array(f"p{sys.argv[2]}_{i}", shape=(1,), dtype="u1")
+        """
+    running = [
+        subprocess.Popen([sys.executable, "-c", program, str(tmp_path), str(n)]) for n in range(3)
+    ]
+    assert [process.wait(120) for process in running] == [0, 0, 0]
+    assert plain(oz.open_group(tmp_path).consolidated) == truth(tmp_path)
+
+
+class Comparing(oz.MemoryStore):
+    """A store that can compare and replace, where another writer is quicker at first."""
+
+    def __init__(self, values: dict[str, bytes]) -> None:
+        super().__init__(values)
+        self.others = 2
+
+    def generation(self, key: str) -> str | None:
+        value = self.values.get(key)
+        return None if value is None else str(hash(value))
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        return self.get(key, range), self.generation(key)
+
+    def set_if(self, key: str, value: Any, generation: str | None) -> bool:
+        if key == "zarr.json" and self.others:
+            self.others -= 1
+            doc = json.loads(self.values[key])
+            doc["attributes"][f"other{self.others}"] = 1
+            self.values[key] = json.dumps(doc).encode()
+        if self.generation(key) != generation:
+            return False
+        self.set(key, value)
+        return True
+
+
+def test_a_store_that_compares_and_replaces_loses_neither_copy_nor_other_changes() -> None:
+    store = Comparing(hierarchy(3))
+    root = oz.open_group(store, mode="r+")
+    root.create_array("new", shape=(1,), dtype="u1")
+    assert "new" in (root.consolidated or {})
+    assert sorted(oz.open_group(store).attrs) == ["other0", "other1", "title"]
 
 
 def test_threads_that_create_arrays_lose_no_copy() -> None:

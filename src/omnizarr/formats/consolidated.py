@@ -88,6 +88,14 @@ def _read_v3(data: bytes, key: str) -> Entries | None:
     return {path: {"zarr.json": copy} for path, copy in copies.items()}
 
 
+def has_copies(format: Format, data: bytes, key: str) -> bool:
+    """Whether a document has copies that can be read."""
+    try:
+        return read(format, data, key) is not None
+    except InvalidMetadata:
+        return False
+
+
 def node(format: Format, path: str, entry: Entry) -> Node | None:
     """The node that an entry describes; raises InvalidMetadata where it is wrong."""
     for name, copy in entry.items():
@@ -116,25 +124,27 @@ def write(format: Format, path: str, nodes: Mapping[str, Node]) -> dict[str, byt
     raise cannot(format.name, "consolidated metadata")
 
 
-def changed(format: Format, data: bytes, key: str, path: str, documents: Documents) -> bytes:
-    """The document `key` with the copies of one node renewed; `path` is relative to the group.
+def changed(format: Format, data: bytes, key: str, nodes: Mapping[str, Documents]) -> bytes:
+    """The document `key` with the copies of some nodes renewed.
 
-    `documents` are the node's, by their names; where there are none, the node and all below it go.
+    `nodes` has each node's documents by their names; the paths are relative to the group. A node
+    without any is gone, with all below it.
     """
     doc = load_object(data, key, allow_nan=isinstance(format, V2))
     inside = doc[MEMBER] if isinstance(format, V3) else doc
-    below = paths.prefix(path)
-    new = {below + name: load_object(text, name) for name, text in documents.items()}
-    old = {below + name for name in NAMES}
-    if isinstance(format, V3):
-        old = {path}
-        for copy in [*new.values()]:
-            new = {path: {k: v for k, v in copy.items() if k != MEMBER}}
-    inside["metadata"] = {
-        k: v
-        for k, v in inside["metadata"].items()
-        if k not in old and (documents or not k.startswith(below))
-    } | new
+    for path, documents in nodes.items():
+        below = paths.prefix(path)
+        new = {below + name: load_object(text, name) for name, text in documents.items()}
+        old = {below + name for name in NAMES}
+        if isinstance(format, V3):
+            old = {path}
+            for copy in [*new.values()]:
+                new = {path: {k: v for k, v in copy.items() if k != MEMBER}}
+        inside["metadata"] = {
+            k: v
+            for k, v in inside["metadata"].items()
+            if k not in old and (documents or not k.startswith(below))
+        } | new
     return dumps(doc, indent=2) if isinstance(format, V3) else _dump_v2(doc)
 
 

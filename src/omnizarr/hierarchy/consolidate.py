@@ -10,20 +10,9 @@ from omnizarr.formats import consolidated
 from omnizarr.hierarchy.copies import note_change
 from omnizarr.hierarchy.create import open_group
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.location import Location, locate
-from omnizarr.model import GroupModel, Node, paths
-
-
-def walk(location: Location, node: Node) -> dict[str, Node]:
-    """All readable nodes at and below a place, by path relative to it."""
-    found = {"": node}
-    location = location.listed()
-    if isinstance(node, GroupModel):
-        for name, child in sorted(location.children().items()):
-            if not isinstance(child, Exception):
-                below = walk(location.child(name), child)
-                found.update({paths.join(name, p): n for p, n in below.items()})
-    return found
+from omnizarr.hierarchy.location import locate
+from omnizarr.hierarchy.walk import walk
+from omnizarr.model import paths
 
 
 def consolidate_metadata(

@@ -6,14 +6,15 @@ import itertools
 import warnings
 from collections.abc import Mapping
 
-from omnizarr.errors import InvalidMetadata, OmnizarrWarning
-from omnizarr.formats import Format, consolidated
+from omnizarr.errors import InvalidMetadata, OmnizarrWarning, StoreError
+from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.model import Node, paths
-from omnizarr.stores import Store, can_list
+from omnizarr.stores import SetsIf, Store, Versioned, can_list, lock
 from omnizarr.stores.turns import DOCUMENTS, turn
 
 LARGEST = 2**20  # bytes of copies that are renewed with every change of a node
+ATTEMPTS = 50
 _counter = itertools.count(1)
 _changes = 0  # another number after every change of a node by this process
 
@@ -111,53 +112,67 @@ def note_change() -> None:
 
 def keep_right(
     store: Store,
-    path: str,
     format: Format,
-    documents: Mapping[str, bytes | None] | None,
+    nodes: Mapping[str, Mapping[str, bytes | None] | None],
     around: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Bring the copies of a node in line with its documents, None where it was erased.
+    """Bring the copies of nodes in line with their documents, None where one was erased.
 
     Large copies are dropped, unless the store cannot list and they could not be made again.
     `around` are documents that were fetched before; a key that is not in it is not there.
     """
     note_change()
-    holders = consolidated.holders(format, path)
-    if not holders:
+    groups = {k: g for path in nodes for k, g in consolidated.holders(format, path).items()}
+    if not groups:
         return
-    if around is None:
-        around = fetch(store, holders)
-    for key, group in holders.items():
-        if key in around and consolidated.read(format, around[key], key) is not None:
-            with turn(DOCUMENTS, [key]):
-                _renew(store, format, key, group, path, documents)
+    around = fetch(store, groups) if around is None else around
+    for key, group in groups.items():
+        if key in around and consolidated.has_copies(format, around[key], key):
+            start = paths.prefix(group)
+            mine = {
+                path[len(start) :]: _by_name(documents)
+                for path, documents in nodes.items()
+                if path == group or path.startswith(start)
+            }
+            with turn(DOCUMENTS, [key]), lock(store, start, [key]):
+                _renew(store, format, key, mine)
             note_change()
 
 
-def _renew(
-    store: Store,
-    format: Format,
-    key: str,
-    group: str,
-    path: str,
-    documents: Mapping[str, bytes | None] | None,
-) -> None:
-    data = store.get(key)  # again, now that no other thread changes it
-    if data is None or consolidated.read(format, data, key) is None:
+def _by_name(documents: Mapping[str, bytes | None] | None) -> dict[str, bytes]:
+    return {paths.name(k): text for k, text in (documents or {}).items() if text is not None}
+
+
+def _renew(store: Store, format: Format, key: str, nodes: Mapping[str, Documents]) -> None:
+    """Store the copies as they should be, on top of what other writers stored just now."""
+    for _ in range(ATTEMPTS):
+        generation = store.generation(key) if isinstance(store, Versioned) else None
+        data = store.get(key)
+        if data is None or not consolidated.has_copies(format, data, key):
+            return
+        text = _renewed(store, format, key, data, nodes)
+        if text is None:
+            store.erase(key)
+        elif not isinstance(store, SetsIf) or not isinstance(store, Versioned):
+            store.set(key, text)
+        elif not store.set_if(key, text, generation):
+            continue
         return
-    if len(data) > LARGEST and can_list(store):
-        warnings.warn(
-            f"{paths.show(path)} in {store!r} was changed, so the consolidated metadata of"
-            f" {paths.show(group)} were dropped; call consolidate_metadata again when done",
-            OmnizarrWarning,
-            stacklevel=6,
-        )
-        text = consolidated.dropped(format, data, key)
-    else:
-        own = {paths.name(k): t for k, t in (documents or {}).items() if t is not None}
-        inside = path[len(paths.prefix(group)) :]
-        text = consolidated.changed(format, data, key, inside, own)
-    if text is None:
-        store.erase(key)
-    elif text != data:
-        store.set(key, text)
+    raise StoreError(
+        f"{key!r} in {store!r} was changed by another writer {ATTEMPTS} times in a row, so its"
+        " consolidated metadata may be out of date; call consolidate_metadata again"
+    )
+
+
+def _renewed(
+    store: Store, format: Format, key: str, data: bytes, nodes: Mapping[str, Documents]
+) -> bytes | None:
+    if len(data) <= LARGEST or not can_list(store):
+        return consolidated.changed(format, data, key, nodes)
+    warnings.warn(
+        f"{next(iter(nodes))!r} was changed, so the consolidated metadata in {key!r} of {store!r}"
+        " were dropped; call consolidate_metadata again when done",
+        OmnizarrWarning,
+        stacklevel=7,
+    )
+    return consolidated.dropped(format, data, key)

@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from omnizarr import config
 from omnizarr.errors import (
     InvalidMetadata,
     NodeExists,
@@ -19,10 +18,11 @@ from omnizarr.errors import (
 )
 from omnizarr.formats import Format, Probe, by_name, consolidated
 from omnizarr.hierarchy.absent import why_absent
+from omnizarr.hierarchy.around import Around
 from omnizarr.hierarchy.copies import Copies, keep_right
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.owned import check_owned
-from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
     can_list,
@@ -184,7 +184,7 @@ class Location:
                 continue
             if text is not None or before.get(key) is not None:
                 (put or self._put)(key, text)
-        keep_right(self.store, self.path, self.format, documents)
+        keep_right(self.store, self.format, {self.path: documents})
         return read
 
     def _put(self, key: str, text: bytes | None) -> None:
@@ -218,10 +218,10 @@ class Location:
         advice = self.format.name_advice(self.path)
         if advice is not None:
             warnings.warn(f"the path {self.path!r} {advice}", OmnizarrWarning, stacklevel=4)
-        around = self._around()
-        self._check_root(around)
-        missing = self._missing_ancestors(around)
-        existing = existing_node(self.store, self.path, around) or self._other_root(around)
+        around = Around.look(self.store, self.path, self.format)
+        around.check_root()
+        missing = around.missing_groups()
+        existing = existing_node(self.store, self.path, around.documents) or around.other_root()
         if existing is not None and existing[1] is not None:
             if not overwrite:
                 what = existing[1].kind if not isinstance(existing[1], Exception) else "node"
@@ -234,62 +234,22 @@ class Location:
         for key, text in documents.items():
             if text is not None:
                 self.store.set(key, text)
-        keep_right(self.store, self.path, self.format, documents, around)
+        keep_right(self.store, self.format, {self.path: documents}, around.documents)
         return read
 
     def create_above(self) -> None:
         """Store the groups above that are missing; raises where one is an array."""
-        around = self._around()
-        self._check_root(around)
-        self._create_above(self._missing_ancestors(around), around)
+        around = Around.look(self.store, self.path, self.format)
+        around.check_root()
+        self._create_above(around.missing_groups(), around)
 
-    def _create_above(self, missing: Iterable[str], around: Mapping[str, bytes]) -> None:
+    def _create_above(self, missing: Iterable[str], around: Around) -> None:
         """Store groups at those paths, and what a hierarchy must have beside its nodes."""
         for key, root in self.format.root_documents().items():
-            if key not in around:
+            if key not in around.documents:
                 self.store.set(key, root)
         for path in missing:
             self.at(path).save(None, GroupModel())
-
-    def _around(self) -> dict[str, bytes]:
-        """What there is already, at this place in any format and above it in this one."""
-        above = (key for path in paths.ancestors(self.path) for key in self.format.keys(path))
-        holders = consolidated.holders(self.format, self.path)
-        keys = (*self.format.root_documents(), *above, *holders, *Probe(self.path).keys())
-        return fetch(self.store, dict.fromkeys(keys))
-
-    def _check_root(self, around: Mapping[str, bytes]) -> None:
-        """Raise where another format's hierarchy has a key that this one's needs."""
-        keys = self.format.root_documents() or self.format.keys("")[:1]
-        taken = {key: around[key] for key in keys if key in around} if self.path else {}
-        if taken and not Probe("", self.format.name).formats(taken, []):
-            raise NodeExists(
-                f"{next(iter(taken))!r} in {self.store!r} is not a document of zarr"
-                f" {self.format.name}, so {paths.show(self.path)} cannot be created in that format;"
-                " leave zarr_format out to join the hierarchy that is there"
-            )
-
-    def _other_root(self, around: Mapping[str, bytes]) -> tuple[Format, Node] | None:
-        """A hierarchy whose entry point a new root of this format would replace."""
-        mine = {*self.format.keys("")}
-        for format in Probe("").formats(around, []) if not self.path else ():
-            if type(format) is not type(self.format) and mine & format.root_documents().keys():
-                return format, GroupModel(implicit=True)
-        return None
-
-    def _missing_ancestors(self, around: Mapping[str, bytes]) -> list[str]:
-        """Paths above that have no group yet; raises where one is an array."""
-        missing = []
-        for path in paths.ancestors(self.path):
-            node = self.format.read(path, around, [])
-            if isinstance(node, ArrayModel):
-                raise NodeExists(
-                    f"{paths.show(path)} in {self.store!r} is an array; nothing can be below it"
-                )
-            implied = self.format.implicit_groups and not config.get().explicit_groups
-            if node is None and not implied:
-                missing.append(path)
-        return missing
 
     def erase(self) -> None:
         """Remove the node and all below it; refuses where something is not Zarr."""
@@ -299,7 +259,7 @@ class Location:
         erase_values(self.store, keys)
         for prefix in prefixes:
             erase_prefix(self.store, prefix)
-        keep_right(self.store, self.path, self.format, None)
+        keep_right(self.store, self.format, {self.path: None})
 
 
 def tell(problems: Iterable[Problem]) -> None:

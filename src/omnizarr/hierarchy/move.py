@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from omnizarr.errors import InvalidName, NodeExists, NodeNotFound, StoreError
+from omnizarr.hierarchy.copies import keep_right
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.owned import check_owned
+from omnizarr.hierarchy.walk import walk
 from omnizarr.model import paths
 from omnizarr.stores import list_prefix
 
@@ -37,7 +40,15 @@ def move(source: Location, target: Location) -> None:
         if value is None:
             raise StoreError(f"{key!r} in {source.store!r} vanished while {source} was moved")
         target.store.set(renamed[key], value)
+    keep_right(target.store, target.format, dict(_documents(replace(target, copies=None))))
     source.erase()
+
+
+def _documents(location: Location) -> Iterator[tuple[str, dict[str, bytes | None]]]:
+    """The documents of a node and of all below it, by path."""
+    for inside, node in walk(location, location.load()).items():
+        path = paths.join(location.path, inside)
+        yield path, location.format.write(path, node)
 
 
 def _keys(location: Location) -> Iterator[str]:

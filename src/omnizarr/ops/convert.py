@@ -18,9 +18,9 @@ from omnizarr.engine import BoundArray
 from omnizarr.errors import CannotExpress, NodeExists, OmnizarrError, StoreError
 from omnizarr.formats import Format, by_name
 from omnizarr.hierarchy.chunking import guess_chunks, inner_chunks
-from omnizarr.hierarchy.consolidate import walk
 from omnizarr.hierarchy.location import Location, existing_node, locate
 from omnizarr.hierarchy.options import check_separator
+from omnizarr.hierarchy.walk import walk
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 from omnizarr.stores import Inside, Store, list_prefix
