@@ -29,7 +29,7 @@ REASONS: tuple[Reason, ...] = (
         "^Open one array|arrays in a group",
         "",
         "Profile: Python throughout. Opening takes 25 µs of processor time where an equal document"
-        " was parsed before and 130 µs where not. Creating takes 190 µs, of which the options take"
+        " was parsed before and up to 140 µs where not. Creating takes 190 µs, of which the options take"
         " a third, the text of the document a sixth, looking around and storing an eighth each.",
     ),
     Reason(

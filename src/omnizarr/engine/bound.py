@@ -35,8 +35,9 @@ MAX_SHARED = 512
 _shared: dict[tuple[Any, ...], Chain] = {}
 # What models were bound to, by the id of their codecs; what is opened again need not be checked.
 _checked: dict[int, tuple[ArrayModel, int, dict[str, Any]]] = {}
+# What binding depends on, beside the shape.
 _MATTERS = (
-    *("shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
+    *("data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
     "storage_transformers",
 )
 _PARTS = ("data_type", "fill", "encoding", "skipped", "_chains", "layouts")
@@ -56,11 +57,7 @@ class BoundArray:
 
     def check(self) -> None:
         """Raise for everything that is wrong; what is merely unknown may wait."""
-        generation = registry.generation()
-        model, then, parts = _checked.get(id(self.model.codecs), (None, -1, {}))
-        if then == generation and _same(model, self.model):
-            self.__dict__.update(parts)
-            _ = self.chunk_store
+        if self._was_checked():
             return
         unknown = False
         for part in (
@@ -79,7 +76,24 @@ class BoundArray:
             if len(_checked) >= MAX_SHARED:
                 _checked.clear()
             mine = {part: self.__dict__[part] for part in (*_PARTS, "grid")}
-            _checked[id(self.model.codecs)] = (self.model, generation, mine)
+            _checked[id(self.model.codecs)] = (self.model, registry.generation(), mine)
+
+    def _was_checked(self) -> bool:
+        """Whether the same model, but perhaps for its shape, was bound before; then it is now."""
+        model, then, parts = _checked.get(id(self.model.codecs), (None, -1, {}))
+        if model is None or then != registry.generation():
+            return False
+        if not all(getattr(model, name) is getattr(self.model, name) for name in _MATTERS):
+            return False
+        if model.shape == self.model.shape:
+            self.__dict__.update(parts)
+        elif parts["grid"].regular is not None and len(model.shape) == len(self.model.shape):
+            self.__dict__.update({p: parts[p] for p in _PARTS})
+            _ = self.grid
+        else:
+            return False
+        _ = self.chunk_store
+        return True
 
     def reshaped(self, model: ArrayModel) -> BoundArray:
         """The same array with another shape; whatever does not depend on it stays bound."""
@@ -197,11 +211,6 @@ class BoundArray:
                 f"array {paths.show(self.path)!r} has {self.skipped[0]!r}, which is unknown here;"
                 " it may be skipped on reading, but not on writing"
             )
-
-
-def _same(a: ArrayModel | None, b: ArrayModel) -> bool:
-    """Whether two models are one and the same in what binding depends on."""
-    return a is b or all(getattr(a, name) is getattr(b, name) for name in _MATTERS)
 
 
 def _skipped(codecs: tuple[Named, ...]) -> Iterator[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidName, Problem
@@ -17,7 +18,7 @@ from omnizarr.formats.numpy_types import as_json, byte_orders, field_parts, with
 from omnizarr.formats.remembered import remembered
 from omnizarr.formats.rounding import rounded_once
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
-from omnizarr.model.fields import Fields, named
+from omnizarr.model.fields import MAX_LENGTH, MAX_RANK, Fields, named
 
 REQUIRED = (
     "zarr_format",
@@ -56,18 +57,21 @@ class V3:
 
     def _read(self, key: str, data: bytes, problems: list[Problem]) -> Node:
         doc = load_object(data, key)
-        attributes = doc.get("attributes")
-        if not isinstance(attributes, dict) or not attributes:
+        shape, attributes = doc.get("shape"), doc.get("attributes", {})
+        if not _is_shape(shape) or not isinstance(attributes, dict):
             return rounded_once(self._parse(key, doc, problems), data)
-        # Many documents differ in nothing but their attributes.
-        rest = dumps({**doc, "attributes": {}})
+        # Many documents differ in nothing but their shape and attributes.
+        rest = {**doc, "shape": [0] * len(shape), "attributes": {}}
+        text = repr(rest)
         node = remembered(
-            (self.name, rest),
-            len(rest),
+            (self.name, text),
+            len(text),
             problems,
-            lambda: rounded_once(self._parse(key, {**doc, "attributes": {}}, problems), data),
+            lambda: rounded_once(self._parse(key, rest, problems), data),
         )
-        return node.with_(attributes=attributes)
+        if isinstance(node, GroupModel):  # no group has a shape, so this is an error by then
+            return node
+        return node.with_(shape=tuple(shape), attributes=attributes)
 
     def _parse(self, key: str, doc: dict[str, Any], problems: list[Problem]) -> Node:
         fields = Fields(key, doc, problems)
@@ -317,6 +321,13 @@ def byte_orders_known(data_type: Named) -> bool:
         return bool(byte_orders(data_type))
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
         return False  # a malformed configuration; binding the type reports it
+
+
+def _is_shape(value: Any) -> TypeGuard[list[int]]:
+    """Whether the field `shape` is right in itself."""
+    if not isinstance(value, list) or len(value) > MAX_RANK:
+        return False
+    return all(type(n) is int and n >= 0 for n in value) and math.prod(value) <= MAX_LENGTH
 
 
 def _extra(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
