@@ -29,8 +29,8 @@ REASONS: tuple[Reason, ...] = (
         "^Open one array|arrays in a group",
         "",
         "Profile: Python throughout. Opening takes 25 µs of processor time where an equal document"
-        " was parsed before and up to 140 µs where not. Creating takes 190 µs, of which the options take"
-        " a third, the text of the document a sixth, looking around and storing an eighth each.",
+        " was parsed before, up to 140 µs where not. Creating takes 190 µs: the options a third of"
+        " it, the text of the document a sixth, looking around and storing an eighth each.",
     ),
     Reason(
         "^Import",

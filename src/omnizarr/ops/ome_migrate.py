@@ -18,10 +18,10 @@ from omnizarr.conventions.ome.model import Metadata
 from omnizarr.conventions.ome.versions import NEWEST, Version, attributes_of, writable
 from omnizarr.errors import InvalidMetadata, NodeNotFound, StoreError
 from omnizarr.formats import by_name, consolidated
-from omnizarr.hierarchy.consolidate import walk
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import Location, locate
+from omnizarr.hierarchy.walk import walk
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.convert import Progress, Report, convert
 from omnizarr.stores import Inside, Range, Store
@@ -124,7 +124,7 @@ def _old_documents(start: Location, nodes: Mapping[str, Node]) -> list[str]:
     """The keys of all documents there are, the root's first: without it the rest is not found."""
     keys = [key for path in nodes for key in start.format.keys(path)]
     copy = consolidated.key(start.format, "")
-    wanted = keys if copy is None else [*keys, copy]
+    wanted = list(dict.fromkeys(keys if copy is None else [*keys, copy]))
     found = fetch(start.store, wanted)
     return [key for key in sorted(wanted, key=lambda k: k.count("/")) if key in found]
 
