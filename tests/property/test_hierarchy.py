@@ -55,6 +55,7 @@ class Hierarchy(RuleBasedStateMachine):
         self.model: dict[str, Node] = {}
         # Handles that were opened at some time; others may have changed the arrays since.
         self.held: dict[str, oz.Array] = {}
+        self.consolidated = False
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder)
@@ -260,6 +261,12 @@ class Hierarchy(RuleBasedStateMachine):
         # A group has a document once it has attributes; in the draft not before.
         node.explicit = True
 
+    @precondition(lambda self: self.format in (2, 3))
+    @rule()
+    def consolidate(self) -> None:
+        oz.consolidate_metadata(self.store)
+        self.consolidated = True
+
     # Moving and erasing
 
     @precondition(lambda self: self.format != 1)
@@ -325,6 +332,11 @@ class Hierarchy(RuleBasedStateMachine):
             found = {"": oz.open_group(self.store), **dict(self.handles[0].members(None))}
             assert list(self.handles[1]) == sorted(p for p in self.model if p and "/" not in p)
         assert found.keys() == self.model.keys()
+        if self.consolidated:
+            copies = oz.open_group(self.store, use_consolidated=True)
+            assert {p: n.attrs for p, n in copies.members(None)} == {
+                p: n.attributes for p, n in self.model.items() if p
+            }
         for path, node in self.model.items():
             assert found[path].attrs == node.attributes
             if node.data is not None:

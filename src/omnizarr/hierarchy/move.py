@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from omnizarr.errors import InvalidName, NodeExists, NodeNotFound, StoreError
+from omnizarr.hierarchy.copies import has_copies, keep_right
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.owned import check_owned
-from omnizarr.model import paths
+from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import list_prefix
 
 
@@ -37,7 +39,19 @@ def move(source: Location, target: Location) -> None:
         if value is None:
             raise StoreError(f"{key!r} in {source.store!r} vanished while {source} was moved")
         target.store.set(renamed[key], value)
+    own = replace(target, copies=None)
+    if has_copies(target.store, target.path, target.format):
+        _copy(own, own.load())
     source.erase()
+
+
+def _copy(location: Location, node: Node) -> None:
+    """Tell the copies that groups above keep of a node and of all below it."""
+    documents = location.format.write(location.path, node)
+    keep_right(location.store, location.path, location.format, documents)
+    for name, child in location.children().items() if isinstance(node, GroupModel) else ():
+        if not isinstance(child, Exception):
+            _copy(location.child(name), child)
 
 
 def _keys(location: Location) -> Iterator[str]:

@@ -146,10 +146,12 @@ class NodeHandle(Generic[M]):
         self._copied = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"location": self._location.unlisted(), "model": self._model}
+        location = self._location.unlisted()
+        return {"location": location, "model": self._model, "copied": self._copied}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._open(state["location"], state["model"])
+        self._copied = state["copied"]
 
     def _repr_html_(self) -> str:
         return self.info._repr_html_()
