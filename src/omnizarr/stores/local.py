@@ -157,7 +157,8 @@ class LocalStore:
                 except FileNotFoundError:
                     if not left:
                         raise
-                    _make_folder(os.path.dirname(path))  # another may remove it while it is empty
+                    with contextlib.suppress(FileNotFoundError):  # removed while it was empty
+                        _make_folder(os.path.dirname(path))
             os.replace(partial, path)
         except BaseException as e:
             with contextlib.suppress(OSError):
