@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -111,16 +110,16 @@ def test_settings_of_the_task_reach_the_operation() -> None:
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_many_awaits_stay_within_the_budget_of_threads(threads: int, loop: str) -> None:
-    lock, shares, highest = threading.Lock(), [0], [0]
+    lock, running, highest = threading.Lock(), [0], [0]
+    enough = threading.Barrier(threads)
 
     def work() -> None:
-        own = config.get().threads
         with lock:
-            shares[0] += own
-            highest[0] = max(highest[0], shares[0])
-        time.sleep(0.002)
+            running[0] += 1
+            highest[0] = max(highest[0], running[0])
+        enough.wait(20)  # that many do run at once
         with lock:
-            shares[0] -= own
+            running[0] -= 1
 
     async def in_asyncio() -> None:
         with oz.configure(threads=threads):
@@ -136,15 +135,15 @@ def test_many_awaits_stay_within_the_budget_of_threads(threads: int, loop: str) 
     assert highest[0] == threads
 
 
-def test_one_operation_alone_has_all_threads_and_one_inside_another_does_not_wait() -> None:
+def test_an_operation_inside_another_does_not_wait_for_it() -> None:
     async def inner() -> int:
         return await aio.run(lambda: config.get().threads)
 
     async def main() -> tuple[int, int]:
-        with oz.configure(threads=5):
+        with oz.configure(threads=1):
             return await inner(), await aio.run(lambda: asyncio.run(inner()))
 
-    assert asyncio.run(main()) == (5, 5)
+    assert asyncio.run(main()) == (1, 1)
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])

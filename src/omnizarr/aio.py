@@ -8,8 +8,8 @@ Made mechanically from the blocking functions: an operation runs as a whole in a
 with the settings of the task that awaits it. It works under asyncio (also on uvloop), trio, and
 anyio on either.
 
-**Threads.** All operations together use as many threads as the setting ``threads`` allows. One
-that starts while no other runs gets all of them; while others run, each gets one.
+**Threads.** As many operations run at once as the setting ``threads`` allows; others wait. One
+that runs alone has that many threads for its chunks; when others begin, it goes on with fewer.
 
 **Cancelling.** An operation that has not begun is dropped. One that has begun is waited for, and
 the cancellation is raised then: no write goes on behind your back, and none is left half done.
@@ -59,7 +59,7 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     >>> await aio.run(view.read)
     """
     context = contextvars.copy_context()
-    work = functools.partial(_within_budget, functools.partial(function, *args, **kwargs))
+    work = functools.partial(_in_turn, functools.partial(function, *args, **kwargs))
     future: Future[T] = _pool().submit(context.run, work)
     if _in_trio():
         return await _await_in_trio(future)
@@ -107,30 +107,16 @@ async def _await_in_trio(future: Future[T]) -> T:
     return future.result()
 
 
-class _Budget:
-    """Shares a number of threads among operations."""
+class _Turns:
+    """How many operations run now."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._used = 0
-
-    def take(self, limit: int) -> int:
-        """Wait until there is a thread to have; all of them where nobody has any."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._used < limit)
-            taken = limit if self._used == 0 else 1
-            self._used += taken
-            return taken
-
-    def give(self, taken: int) -> None:
-        """Give them back."""
-        with self._changed:
-            self._used -= taken
-            self._changed.notify_all()
+        self.changed = threading.Condition()
+        self.running = 0
 
 
-_has_share = contextvars.ContextVar("omnizarr_aio_share", default=False)
-_budget = _Budget()
+_runs = contextvars.ContextVar("omnizarr_aio_runs", default=False)
+_turns = _Turns()
 _workers: ThreadPoolExecutor | None = None
 _guard = threading.Lock()
 
@@ -143,23 +129,27 @@ def _pool() -> ThreadPoolExecutor:
         return _workers
 
 
-def _within_budget(function: Callable[[], T]) -> T:
-    if _has_share.get():  # an operation inside another one: waiting for itself would never end
+def _in_turn(function: Callable[[], T]) -> T:
+    """What `function` gives, called when no more operations than threads run."""
+    if _runs.get():  # inside another operation: waiting for its end would take for ever
         return function()
-    budget = _budget
-    taken = budget.take(config.get().threads)
-    _has_share.set(True)
+    turns, limit = _turns, config.get().threads
+    with turns.changed:
+        turns.changed.wait_for(lambda: turns.running < limit)
+        turns.running += 1
+    _runs.set(True)
     try:
-        with config.configure(threads=taken):
-            return function()
+        return function()
     finally:
-        budget.give(taken)
+        with turns.changed:
+            turns.running -= 1
+            turns.changed.notify_all()
 
 
 def _forget() -> None:
     """A forked child has none of the workers."""
-    global _budget, _workers, _guard
-    _budget, _workers, _guard = _Budget(), None, threading.Lock()
+    global _turns, _workers, _guard
+    _turns, _workers, _guard = _Turns(), None, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

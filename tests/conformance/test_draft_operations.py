@@ -790,3 +790,16 @@ def test_a_new_root_does_not_replace_the_entry_point_of_a_draft_hierarchy(
     oz.create_group(store, zarr_format=zarr_format, overwrite=True)
     assert list(store) == ["zarr.json"]
     assert oz.open_group(store).zarr_format == 3
+
+
+def test_an_array_does_not_hide_the_nodes_below_an_implied_group() -> None:
+    root = oz.create_group(None, zarr_format="3-draft")
+    root.create_array("a/b", shape=3)
+    with pytest.raises(oz.NodeExists):
+        root.create_array("a", shape=3)
+    assert root["a/b"].shape == (3,)
+    assert root.create_group("a", attributes={"explicit": True})["b"].shape == (3,)
+    del root["a"]
+    root.create_array("a/b", shape=3)
+    root.create_array("a", shape=4, overwrite=True)
+    assert [path for path, _ in root.members(None)] == ["a"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,6 +101,30 @@ def test_threads_lose_no_attribute_and_no_appended_value(zarr_format: int | str)
     handle.refresh()
     assert len(handle.attrs) == 31
     assert sorted(handle[3:]) == sorted(10 * a + b for a in range(6) for b in range(5))
+
+
+def _set_many(folder: str, number: int, zarr_format: int | str) -> None:
+    """What one of several processes does."""
+    array = oz.open_array(folder, "r+", zarr_format=zarr_format)
+    for n in range(20):
+        array.attrs[f"{number}-{n}"] = n
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_processes_lose_no_attribute_in_a_directory(zarr_format: int | str, tmp_path: Path) -> None:
+    oz.create_array(tmp_path, shape=3, zarr_format=zarr_format)
+    context = multiprocessing.get_context("fork")
+    others = [
+        context.Process(target=_set_many, args=(str(tmp_path), number, zarr_format))
+        for number in range(3)
+    ]
+    for process in others:
+        process.start()
+    _set_many(str(tmp_path), 3, zarr_format)
+    for process in others:
+        process.join(60)
+        assert process.exitcode == 0
+    assert len(oz.open_array(tmp_path, zarr_format=zarr_format).attrs) == 80
 
 
 @pytest.mark.parametrize("zarr_format", FORMATS)

@@ -270,6 +270,21 @@ def test_a_move_that_makes_no_sense_changes_nothing(
     assert root.store.values == before
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_consolidated_metadata_follow_a_move(zarr_format: int) -> None:
+    root = sample(zarr_format)
+    oz.consolidate_metadata(root.store)
+    opened = oz.open_group(root.store, "r+", use_consolidated=True)
+    opened.move("b", "new/place")
+    paths = ["a", "new", "new/place", "new/place/c", "new/place/d", "new/place/d/e"]
+    again = oz.open_group(root.store, use_consolidated=True)
+    for group in (opened, again, pickle.loads(pickle.dumps(again))):
+        assert [p for p, _ in group.members(None)] == paths
+        alone = group.members(None, use_consolidated_for_children=False)
+        assert [p for p, _ in alone] == paths
+    assert set(again.consolidated or ()) == set(paths)
+
+
 def test_a_move_leaves_what_is_not_zarr_where_it_is() -> None:
     root = sample()
     root.store.set("b/notes.txt", b"mine")

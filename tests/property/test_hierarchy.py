@@ -55,6 +55,7 @@ class Hierarchy(RuleBasedStateMachine):
         self.model: dict[str, Node] = {}
         # Handles that were opened at some time; others may have changed the arrays since.
         self.held: dict[str, oz.Array] = {}
+        self.consolidated = False
 
     def teardown(self) -> None:
         shutil.rmtree(self.folder)
@@ -149,15 +150,12 @@ class Hierarchy(RuleBasedStateMachine):
             return self.handles[handle].create_array(path, fill_value=fill, **given, **options)
 
         old = self.model.get(path)
-        exists = old is not None and (old.explicit or overwrite is None)
-        if self.blocked(path) or (exists and not overwrite):
+        if self.blocked(path) or (old is not None and not overwrite):
             try:
                 create()
             except oz.NodeExists:
                 return
             raise AssertionError(f"{path} was created over something")
-        if old is not None and not old.explicit:
-            return  # an array beside a group of the same name: the draft leaves that open
         array = create()
         if old is not None:
             self.drop(path)
@@ -243,7 +241,7 @@ class Hierarchy(RuleBasedStateMachine):
         path = data.draw(st.sampled_from(sorted(self.model)))
         node = self.model[path]
         found = self.held[path] if path in self.held else self.node(handle, path)
-        wanted = node.attributes
+        wanted, before = node.attributes, dict(node.attributes)
         name, value = next(iter(new.items()), ("k", 1))
         if act == "set":
             found.attrs[name] = wanted[name] = value
@@ -257,8 +255,14 @@ class Hierarchy(RuleBasedStateMachine):
         else:
             found.attrs.put(new)
             node.attributes = dict(new)
-        # A group has a document once it has attributes; in the draft not before.
-        node.explicit = True
+        if node.attributes != before:
+            node.explicit = True  # in the draft a group may have no document before
+
+    @precondition(lambda self: self.format in (2, 3))
+    @rule()
+    def consolidate(self) -> None:
+        oz.consolidate_metadata(self.store)
+        self.consolidated = True
 
     # Moving and erasing
 
@@ -325,6 +329,11 @@ class Hierarchy(RuleBasedStateMachine):
             found = {"": oz.open_group(self.store), **dict(self.handles[0].members(None))}
             assert list(self.handles[1]) == sorted(p for p in self.model if p and "/" not in p)
         assert found.keys() == self.model.keys()
+        if self.consolidated:
+            copies = oz.open_group(self.store, use_consolidated=True)
+            assert {p: n.attrs for p, n in copies.members(None)} == {
+                p: n.attributes for p, n in self.model.items() if p
+            }
         for path, node in self.model.items():
             assert found[path].attrs == node.attributes
             if node.data is not None:

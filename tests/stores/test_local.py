@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -335,3 +336,28 @@ def test_the_url_leads_back_to_the_directory(tmp_path: Path, name: str) -> None:
 def test_set_many_stores_every_value(store: LocalStore) -> None:
     stores.set_many(store, {"a": b"1", "b/c": b"2"}.items())
     assert stores.get_many(store, [("a", None), ("b/c", None), ("d", None)]) == [b"1", b"2", None]
+
+
+def test_a_directory_that_has_lost_its_last_key_is_no_prefix_any_more(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "x")
+    for key in ("a/b/c/one", "a/b/d/two", "top"):
+        store.set(key, b"1")
+    store.erase("a/b/c/one")
+    assert store.list_dir("a/b/") == ([], ["a/b/d/"])
+    store.erase_prefix("a/b/d/")
+    assert store.list_dir("") == (["top"], [])
+    store.erase("top")
+    assert (tmp_path / "x").is_dir()
+
+
+def test_writers_and_erasers_of_one_directory_do_not_fail(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+
+    def work(number: int) -> None:
+        for _ in range(200):
+            store.set(f"a/b/{number}", b"1")
+            store.erase(f"a/b/{number}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert list(store.list()) == []

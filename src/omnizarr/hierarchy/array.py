@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -23,6 +23,7 @@ from omnizarr.hierarchy.writer import Writer
 from omnizarr.indexing import axis_plan, block_plan, plan, point_plan
 from omnizarr.model import ArrayModel, Named, Node
 from omnizarr.stores import list_prefix
+from omnizarr.stores.turns import DOCUMENTS, turn
 
 
 class Array(NodeHandle[ArrayModel]):
@@ -253,7 +254,7 @@ class Array(NodeHandle[ArrayModel]):
         """
         wanted = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
         lengths = tuple(int(n) for n in wanted)
-        self._change(lambda model: resize(self._bound, lengths, outside))
+        self._reshape(lambda: resize(self._bound, lengths, outside).shape)
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
         """Add `data` at the end of an axis; the data are stored before the new shape is.
@@ -261,14 +262,33 @@ class Array(NodeHandle[ArrayModel]):
         Threads of one process may append at the same time; processes may not.
         """
 
-        def appended(model: ArrayModel) -> ArrayModel:
+        def appended() -> tuple[int, ...]:
             values = access.as_values(data, self.dtype)
             larger, where = grown(self._bound, values, axis)
             engine.write(larger, plan(larger.grid, where), values)
-            return larger.model
+            return larger.model.shape
 
-        self._change(appended)
+        self._reshape(appended)
         return self.shape
+
+    def _reshape(self, chunks: Callable[[], tuple[int, ...]]) -> None:
+        """Change chunks for a new shape, then store it; again where another shape came between."""
+        self._location.check_writable()
+        with turn(DOCUMENTS, self._location.format.keys(self.path)):
+            self.refresh()
+            while not self._take_shape(self.shape, chunks()):
+                pass
+
+    def _take_shape(self, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+        """Store a new shape, and say so, unless the array no longer has the old one."""
+        same = []
+
+        def reshaped(model: ArrayModel) -> ArrayModel:
+            same.append(model.shape == old)
+            return model.with_(shape=new) if same[-1] else model
+
+        self._change(reshaped)
+        return same[-1]
 
     # Looking at it
 

@@ -1,7 +1,7 @@
 """Changing a node's documents without losing what others change at the same time.
 
-Threads of one process take turns. Where a store can compare and replace, other processes are
-noticed too, and the change is made again on what they stored.
+Threads of one process take turns, and so do processes where a store can lock keys. Where it can
+compare and replace, others are noticed, and the change is made again on what they stored.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from omnizarr.errors import StoreError
 from omnizarr.hierarchy.location import Location
-from omnizarr.model import Node
-from omnizarr.stores import SetsIf, Versioned
+from omnizarr.model import Node, paths
+from omnizarr.stores import SetsIf, Versioned, lock
 from omnizarr.stores.turns import DOCUMENTS, turn
 
 ATTEMPTS = 50
@@ -21,7 +21,8 @@ def change(location: Location, edit: Callable[[Node], Node]) -> Node:
     """The node after `edit`, which gets it as it is stored now and may be called again."""
     location.check_writable()
     keys = location.format.keys(location.path)
-    with turn(DOCUMENTS, keys):
+    prefix = paths.prefix(keys[0].rpartition("/")[0])
+    with turn(DOCUMENTS, keys), lock(location.store, prefix, keys):
         for _ in range(ATTEMPTS):
             put = _put_if_same(location, keys)
             old = location.load()

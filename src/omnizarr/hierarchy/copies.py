@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 from omnizarr.errors import InvalidMetadata, OmnizarrWarning, StoreError
 from omnizarr.formats import Documents, Format, consolidated
@@ -43,6 +44,9 @@ class Copies:
         self._entries: consolidated.Entries | None = None
         self._nodes: dict[str, Node | None] = {}
         self._names: dict[str, list[str]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_seen": -1}  # another process has made other changes
 
     def look(self, documents: Mapping[str, bytes] | None = None) -> bool:
         """Whether there are copies; `documents` are what was fetched already."""
@@ -108,6 +112,12 @@ def note_change() -> None:
     """Let every `Copies` of this process be read again before it is next used."""
     global _changes
     _changes = next(_counter)
+
+
+def has_copies(store: Store, path: str, format: Format) -> bool:
+    """Whether a group at a path or above keeps copies."""
+    found = fetch(store, consolidated.holders(format, path))
+    return any(consolidated.read(format, data, key) is not None for key, data in found.items())
 
 
 def keep_right(

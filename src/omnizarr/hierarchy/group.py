@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Unpack
 
 from omnizarr import stores
@@ -84,25 +85,26 @@ class Group(NodeHandle[GroupModel]):
     ) -> tuple[tuple[str, Array | Group], ...]:
         """Members by relative path: direct ones, or down to a depth, None for all.
 
-        Copies of their documents are looked at only where a store cannot list its keys; not
-        even then where `use_consolidated_for_children` is False.
+        Consolidated metadata are used where the group was opened with them, unless
+        `use_consolidated_for_children` is False.
         """
         if max_depth is not None and max_depth < 0:
             raise InvalidMetadata(f"max_depth must be None or at least 0, got {max_depth}")
-        location = self._location if max_depth == 0 else self._location.listed()
-        return tuple(self._members(location, max_depth, use_consolidated_for_children))
+        location = self._location
+        if not use_consolidated_for_children:
+            location = replace(location, copies=None)
+        return tuple(self._members(location if max_depth == 0 else location.listed(), max_depth))
 
     def _members(
-        self, location: Location, max_depth: int | None, copies: bool
+        self, location: Location, max_depth: int | None
     ) -> Iterator[tuple[str, Array | Group]]:
-        for name, node in sorted(self._nodes(location, copies).items()):
+        for name, node in sorted(self._nodes(location).items()):
             place = location.child(name)
             member = open_node(place.unlisted(), node)
             yield name, member
             if isinstance(member, Group) and max_depth != 0:
                 deeper = None if max_depth is None else max_depth - 1
-                inner = member._members(place, deeper, copies)
-                yield from ((f"{name}/{p}", m) for p, m in inner)
+                yield from ((f"{name}/{p}", m) for p, m in member._members(place, deeper))
 
     def nmembers(self, max_depth: int | None = 0) -> int:
         """How many members there are."""
@@ -147,7 +149,7 @@ class Group(NodeHandle[GroupModel]):
         """As `visititems`, with nodes only."""
         return self.visititems(lambda path, node: func(node))
 
-    def _nodes(self, location: Location | None = None, copies: bool = True) -> dict[str, Node]:
+    def _nodes(self, location: Location | None = None) -> dict[str, Node]:
         """The readable members; one that is broken is told and left out."""
         good: dict[str, Node] = {}
         for name, node in (location or self._location).children().items():

@@ -22,7 +22,7 @@ from omnizarr.hierarchy.around import Around
 from omnizarr.hierarchy.copies import Copies, keep_right
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.owned import check_owned
-from omnizarr.model import GroupModel, Node, paths
+from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
     can_list,
@@ -86,12 +86,14 @@ class Location:
         return node
 
     def _implicit(self) -> Node | None:
-        if not self.path:
-            return GroupModel(implicit=True)
-        if not can_list(self.store):
-            return None
+        return GroupModel(implicit=True) if not self.path or self._implies_group() else None
+
+    def _implies_group(self) -> bool:
+        """Whether nodes below make this a group, though it has no document."""
+        if not self.format.implicit_groups or not can_list(self.store):
+            return False
         keys, prefixes = list_dir(self.store, self.format.listing(self.path))
-        return GroupModel(implicit=True) if keys or prefixes else None
+        return bool(keys or prefixes)
 
     def children(self) -> dict[str, Node | Exception]:
         """The nodes one level down by name; one that cannot be read is its error."""
@@ -222,6 +224,8 @@ class Location:
         around.check_root()
         missing = around.missing_groups()
         existing = existing_node(self.store, self.path, around.documents) or around.other_root()
+        if existing is None and isinstance(node, ArrayModel) and self._implies_group():
+            existing = self.format, GroupModel(implicit=True)
         if existing is not None and existing[1] is not None:
             if not overwrite:
                 what = existing[1].kind if not isinstance(existing[1], Exception) else "node"

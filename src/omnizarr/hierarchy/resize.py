@@ -41,7 +41,7 @@ def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMode
             f"{len(left)} chunks outside {inner} of {paths.show(array.path)} {what};"
             " resize(..., outside='erase') removes them",
             OmnizarrWarning,
-            stacklevel=7,
+            stacklevel=5,
         )
     return model
 

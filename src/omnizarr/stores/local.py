@@ -35,6 +35,7 @@ Names: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]
 OURS = ".__omnizarr_"  # in the name of a file that is no value
 PARTIAL = f"{OURS}partial__"  # of one that is being written
+ATTEMPTS = 20  # to write into a directory that others remove while it is empty
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 # A file changed twice within one tick of the file system's clock may look unchanged.
@@ -149,11 +150,15 @@ class LocalStore:
         path = self._path(key)
         partial = f"{path}{PARTIAL}{os.getpid()}_{threading.get_ident()}"
         try:
-            try:
-                self._write(partial, value)
-            except FileNotFoundError:
-                _make_folder(os.path.dirname(path))
-                self._write(partial, value)
+            for left in reversed(range(ATTEMPTS)):
+                try:
+                    self._write(partial, value)
+                    break
+                except FileNotFoundError:
+                    if not left:
+                        raise
+                    with contextlib.suppress(FileNotFoundError):  # removed while it was empty
+                        _make_folder(os.path.dirname(path))
             os.replace(partial, path)
         except BaseException as e:
             with contextlib.suppress(OSError):
@@ -190,6 +195,7 @@ class LocalStore:
         path = self._path(key)
         try:
             os.unlink(path)
+            self._remove_empty(path)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as e:
@@ -206,8 +212,16 @@ class LocalStore:
             return
         except OSError as e:
             raise StoreError(f"cannot erase {path!r}: {e.strerror or e}") from e
-        if not prefix:
+        if prefix:
+            self._remove_empty(path)
+        else:
             os.makedirs(path, exist_ok=True)
+
+    def _remove_empty(self, path: str) -> None:
+        """Remove the directories above a path that have nothing in them: no key, no prefix."""
+        with contextlib.suppress(OSError):  # it is not empty, or another was quicker
+            while len(path := os.path.dirname(path)) >= len(self._start):
+                os.rmdir(path)
 
     def list(self) -> Iterator[str]:
         yield from self.list_prefix("")

@@ -22,6 +22,7 @@ if sys.platform != "win32":
     import fcntl
 
 NAME = ".__omnizarr_lock__"
+ATTEMPTS = 20  # to make a directory that others remove while it is empty
 MANY = 64  # keys; for more of them the whole range is locked at once
 _BYTES = 2**32
 _held: set[int] = set()
@@ -69,11 +70,13 @@ def _enter(path: str, wanted: list[int]) -> int | None:
 
 def _open(path: str) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    try:
-        return os.open(path, flags, 0o666)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        return os.open(path, flags, 0o666)
+    for _ in range(ATTEMPTS):
+        try:
+            return os.open(path, flags, 0o666)
+        except FileNotFoundError:
+            with contextlib.suppress(FileNotFoundError):  # removed while it was empty
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+    return os.open(path, flags, 0o666)
 
 
 def _leave(path: str, descriptor: int) -> None:
