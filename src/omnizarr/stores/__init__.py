@@ -14,7 +14,7 @@ from omnizarr.stores.abilities import (
     set_many,
     set_partial_values,
 )
-from omnizarr.stores.local import DirectoryStore, LocalStore
+from omnizarr.stores.local import DirectoryStore, LocalStore, NestedDirectoryStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.partial import PartialStore, StoreWithPartialAccess
 from omnizarr.stores.resolve import resolve
@@ -26,6 +26,7 @@ __all__ = [
     "Inside",
     "LocalStore",
     "MemoryStore",
+    "NestedDirectoryStore",
     "PartialStore",
     "Range",
     "SetsIf",
