@@ -233,6 +233,3 @@ def _flat(value: Bytes) -> bytes:
 
 def _text(answer: Any) -> str | None:
     return None if answer is None else bytes(answer).decode()
-
-
-from_url = RedisStore.from_url
