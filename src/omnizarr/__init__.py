@@ -45,7 +45,7 @@ from omnizarr.hierarchy.create import (
 )
 from omnizarr.hierarchy.group import Group
 from omnizarr.registry import register
-from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore
+from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
 
 if TYPE_CHECKING:
     from omnizarr import aio, ome
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from omnizarr.hierarchy.validate import validate
     from omnizarr.hierarchy.view import View
     from omnizarr.ops.convert import convert
+    from omnizarr.stores.dbm import DBMStore
+    from omnizarr.stores.zarr_python_2 import ZipStore
 
 __all__ = [  # noqa: RUF022 - the version last
     "BZ2",
@@ -67,6 +69,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "Blosc",
     "CannotExpress",
     "ChunkError",
+    "DBMStore",
     "DirectoryStore",
     "GZip",
     "Group",
@@ -75,6 +78,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "LocalStore",
     "MemoryStore",
     "MissingPackage",
+    "NestedDirectoryStore",
     "NodeExists",
     "NodeNotFound",
     "OmnizarrError",
@@ -86,6 +90,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "UnknownExtension",
     "View",
     "WrongNode",
+    "ZipStore",
     "Zlib",
     "Zstd",
     "aio",
@@ -121,6 +126,8 @@ _LATER = {
     "BZ2": "codecs.stdlib:Bz2",
     "LZMA": "codecs.stdlib:Lzma",
     "Zstd": "codecs.zstd:Zstd",
+    "ZipStore": "stores.zarr_python_2:ZipStore",
+    "DBMStore": "stores.dbm:DBMStore",
     "consolidate_metadata": "hierarchy.consolidate:consolidate_metadata",
     "aio": "aio",
     "View": "hierarchy.view:View",

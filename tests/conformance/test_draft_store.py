@@ -9,10 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 
 import omnizarr as oz
 from omnizarr import stores
+from omnizarr.integrations.zarr_python import from_zarr
 from omnizarr.stores import Range, Store
+from omnizarr.stores.lmdb import LMDBStore
+from omnizarr.stores.sqlite import SQLiteStore
 from tests.conformance.draft import DRAFT, array, hierarchy
 from tests.conformance.key_value import KeyValueStore
 
@@ -111,6 +115,12 @@ STORES: dict[str, Make] = {
     "get set erase list_prefix": lambda path: PrefixStore(),
     "get set erase list_dir": lambda path: FolderStore(),
     "only partial forms": lambda path: ListablePartial(),
+    "nested": lambda path: stores.NestedDirectoryStore(path / "store"),
+    "zip": lambda path: stores.ZipStore(path / "x.zip", mode="a"),
+    "sqlite": lambda path: SQLiteStore(path / "x.sqlite"),
+    "lmdb": lambda path: LMDBStore(path / "x.lmdb"),
+    "prefix": lambda path: stores.PrefixStore(oz.MemoryStore({"other/k": b"1"}), "p"),
+    "zarr-python": lambda path: from_zarr(zarr.storage.MemoryStore()),
 }
 
 

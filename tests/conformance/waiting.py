@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-STORES = "zip and key-value stores are not there yet"
 GEO = "geospatial conventions are not there yet"
 OME = "OME-Zarr is not there yet"
 
 WAITING: dict[str, str] = {
-    **{f"V2-{n}": "there is no zip store yet" for n in (66, 67, 68)},
     "DX-27": "not offered: writing in place or appending would give up atomic replacement",
     "SH-25": "not offered: whole shards are written, so that a crash cannot tear one",
-    **{f"GEO-{n:02d}": STORES for n in (1, 2, 3, 8, 9, 10)},
-    **{f"GEO-{n:02d}": GEO for n in range(11, 36)},
+    **{f"GEO-{n:02d}": GEO for n in range(11, 35)},
     **{f"OME-{n:02d}": OME for n in range(1, 35)},
 }
 
 PARTLY: dict[str, str] = {
-    "V2-01": "zip comes with its store",
-    "V2-73": "by an explicit separator; there is no nested directory store yet",
     "D3-10": "case-insensitive disks are stand-ins; Windows is not tried",
     "D3-75": "stores take any Unicode key, as version 3 wants; such draft nodes are refused",
-    "D3-86": "with a stand-in, as there is no zip store yet",
     "D3-96": "opening by path takes the entry point and one batch of two documents",
     "DX-10": "this build of Blosc has no snappy; the error names it",
     "DX-25": "for the transformer; slicing an array still asks chunk by chunk",

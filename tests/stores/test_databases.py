@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+import redis
 
-from omnizarr.stores import Store
+import omnizarr as oz
+from omnizarr.errors import StoreError
+from omnizarr.stores import Store, sorted_keys
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
@@ -114,3 +119,121 @@ class TestRedis(DatabaseTests, PartialTests):
     @pytest.fixture
     def broken(self, tmp_path: Path) -> Store:
         return RedisStore(f"unix://{tmp_path}/nobody")
+
+
+# SQLite
+
+
+def test_a_table_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "x.sqlite")
+    connection.execute("CREATE TABLE mine(a)")
+    connection.commit()
+    connection.close()
+    reader = SQLiteStore(tmp_path / "x.sqlite", read_only=True)
+    assert reader.get("k") is None
+    assert list(reader.list()) == []
+    with SQLiteStore(tmp_path / "x.sqlite") as store:
+        store.erase("k")
+        store.set("k", b"1")
+    assert reader.get("k") == b"1"
+
+
+def test_reading_creates_no_file(tmp_path: Path) -> None:
+    for store in (SQLiteStore(tmp_path / "x.sqlite"), LMDBStore(tmp_path / "x.lmdb")):
+        assert store.get("k") is None
+        assert list(store.list()) == []
+        assert store.list_dir("") == ([], [])
+        assert store.generation("k") is None
+        store.erase("k")
+        store.erase_prefix("")
+        store.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_values_are_set_together_or_not_at_all(tmp_path: Path) -> None:
+    lmdb_store = LMDBStore(tmp_path / "x.lmdb")
+    for store in (SQLiteStore(tmp_path / "x.sqlite"), lmdb_store):
+        store.set("a", b"old")
+        with pytest.raises(TypeError):
+            store.set_many([("a", b"new"), ("b", None)])  # type: ignore[list-item]
+        assert (store.get("a"), store.get("b")) == (b"old", None)
+    with pytest.raises(StoreError, match=r"'x{600}' has 600 bytes; LMDB takes 511"):
+        lmdb_store.set_many([("a", b"new"), ("x" * 600, b"1")])
+    assert lmdb_store.get("a") == b"old"
+    assert lmdb_store.get("x" * 600) is None
+
+
+def test_a_writer_waits_for_another_and_says_when_it_gives_up(tmp_path: Path) -> None:
+    with SQLiteStore(tmp_path / "x.sqlite", timeout=0.05) as store:
+        store.set("k", b"old")
+        other = sqlite3.connect(tmp_path / "x.sqlite", isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match=r"cannot write 'k'.*locked"):
+            store.set("k", b"new")
+        other.execute("ROLLBACK")
+        other.close()
+        assert store.get("k") == b"old"
+
+
+def test_a_database_that_is_full_says_what_to_do(tmp_path: Path) -> None:
+    with LMDBStore(tmp_path / "x.lmdb", map_size=2**16) as store:
+        store.set("small", b"1")
+        with pytest.raises(StoreError, match=r"'large'.*larger map_size"):
+            store.set("large", bytes(2**20))
+        assert store.get("small") == b"1"
+
+
+def test_one_level_is_listed_without_looking_at_what_is_deeper(tmp_path: Path) -> None:
+    keys = [f"a/{i}/{j}" for i in range(3) for j in range(500)]
+    for store in (SQLiteStore(tmp_path / "x.sqlite"), LMDBStore(tmp_path / "x.lmdb")):
+        store.set_many([(key, b"") for key in [*keys, "a/z", "b"]])
+        assert store.list_dir("a/") == (["a/z"], ["a/0/", "a/1/", "a/2/"])
+    seen: list[str] = []
+
+    def scan(start: str) -> Iterator[str]:
+        for key in sorted_keys.scan_sorted(sorted(keys))(start):
+            seen.append(key)
+            yield key
+
+    assert sorted_keys.level(scan, "a/") == ([], ["a/0/", "a/1/", "a/2/"])
+    assert len(seen) == 3
+
+
+def test_stores_in_a_database_are_closed_for_good(tmp_path: Path) -> None:
+    for store in (SQLiteStore(tmp_path / "x.sqlite"), LMDBStore(tmp_path / "x.lmdb")):
+        store.set("k", b"1")
+        store.close()
+        with pytest.raises(StoreError, match="closed"):
+            store.get("k")
+
+
+# Redis
+
+
+def test_redis_keys_of_other_prefixes_are_not_seen(redis_url: str) -> None:
+    one, other = RedisStore(redis_url, prefix="a*"), RedisStore(redis_url, prefix="ab")
+    one.set("k", b"1")
+    other.set("l", b"2")
+    assert list(one.list()) == ["k"]
+    one.erase_prefix("")
+    assert list(other.list()) == ["l"]
+    other.erase_prefix("")
+
+
+def test_a_redis_server_is_found_by_its_url(redis_url: str, tmp_path: Path) -> None:
+    url = f"{redis_url}?db=1&prefix={tmp_path.name}"
+    oz.create_array(url, data=np.arange(10), chunks=(3,))
+    assert oz.open_array(url)[...].tolist() == list(range(10))
+    assert oz.open_array(url).store.prefix == tmp_path.name
+    with RedisStore(redis_url, prefix=tmp_path.name) as other_database:
+        assert list(other_database.list()) == []
+
+
+def test_a_redis_value_of_another_kind_is_an_error(redis_url: str) -> None:
+    client = redis.Redis.from_url(redis_url)
+    client.rpush("kinds:list", "x")
+    store = RedisStore(redis_url, prefix="kinds")
+    with pytest.raises(StoreError, match=r"cannot read 'list'.*WRONGTYPE"):
+        store.get("list")
+    client.delete("kinds:list")
+    client.close()

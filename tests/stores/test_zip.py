@@ -18,8 +18,9 @@ import pytest
 import omnizarr as oz
 from omnizarr import stores
 from omnizarr.errors import InvalidMetadata, StoreError
-from omnizarr.stores import LocalStore, MemoryStore, Store
+from omnizarr.stores import LocalStore, MemoryStore, Range, Store
 from omnizarr.stores.zip import ZipStore
+from omnizarr.testing import RecordingStore
 from omnizarr.testing.stores import (
     AbsenceTests,
     ClosableTests,
@@ -203,8 +204,12 @@ def test_modes_create_keep_or_refuse(tmp_path: Path) -> None:
         ZipStore(path, mode="q")  # type: ignore[arg-type]
     with pytest.raises(InvalidMetadata, match="compression"):
         ZipStore(path, compression=14)
-    with pytest.raises(StoreError, match="directory does not exist"):
-        ZipStore(tmp_path / "no" / "x.zip", mode="w")
+    with ZipStore(tmp_path / "new" / "folders" / "x.zip", mode="a") as store:
+        store.set("k", b"1")
+    assert read_back(tmp_path / "new" / "folders" / "x.zip") == {"k": b"1"}
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError, match="cannot open"):
+        ZipStore(tmp_path / "file" / "x.zip", mode="w")
 
 
 def test_a_closed_store_says_so(tmp_path: Path) -> None:
@@ -404,3 +409,50 @@ def test_an_ome_zarr_that_says_no_version_gets_no_comment(tmp_path: Path) -> Non
         store.set("zarr.json", b"not json")
     with zipfile.ZipFile(tmp_path / "x.ozx") as file:
         assert file.comment == b""
+
+
+# Few requests
+
+
+def test_an_archive_in_a_store_is_opened_with_one_request_and_read_with_one(
+    tmp_path: Path,
+) -> None:
+    with ZipStore(tmp_path / "x.zip", mode="w") as store:
+        oz.create_array(store, data=np.arange(64), chunks=(8,))
+    inner = RecordingStore(MemoryStore({"x.zip": (tmp_path / "x.zip").read_bytes()}))
+    store = ZipStore.inside(inner, "x.zip")
+    wanted = [(f"c/{i}", None) for i in range(8)]
+    assert None not in store.get_many(wanted)
+    assert inner.counts() == {"get": 1, "get_many": 1}
+    inner.calls.clear()
+    assert oz.open_array(store)[8:24].tolist() == list(range(8, 24))
+    assert all(call.keys[0] == "x.zip" for call in inner.calls)
+
+
+def test_a_large_directory_takes_two_requests(tmp_path: Path) -> None:
+    with ZipStore(tmp_path / "x.zip", mode="w") as store:
+        stores.set_many(store, [(f"chunk-{i:06}", b"") for i in range(2000)])
+    inner = RecordingStore(LocalStore(tmp_path, read_only=True))
+    assert len(list(ZipStore.inside(inner, "x.zip").list())) == 2000
+    assert inner.counts() == {"get": 1, "get_many": 1}
+
+
+def test_a_part_of_a_large_value_is_read_without_the_rest(tmp_path: Path) -> None:
+    with ZipStore(tmp_path / "x.zip", mode="w") as store:
+        store.set("shard", bytes(range(256)) * 40_000)
+        store.set("other", bytes(200_000))
+    read: list[int] = []
+
+    class Counting(LocalStore):
+        def get(self, key: str, range: Range | None = None) -> bytes | None:
+            value = super().get(key, range)
+            read.append(len(value or b""))
+            return value
+
+        def get_many(self, requests: Any) -> list[bytes | None]:
+            return [self.get(key, range) for key, range in requests]
+
+    reader = ZipStore.inside(Counting(tmp_path), "x.zip")
+    assert reader.get("shard", Range(-256)) == bytes(range(256))
+    assert reader.get("shard", Range(512, 3)) == b"\0\1\2"
+    assert sum(read) < 70_000

@@ -26,7 +26,7 @@ from omnizarr.engine.allowance import threads
 from omnizarr.engine.bound import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import AxisPlan, Plan, PointPlan
-from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore
+from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
 
 try:
     from omnizarr.engine import _kernel
@@ -36,6 +36,7 @@ except ImportError:  # no compiler when it was installed
 MAX_ITEM = 64
 MAX_AXES = 32
 SMALL = 2**17  # bytes that a thread has to read, decode or encode to be worth its start
+_STORES = (LocalStore, DirectoryStore, NestedDirectoryStore, MemoryStore)
 _STYLES = {Default: 0, V2: 1, Draft: 2}
 _CRC32C, _BLOSC, _ZSTD, _LZ4, _GZIP, _ZLIB = 1, 2, 3, 4, 5, 6
 _BLOSC_NAMES = {"lz4": 0, "lz4hc": 1, "zstd": 2}
@@ -183,7 +184,7 @@ def _layout(array: BoundArray) -> Layout | None:
 def _find_layout(array: BoundArray, keep_empty: bool) -> Layout | None:
     encoding, grid = array.encoding, array.grid
     style = _STYLES.get(type(encoding))
-    known_store = type(array.store) in (LocalStore, DirectoryStore, MemoryStore)
+    known_store = type(array.store) in _STORES
     plain = not array.model.storage_transformers and not array.skipped
     if style is None or not known_store or not plain or grid.regular is None:
         return None

@@ -25,8 +25,11 @@ def _says_draft(entry: bytes) -> bool:
     return V3Draft.is_entry(load_object(entry, ENTRY))
 
 
-def by_name(name: object) -> Format:
-    """A format by its name; ``2`` and ``"v2"`` do too."""
+def by_name(name: object, separator: str = ".") -> Format:
+    """A format by its name; ``2`` and ``"v2"`` do too.
+
+    `separator` is that of chunk keys where a version 2 document does not state one.
+    """
     text = str(name).lower().removeprefix("v")
     formats: dict[str, type[V1 | V2 | V3Draft | V3]] = {
         "1": V1,
@@ -37,7 +40,8 @@ def by_name(name: object) -> Format:
     }
     if text not in formats:
         raise InvalidMetadata(f"unknown zarr_format {name!r}; known: {', '.join(NAMES)}")
-    return formats[text]()
+    kind = formats[text]
+    return V2(separator) if kind is V2 else kind()
 
 
 @dataclass(frozen=True, slots=True)

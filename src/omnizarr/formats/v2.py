@@ -148,7 +148,9 @@ class V2:
             "filters": filters,
         }
         separator = array.chunk_key_encoding.configuration.get("separator", ".")
-        return doc if separator == "." else {**doc, "dimension_separator": separator}
+        if separator == self.separator == ".":
+            return doc
+        return {**doc, "dimension_separator": separator}
 
     def adapt(self, array: ArrayModel) -> ArrayModel:
         if array.chunk_grid.name != "regular":
@@ -181,7 +183,7 @@ class V2:
         return named
 
     def key_encoding(self, separator: str | None) -> Named:
-        return Named("v2", {"separator": separator or "."})
+        return Named("v2", {"separator": separator or self.separator})
 
     def check_name(self, path: str) -> None:
         """Any normalised path is allowed."""

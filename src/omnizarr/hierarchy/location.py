@@ -284,7 +284,7 @@ def locate(
 ) -> tuple[Location, Node]:
     """The node at a path in whatever format it is; raises NodeNotFound."""
     wanted = None if zarr_format is None else by_name(zarr_format).name
-    probe = Probe(path, wanted, separator or ".")
+    probe = Probe(path, wanted, separator or _separator(store))
     keys = probe.keys()
     name = use_consolidated if isinstance(use_consolidated, str) else None
     if use_consolidated:
@@ -328,7 +328,7 @@ def existing_node(
 
     `documents` are those that a probe of the path asks for, where they were fetched already.
     """
-    probe = Probe(path)
+    probe = Probe(path, separator=_separator(store))
     documents = fetch(store, probe.keys()) if documents is None else documents
     for format in probe.formats(documents, []):
         try:
@@ -342,14 +342,21 @@ def existing_node(
 
 def format_for(store: Store, path: str, zarr_format: object) -> Format:
     """The format of a new node: as asked, else as the hierarchy it joins, else the default."""
+    separator = _separator(store)
     if zarr_format is not None:
-        wanted = by_name(zarr_format)
-        probe = Probe("", wanted.name)
+        wanted = by_name(zarr_format, separator)
+        probe = Probe("", wanted.name, separator)
         found = probe.formats(fetch(store, probe.keys()), [])
         return found[0] if found else wanted
     if path:
-        probe = Probe("")
+        probe = Probe("", separator=separator)
         found = probe.formats(fetch(store, probe.keys()), [])
         if found and found[0].has_groups:
             return found[0]
-    return by_name(getattr(store, "default_format", "3"))
+    return by_name(getattr(store, "default_format", "3"), separator)
+
+
+def _separator(store: Store) -> str:
+    """What a nested store of zarr-python 2 has in chunk keys."""
+    found: str = getattr(store, "dimension_separator", ".")
+    return found

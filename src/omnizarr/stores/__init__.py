@@ -1,5 +1,8 @@
 """Stores: bytes at keys. Small protocols, one file a back end."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from omnizarr.stores.abilities import (
     can_list,
     check_writable,
@@ -14,24 +17,35 @@ from omnizarr.stores.abilities import (
     set_many,
     set_partial_values,
 )
-from omnizarr.stores.local import DirectoryStore, LocalStore
+from omnizarr.stores.local import DirectoryStore, LocalStore, NestedDirectoryStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.partial import PartialStore, StoreWithPartialAccess
 from omnizarr.stores.resolve import resolve
 from omnizarr.stores.store import Inside, Range, SetsIf, Store, Versioned
-from omnizarr.stores.zip import ZipStore
+
+if TYPE_CHECKING:
+    from omnizarr.stores.cache import CacheStore
+    from omnizarr.stores.prefix import PrefixStore
+    from omnizarr.stores.read_only import ReadOnlyStore
+    from omnizarr.stores.wrapper import WrapperStore
+    from omnizarr.stores.zip import ZipStore
 
 __all__ = [
+    "CacheStore",
     "DirectoryStore",
     "Inside",
     "LocalStore",
     "MemoryStore",
+    "NestedDirectoryStore",
     "PartialStore",
+    "PrefixStore",
     "Range",
+    "ReadOnlyStore",
     "SetsIf",
     "Store",
     "StoreWithPartialAccess",
     "Versioned",
+    "WrapperStore",
     "ZipStore",
     "can_list",
     "check_writable",
@@ -47,3 +61,21 @@ __all__ = [
     "set_many",
     "set_partial_values",
 ]
+
+
+# Loaded on first use, so that importing the package stays quick.
+_LATER = {
+    "CacheStore": "cache",
+    "PrefixStore": "prefix",
+    "ReadOnlyStore": "read_only",
+    "WrapperStore": "wrapper",
+    "ZipStore": "zip",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'omnizarr.stores' has no attribute {name!r}")
+    value = getattr(import_module(f"omnizarr.stores.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value

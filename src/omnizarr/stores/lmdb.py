@@ -45,6 +45,7 @@ class _Environment:
     def handle(self, options: dict[str, Any]) -> lmdb.Environment:
         with self._turn:
             if self._handle is None:
+                os.makedirs(os.path.dirname(self.path), exist_ok=True)
                 folder = self.path if os.path.isdir(self.path) else os.path.dirname(self.path)
                 writable = os.access(folder or ".", os.W_OK)
                 settings = {
@@ -284,6 +285,3 @@ def _flat(value: Bytes) -> bytes | memoryview:
 
 def _digest(value: memoryview | None) -> str | None:
     return None if value is None else blake2b(value, digest_size=16).hexdigest()
-
-
-from_url = LMDBStore.from_url

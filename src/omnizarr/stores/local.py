@@ -300,3 +300,12 @@ class DirectoryStore(LocalStore):
     """A directory under the name of zarr-python 1 and 2; what is created in it is version 2."""
 
     default_format = "2"
+
+
+class NestedDirectoryStore(DirectoryStore):
+    """A directory in which chunk keys of version 2 have slashes, as in zarr-python 2.
+
+    Documents that do not state a separator are read so too.
+    """
+
+    dimension_separator = "/"

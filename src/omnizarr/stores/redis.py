@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode
 
 from omnizarr.errors import MissingPackage, StoreError
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
@@ -69,14 +69,12 @@ class RedisStore:
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> RedisStore:
         """The store behind a URL, in which ``?prefix=…`` may stand."""
-        parts = urlsplit(url)
-        query = dict(parse_qsl(parts.query))
-        prefix = query.pop("prefix", None)
+        place, _, query = url.partition("?")
+        rest = dict(parse_qsl(query))
+        prefix = rest.pop("prefix", None)
         if prefix is not None:
             options.setdefault("prefix", prefix)
-        return cls(
-            urlunsplit(parts._replace(query=urlencode(query))), read_only=read_only, **options
-        )
+        return cls(place + (f"?{urlencode(rest)}" if rest else ""), read_only=read_only, **options)
 
     def _redis(self) -> redis.Redis:
         """The client, which has connections for each thread and process."""
@@ -235,6 +233,3 @@ def _flat(value: Bytes) -> bytes:
 
 def _text(answer: Any) -> str | None:
     return None if answer is None else bytes(answer).decode()
-
-
-from_url = RedisStore.from_url

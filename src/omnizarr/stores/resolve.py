@@ -15,7 +15,6 @@ from omnizarr.stores.local import LocalStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.store import Store
 from omnizarr.stores.url import shown, without_secrets
-from omnizarr.stores.zip import ZipStore
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):(/?)")  # one letter is a Windows drive
 _memories: dict[str, dict[str, bytes]] = {}
@@ -36,10 +35,11 @@ _OBJECT = "omnizarr.stores.object:ObjectStore.from_url"
 _FSSPEC = "omnizarr.stores.fsspec:FsspecStore.from_url"
 registry.register("store", "file", LocalStore.from_url)
 registry.register("store", "memory", memory)
-registry.register("store", "zip", ZipStore.from_url)
-registry.register("store", "sqlite", "omnizarr.stores.sqlite:from_url")
-registry.register("store", "lmdb", "omnizarr.stores.lmdb:from_url")
-registry.register("store", "redis", "omnizarr.stores.redis:from_url", "rediss", "unix")
+registry.register("store", "zip", "omnizarr.stores.zip:ZipStore.from_url")
+registry.register("store_adapter", "zip", "omnizarr.stores.zip:ZipStore")
+registry.register("store", "sqlite", "omnizarr.stores.sqlite:SQLiteStore.from_url")
+registry.register("store", "lmdb", "omnizarr.stores.lmdb:LMDBStore.from_url")
+registry.register("store", "redis", "omnizarr.stores.redis:RedisStore.from_url", "rediss", "unix")
 registry.register("store", "http", "omnizarr.stores.http:HTTPStore.from_url", "https")
 registry.register("store", "s3", _OBJECT, "s3a")
 registry.register("store", "gs", _OBJECT, "gcs")
@@ -101,11 +101,15 @@ def _archive(text: str, read_only: bool, options: Mapping[str, Any] | None) -> S
     """The store in a ZIP file; one that lies in another store can only be read."""
     text = text.removeprefix("zip::").rstrip("/")
     scheme = _SCHEME.match(text)
+    kind = registry.lookup("store_adapter", "zip")
     if scheme is None or scheme[1].lower() == "file":
         path = text if scheme is None else str(LocalStore.from_url(text).root)
-        return ZipStore(path, mode="r" if read_only else "a")
-    parent, _, name = text.rpartition("/")
-    return ZipStore.inside(resolve(parent, read_only=True, storage_options=options), name)
+        found: Store = kind(path, mode="r" if read_only else "a")
+    else:
+        parent, _, name = text.rpartition("/")
+        around = resolve(parent, read_only=True, storage_options=options)
+        found = kind.inside(around, unquote(name))
+    return found
 
 
 def _is_of_zarr_python(where: object) -> bool:

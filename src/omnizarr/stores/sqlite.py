@@ -88,6 +88,8 @@ class SQLiteStore:
             yield found if found is not None and (create or _has_table(found)) else None
 
     def _connect(self, create: bool) -> sqlite3.Connection:
+        if create:
+            os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
         mode = "ro" if self.read_only else "rwc" if create else "rw"
         made = sqlite3.connect(
             f"{Path(os.path.abspath(self.path)).as_uri()}?mode={mode}",
@@ -268,6 +270,3 @@ def _flat(value: Bytes) -> bytes | memoryview:
 
 def _digest(value: bytes) -> str:
     return blake2b(value, digest_size=16).hexdigest()
-
-
-from_url = SQLiteStore.from_url

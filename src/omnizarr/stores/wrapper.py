@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from omnizarr.errors import StoreError
 from omnizarr.stores import abilities
-from omnizarr.stores.store import Bytes, Range, SetsIf, SetsPartially, Store, Versioned
+from omnizarr.stores.store import Bytes, Locks, Range, SetsIf, SetsPartially, Store, Versioned
 
 Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
@@ -38,6 +39,7 @@ class WrapperStore:
             "get_versioned": isinstance(self.inner, Versioned),
             "set_if": isinstance(self.inner, SetsIf),
             "set_partial": isinstance(self.inner, SetsPartially),
+            "lock_keys": isinstance(self.inner, Locks),
         }
         self._bound = [name for name, there in has.items() if there]
         for name in self._bound:
@@ -121,6 +123,10 @@ class WrapperStore:
         self._check(key)
         inside = self._inside(key)
         self._call("erase", [key], lambda: self.inner.erase(inside))
+
+    def _lock_keys(self, prefix: str, keys: Iterable[str]) -> AbstractContextManager[None]:
+        abilities.check_writable(self)
+        return abilities.lock(self.inner, self._inside(prefix), map(self._inside, keys))
 
     def _erase_prefix(self, prefix: str) -> None:
         abilities.check_writable(self)

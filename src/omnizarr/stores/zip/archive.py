@@ -46,8 +46,10 @@ _guard = threading.Lock()
 
 
 def open_file(path: str, flags: int = os.O_RDONLY) -> FileBytes | None:
-    """The file, or None where there is none."""
+    """The file, or None where there is none; one that is created gets its folders too."""
     try:
+        if flags & os.O_CREAT:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         return FileBytes(os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666))
     except FileNotFoundError:
         return None
@@ -160,8 +162,6 @@ class Archive:
         flags = {"w": os.O_CREAT, "x": os.O_CREAT | os.O_EXCL}.get(mode, 0)
         file = open_file(self.path, os.O_RDWR | flags)
         if file is None:
-            if flags:
-                raise StoreError(f"cannot create {self.path!r}: its directory does not exist")
             return
         file.lock(self.path)
         if mode == "w":
@@ -211,7 +211,7 @@ class Archive:
             return self.live.file
         file = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         if file is None:
-            raise StoreError(f"cannot create {self.path!r}: its directory does not exist")
+            raise StoreError(f"cannot create {self.path!r}")
         file.lock(self.path)
         self.live = Live(file, self.live.entries)
         return file
@@ -275,7 +275,7 @@ class Archive:
             partial = f"{self.path}.__omnizarr_partial__{os.getpid()}"
             new = open_file(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             if new is None:
-                raise StoreError(f"cannot create {partial!r}: its directory does not exist")
+                raise StoreError(f"cannot create {partial!r}")
             entries: dict[str, Entry] = {}
             order = sorted(live, key=documents_first) if self.ordered else list(live)
             try:

@@ -1,0 +1,126 @@
+"""A store in a file of the DBM family, as zarr-python 2 had it; what is created is version 2.
+
+The standard library's `dbm` chooses the kind of file. Such a file has one user at a time.
+"""
+
+from __future__ import annotations
+
+import dbm
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Literal
+from weakref import WeakSet
+
+from omnizarr.errors import StoreError
+from omnizarr.stores.abilities import check_key, check_writable
+from omnizarr.stores.failures import naming
+from omnizarr.stores.forks import gate
+from omnizarr.stores.store import Bytes, Range
+
+
+class DBMStore:
+    """The entries of a DBM file, which need not exist yet.
+
+    `flag` is that of `dbm.open`: ``c`` creates, ``w`` wants a file, ``n`` starts anew, ``r`` reads.
+    """
+
+    default_format = "2"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        flag: Literal["r", "w", "c", "n"] = "c",
+        *,
+        read_only: bool = False,
+    ) -> None:
+        self.path = os.fspath(path)
+        self.read_only = read_only or flag == "r"
+        self.flag: Literal["r", "w", "c", "n"] = "r" if self.read_only else flag
+        self._start()
+
+    def _start(self) -> None:
+        self._file: Any = None
+        self._closed = False
+        self._turn = threading.Lock()
+        _stores.add(self)
+
+    @contextmanager
+    def _open(self, verb: str, what: str) -> Iterator[Any]:
+        with gate, self._turn, naming(verb, what, self, (*dbm.error, OSError)):
+            if self._closed:
+                raise StoreError("the store is closed")
+            if self._file is None:
+                self._file = dbm.open(self.path, self.flag)  # noqa: SIM115 - closed by close
+                self.flag = "c" if self.flag == "n" else self.flag
+            yield self._file
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        check_key(key)
+        with self._open("read", key) as file:
+            value: bytes | None = file.get(key.encode())
+        return value if value is None or range is None else range.of(value)
+
+    def set(self, key: str, value: Bytes) -> None:
+        check_writable(self)
+        check_key(key)
+        with self._open("write", key) as file:
+            file[key.encode()] = bytes(memoryview(value))
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        check_key(key)
+        with self._open("erase", key) as file:
+            if key.encode() in file:
+                del file[key.encode()]
+
+    def list(self) -> Iterator[str]:
+        with self._open("list", "") as file:
+            found = [bytes(key).decode() for key in file.keys()]  # noqa: SIM118 - no mapping
+        yield from found
+
+    def close(self) -> None:
+        """Close the file; the store cannot be used afterwards."""
+        with gate, self._turn:
+            self._closed = True
+            self._release()
+
+    def _release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> DBMStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy opens the file when this store has let go of it."""
+        with gate, self._turn:
+            self._release()
+        return {"path": self.path, "flag": self.flag, "read_only": self.read_only}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def __repr__(self) -> str:
+        return f"dbm://{self.path}"
+
+
+_stores: WeakSet[DBMStore] = WeakSet()
+
+
+@gate.before_fork
+def _release_all() -> None:
+    for store in list(_stores):
+        store._release()

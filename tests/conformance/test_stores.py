@@ -1,0 +1,190 @@
+"""Kinds of stores that the specifications name: directories, ZIP files, key-value systems."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr import stores
+from omnizarr.stores import Store
+from omnizarr.stores.dbm import DBMStore
+from omnizarr.stores.lmdb import LMDBStore
+from omnizarr.stores.redis import RedisStore
+from omnizarr.stores.sqlite import SQLiteStore
+from tests.conformance.key_value import KeyValueStore
+from tests.conformance.printed import run_printed
+from tests.conformance.test_v2_examples import both_examples, files
+from tests.stores.test_databases import redis_url
+
+__all__ = ["redis_url"]
+
+NAMES = [".zarray", ".zattrs", "0.0", "0.1", "1.0", "1.1"]
+IN_ZIP = [".zgroup", "foo/.zgroup", *(f"foo/bar/{name}" for name in NAMES)]
+
+ZIP_EXAMPLE = """
+>>> import zarr
+>>> store = zarr.ZipStore('data/group.zip', mode='w')
+>>> root_grp = zarr.group(store)
+>>> sub_grp = root_grp.create_group('foo')
+>>> a = sub_grp.create_dataset('bar', shape=(20, 20), chunks=(10, 10))
+>>> a[:] = 42
+>>> a.attrs['comment'] = 'answer to life, the universe and everything'
+>>> store.close()
+>>> import zipfile
+>>> zf = zipfile.ZipFile('data/group.zip', mode='r')
+>>> for name in sorted(zf.namelist()):
+...     print(name)
+.zgroup
+foo/.zgroup
+foo/bar/.zarray
+foo/bar/.zattrs
+foo/bar/0.0
+foo/bar/0.1
+foo/bar/1.0
+foo/bar/1.1
+"""
+
+
+@pytest.mark.shows("V2-66", "V2-67", "V2-68")
+def test_the_example_of_a_hierarchy_in_a_zip_file_runs_as_printed(in_tmp: Path) -> None:
+    for _ in range(2):  # the second time over the first
+        assert run_printed(ZIP_EXAMPLE) == ZIP_EXAMPLE.count(">>>")
+        with zipfile.ZipFile("data/group.zip") as file:
+            assert sorted(file.namelist()) == IN_ZIP
+            assert file.testzip() is None
+    bar = oz.open("data/group.zip")["foo/bar"]
+    np.testing.assert_array_equal(bar[:], np.full((20, 20), 42.0))
+    assert dict(bar.attrs) == {"comment": "answer to life, the universe and everything"}
+
+
+@pytest.mark.shows("V2-67")
+def test_a_closed_zip_file_is_complete(tmp_path: Path) -> None:
+    held: dict[str, bytes] = {}
+    both_examples({}, held)
+    store = oz.ZipStore(tmp_path / "g.zip", mode="w")
+    both_examples({}, store)
+    store.close()
+    with zipfile.ZipFile(tmp_path / "g.zip") as file:
+        assert {name: file.read(name) for name in file.namelist()} == held
+
+
+@pytest.mark.shows("D3-86")
+def test_erasing_in_a_zip_file_takes_the_value_away(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with stores.ZipStore(path, mode="w") as store:
+        root = oz.create_group(store, zarr_format="3-draft")
+        root.create_array("a", data=np.arange(3))
+        root.create_array("b", data=np.arange(4))
+    with stores.ZipStore(path, mode="a") as store:
+        oz.open_group(store, "r+").delete("a")
+    with zipfile.ZipFile(path) as file:
+        assert not [name for name in file.namelist() if "/a" in name]
+    assert list(oz.open_group(path)) == ["b"]
+
+
+@pytest.mark.shows("GEO-01")
+def test_chunks_of_an_array_lie_in_its_directory(tmp_path: Path) -> None:
+    root = oz.create_group(oz.DirectoryStore(tmp_path))
+    root.create_array("a", shape=(20, 20), chunks=(10, 10), dtype="i4")[...] = 1
+    found = sorted(p.relative_to(tmp_path / "a").as_posix() for p in (tmp_path / "a").rglob("*"))
+    assert found == [".zarray", "0.0", "0.1", "1.0", "1.1"]
+
+
+@pytest.mark.shows("GEO-03")
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_zipped_directory_is_a_store_and_an_unzipped_store_a_directory(
+    tmp_path: Path, method: int
+) -> None:
+    both_examples({}, oz.DirectoryStore(tmp_path / "g"))
+    with zipfile.ZipFile(tmp_path / "zipped.zip", "w", method) as file:
+        for path in sorted((tmp_path / "g").rglob("*")):  # folders too, as zip tools do
+            file.write(path, path.relative_to(tmp_path / "g").as_posix())
+    assert oz.open_group(tmp_path / "zipped.zip")["foo/bar"][0, 0] == 42
+    assert sorted(oz.open_group(tmp_path / "zipped.zip")) == ["foo"]
+    store = oz.ZipStore(tmp_path / "ours.zip", mode="w")
+    both_examples({}, store)
+    store.close()
+    with zipfile.ZipFile(tmp_path / "ours.zip") as file:
+        file.extractall(tmp_path / "unzipped")
+    assert files(tmp_path / "unzipped") == files(tmp_path / "g")
+    tool = shutil.which("unzip")
+    if tool is not None:
+        subprocess.run([tool, "-tq", str(tmp_path / "ours.zip")], check=True)
+
+
+MAKE: dict[str, Callable[[Path, str], Any]] = {
+    "dictionary": lambda path, url: {},
+    "directory": lambda path, url: oz.LocalStore(path / "d"),
+    "zip": lambda path, url: stores.ZipStore(path / "x.zip", mode="a"),
+    "sqlite": lambda path, url: SQLiteStore(path / "x.sqlite"),
+    "lmdb": lambda path, url: LMDBStore(path / "x.lmdb"),
+    "dbm": lambda path, url: DBMStore(path / "x.dbm"),
+    "redis": lambda path, url: RedisStore(url, prefix=str(path)),
+}
+
+
+@pytest.fixture(params=MAKE)
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> list[Any]:
+    """Two stores of one kind."""
+    url = request.getfixturevalue("redis_url") if request.param == "redis" else ""
+    for name in ("a", "g"):
+        (tmp_path / name).mkdir()
+    return [MAKE[request.param](tmp_path / name, url) for name in ("a", "g")]
+
+
+def held_in(place: Any) -> dict[str, bytes | None]:
+    store = stores.resolve(place)
+    return {key: store.get(key) for key in stores.list_prefix(store, "")}
+
+
+@pytest.mark.shows("GEO-08", "V2-01", "V2-46")
+def test_every_kind_of_store_holds_the_same_keys_and_bytes(places: list[Any]) -> None:
+    array: dict[str, bytes] = {}
+    group: dict[str, bytes] = {}
+    both_examples(array, group)
+    both_examples(*places)
+    assert held_in(places[0]) == array
+    assert held_in(places[1]) == group
+
+
+@pytest.mark.shows("GEO-09")
+def test_a_store_of_a_user_runs_the_examples() -> None:
+    array: dict[str, bytes] = {}
+    both_examples(array, {})
+    own = KeyValueStore()
+    both_examples(own, KeyValueStore())
+    assert own.held == array
+
+
+@pytest.mark.shows("GEO-10")
+def test_a_hierarchy_copied_key_by_key_reads_the_same(places: list[Any], tmp_path: Path) -> None:
+    source = oz.DirectoryStore(tmp_path / "source")
+    root = oz.create_group(source, attributes={"title": "one"})
+    data = np.arange(400, dtype="i4").reshape(20, 20)
+    root.create_array("a", data=data, chunks=(10, 10)).attrs["unit"] = "m"
+    target: Store = stores.resolve(places[0])
+    stores.set_many(target, [(key, source.get(key) or b"") for key in source.list()])
+    read = oz.open_group(places[0])
+    assert dict(read.attrs) == {"title": "one"}
+    assert dict(read["a"].attrs) == {"unit": "m"}
+    np.testing.assert_array_equal(read["a"][...], data)
+
+
+@pytest.mark.shows("GEO-35")
+@pytest.mark.parametrize("separator", [".", "/"])
+def test_the_document_and_not_the_store_says_the_separator(tmp_path: Path, separator: str) -> None:
+    with oz.ZipStore(tmp_path / "x.zip", mode="w") as store:
+        made = oz.create_array(
+            store, shape=(4, 4), chunks=(2, 2), dtype="i4", dimension_separator=separator
+        )
+        made[...] = 5
+        assert f"1{separator}1" in list(store.list())
+    assert oz.open_array(tmp_path / "x.zip")[...].tolist() == [[5] * 4] * 4

@@ -1,0 +1,86 @@
+"""What docs/stores.md says is true: its code runs, its strings name those stores."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import zarr
+
+import omnizarr as oz
+from omnizarr import stores
+from omnizarr.stores import LocalStore, MemoryStore, ZipStore
+from omnizarr.stores.lmdb import LMDBStore
+from omnizarr.stores.redis import RedisStore
+from omnizarr.stores.sqlite import SQLiteStore
+
+PAGE = (Path(__file__).parents[1] / "docs" / "stores.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_suites_run_on_a_store_of_ones_own(tmp_path: Path) -> None:
+    (block,) = re.findall(r"<!-- executed -->\n```python\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "test_shelf.py").write_text(block)
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shelf.py"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 60
+
+
+def test_a_missing_suite_is_told(tmp_path: Path) -> None:
+    (block,) = re.findall(r"<!-- executed -->\n```python\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "test_shelf.py").write_text(
+        block.replace("(StoreTests, VersionedTests)", "(StoreTests)")
+    )
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shelf.py"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "TestShelf should also inherit these" in done.stdout
+    assert "1 failed" in done.stdout
+
+
+def test_the_other_blocks_run(in_tmp: Path) -> None:
+    oz.create_array("sqlite://x.sqlite", path="a", shape=3, dtype="i4")
+    for block in BLOCKS:
+        if "pytest" not in block:
+            exec(block, {"zarr": zarr})
+
+
+@pytest.mark.parametrize(
+    ("where", "kind"),
+    [
+        ("data/x.zarr", LocalStore),
+        ("file:///data/x.zarr", LocalStore),
+        ("x.zip", ZipStore),
+        ("x.OZX", ZipStore),
+        ("file:///data/x.zip", ZipStore),
+        ("zip://x.zip", ZipStore),
+        ("zip::https://host/download", ZipStore),
+        ("https://host/x.zip", ZipStore),
+        ("lmdb://data/x.lmdb", LMDBStore),
+        ("sqlite://data/x.sqlite", SQLiteStore),
+        ("redis://host:6379/0?prefix=zarr", RedisStore),
+        ("rediss://host", RedisStore),
+        ("unix:///run/redis.sock", RedisStore),
+        ("memory://name", MemoryStore),
+    ],
+)
+def test_a_string_names_that_store(where: str, kind: type[object], in_tmp: Path) -> None:
+    store = stores.resolve(where)
+    assert type(store) is kind
+    assert list(in_tmp.iterdir()) == []  # to name a store creates nothing
+    if "host/" in where and kind is ZipStore:
+        assert repr(store) == f"{where.rpartition('/')[2]} in https://host"
+
+
+def test_a_directory_that_is_called_zip_is_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").mkdir()
+    assert type(stores.resolve(tmp_path / "x.zip")) is LocalStore
+    assert type(stores.resolve(tmp_path / "y.zip")) is ZipStore
+
+
+def test_a_redis_password_is_not_shown() -> None:
+    assert "secret" not in repr(stores.resolve("redis://me:secret@host/0"))
