@@ -4,7 +4,6 @@ from __future__ import annotations
 
 STORES = "zip and key-value stores are not there yet"
 GEO = "geospatial conventions are not there yet"
-OME = "OME-Zarr is not there yet"
 
 WAITING: dict[str, str] = {
     **{f"V2-{n}": "there is no zip store yet" for n in (66, 67, 68)},
@@ -12,7 +11,6 @@ WAITING: dict[str, str] = {
     "SH-25": "not offered: whole shards are written, so that a crash cannot tear one",
     **{f"GEO-{n:02d}": STORES for n in (1, 2, 3, 8, 9, 10)},
     **{f"GEO-{n:02d}": GEO for n in range(11, 36)},
-    **{f"OME-{n:02d}": OME for n in range(1, 35)},
 }
 
 PARTLY: dict[str, str] = {
