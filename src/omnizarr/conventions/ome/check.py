@@ -43,6 +43,9 @@ def check(stated: Stated, key: str) -> list[Problem]:
         at.error("", f"nothing of OME-Zarr is here; expected one of {', '.join(MEMBERS)}")
     _inner_versions(stated, version, at)
     _early_axes(stated, version, at)
+    if version.name > NEWEST:
+        message = f"of OME-Zarr {stated.version} only what can be read here is checked"
+        at.advise("version", message)
     return at.problems
 
 
@@ -181,8 +184,8 @@ def _transforms(at: Inspector, value: Any, rank: int | None, version: Version) -
             continue
         numbers = inner.numbers(str(kind), item.get(str(kind)))
         if numbers is not None and rank is not None and len(numbers) != rank:
-            # The published cases for 0.4 take this as valid; nobody can use it.
-            tell = inner.warn if version.name == "0.4" else inner.error
+            # The published cases for 0.4 and 0.6 take this as valid; nobody can use it.
+            tell = inner.error if version.name == NEWEST else inner.warn
             tell(str(kind), f"has {len(numbers)} entries, but there are {rank} axes")
         elif numbers is not None and kind == "scale":
             scale = numbers

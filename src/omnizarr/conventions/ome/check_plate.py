@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from omnizarr.conventions.ome.inspect import Inspector
-from omnizarr.conventions.ome.versions import Version
+from omnizarr.conventions.ome.versions import NEWEST, Version
 
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
 
@@ -21,8 +21,8 @@ def check_plate(at: Inspector, value: Any, version: Version) -> None:
         path, place = _well_place(inner, item, rows, columns)
         places.append(path)
         if place is not None and path != place:
-            # The published cases for 0.4 take a column's name before a row's as valid.
-            tell = inner.advise if version.name == "0.4" else inner.error
+            # The published cases for 0.4 and 0.6 take a column's name before a row's as valid.
+            tell = inner.error if version.name == NEWEST else inner.advise
             tell("path", f"is {path!r}, but the indices say {place!r}")
     if len(set(places)) < len(places):
         at.error("wells", "the same well stands there twice")

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omnizarr import stores
 from omnizarr.conventions.ome import documents
 from omnizarr.conventions.ome.check import check
 from omnizarr.conventions.ome.model import Metadata
-from omnizarr.conventions.ome.versions import MEMBERS, Stated, Version, known, newest, stated
+from omnizarr.conventions.ome.versions import (
+    MEMBERS,
+    NEWEST,
+    Stated,
+    Version,
+    known,
+    newest,
+    stated,
+)
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
 from omnizarr.formats import Probe
 from omnizarr.hierarchy.fetch import fetch
@@ -88,14 +96,15 @@ class _Walk:
             self.error(location, "", f"no OME-Zarr metadata{f'; expected {role}' if role else ''}")
             return None
         problems = check(found, _key(location))
-        if self.version is not None and found.version is None and not found.namespaced:
-            found = Stated(self.version.name, found.members, False)
+        if found.version is None:  # told where it must be stated
+            name = self.version.name if self.version else NEWEST if found.namespaced else "0.4"
+            found = replace(found, version=name)
         self.problems += problems
         if role is not None and role not in found.members:
             self.error(location, found.field + role, "required, but missing")
         if not self._versions(location, found) or any(p.level == "error" for p in problems):
             return None
-        version = known(found.version or "0.4")
+        version = known(found.version)
         try:
             metadata = documents.read(newest(found.members, version))
         except (KeyError, TypeError, ValueError):
@@ -105,7 +114,7 @@ class _Walk:
 
     def _versions(self, location: Location, found: Stated) -> bool:
         try:
-            version = known(found.version or "0.4")
+            version = known(found.version)
         except InvalidMetadata:
             return False
         if self.version is not None and version != self.version:

@@ -1,0 +1,147 @@
+"""How long does an image pyramid take, next to a plain copy, and how much memory?
+
+``python -m benchmarks.pyramids [--side 512] [--rounds 3]`` writes a volume of uint16 in chunks of
+64³ and lets each library make an OME-Zarr 0.5 image with five levels of it, every one in a process
+of its own, one after the other in each round. The table has the best time of each, its multiple of
+the plain copy's, and the peak of its memory beyond that of having imported the library. It needs
+ome-zarr and ngff-zarr beside omnizarr; a library that is not installed is left out.
+"""
+
+# ruff: noqa: PLC0415 - a library is imported only in the process that measures it
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+CHUNK = 64
+LEVELS = 5
+NEEDS = {"plain copy": "omnizarr", "omnizarr": "omnizarr", "ome-zarr-py": "ome_zarr",
+         "ngff-zarr": "ngff_zarr"}  # fmt: skip
+
+
+def make_source(path: Path, side: int) -> None:
+    """Smooth structures with photon noise, written a slab at a time."""
+    import omnizarr as oz
+
+    array = oz.create_array(path, shape=(side,) * 3, dtype="u2", chunks=(CHUNK,) * 3)
+    random = np.random.default_rng(0)
+    wave = np.sin(np.arange(side) / 20)
+    plane = 1000 + 300 * wave[:, None] * wave[None, :]
+    for z in range(0, side, CHUNK):
+        noise = random.poisson(20, (CHUNK, side, side)).astype("u2")
+        array[z : z + CHUNK] = plane.astype("u2") + noise
+
+
+def plain_copy(source: Path, target: Path) -> None:
+    import omnizarr as oz
+    from omnizarr.ops.pyramid import UNIT_BYTES, unit_shape
+
+    old = oz.open_array(source)
+    new = oz.create_array(target, shape=old.shape, dtype=old.dtype, chunks=old.chunks)
+    unit = unit_shape(new, [], UNIT_BYTES)
+    for start in itertools.product(*(range(0, n, u) for n, u in zip(old.shape, unit, strict=True))):
+        box = tuple(slice(a, a + u) for a, u in zip(start, unit, strict=True))
+        new[box] = old[box]
+
+
+def omnizarr(source: Path, target: Path) -> None:
+    import omnizarr as oz
+
+    oz.ome.write(target, source, axes="zyx", levels=LEVELS, chunks=(CHUNK,) * 3)
+
+
+def ome_zarr_py(source: Path, target: Path) -> None:
+    import dask.array as da
+    import zarr
+    from ome_zarr.writer import write_image
+
+    data = da.from_zarr(str(source))
+    factors = [{"z": 2**i, "y": 2**i, "x": 2**i} for i in range(1, LEVELS)]
+    write_image(
+        data, zarr.open_group(target, mode="w"), axes="zyx", scale_factors=factors,
+        storage_options={"chunks": (CHUNK,) * 3},
+    )  # fmt: skip
+
+
+def ngff_zarr(source: Path, target: Path) -> None:
+    import dask.array as da
+    import ngff_zarr as nz
+
+    image = nz.to_ngff_image(da.from_zarr(str(source)), dims=["z", "y", "x"])
+    factors = [2**i for i in range(1, LEVELS)]
+    several = nz.to_multiscales(image, scale_factors=factors, chunks=CHUNK)
+    nz.to_ngff_zarr(target, several, version="0.5")
+
+
+ACTIONS = {"plain copy": plain_copy, "omnizarr": omnizarr, "ome-zarr-py": ome_zarr_py,
+           "ngff-zarr": ngff_zarr}  # fmt: skip
+
+
+def child(name: str, source: Path, target: Path) -> None:
+    """Do it once, and print the seconds and the MiB it took."""
+    __import__(NEEDS[name])
+    import omnizarr as oz
+
+    tiny = target.parent / "tiny"
+    oz.create_array(tiny, shape=(CHUNK,) * 3, dtype="u2", chunks=(CHUNK,) * 3)[...] = 1
+    ACTIONS[name](tiny, target.parent / "tiny-target")  # imports what is imported late
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    ACTIONS[name](source, target)
+    seconds = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps([seconds, (after - before) / 1024]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--side", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--child", nargs=3)
+    options = parser.parse_args()
+    if options.child:
+        name, source, target = options.child
+        child(name, Path(source), Path(target))
+        return
+    names = [name for name, package in NEEDS.items() if find_spec(package)]
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "source.zarr")
+        make_source(source, options.side)
+        for name in names * options.rounds:
+            place = Path(folder, "run")
+            place.mkdir()
+            command = [sys.executable, "-m", "benchmarks.pyramids", "--child", name]
+            done = subprocess.run(
+                [*command, str(source), str(place / "target")], capture_output=True, text=True
+            )
+            shutil.rmtree(place)
+            if done.returncode:
+                print(f"{name}: {done.stderr.strip().splitlines()[-1]}")
+                continue
+            seconds, memory = json.loads(done.stdout.splitlines()[-1])
+            found[name].append((seconds, memory))
+    size = options.side**3 * 2 / 2**20
+    print(f"{options.side}³ uint16, {size:.0f} MiB, {LEVELS} levels, best of {options.rounds}")
+    print("| | s | times the copy | MiB more |\n| --- | --- | --- | --- |")
+    copy = min((s for s, _ in found["plain copy"]), default=float("nan"))
+    for name, runs in found.items():
+        if runs:
+            seconds, memory = min(s for s, _ in runs), max(m for _, m in runs)
+            print(f"| {name} | {seconds:.2f} | {seconds / copy:.2f} | {memory:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""`omnizarr ome …`: what is printed, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import omnizarr as oz
+from omnizarr.cli.main import main
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["ome", *arguments])
+
+
+@pytest.fixture
+def image(in_tmp: Path) -> oz.ome.Image:
+    return oz.ome.write("cell.zarr", np.ones((4, 32, 32), "u1"), unit="um", levels=2)
+
+
+def test_info_shows_levels_and_pixels(image: oz.ome.Image) -> None:
+    output = run("info", "cell.zarr").output
+    assert "OME-Zarr 0.5 image" in output
+    assert "level 1   : 1: (2, 16, 16), pixel z 2 micrometer" in output
+
+
+def test_write_takes_an_array_and_its_description(in_tmp: Path) -> None:
+    oz.create_array("raw.zarr", data=np.ones((4, 32, 32), "u2"))
+    done = run(
+        "write", "raw.zarr", "new.zarr", "--axes", "zyx", "--scale", "0.5,0.1,0.1",
+        "--unit", "micrometer", "--levels", "3", "--method", "max", "--chunks", "2,8,8",
+        "--shards", "4,16,16", "--version", "0.5",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    found = oz.ome.open("new.zarr")
+    assert isinstance(found, oz.ome.Image)
+    assert found.scale == (0.5, 0.1, 0.1)
+    assert found.multiscale.type == "max"
+    assert (found.levels[0].chunks, found.levels[0].shards) == ((2, 8, 8), (4, 16, 16))
+    wrong = run("write", "raw.zarr", "other.zarr", "--scale", "a,b")
+    assert wrong.exit_code == 2
+    assert "--scale: expected numbers with commas" in wrong.output
+
+
+def test_validate_has_the_exit_code_of_its_verdict(image: oz.ome.Image) -> None:
+    good = run("validate", "cell.zarr")
+    assert (good.exit_code, good.output) == (0, "0 errors, 0 warnings\n")
+    group = oz.open_group("cell.zarr", "r+")
+    group.attrs["ome"] = {"version": "0.5", "multiscales": []}
+    bad = run("validate", "cell.zarr")
+    assert bad.exit_code == 1
+    assert "zarr.json: attributes.ome.multiscales: has 0 entries" in bad.output
+
+
+def test_migration_is_planned_done_and_undone(image: oz.ome.Image) -> None:
+    assert run("migrate", "cell.zarr", "old.zarr", "--to", "0.4").exit_code == 0
+    before = sorted(Path("old.zarr").rglob("*"))
+    planned = run("migrate", "old.zarr", "--in-place", "--dry-run")
+    assert (
+        "would migrate old.zarr from 0.4 to 0.5: 1 groups, 2 arrays, 3 documents" in planned.output
+    )
+    assert sorted(Path("old.zarr").rglob("*")) == before
+    assert run("migrate", "old.zarr", "--in-place").exit_code == 0
+    assert Path("old.zarr/zarr.json").exists()
+    assert run("migrate", "old.zarr", "--undo").output == "erased 3 documents of 0.5\n"
+    assert sorted(Path("old.zarr").rglob("*")) == before
+    for wrong in (("--in-place", "x.zarr"), (), ("--remove-old", "x.zarr"), ("--undo", "x.zarr")):
+        assert run("migrate", "old.zarr", *wrong).exit_code == 2
+
+
+def test_conformance_prints_a_verdict_as_the_suite_wants_it(image: oz.ome.Image) -> None:
+    attributes = dict(oz.open_group("cell.zarr").attrs)
+    Path("good.json").write_text(json.dumps(attributes))
+    Path("bad.json").write_text('{"ome": {"version": "0.5", "multiscales": []}}')
+    Path("broken.json").write_text("{")
+    for mode, path, valid in (
+        ("attributes", "good.json", True),
+        ("attributes", "bad.json", False),
+        ("attributes", "broken.json", False),
+        ("zarr", "cell.zarr", True),
+        ("zarr", ".", False),
+    ):
+        done = run("conformance", mode, path)
+        verdict = json.loads(done.output)
+        assert (done.exit_code, verdict["valid"]) == (0, valid)
+        assert bool(verdict.get("message")) is not valid
+    del attributes["ome"]["multiscales"][0]["type"]
+    Path("good.json").write_text(json.dumps(attributes))
+    assert json.loads(run("conformance", "attributes", "good.json").output)["valid"]
+    assert not json.loads(run("conformance", "attributes", "good.json", "--strict").output)["valid"]

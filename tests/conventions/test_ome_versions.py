@@ -1,0 +1,176 @@
+"""OME-Zarr metadata of every version: one model, nothing lost, every problem found."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.conventions.ome import documents
+from omnizarr.conventions.ome.check import check
+from omnizarr.conventions.ome.versions import (
+    attributes_of,
+    from_0_4,
+    from_0_5,
+    known,
+    newest,
+    stated,
+)
+from tests.conventions import ome_metadata
+
+
+def errors(attributes: dict[str, Any]) -> list[str]:
+    found = stated(attributes)
+    assert found is not None
+    return [str(p) for p in check(found, "zarr.json") if p.level == "error"]
+
+
+@given(ome_metadata.MEMBERS)
+def test_made_up_metadata_are_valid_in_both_versions(members: dict[str, Any]) -> None:
+    for version in ("0.4", "0.5"):
+        assert errors(attributes_of(members, version, {})) == []
+
+
+@given(ome_metadata.MEMBERS)
+def test_the_model_writes_what_it_read(members: dict[str, Any]) -> None:
+    before = copy.deepcopy(members)
+    assert documents.write(documents.read(members)) == before
+    assert members == before
+
+
+@given(ome_metadata.MEMBERS, ome_metadata.OTHERS)
+def test_there_and_back_gives_identical_documents(
+    members: dict[str, Any], others: dict[str, Any]
+) -> None:
+    new = attributes_of(members, "0.5", others)
+    old = attributes_of(members, "0.4", others)
+    found = stated(old)
+    assert found is not None
+    assert attributes_of(newest(found.members, known("0.4")), "0.5", old) == new
+    found = stated(new)
+    assert found is not None
+    assert attributes_of(newest(found.members, known("0.5")), "0.4", new) == old
+    assert from_0_4(from_0_5(members)) == members
+
+
+@given(ome_metadata.MEMBERS, st.data())
+def test_a_value_of_the_wrong_kind_never_breaks_the_validator(
+    members: dict[str, Any], data: st.DataObject
+) -> None:
+    """Any one value is replaced by any other kind of JSON; steps and rules must cope."""
+    attributes = attributes_of(members, data.draw(st.sampled_from(["0.4", "0.5"])), {})
+    places: list[tuple[Any, Any]] = []
+
+    def visit(node: Any) -> None:
+        for key in node if isinstance(node, dict) else range(len(node)):
+            places.append((node, key))
+            if isinstance(node[key], (dict, list)):
+                visit(node[key])
+
+    visit(attributes)
+    node, key = data.draw(st.sampled_from(places))
+    node[key] = data.draw(st.sampled_from([None, 3, -1.5, "word", [], {}, [1], [None], True]))
+    found = stated(attributes)
+    if found is not None:
+        check(found, "")
+        for version in ("0.1", "0.3", "0.4", "0.6"):
+            newest(found.members, known(version))
+
+
+BASE = {
+    "axes": [{"name": "y", "type": "space"}, {"name": "x", "type": "space"}],
+    "datasets": [{"path": "0", "coordinateTransformations": [{"type": "scale", "scale": [1, 2]}]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"axes": BASE["axes"][::-1] * 3}, "axes"),
+        ({"axes": [{"name": "x", "type": "space"}] * 2}, "axes"),
+        ({"axes": [*BASE["axes"], {"name": "t", "type": "time"}]}, "axes"),
+        ({"axes": [{"name": "y", "type": "space"}, {"name": "c", "type": "channel"}]}, "axes"),
+        ({"axes": [{"type": "space"}, {"name": "x", "type": "space"}]}, "axes[0].name"),
+        ({"datasets": []}, "datasets"),
+        ({"datasets": [{"path": "0"}]}, "datasets[0].coordinateTransformations"),
+        ({"datasets": [{**BASE["datasets"][0], "path": 5}]}, "datasets[0].path"),
+        ({"datasets": BASE["datasets"] * 2}, "datasets"),
+        (
+            {"datasets": [{"path": "0", "coordinateTransformations": [{"type": "shear"}]}]},
+            "datasets[0].coordinateTransformations[0].type",
+        ),
+        (
+            {
+                "datasets": [
+                    {
+                        "path": "0",
+                        "coordinateTransformations": [{"type": "scale", "scale": [1, 2, 3]}],
+                    }
+                ]
+            },
+            "datasets[0].coordinateTransformations[0].scale",
+        ),
+        (
+            {"coordinateTransformations": [{"type": "translation", "translation": [1, 2]}]},
+            "coordinateTransformations",
+        ),
+    ],
+)
+def test_a_problem_is_told_with_its_place(change: dict[str, Any], place: str) -> None:
+    good = {"ome": {"version": "0.5", "multiscales": [BASE]}}
+    assert errors(good) == []
+    bad = {"ome": {"version": "0.5", "multiscales": [{**BASE, **change}]}}
+    expected = f"zarr.json: attributes.ome.multiscales[0].{place}: "
+    assert any(e.startswith(expected) for e in errors(bad)), errors(bad)
+
+
+def test_every_problem_is_told_not_only_the_first() -> None:
+    bad = {"ome": {"version": "0.5", "multiscales": [{}], "plate": {}, "well": {"images": []}}}
+    found = " ".join(errors(bad))
+    for place in ("axes", "datasets", "plate.rows", "plate.columns", "plate.wells", "well.images"):
+        assert place in found
+
+
+def test_before_0_4_axes_were_five_or_strings() -> None:
+    first = {"multiscales": [{"version": "0.1", "datasets": [{"path": "0"}]}]}
+    third = {"multiscales": [{"version": "0.3", "axes": ["y", "x"], "datasets": [{"path": "0"}]}]}
+    assert errors(first) == errors(third) == []
+    found = stated(first)
+    assert found is not None
+    (multiscale,) = documents.read(newest(found.members, known("0.1"))).multiscales
+    assert [a.name for a in multiscale.axes] == list("tczyx")
+    assert [a.type for a in multiscale.axes] == ["time", "channel", "space", "space", "space"]
+    objects = {"multiscales": [{**BASE, "version": "0.3"}]}
+    assert errors(objects)
+
+
+def test_a_release_candidate_of_0_6_is_read_where_it_says_what_0_5_can() -> None:
+    def sixth(*transforms: dict[str, Any]) -> dict[str, Any]:
+        last = (
+            {"type": "sequence", "transformations": list(transforms)}
+            if len(transforms) > 1
+            else transforms[0]
+        )
+        dataset = {
+            "path": "s0",
+            "coordinateTransformations": [
+                {**last, "input": {"path": "s0"}, "output": {"name": "physical"}}
+            ],
+        }
+        systems = [{"name": "physical", "axes": BASE["axes"]}]
+        multiscale = {"coordinateSystems": systems, "datasets": [dataset]}
+        return {"ome": {"version": "0.6rc0", "multiscales": [multiscale]}}
+
+    scale = {"type": "scale", "scale": [4, 3]}
+    move = {"type": "translation", "translation": [1, 2]}
+    for transforms, offset in (((scale,), None), ((scale, move), (1, 2))):
+        found = stated(sixth(*transforms))
+        assert found is not None
+        assert errors(sixth(*transforms)) == []
+        (multiscale,) = documents.read(newest(found.members, known(found.version))).multiscales
+        assert multiscale.datasets[0].transform == oz.ome.Transform((4, 3), offset)
+    assert errors(sixth({"type": "rotation", "rotation": [[0, 1], [1, 0]]}))

@@ -1,0 +1,209 @@
+"""Migration between OME-Zarr 0.4 and 0.5: documents only where chunks can stay, and undone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numcodecs
+import numpy as np
+import pytest
+
+import omnizarr as oz
+
+NAMES = ("zarr.json", ".zattrs", ".zgroup", ".zarray", ".zmetadata")
+
+
+def documents(store: Mapping[str, bytes]) -> dict[str, Any]:
+    return {k: json.loads(v) for k, v in store.items() if k.rpartition("/")[2] in NAMES}
+
+
+def chunks(store: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {k: v for k, v in store.items() if k.rpartition("/")[2] not in NAMES}
+
+
+def image(version: str, **options: Any) -> dict[str, bytes]:
+    """An image with labels and attributes of its own."""
+    store: dict[str, bytes] = {}
+    values = np.arange(2 * 4 * 20 * 30, dtype="u2").reshape(2, 4, 20, 30)
+    options.setdefault("chunks", (1, 4, 8, 8))
+    oz.ome.write(
+        store, values, axes="czyx", scale=(1, 3, 1, 1), unit="um", levels=2, channels=["a", "b"],
+        version=version, **options,
+    )  # fmt: skip
+    oz.ome.write_labels(store, "cells", values[0] % 7, colors={1: (1, 2, 3, 4)})
+    oz.open_group(store, "r+").attrs["mine"] = {"kept": [1, 2]}
+    return store
+
+
+def plate(version: str) -> dict[str, bytes]:
+    store: dict[str, bytes] = {}
+    field = np.arange(64, dtype="u1").reshape(8, 8)
+    wells = {"A/1": [field, field + 1], "B/3": [field]}
+    oz.ome.write_plate(store, wells, name="screen", unit="um", version=version)
+    return store
+
+
+def same_values(a: dict[str, bytes], b: dict[str, bytes]) -> None:
+    first, second = oz.open_group(a), oz.open_group(b)
+    paths = {p for p, m in first.members(None) if isinstance(m, oz.Array)}
+    assert paths == {p for p, m in second.members(None) if isinstance(m, oz.Array)}
+    for path in paths:
+        np.testing.assert_array_equal(first[path][...], second[path][...])
+
+
+@pytest.mark.parametrize("make", [image, plate])
+@pytest.mark.parametrize(("version", "other"), [("0.4", "0.5"), ("0.5", "0.4")])
+def test_there_and_back_gives_identical_documents(make: Any, version: str, other: str) -> None:
+    start = make(version)
+    there: dict[str, bytes] = {}
+    back: dict[str, bytes] = {}
+    report = oz.ome.migrate(start, there, to=other).report
+    assert report.chunks_encoded == 0
+    assert oz.ome.validate(there) == []
+    same_values(start, there)
+    oz.ome.migrate(there, back, to=version)
+    assert documents(back) == documents(start)
+    assert chunks(back) == chunks(start)
+
+
+@pytest.mark.shows("OME-21")
+def test_in_place_only_documents_are_written_and_chunk_files_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "image.zarr"
+    for key, value in image("0.4").items():
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_bytes(value)
+    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file()}
+    old = oz.ome.open(folder)
+    assert isinstance(old, oz.ome.Image)
+    planned = oz.ome.migrate(folder, in_place=True, dry_run=True)
+    assert {p for p in folder.rglob("*") if p.is_file()} == set(before)
+    done = oz.ome.migrate(folder, in_place=True)
+    assert planned.documents == done.documents
+    assert done.report.bytes_written == 0
+    after = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file()}
+    assert {p: v for p, v in after.items() if p in before} == before
+    assert {p.relative_to(folder).as_posix() for p in after.keys() - before.keys()} == set(
+        done.documents
+    )
+    with pytest.warns(oz.OmnizarrWarning, match="zarr 3 and zarr 2; zarr 3 is used"):
+        new = oz.ome.open(folder)
+    assert isinstance(new, oz.ome.Image)
+    assert (old.version, new.version) == ("0.4", "0.5")
+    np.testing.assert_array_equal(new.read(), old.read())
+    oz.ome.undo_migration(folder)
+    assert {p for p in folder.rglob("*") if p.is_file()} == set(before)
+
+
+@pytest.mark.shows("OME-22")
+def test_metadata_move_under_ome_and_the_rest_stays() -> None:
+    start = image("0.4")
+    there: dict[str, bytes] = {}
+    oz.ome.migrate(start, there)
+    old, new = documents(start), documents(there)
+    before, after = old[".zattrs"], new["zarr.json"]["attributes"]
+    assert before["multiscales"][0]["version"] == "0.4"
+    assert set(after) == {"ome", "mine"}
+    assert after["mine"] == before["mine"]
+    expected = {k: v for k, v in before["multiscales"][0].items() if k != "version"}
+    assert after["ome"]["version"] == "0.5"
+    assert after["ome"]["multiscales"] == [expected]
+    assert after["ome"]["omero"] == {k: v for k, v in before["omero"].items() if k != "version"}
+    assert new["0/zarr.json"]["dimension_names"] == ["c", "z", "y", "x"]
+    assert new["labels/zarr.json"]["attributes"]["ome"]["labels"] == ["cells"]
+    assert new["labels/cells/1/zarr.json"]["dimension_names"] == ["z", "y", "x"]
+
+
+@pytest.mark.shows("OME-23")
+@pytest.mark.parametrize("codec", [numcodecs.Blosc(), numcodecs.GZip(), numcodecs.Zlib(), None])
+def test_chunks_with_a_form_in_version_3_stay(codec: Any) -> None:
+    start = image("0.4", compressor=codec)
+    before = chunks(start)
+    oz.ome.migrate(start, in_place=True)
+    assert chunks(start) == before
+
+
+@pytest.mark.shows("OME-23")
+def test_what_has_no_form_in_version_3_is_refused_before_anything_is_written() -> None:
+    start = image("0.4")
+    group = oz.open_group(start, "r+")
+    group.create_array("other", shape=3, dtype=object, object_codec=numcodecs.JSON())
+    before = dict(start)
+    for options in ({"in_place": True}, {"in_place": True, "dry_run": True}, {"destination": {}}):
+        with pytest.raises(oz.OmnizarrError, match="/other"):
+            oz.ome.migrate(start, **options)  # type: ignore[arg-type]
+        assert start == before
+        assert options.get("destination", {}) == {}
+
+
+@pytest.mark.shows("OME-24")
+def test_a_sharded_image_goes_back_only_with_its_data_rewritten() -> None:
+    start = image("0.5", shards=(1, 4, 16, 16))
+    before = dict(start)
+    with pytest.raises(oz.CannotExpress, match="chunks cannot stay"):
+        oz.ome.migrate(start, to="0.4", in_place=True)
+    assert start == before
+    there: dict[str, bytes] = {}
+    planned = oz.ome.migrate(start, {}, to="0.4", dry_run=True)
+    report = oz.ome.migrate(start, there, to="0.4").report
+    assert set(report.encoded) == set(planned.report.encoded) == {"/0", "/1"}
+    same_values(start, there)
+    assert oz.ome.validate(there) == []
+
+
+def test_old_documents_can_be_removed_and_the_way_back_stays_open() -> None:
+    start = image("0.4")
+    first = documents(start)
+    done = oz.ome.migrate(start, in_place=True, remove_old=True)
+    assert set(done.removed) == set(first)
+    assert all(k.endswith("zarr.json") for k in documents(start))
+    assert oz.ome.validate(start) == []
+    oz.ome.migrate(start, to="0.4", in_place=True, remove_old=True)
+    assert documents(start) == first
+
+
+def test_an_interrupted_migration_leaves_nothing_behind() -> None:
+    class Full(oz.MemoryStore):
+        def set(self, key: str, value: Any) -> None:
+            if key == "zarr.json":
+                raise OSError("no space left")
+            super().set(key, value)
+
+    start = image("0.4")
+    before = dict(start)
+    with pytest.raises(OSError, match="no space left"):
+        oz.ome.migrate(Full(start), in_place=True)
+    assert start == before
+
+
+def test_undo_refuses_to_lose_what_came_later() -> None:
+    start = image("0.4")
+    oz.ome.migrate(start, in_place=True)
+    with pytest.warns(oz.OmnizarrWarning):
+        group = oz.open_group(start, "r+")
+    array = group.create_array("later", shape=3, dtype="u1")
+    before = dict(start)
+    with pytest.raises(oz.StoreError, match=r"/later has no documents of 0\.4"):
+        oz.ome.undo_migration(start)
+    assert start == before
+    del group["later"]
+    level = group["0"]
+    assert isinstance(level, oz.Array)
+    level.append(np.zeros((1, 4, 20, 30), "u2"))
+    with pytest.raises(oz.StoreError, match="/0 has another shape"):
+        oz.ome.undo_migration(start)
+    assert array.shape == (3,)
+
+
+def test_a_copy_onto_itself_and_a_second_migration_are_refused() -> None:
+    start = image("0.4")
+    with pytest.raises(oz.StoreError, match="both"):
+        oz.ome.migrate(start, start)
+    with pytest.raises(oz.InvalidMetadata, match=r"is OME-Zarr 0\.4 already"):
+        oz.ome.migrate(start, {}, to="0.4")
+    plain: dict[str, bytes] = {}
+    oz.create_group(plain)
+    with pytest.raises(oz.InvalidMetadata, match="use convert for plain Zarr"):
+        oz.ome.migrate(plain, {}, to="0.4")

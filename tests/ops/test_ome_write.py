@@ -1,0 +1,223 @@
+"""Writing OME-Zarr: levels equal what NumPy makes of the data, each block is read once."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.ops.downsample import NAMES, downsample
+from tests.conventions.recording import Recording
+
+
+class Source:
+    """An array that counts how often each element was read."""
+
+    def __init__(self, values: npt.NDArray[Any]) -> None:
+        self.values = values
+        self.shape, self.dtype = values.shape, values.dtype
+        self.counts = np.zeros(values.shape, int)
+
+    def __getitem__(self, selection: Any) -> npt.NDArray[Any]:
+        self.counts[selection] += 1
+        return self.values[selection]
+
+
+def check_levels(image: oz.ome.Image, values: npt.NDArray[Any], method: str) -> None:
+    factors = image.multiscale.metadata["factors"]
+    for step, array in zip([None, *factors], image.levels, strict=True):
+        values = values if step is None else downsample(values, step, method)
+        np.testing.assert_array_equal(array[...], values)
+
+
+@settings(max_examples=40)
+@given(
+    method=st.sampled_from(NAMES),
+    shape=st.tuples(st.integers(1, 3), st.integers(2, 40), st.integers(2, 40)),
+    chunks=st.tuples(st.integers(1, 2), st.integers(2, 9), st.integers(2, 9)),
+    shards=st.none() | st.tuples(st.integers(1, 2), st.integers(1, 3), st.integers(1, 3)),
+    factors=st.lists(st.tuples(*[st.integers(1, 3)] * 3), min_size=1, max_size=3),
+    unit=st.sampled_from([2**6, 2**10, 2**24]),
+)
+def test_levels_equal_what_numpy_makes_of_the_data(
+    method: str, shape: Any, chunks: Any, shards: Any, factors: Any, unit: int
+) -> None:
+    values = np.random.default_rng(0).integers(0, 50, shape).astype("u2")
+    source = Source(values)
+    options = (
+        {}
+        if shards is None
+        else {"shards": tuple(a * b for a, b in zip(shards, chunks, strict=True))}
+    )
+    store = Recording()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("omnizarr.ops.ome_write.UNIT_BYTES", unit)
+        image = oz.ome.write(
+            store, source, factors=factors, method=method, chunks=chunks, **options
+        )
+    check_levels(image, values, method)
+    if method != "gaussian":
+        assert (source.counts == 1).all()
+    stored = Counter(key for key in store.sets if not key.endswith("zarr.json"))
+    assert set(stored.values()) <= {1}
+
+
+@pytest.mark.parametrize("blocks", [(16, 16), (7, 50), (64, 64), (5, 3)])
+def test_every_block_of_a_dask_array_is_computed_once(blocks: tuple[int, int]) -> None:
+    da = pytest.importorskip("dask.array")
+    values = np.arange(60 * 50, dtype="u2").reshape(60, 50)
+    computed: Counter[Any] = Counter()
+
+    def block(part: npt.NDArray[Any], block_id: Any = None) -> npt.NDArray[Any]:
+        computed[block_id] += 1
+        return part
+
+    lazy = da.from_array(values, chunks=blocks).map_blocks(block, meta=values[:0, :0])
+    image = oz.ome.write({}, lazy, levels=3, chunks=(8, 8))
+    check_levels(image, values, "mean")
+    assert set(computed.values()) == {1}
+
+
+def test_a_memory_map_a_zarr_array_and_an_image_are_sources(tmp_path: Path) -> None:
+    values = np.arange(6 * 20 * 30, dtype="u2").reshape(6, 20, 30)
+    path = tmp_path / "raw"
+    mapped: Any = np.memmap(path, "u2", "w+", shape=values.shape)
+    mapped[...] = values
+    array = oz.create_array({}, data=values)
+    first = oz.ome.write(
+        tmp_path / "a.zarr", mapped, scale=(2, 1, 1), unit="nanometer", translation=(5, 0, 0)
+    )
+    check_levels(first, values, "mean")
+    check_levels(oz.ome.write({}, array, levels=2), values, "mean")
+    again = oz.ome.write({}, tmp_path / "a.zarr", levels=2, method="max")
+    check_levels(again, values, "max")
+    assert again.axes == first.axes
+    assert again.transform() == first.transform() == oz.ome.Transform((2, 1, 1), (5, 0, 0))
+
+
+def test_pixels_grow_alike_along_all_axes_of_space() -> None:
+    image = oz.ome.write(
+        {}, np.zeros((8, 64, 64), "u1"), scale=(4, 1, 1), unit="micrometer", levels=5
+    )
+    scales = [image.transform(i).scale for i in range(5)]
+    assert scales == [(4, 1, 1), (4, 2, 2), (4, 4, 4), (8, 8, 8), (16, 16, 16)]
+
+
+@pytest.mark.parametrize(("method", "shift"), [("mean", 0.5), ("nearest", None)])
+def test_a_coarse_pixel_lies_in_the_middle_of_what_it_stands_for(
+    method: str, shift: float | None
+) -> None:
+    image = oz.ome.write({}, np.zeros((8, 8), "u1"), levels=2, method=method)
+    expected = None if shift is None else (shift, shift)
+    assert image.transform(1) == oz.ome.Transform((2, 2), expected)
+
+
+def test_nothing_looks_like_an_image_until_it_is_complete() -> None:
+    class Broken(Source):
+        def __getitem__(self, selection: Any) -> npt.NDArray[Any]:
+            raise OSError("the disk is gone")
+
+    store: dict[str, bytes] = {}
+    with pytest.raises(OSError, match="the disk is gone"):
+        oz.ome.write(store, Broken(np.zeros((8, 8))), levels=2)
+    with pytest.raises(oz.InvalidMetadata, match="no OME-Zarr metadata"):
+        oz.ome.open(store)
+
+
+def test_memory_stays_within_a_few_units(tmp_path: Path) -> None:
+    shape = (256, 256, 256)
+    source = oz.create_array(tmp_path / "s.zarr", shape=shape, dtype="u2", chunks=(32, 64, 64))
+    source[...] = 7
+    tracemalloc.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("omnizarr.ops.ome_write.UNIT_BYTES", 2**20)
+            image = oz.ome.write(
+                tmp_path / "t.zarr", source, levels=4, chunks=(16, 32, 32), shards=(32, 64, 64)
+            )
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < source.nbytes / 3
+    assert (image.levels[3][...] == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"axes": "yx"}, "3 axes, but 2 are named"),
+        ({"axes": "xxx"}, "stands there twice"),
+        ({"axes": "zyx", "scale": (1, 2)}, "scale has 2 entries"),
+        ({"scale": {"q": 2}}, "there is no axis 'q'"),
+        ({"unit": "furlong"}, "unit 'furlong' is not known"),
+        ({"method": "median"}, "known: mean"),
+        ({"version": "0.3"}, "only read here; written are 0.4 and 0.5"),
+        ({"version": "7"}, "known: 0.1"),
+        ({"factors": 0}, "at least 1"),
+        ({"levels": 0}, "at least 1"),
+        ({"levels": 3, "names": ["a"]}, "1 names were given for 3 levels"),
+        ({"axes": "cyx", "channels": ["a"]}, "1 channels were given, but the data have 4"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_anything_is_touched(
+    options: dict[str, Any], words: str
+) -> None:
+    store: dict[str, bytes] = {}
+    with pytest.raises(oz.InvalidMetadata, match=words):
+        oz.ome.write(store, np.zeros((4, 8, 8), "u1"), **options)
+    assert store == {}
+
+
+def test_labels_follow_their_image() -> None:
+    store: dict[str, bytes] = {}
+    image = oz.ome.write(
+        store, np.zeros((2, 6, 20, 30), "u1"), axes="czyx", scale=(1, 3, 1, 1), unit="um", levels=3
+    )
+    values = np.random.default_rng(0).integers(0, 9, (6, 20, 30)).astype("i4")
+    labels = oz.ome.write_labels(
+        store, "cells", values, colors={1: (255, 0, 0, 128)}, properties={2: {"area": 5}}
+    )
+    assert [a.shape for a in labels.levels] == [a.shape[1:] for a in image.levels]
+    assert labels.scale == image.scale[1:]
+    np.testing.assert_array_equal(labels.levels[1][...], downsample(values, (1, 2, 2), "mode"))
+    oz.ome.write_labels(store, "more", np.zeros((1, 20, 30), "u1"), axes="zyx")
+    found = oz.ome.open(store)
+    assert isinstance(found, oz.ome.Image)
+    assert list(found.labels) == ["cells", "more"]
+    meaning = found.labels["cells"].label
+    assert meaning is not None
+    assert meaning.colors == {1: (255, 0, 0, 128)}
+    assert meaning.properties == {2: {"area": 5}}
+    assert [p for p in oz.ome.validate(store) if p.level == "error"] == []
+    with pytest.raises(oz.InvalidMetadata, match="labels are integers"):
+        oz.ome.write_labels(store, "floats", np.zeros((6, 20, 30)))
+    with pytest.raises(oz.InvalidMetadata, match="it must be the same, or 1"):
+        oz.ome.write_labels(store, "short", np.zeros((6, 20, 29), int))
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_a_plate_has_its_wells_and_fields(version: str) -> None:
+    store: dict[str, bytes] = {}
+    wells = {f"{r}/{c}": [np.full((4, 4), 10 * i + j) for j in range(2)]
+             for i, (r, c) in enumerate([("A", "10"), ("B", "2")])}  # fmt: skip
+    oz.ome.write_plate(store, wells, name="screen", version=version, unit="um")
+    plate = oz.ome.open(store)
+    assert isinstance(plate, oz.ome.Plate)
+    assert (plate.rows, plate.columns) == (("A", "B"), ("2", "10"))
+    assert list(plate) == ["A/10", "B/2"]
+    for well, fields in wells.items():
+        for i, values in enumerate(fields):
+            np.testing.assert_array_equal(plate[well][i].read(), values)
+    assert oz.ome.validate(store) == []
+    with pytest.raises(oz.NodeNotFound, match="has no well 'C/1'"):
+        plate["C/1"]
+    with pytest.raises(oz.InvalidMetadata, match="no column '2'"):
+        oz.ome.write_plate({}, wells, columns=["10"])
