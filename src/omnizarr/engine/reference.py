@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -57,7 +56,7 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
 
 def _fetched(array: BoundArray, selected: int) -> int:
     """About how many bytes one chunk takes while it waits to be decoded."""
-    chain = array.chain(array.grid.chunk_shape((0,) * len(array.grid.axes)))
+    chain = array.chain_at((0,) * len(array.grid.axes))
     whole = chain.spec.nbytes or UNKNOWN
     found = chain.sharded
     if found is None:
@@ -87,7 +86,7 @@ def fill_row(array: BoundArray, row: Row, decode: Decode | None, out: npt.NDArra
 
 def _steps(array: BoundArray, coords: Coords, region: Region) -> Steps[Decode | None]:
     """What it takes to read part of one chunk; None where the store has none."""
-    chain = array.chain(array.grid.chunk_shape(coords))
+    chain = array.chain_at(coords)
     with telling("read", array, coords):
         decode = yield from chain.steps(array.key(coords), region)
         for other in array.encoding.other_keys(coords) if decode is None else ():
@@ -97,6 +96,11 @@ def _steps(array: BoundArray, coords: Coords, region: Region) -> Steps[Decode | 
 
 def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None:
     """What fills an array with part of one chunk, or None where the store has none."""
+    chain = array.chain_at(coords)
+    if chain.sharded is None and coords:  # the same in fewer steps
+        with telling("read", array, coords):
+            data = array.chunk_store.get(array.key(coords))
+        return None if data is None else partial(chain.decode_into, data, region)
     return run(_steps(array, coords, region), partial(get_many, array.chunk_store))
 
 
@@ -143,7 +147,7 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
 
 
 def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
-    chain = array.chain(array.grid.chunk_shape(row.coords))
+    chain = array.chain_at(row.coords)
     with telling("write", array, row.coords):
         data = _changed(array, chain, row, value, lambda: _stored(array, row.coords))
         _put(array, row.coords, data)
@@ -159,7 +163,7 @@ def _write_group(
     old = dict(zip(parts, found, strict=True))
     changes: dict[str, Buffer | None] = {}
     for row in rows:
-        chain = array.chain(array.grid.chunk_shape(row.coords))
+        chain = array.chain_at(row.coords)
         with telling("write", array, row.coords):
             data = _changed(array, chain, row, value, partial(old.__getitem__, row.coords))
             changes[array.key(row.coords)] = data
@@ -234,18 +238,29 @@ def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> N
 # Both
 
 
-@contextmanager
-def telling(verb: str, array: BoundArray, coords: Coords) -> Iterator[None]:
-    """Have errors say which chunk could not be read or written."""
-    try:
-        yield
-    except OmnizarrError as e:
-        if getattr(e, "chunk", ()) or getattr(e, "path", ""):
-            raise
-        path, key = paths.show(array.path), array.key(coords)
-        message = f"cannot {verb} chunk {coords} of {path} (key {key!r} in {array.store!r}): {e}"
-        codec = getattr(e, "codec", "")
-        raise ChunkError(message, path=path, chunk=coords, key=key, codec=codec) from e
+class telling:
+    """Have errors inside the block say which chunk could not be read or written."""
+
+    __slots__ = ("array", "coords", "verb")
+
+    def __init__(self, verb: str, array: BoundArray, coords: Coords) -> None:
+        self.verb, self.array, self.coords = verb, array, coords
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, e: BaseException | None, trace: object) -> None:
+        if not isinstance(e, OmnizarrError) or (isinstance(e, ChunkError) and e.path):
+            return
+        path, key = paths.show(self.array.path), self.array.key(self.coords)
+        raise ChunkError(
+            f"cannot {self.verb} chunk {self.coords} of {path}"
+            f" (key {key!r} in {self.array.store!r}): {e}",
+            path=path,
+            chunk=self.coords,
+            key=key,
+            codec=getattr(e, "codec", ""),
+        ) from e
 
 
 def _threads(count: int, nbytes: int) -> int:
