@@ -23,7 +23,7 @@ from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.model import paths
 from omnizarr.storage_transformers import SetsGroups
-from omnizarr.stores import get_many
+from omnizarr.stores import LocalStore, erase_values, get_many, set_many
 
 SMALL = 2**16  # below this many bytes a call stays on its own thread
 UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
@@ -39,7 +39,8 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     """Fill `out`, of the plan's full shape, from the chunks."""
     _ = array.fill  # bound before threads ask for it
     store, count = array.chunk_store, plan.count
-    if not hasattr(store, "get_many"):  # quicker than to ask for the protocol
+    # Files are near: threads that each read and decode one are quicker than to fetch ahead.
+    if isinstance(store, LocalStore) or not hasattr(store, "get_many"):
         run_rows(plan.rows(), count, lambda row: read_row(array, row, out), out.nbytes)
     elif count:
         size = _fetched(array, out.nbytes // count)
@@ -135,15 +136,34 @@ def write_rows(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> N
 
 def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray[Any]) -> None:
     store = array.chunk_store
-    if hasattr(store, "change_many") and array.grid.axes:
-        grouped = cast(SetsGroups, store)
-        groups: dict[str, list[Row]] = {}
-        for row in rows:
-            groups.setdefault(grouped.group(array.key(row.coords)), []).append(row)
-        one = partial(_write_group, array, grouped, value)
-        run_rows(iter(groups.values()), len(groups), one, value.nbytes)
+    if array.encoding.other_keys((0,) * len(array.grid.axes)):
+        several = None
+    elif hasattr(store, "change_many"):
+        several = _by_group(array, cast(SetsGroups, store), rows)
+    elif hasattr(store, "set_many"):
+        several = _in_batches(array, rows, count)
     else:
+        several = None
+    if several is None:
         run_rows(rows, count, lambda row: _write_row(array, row, value), value.nbytes)
+    else:
+        run_rows(iter(several), len(several), partial(_write_some, array, value), value.nbytes)
+
+
+def _by_group(array: BoundArray, store: SetsGroups, rows: Iterator[Row]) -> list[list[Row]]:
+    """Rows that share a value below, which is replaced once."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(store.group(array.key(row.coords)), []).append(row)
+    return list(groups.values())
+
+
+def _in_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[list[Row]]:
+    """Rows to be stored in one call: while a thread waits for the store, another encodes."""
+    threads = config.get().threads
+    size = array.chain_at((0,) * len(array.grid.axes)).spec.nbytes or UNKNOWN
+    batch = max(1, min(config.get().in_flight // (threads * size), -(-count // threads)))
+    return [some for _ in range(-(-count // batch)) if (some := [*itertools.islice(rows, batch)])]
 
 
 def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
@@ -153,10 +173,9 @@ def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
         _put(array, row.coords, data)
 
 
-def _write_group(
-    array: BoundArray, store: SetsGroups, value: npt.NDArray[Any], rows: list[Row]
-) -> None:
-    """Store chunks that share a value, which is replaced once."""
+def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
+    """Store some chunks, with one call to fetch those that are changed and one to store all."""
+    store = array.chunk_store
     parts = [row.coords for row in rows if not row.whole]
     with telling("write", array, rows[0].coords):
         found = get_many(store, [(array.key(coords), None) for coords in parts]) if parts else []
@@ -168,7 +187,11 @@ def _write_group(
             data = _changed(array, chain, row, value, partial(old.__getitem__, row.coords))
             changes[array.key(row.coords)] = data
     with telling("write", array, rows[0].coords):
-        store.change_many(changes)
+        if hasattr(store, "change_many"):
+            cast(SetsGroups, store).change_many(changes)
+            return
+        set_many(store, [(key, data) for key, data in changes.items() if data is not None])
+        erase_values(store, [key for key, data in changes.items() if data is None])
 
 
 def _changed(
