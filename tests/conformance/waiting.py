@@ -15,8 +15,6 @@ PARTLY: dict[str, str] = {
     "D3-75": "stores take any Unicode key, as version 3 wants; such draft nodes are refused",
     "D3-96": "opening by path takes the entry point and one batch of two documents",
     "DX-10": "this build of Blosc has no snappy; the error names it",
-    "DX-25": "for the transformer; slicing an array still asks chunk by chunk",
-    "DX-26": "for the transformer; slicing an array still asks chunk by chunk",
     "DX-50": "the Windows half with a stand-in",
     "SH-26": "threads of one process; processes are not synchronised yet",
     "V3-33": "as D3-10",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -173,3 +174,69 @@ def test_a_full_write_with_the_transformer_of_the_draft_sets_every_shard_once() 
     wanted = DATA[0].copy()
     wanted[1:3, 1:50] = 7
     assert np.array_equal(array[...], wanted)
+
+
+class FarWrites(Far):
+    """Also stores many values in one call."""
+
+    def __init__(self, values: dict[str, bytes]) -> None:
+        super().__init__(values)
+        self.stored: list[list[str]] = []
+        self.single: list[str] = []
+
+    def set(self, key: str, value: Any) -> None:
+        self.single.append(key)
+        super().set(key, value)
+
+    def set_many(self, values: Iterable[tuple[str, Any]]) -> None:
+        given = list(values)
+        with self._lock:
+            self.stored.append([key for key, _ in given])
+        self.values.update((key, bytes(value)) for key, value in given)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_writes_go_to_a_store_in_as_many_calls_as_there_are_threads(threads: int) -> None:
+    store = FarWrites({})
+    array = oz.create_array(store, shape=DATA.shape, dtype="u2", chunks=(8, 16, 16))
+    store.single.clear()
+    store.calls.clear()
+    with oz.configure(threads=threads):
+        array[...] = DATA
+        assert len(store.stored) == threads
+        assert sorted(k for keys in store.stored for k in keys) == sorted(
+            f"c/{i}/{j}/{k}" for i in range(8) for j in range(4) for k in range(4)
+        )
+        assert (store.single, store.calls) == ([], [])
+        wanted = DATA.copy()
+        wanted[3:40, 5:20, 7:60] = 0  # chunks vanish, others are changed in part
+        array[3:40, 5:20, 7:60] = 0
+        assert np.array_equal(array[...], wanted)
+        array[...] = 0
+    assert list(store.values) == ["zarr.json"]
+
+
+def test_a_write_that_fails_is_told() -> None:
+    class Broken(FarWrites):
+        def set_many(self, values: Iterable[tuple[str, Any]]) -> None:
+            raise StoreError("the network is down")
+
+    array = oz.create_array(Broken({}), shape=DATA.shape, dtype="u2", chunks=(8, 16, 16))
+    with pytest.raises(ChunkError, match=r"cannot write chunk \(.*the network is down"):
+        array[...] = DATA
+
+
+def test_files_are_read_by_each_thread_on_its_own(tmp_path: Path) -> None:
+    class Watched(oz.LocalStore):
+        many = 0
+
+        def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+            Watched.many += len(asked := list(requests))
+            return super().get_many(asked)
+
+    oz.create_array(tmp_path, data=DATA, chunks=(8, 16, 16))
+    array = oz.open_array(Watched(tmp_path))
+    Watched.many = 0
+    with oz.configure(engine="reference"):
+        assert np.array_equal(array[...], DATA)
+    assert Watched.many == 0

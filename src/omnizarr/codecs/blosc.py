@@ -9,15 +9,23 @@ from the array. snappy is not in the library that numcodecs carries: such chunks
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
+import numpy as np
+import numpy.typing as npt
 from numcodecs import blosc
 
 from omnizarr.codecs.codec import UNBOUNDED, Buffer, Configured, Kind, as_bytes_array
 
+# Threads are the engine's affair; on the main thread Blosc would start its own.
+blosc.use_threads = False
+_BUILT = frozenset(blosc.list_compressors())
+
 COMPRESSORS = ("lz4", "lz4hc", "blosclz", "zstd", "snappy", "zlib")
 SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
+_SIZES = struct.Struct("<I4xI")  # unpacked and stored, in the header from byte 4 on
 _COMPRESSOR_OF_FORMAT = ("blosclz", "lz4", "snappy", "zlib", "zstd")
 
 
@@ -60,7 +68,7 @@ class NumcodecsBlosc(Configured):
         return self.shuffle
 
     def encode(self, data: Buffer) -> Buffer:
-        if self.cname not in blosc.list_compressors():
+        if self.cname not in _BUILT:
             raise ValueError(
                 f"this build of blosc cannot write {self.cname!r};"
                 f" it has {', '.join(blosc.list_compressors())}"
@@ -81,26 +89,34 @@ class NumcodecsBlosc(Configured):
         )
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
-        if len(data) < 16:
-            raise ValueError(f"{len(data)} bytes are too few for a Blosc header")
-        stated = int.from_bytes(bytes(data[4:8]), "little")
-        whole = int.from_bytes(bytes(data[12:16]), "little")
-        limit = UNBOUNDED if size is None else size
-        if stated > limit or (size is not None and stated != size):
-            raise ValueError(f"the Blosc header says {stated} bytes, expected {limit}")
-        if whole != len(data):
-            raise ValueError(f"the Blosc header says {whole} stored bytes, there are {len(data)}")
-        try:
-            return bytes(blosc.decompress(as_bytes_array(data)))
-        except RuntimeError as e:
-            number = data[2] >> 5
-            packed = _COMPRESSOR_OF_FORMAT[number] if number < 5 else f"number {number}"
-            hint = ""
-            if packed not in blosc.list_compressors():
-                hint = f"; it needs the compressor {packed!r}, which this build lacks"
-            elif packed == "zstd":
-                hint = "; zstd frames from before version 0.8 (2016) cannot be read any more"
-            raise ValueError(f"{e}{hint}") from None
+        return bytes(_decompress(data, size, None))
+
+    def decode_into(self, data: Buffer, out: npt.NDArray[np.uint8]) -> None:
+        _decompress(data, len(out), out)
+
+
+def _decompress(data: Buffer, size: int | None, out: npt.NDArray[np.uint8] | None) -> bytes:
+    """The unpacked bytes, or `out` filled with them."""
+    if len(data) < 16:
+        raise ValueError(f"{len(data)} bytes are too few for a Blosc header")
+    stated, whole = _SIZES.unpack_from(data, 4)
+    limit = UNBOUNDED if size is None else size
+    if stated > limit or (size is not None and stated != size):
+        raise ValueError(f"the Blosc header says {stated} bytes, expected {limit}")
+    if whole != len(data):
+        raise ValueError(f"the Blosc header says {whole} stored bytes, there are {len(data)}")
+    try:
+        found: bytes = blosc.decompress(as_bytes_array(data), out)
+        return found
+    except RuntimeError as e:
+        number = data[2] >> 5
+        packed = _COMPRESSOR_OF_FORMAT[number] if number < 5 else f"number {number}"
+        hint = ""
+        if packed not in _BUILT:
+            hint = f"; it needs the compressor {packed!r}, which this build lacks"
+        elif packed == "zstd":
+            hint = "; zstd frames from before version 0.8 (2016) cannot be read any more"
+        raise ValueError(f"{e}{hint}") from None
 
 
 @dataclass(frozen=True, slots=True)

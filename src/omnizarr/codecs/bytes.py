@@ -46,6 +46,13 @@ class Bytes(Configured):
             return dtype
         return dtype.newbyteorder("<" if self.endian == "little" else ">")
 
+    def plain(self, spec: Spec) -> bool:
+        """Whether stored items are those in memory, bit for bit, whatever they hold."""
+        dtype, bits = spec.data_type.dtype, spec.data_type.bits
+        if dtype.itemsize == 0 or holds_text(dtype) or (bits is not None and bits < 8):
+            return False
+        return self.stored(spec) == dtype and not dtype.hasobject
+
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         stored = np.ascontiguousarray(array, self.stored(spec))
         return stored.reshape(-1).view(np.uint8).data if stored.nbytes else b""

@@ -7,7 +7,7 @@ of bytes→bytes. So is every size that can be known in advance, before and afte
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from omnizarr import registry
 from omnizarr.codecs.codec import ArrayArray, ArrayBytes, Buffer, BytesBytes, Codec, Region, Spec
 from omnizarr.codecs.emptiness import is_fill
+from omnizarr.codecs.scratch import scratch
 from omnizarr.codecs.steps import Decode, Steps, from_memory, run
 from omnizarr.codecs.transpose import Transpose
 from omnizarr.errors import ChunkError, InvalidMetadata, MissingPackage, Problem, UnknownExtension
@@ -58,10 +59,28 @@ class Chain:
     # Each with the exact size of its decoded bytes, where that is known.
     bytes_bytes: tuple[tuple[BytesBytes, int | None], ...]
     encoded_size: int | None
+    # What reads and changes parts of the stored value, with the chunk's axes as it sees them.
+    sharded: tuple[Any, tuple[int, ...]] | None = field(init=False)
+    # Whether the last step of decoding can fill a given buffer, and whether that is the chunk.
+    packed_into: bool = field(init=False)
+    direct: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        axes = _axes(self) if hasattr(self.array_bytes, "steps") else None
+        into = bool(self.bytes_bytes) and hasattr(self.bytes_bytes[0][0], "decode_into")
+        into = into and bool(self.bytes_bytes[0][1])
+        plain = getattr(self.array_bytes, "plain", None)
+        direct = into and not self.array_array and plain is not None and plain(self.inner)
+        object.__setattr__(self, "sharded", None if axes is None else (self.array_bytes, axes))
+        object.__setattr__(self, "packed_into", into)
+        object.__setattr__(self, "direct", direct)
 
     def encode(self, chunk: npt.NDArray[Any]) -> Buffer:
         """The bytes to store for a chunk."""
         array = chunk
+        if self.direct and not chunk.flags.c_contiguous:
+            array = scratch(self.spec.nbytes or 0).view(chunk.dtype).reshape(chunk.shape)
+            array[...] = chunk
         for codec, spec in self.array_array:
             array = _run(codec, "encode", codec.encode, array, spec)
         data: Buffer = _run(self.array_bytes, "encode", self.array_bytes.encode, array, self.inner)
@@ -72,9 +91,11 @@ class Chain:
     def decode(self, data: Buffer) -> npt.NDArray[Any]:
         """The chunk behind stored bytes; the array may be read-only and not contiguous."""
         for step, size in reversed(self.bytes_bytes):
-            data = _run(step, "decode", step.decode, data, size)
-            if size is not None and len(data) != size:
-                raise _fault(step, f"it gave {len(data)} bytes, expected {size}")
+            data = _decoded(step, data, size)
+        return self._to_array(data)
+
+    def _to_array(self, data: Buffer) -> npt.NDArray[Any]:
+        """The chunk behind bytes that are unpacked already."""
         size = self.array_bytes.encoded_size(self.inner)
         if size is not None and len(data) != size:
             raise _fault(self.array_bytes, f"there are {len(data)} bytes, expected {size}")
@@ -92,48 +113,54 @@ class Chain:
         """Whether a part of a chunk can be had from a part of its bytes."""
         return self.sharded is not None
 
-    @property
-    def sharded(self) -> tuple[Any, tuple[int, ...]] | None:
-        """What reads parts of the stored value, and the chunk's axes as it sees them."""
-        axes = self._axes()
-        return (
-            None
-            if axes is None or not hasattr(self.array_bytes, "steps")
-            else (self.array_bytes, axes)
-        )
-
     def steps(self, key: str, region: Region) -> Steps[Decode | None]:
         """Part of a chunk, fetching and decoding no more than the codecs allow; None: absent.
 
         What comes back fills an array of the region's shape.
         """
-        found = self.sharded
-        if found is None:
+        if self.sharded is None:
             [data] = yield [(key, None)]
             return None if data is None else partial(self.decode_into, data, region)
-        inside, axes = found
+        inside, axes = self.sharded
         # Not by `_run`: where the store fails, the codec is not at fault.
         decode: Decode | None = yield from inside.steps(key, tuple(region[i] for i in axes))
         return None if decode is None else lambda out: decode(out.transpose(axes))
 
     def decode_into(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
         """Fill `out` with part of the chunk behind stored bytes."""
-        if self.sharded is None:
-            index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
-            out[...] = self.decode(data)[index]
+        if self.sharded is not None:
+            decode = run(self.steps("", region), from_memory(data))
+            if decode is not None:
+                decode(out)
             return
-        decode = run(self.steps("", region), from_memory(data))
-        if decode is not None:
-            decode(out)
+        if self.direct and out.flags.c_contiguous and out.shape == self.spec.shape:
+            self._unpack(data, out.reshape(-1).view(np.uint8))
+            return
+        if self.packed_into:
+            size = self.bytes_bytes[0][1] or 0
+            data = self._unpack(data, scratch(size)).data
+            array = self._to_array(data)
+        else:
+            array = self.decode(data)
+        index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
+        out[...] = array[index]
+
+    def _unpack(self, data: Buffer, out: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """`out` filled by the last of the bytes→bytes codecs, which can do so."""
+        for step, size in self.bytes_bytes[:0:-1]:
+            data = _decoded(step, data, size)
+        step = self.bytes_bytes[0][0]
+        _run(step, "decode", step.decode_into, data, out)  # type: ignore[attr-defined]  # has it
+        return out
 
     def update(self, old: Buffer | None, region: Region, value: npt.NDArray[Any]) -> Buffer | None:
         """The bytes of a chunk with a part replaced; None where only the fill value is left."""
-        inside, axes = getattr(self.array_bytes, "update", None), self._axes()
-        if inside is not None and axes is not None:
+        if self.sharded is not None:
+            inside, axes = self.sharded
             turned = tuple(region[i] for i in axes), value.transpose(axes)
             return cast(
                 "Buffer | None",
-                _run(self.array_bytes, "encode", inside, old, self.inner, *turned),
+                _run(inside, "encode", inside.update, old, self.inner, *turned),
             )
         if old is None:
             chunk = np.empty(self.spec.shape, self.spec.data_type.dtype)
@@ -144,15 +171,16 @@ class Chain:
         chunk[region] = value
         return None if is_fill(chunk, self.spec.fill) else self.encode(chunk)
 
-    def _axes(self) -> tuple[int, ...] | None:
-        """The axes of the chunk as its array→bytes codec sees them, where that codec can work on
-        parts of the stored value: nothing but transposes before it, and nothing after it."""
-        axes = tuple(range(len(self.spec.shape)))
-        for codec, spec in self.array_array:
-            if not isinstance(codec, Transpose):
-                return None
-            axes = tuple(axes[i] for i in codec.axes(len(spec.shape)))
-        return None if self.bytes_bytes else axes
+
+def _axes(chain: Chain) -> tuple[int, ...] | None:
+    """The axes of the chunk as its array→bytes codec sees them, where that codec can work on
+    parts of the stored value: nothing but transposes before it, and nothing after it."""
+    axes = tuple(range(len(chain.spec.shape)))
+    for codec, spec in chain.array_array:
+        if not isinstance(codec, Transpose):
+            return None
+        axes = tuple(axes[i] for i in codec.axes(len(spec.shape)))
+    return None if chain.bytes_bytes else axes
 
 
 def bind_chain(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") -> Chain:
@@ -218,6 +246,13 @@ def _check_order(codec: Codec, is_bytes: bool, where: str) -> None:
             f"{where}: {name!r} takes bytes, but no codec before it makes bytes;"
             " put 'bytes' (or another array→bytes codec) first"
         )
+
+
+def _decoded(step: BytesBytes, data: Buffer, size: int | None) -> Buffer:
+    out: Buffer = _run(step, "decode", step.decode, data, size)
+    if size is not None and len(out) != size:
+        raise _fault(step, f"it gave {len(out)} bytes, expected {size}")
+    return out
 
 
 def _run(codec: Codec, verb: str, call: Callable[..., Any], *args: Any) -> Any:

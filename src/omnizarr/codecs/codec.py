@@ -71,7 +71,11 @@ class ArrayBytes(Protocol):
 @runtime_checkable
 class BytesBytes(Protocol):
     """Turns bytes into bytes. `decode` is told the exact size to expect, where it is known,
-    and never allocates more than that."""
+    and never allocates more than that.
+
+    It may also have ``decode_into(data, out)``, which fills all of `out`, a flat array of bytes;
+    its `encode` then neither keeps nor returns what it is given.
+    """
 
     kind: ClassVar[Kind]
 

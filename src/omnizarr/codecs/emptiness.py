@@ -20,11 +20,14 @@ def is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
     size = chunk.dtype.itemsize
     if size == 0:
         return True
-    want = np.frombuffer(fill.tobytes(), np.uint8)
-    # Slices, since a scalar would lose trailing zeros of text and a foreign byte order.
-    first = np.ascontiguousarray(chunk[(slice(0, 1),) * chunk.ndim]).reshape(1).view(np.uint8)
-    if not np.array_equal(first, want):
+    item = fill.tobytes()
+    # A slice, since a scalar would lose trailing zeros of text and a foreign byte order.
+    if chunk[(slice(0, 1),) * chunk.ndim].tobytes() != item:
         return False
+    # Of most chunks that begin with the fill value, the first row or plane has other values.
+    if chunk.ndim > 1 and len(chunk) > 1 and not is_fill(chunk[0], fill):
+        return False
+    want = np.frombuffer(item, np.uint8)
     if size in (1, 2, 4, 8):
         unsigned = np.dtype(f"u{size}")
         flat = np.ascontiguousarray(chunk).reshape(-1).view(unsigned)

@@ -55,7 +55,7 @@ class VlenUtf8(Configured):
             if _strings.decode(data, out):
                 return out
         items: npt.NDArray[Any] = vlen.VLenUTF8().decode(as_bytes_array(data))
-        return items.astype(spec.data_type.dtype).reshape(spec.shape)
+        return items.astype(spec.data_type.dtype, copy=False).reshape(spec.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +76,4 @@ class VlenBytes(Configured):
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         _check_count(data, spec)
         items: npt.NDArray[Any] = vlen.VLenBytes().decode(as_bytes_array(data))
-        return items.astype(spec.data_type.dtype).reshape(spec.shape)
+        return items.astype(spec.data_type.dtype, copy=False).reshape(spec.shape)

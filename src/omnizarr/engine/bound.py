@@ -183,6 +183,15 @@ class BoundArray:
             self._chains[chunk_shape] = found
         return found
 
+    def chain_at(self, coords: tuple[int, ...]) -> Chain:
+        """The codecs bound to the shape of one chunk."""
+        return self._regular_chain or self.chain(self.grid.chunk_shape(coords))
+
+    @cached_property
+    def _regular_chain(self) -> Chain | None:
+        regular = self.grid.regular
+        return None if regular is None else self.chain(regular)
+
     def chain_key(self, chunk_shape: tuple[int, ...]) -> tuple[Any, ...]:
         """What decides how chunks of a shape are encoded."""
         data_type = self.data_type

@@ -80,7 +80,7 @@ def read(cache: ChunkCache, array: BoundArray, plan: Plan, out: npt.NDArray[Any]
 def _read_row(
     cache: ChunkCache, name: Name, array: BoundArray, row: Row, out: npt.NDArray[Any]
 ) -> None:
-    chain = array.chain(array.grid.chunk_shape(row.coords))
+    chain = array.chain_at(row.coords)
     key, store = array.key(row.coords), cast(Versioned, array.chunk_store)
     with reference.telling("read", array, row.coords):
         generation = store.generation(key)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -24,7 +23,7 @@ from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.model import paths
 from omnizarr.storage_transformers import SetsGroups
-from omnizarr.stores import get_many
+from omnizarr.stores import LocalStore, erase_values, get_many, set_many
 
 SMALL = 2**16  # below this many bytes a call stays on its own thread
 UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
@@ -40,7 +39,8 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     """Fill `out`, of the plan's full shape, from the chunks."""
     _ = array.fill  # bound before threads ask for it
     store, count = array.chunk_store, plan.count
-    if not hasattr(store, "get_many"):  # quicker than to ask for the protocol
+    # Files are near: threads that each read and decode one are quicker than to fetch ahead.
+    if isinstance(store, LocalStore) or not hasattr(store, "get_many"):
         run_rows(plan.rows(), count, lambda row: read_row(array, row, out), out.nbytes)
     elif count:
         size = _fetched(array, out.nbytes // count)
@@ -57,7 +57,7 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
 
 def _fetched(array: BoundArray, selected: int) -> int:
     """About how many bytes one chunk takes while it waits to be decoded."""
-    chain = array.chain(array.grid.chunk_shape((0,) * len(array.grid.axes)))
+    chain = array.chain_at((0,) * len(array.grid.axes))
     whole = chain.spec.nbytes or UNKNOWN
     found = chain.sharded
     if found is None:
@@ -87,7 +87,7 @@ def fill_row(array: BoundArray, row: Row, decode: Decode | None, out: npt.NDArra
 
 def _steps(array: BoundArray, coords: Coords, region: Region) -> Steps[Decode | None]:
     """What it takes to read part of one chunk; None where the store has none."""
-    chain = array.chain(array.grid.chunk_shape(coords))
+    chain = array.chain_at(coords)
     with telling("read", array, coords):
         decode = yield from chain.steps(array.key(coords), region)
         for other in array.encoding.other_keys(coords) if decode is None else ():
@@ -97,6 +97,11 @@ def _steps(array: BoundArray, coords: Coords, region: Region) -> Steps[Decode | 
 
 def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None:
     """What fills an array with part of one chunk, or None where the store has none."""
+    chain = array.chain_at(coords)
+    if chain.sharded is None and coords:  # the same in fewer steps
+        with telling("read", array, coords):
+            data = array.chunk_store.get(array.key(coords))
+        return None if data is None else partial(chain.decode_into, data, region)
     return run(_steps(array, coords, region), partial(get_many, array.chunk_store))
 
 
@@ -131,40 +136,62 @@ def write_rows(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> N
 
 def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray[Any]) -> None:
     store = array.chunk_store
-    if hasattr(store, "change_many") and array.grid.axes:
-        grouped = cast(SetsGroups, store)
-        groups: dict[str, list[Row]] = {}
-        for row in rows:
-            groups.setdefault(grouped.group(array.key(row.coords)), []).append(row)
-        one = partial(_write_group, array, grouped, value)
-        run_rows(iter(groups.values()), len(groups), one, value.nbytes)
+    if array.encoding.other_keys((0,) * len(array.grid.axes)):
+        several = None
+    elif hasattr(store, "change_many"):
+        several = _by_group(array, cast(SetsGroups, store), rows)
+    elif hasattr(store, "set_many"):
+        several = _in_batches(array, rows, count)
     else:
+        several = None
+    if several is None:
         run_rows(rows, count, lambda row: _write_row(array, row, value), value.nbytes)
+    else:
+        run_rows(iter(several), len(several), partial(_write_some, array, value), value.nbytes)
+
+
+def _by_group(array: BoundArray, store: SetsGroups, rows: Iterator[Row]) -> list[list[Row]]:
+    """Rows that share a value below, which is replaced once."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(store.group(array.key(row.coords)), []).append(row)
+    return list(groups.values())
+
+
+def _in_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[list[Row]]:
+    """Rows to be stored in one call: while a thread waits for the store, another encodes."""
+    threads = config.get().threads
+    size = array.chain_at((0,) * len(array.grid.axes)).spec.nbytes or UNKNOWN
+    batch = max(1, min(config.get().in_flight // (threads * size), -(-count // threads)))
+    return [some for _ in range(-(-count // batch)) if (some := [*itertools.islice(rows, batch)])]
 
 
 def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
-    chain = array.chain(array.grid.chunk_shape(row.coords))
+    chain = array.chain_at(row.coords)
     with telling("write", array, row.coords):
         data = _changed(array, chain, row, value, lambda: _stored(array, row.coords))
         _put(array, row.coords, data)
 
 
-def _write_group(
-    array: BoundArray, store: SetsGroups, value: npt.NDArray[Any], rows: list[Row]
-) -> None:
-    """Store chunks that share a value, which is replaced once."""
+def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
+    """Store some chunks, with one call to fetch those that are changed and one to store all."""
+    store = array.chunk_store
     parts = [row.coords for row in rows if not row.whole]
     with telling("write", array, rows[0].coords):
         found = get_many(store, [(array.key(coords), None) for coords in parts]) if parts else []
     old = dict(zip(parts, found, strict=True))
     changes: dict[str, Buffer | None] = {}
     for row in rows:
-        chain = array.chain(array.grid.chunk_shape(row.coords))
+        chain = array.chain_at(row.coords)
         with telling("write", array, row.coords):
             data = _changed(array, chain, row, value, partial(old.__getitem__, row.coords))
             changes[array.key(row.coords)] = data
     with telling("write", array, rows[0].coords):
-        store.change_many(changes)
+        if hasattr(store, "change_many"):
+            cast(SetsGroups, store).change_many(changes)
+            return
+        set_many(store, [(key, data) for key, data in changes.items() if data is not None])
+        erase_values(store, [key for key, data in changes.items() if data is None])
 
 
 def _changed(
@@ -234,18 +261,29 @@ def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> N
 # Both
 
 
-@contextmanager
-def telling(verb: str, array: BoundArray, coords: Coords) -> Iterator[None]:
-    """Have errors say which chunk could not be read or written."""
-    try:
-        yield
-    except OmnizarrError as e:
-        if getattr(e, "chunk", ()) or getattr(e, "path", ""):
-            raise
-        path, key = paths.show(array.path), array.key(coords)
-        message = f"cannot {verb} chunk {coords} of {path} (key {key!r} in {array.store!r}): {e}"
-        codec = getattr(e, "codec", "")
-        raise ChunkError(message, path=path, chunk=coords, key=key, codec=codec) from e
+class telling:
+    """Have errors inside the block say which chunk could not be read or written."""
+
+    __slots__ = ("array", "coords", "verb")
+
+    def __init__(self, verb: str, array: BoundArray, coords: Coords) -> None:
+        self.verb, self.array, self.coords = verb, array, coords
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, e: BaseException | None, trace: object) -> None:
+        if not isinstance(e, OmnizarrError) or (isinstance(e, ChunkError) and e.path):
+            return
+        path, key = paths.show(self.array.path), self.array.key(self.coords)
+        raise ChunkError(
+            f"cannot {self.verb} chunk {self.coords} of {path}"
+            f" (key {key!r} in {self.array.store!r}): {e}",
+            path=path,
+            chunk=self.coords,
+            key=key,
+            codec=getattr(e, "codec", ""),
+        ) from e
 
 
 def _threads(count: int, nbytes: int) -> int:

@@ -1,0 +1,142 @@
+"""Codecs with a quick library and a plain one give the same values with either."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.codecs import crc32c, deflate, scratch, zstd
+from omnizarr.codecs.blosc import Blosc
+from omnizarr.codecs.crc32c import Crc32c
+from omnizarr.codecs.deflate import Gzip, Zlib
+from omnizarr.codecs.zstd import Zstd
+
+CHECKSUMS = crc32c.implementations()
+PACKAGES = {"deflate": (deflate, "deflate"), "zstandard": (zstd, "zstandard")}
+
+
+@pytest.fixture(params=[True, False], ids=["quick", "plain"])
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    for module, name in PACKAGES.values():
+        if request.param:
+            assert getattr(module, name) is not None, "the tests need both"
+        else:
+            monkeypatch.setattr(module, name, None)
+    return bool(request.param)
+
+
+@pytest.mark.parametrize("name", CHECKSUMS)
+def test_checksums_are_those_of_the_rfc(name: str) -> None:
+    assert set(CHECKSUMS) == {"google_crc32c", "crc32c", "python"}
+    value = CHECKSUMS[name]
+    # RFC 3720, B.4.
+    assert value(bytes(32)) == 0x8A9136AA
+    assert value(b"\xff" * 32) == 0x62A8AB43
+    assert value(bytes(range(32))) == 0x46DD794E
+    assert value(bytes(reversed(range(32)))) == 0x113FDB5C
+
+
+@given(st.binary(max_size=300))
+def test_all_checksums_agree(data: bytes) -> None:
+    assert len({value(data) for value in CHECKSUMS.values()}) == 1
+
+
+@pytest.mark.parametrize("name", CHECKSUMS)
+def test_a_checksum_of_any_library_is_read_by_any(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = bytes(Crc32c().encode(b"some bytes"))
+    monkeypatch.setattr(crc32c, "_value", CHECKSUMS[name])
+    assert bytes(Crc32c().encode(b"some bytes")) == stored
+    assert bytes(Crc32c().decode(stored, 10)) == b"some bytes"
+    with pytest.raises(ValueError, match="crc32c says"):
+        Crc32c().decode(stored[:-1] + b"\0", 10)
+
+
+SAMPLES = [b"", b"a", bytes(1000), np.random.default_rng(0).bytes(5000), b"ab" * 40000]
+
+
+@pytest.mark.parametrize("data", SAMPLES, ids=len)
+@pytest.mark.parametrize("level", [0, 1, 5, 9])
+def test_deflate_of_either_library_is_read_by_both(
+    level: int, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for codec, unpack in ((Gzip(level), gzip.decompress), (Zlib(level), zlib.decompress)):
+        stored = []
+        for library in (deflate.deflate, None):
+            monkeypatch.setattr(deflate, "deflate", library)
+            stored.append(bytes(codec.encode(data)))
+        monkeypatch.undo()
+        for value in stored:
+            assert unpack(value) == data
+            for library in (deflate.deflate, None):
+                monkeypatch.setattr(deflate, "deflate", library)
+                assert bytes(codec.decode(value, len(data))) == data
+                assert bytes(codec.decode(value, None)) == data
+            monkeypatch.undo()
+
+
+def test_damaged_and_oversized_deflate_is_an_error_with_either_library(quick: bool) -> None:
+    for codec in (Gzip(5), Zlib(5)):
+        good = bytes(codec.encode(b"ab" * 5000))
+        for bad in (good[:-3], good[:-1] + bytes([good[-1] ^ 1]), good + b"xyz", b"", b"nonsense"):
+            with pytest.raises((ValueError, zlib.error)):
+                codec.decode(bad, 10000)
+        with pytest.raises(ValueError, match="more than the 9999"):
+            codec.decode(good, 9999)
+
+
+@pytest.mark.parametrize("data", SAMPLES[1:], ids=len)
+@pytest.mark.parametrize("level", [-7, 0, 3, 19])
+@pytest.mark.parametrize("checksum", [False, True])
+def test_zstd_of_either_library_has_the_same_values_and_states_its_size(
+    level: int, checksum: bool, data: bytes, quick: bool
+) -> None:
+    codec = Zstd(level, checksum)
+    stored = bytes(codec.encode(data))
+    assert stored[4] >> 2 & 1 == checksum
+    assert zstd.content_size(stored) == len(data)
+    assert bytes(codec.decode(stored, len(data))) == data
+    out = np.zeros(len(data), np.uint8)
+    codec.decode_into(stored, out)
+    assert out.tobytes() == data
+    half = bytes(codec.encode(data[: len(data) // 2])) + bytes(codec.encode(data[len(data) // 2 :]))
+    assert bytes(zstd.zstd.decompress(half)) == data  # two frames, which numcodecs joins
+    for bad in (stored[:-1], stored[: len(stored) // 2], stored + b"x"):
+        with pytest.raises((ValueError, RuntimeError)):
+            codec.decode_into(bad, out)
+
+
+INTO = {"zstd": Zstd(3), "blosc": Blosc("lz4", 5, "shuffle", typesize=2)}
+
+
+@pytest.mark.parametrize("codec", INTO.values(), ids=INTO)
+def test_a_buffer_of_the_wrong_size_is_refused_before_it_is_touched(codec: Any) -> None:
+    stored = codec.encode(bytes(range(200)))
+    for size in (199, 201):
+        out = np.full(size, 7, np.uint8)
+        with pytest.raises(ValueError, match="says 200 bytes"):
+            codec.decode_into(stored, out)
+        assert (out == 7).all()
+
+
+def test_arrays_are_the_same_with_either_library(quick: bool) -> None:
+    data = np.arange(60 * 50, dtype="i4").reshape(60, 50)
+    for name in ("gzip", "numcodecs.zlib", "zstd", "blosc"):
+        array = oz.create_array(None, data=data, chunks=(16, 50), compressors=[name])
+        with oz.configure(engine="reference"):
+            assert np.array_equal(array[...], data)
+            assert np.array_equal(array[3:33, 4:5], data[3:33, 4:5])
+
+
+def test_a_thread_keeps_no_large_scratch() -> None:
+    assert len(scratch.scratch(1000)) == 1000
+    assert len(scratch.scratch(2 * scratch.KEPT)) == 2 * scratch.KEPT
+    assert len(scratch._own.buffer) <= scratch.KEPT
