@@ -200,12 +200,12 @@ static int useful_threads(const batch_t *b, int most, long long small) {
 static PyObject *finish_rows(batch_t *b, int threads, long long small) {
     threads = useful_threads(b, threads < 1 ? 1 : threads, small);
     b->slices = 1;
-    if (b->chain->inner && b->writing) {
+    if (b->chain->inner && b->writing && !b->picks && any_plain(b)) {
         int64_t wanted = b->chain->nbytes / SLICE, most = b->chain->inner_count;
         b->slices = wanted < 1 ? 1 : wanted < most ? wanted : most;
         b->jobs = calloc((size_t)b->rows + 1, sizeof *b->jobs);
         if (!b->jobs) return PyErr_NoMemory();
-    } else if (b->chain->inner && !b->picks && b->rows < 4 * threads && threads > 1) {
+    } else if (b->chain->inner && !b->writing && !b->picks && b->rows < 4 * threads && threads > 1) {
         b->slices = 4 * threads;
         b->seen = calloc((size_t)b->rows + 1, sizeof *b->seen);
         if (!b->seen) return PyErr_NoMemory();
