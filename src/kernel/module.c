@@ -299,6 +299,7 @@ static PyObject *py_load_deflate(PyObject *self, PyObject *args) {
 static PyMethodDef methods[] = {
     {"load_deflate", py_load_deflate, METH_VARARGS, "Takes libdeflate from a shared library."},
     {"chain", py_chain, METH_VARARGS, "A codec chain bound to chunks of one shape."},
+    {"memory", py_memory, METH_VARARGS, "Memory for a large result."},
     {"run", py_run, METH_VARARGS, "Reads or writes a batch; the rows that were not done."},
     {NULL, NULL, 0, NULL},
 };
@@ -312,5 +313,5 @@ PyMODINIT_FUNC PyInit__kernel(void) {
     unsigned char bytes[2][16] = {{0}};
     blosc2_init();
     blosc2_shuffle(2, 16, bytes[0], bytes[1]); /* it chooses its instructions at the first call */
-    return PyModule_Create(&definition);
+    return memory_init() ? NULL : PyModule_Create(&definition);
 }
