@@ -14,6 +14,7 @@ SOURCES = (
     "rows",
     "picks",
     "scratch",
+    "memory",
     "read",
     "write",
     "shards",

@@ -14,4 +14,8 @@ int read_axes(PyObject *tuple, int ndim, int64_t *out);
 int read_array(batch_t *b, const Py_buffer *view, PyObject *plan);
 void free_columns(batch_t *b);
 
+/* memory.c: memory of results. */
+int memory_init(void);
+PyObject *py_memory(PyObject *self, PyObject *args);
+
 #endif

@@ -200,12 +200,12 @@ static int useful_threads(const batch_t *b, int most, long long small) {
 static PyObject *finish_rows(batch_t *b, int threads, long long small) {
     threads = useful_threads(b, threads < 1 ? 1 : threads, small);
     b->slices = 1;
-    if (b->chain->inner && b->writing) {
+    if (b->chain->inner && b->writing && !b->picks && any_plain(b)) {
         int64_t wanted = b->chain->nbytes / SLICE, most = b->chain->inner_count;
         b->slices = wanted < 1 ? 1 : wanted < most ? wanted : most;
         b->jobs = calloc((size_t)b->rows + 1, sizeof *b->jobs);
         if (!b->jobs) return PyErr_NoMemory();
-    } else if (b->chain->inner && !b->picks && b->rows < 4 * threads && threads > 1) {
+    } else if (b->chain->inner && !b->writing && !b->picks && b->rows < 4 * threads && threads > 1) {
         b->slices = 4 * threads;
         b->seen = calloc((size_t)b->rows + 1, sizeof *b->seen);
         if (!b->seen) return PyErr_NoMemory();
@@ -299,6 +299,7 @@ static PyObject *py_load_deflate(PyObject *self, PyObject *args) {
 static PyMethodDef methods[] = {
     {"load_deflate", py_load_deflate, METH_VARARGS, "Takes libdeflate from a shared library."},
     {"chain", py_chain, METH_VARARGS, "A codec chain bound to chunks of one shape."},
+    {"memory", py_memory, METH_VARARGS, "Memory for a large result."},
     {"run", py_run, METH_VARARGS, "Reads or writes a batch; the rows that were not done."},
     {NULL, NULL, 0, NULL},
 };
@@ -312,5 +313,5 @@ PyMODINIT_FUNC PyInit__kernel(void) {
     unsigned char bytes[2][16] = {{0}};
     blosc2_init();
     blosc2_shuffle(2, 16, bytes[0], bytes[1]); /* it chooses its instructions at the first call */
-    return PyModule_Create(&definition);
+    return memory_init() ? NULL : PyModule_Create(&definition);
 }

@@ -275,8 +275,8 @@ int64_t row_effort(const batch_t *b, const row_t *row) {
         int64_t touched = (row->count[i] - 1) * steps[i] / k->shape[i] + 1;
         box *= c->inner ? touched * k->shape[i] : row->count[i];
     }
+    if (c->inner || (k->nsteps == 0 && !b->writing)) return box;
     if (b->writing) return c->nbytes;
-    if (c->inner || k->nsteps == 0) return box;
     span(c, row->inner, row->count, steps, &first, &end);
     return blosc_only(c) ? end - first : c->nbytes;
 }

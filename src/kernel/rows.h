@@ -102,6 +102,8 @@ int write_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice);
 /* The encoded chunk, or NULL where it holds nothing but the fill value. */
 int encode(const chain_t *c, scratch_t *s, unsigned char *data, const unsigned char **result,
            size_t *size);
+/* Whether a batch may have shards that are written whole, and so slice by slice. */
+int any_plain(const batch_t *b);
 int write_shard(const batch_t *b, scratch_t *s, const row_t *row, int64_t number, int64_t slice);
 /* Also one that was interrupted, or none. */
 void drop_job(const batch_t *b, job_t *job);

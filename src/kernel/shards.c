@@ -158,6 +158,17 @@ static int is_plain(const batch_t *b, const row_t *row) {
     return row->whole;
 }
 
+int any_plain(const batch_t *b) {
+    for (int i = 0; i < b->chain->ndim; i++) {
+        const axis_t *a = &b->axes[i];
+        int found = 0;
+        for (int64_t k = 0; k < a->length && !found; k++)
+            found = a->whole[k] && a->inner[k] == 0 && (a->step == 1 || a->count[k] == 1);
+        if (!found) return 0;
+    }
+    return 1;
+}
+
 static void free_job(job_t *job) {
     pthread_mutex_destroy(&job->lock);
     free(job->index);

@@ -11,6 +11,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.engine import kernel
+from omnizarr.indexing import axis_plan, plan, point_plan
 
 needs_kernel = pytest.mark.skipif(not kernel.available(), reason="the kernel was not built")
 
@@ -92,6 +93,10 @@ WRITES: list[Any] = [
 READS: list[Any] = [*WRITES, (18, 13, 10), (slice(0, 8), slice(0, 5), slice(0, 6))]
 
 
+LISTS: list[Any] = [([0, 7, 7, 18], slice(2, 14, 3), [10, 0, 5]), (slice(None), [3, 12], 4)]
+POINTS: list[Any] = [([0, 18, 3, 3], [13, 0, 2, 2], [0, 10, 5, 5]), ([9, 9], [1, 2], [3, 3])]
+
+
 def run(where: Any, engine: str, *case: str) -> tuple[dict[str, bytes], list[Any]]:
     """What one engine stores, and what it reads after each write."""
     data = values(case[0])
@@ -101,6 +106,11 @@ def run(where: Any, engine: str, *case: str) -> tuple[dict[str, bytes], list[Any
         for number, selection in enumerate(WRITES):
             array[selection] = data[selection] if number != 2 else np.zeros(1, data.dtype)
             seen += [np.array(array[selection]) for selection in READS]
+            seen += [np.array(array.oindex[selection]) for selection in LISTS]
+            seen += [np.array(array.vindex[selection]) for selection in POINTS]
+        array.oindex[LISTS[0]] = data[np.ix_([1, 2, 3, 4], [0, 1, 2, 3], [0, 1, 2])]
+        array.vindex[POINTS[0]] = data[0, 0, :4]
+        seen += [np.array(array[...])]
     keys = {
         str(p.relative_to(where)): p.read_bytes() for p in Path(where).rglob("*") if p.is_file()
     }
@@ -171,12 +181,72 @@ def test_damage_is_the_same_error_in_both_engines(codecs: str, layout: str, tmp_
 
 
 @needs_kernel
-def test_the_kernel_reads_from_memory_too() -> None:
+@pytest.mark.parametrize("codecs", CODECS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_kernel_reads_and_writes_memory_too(codecs: str, layout: str, tmp_path: Path) -> None:
     data = values("<u2")
-    array = create(oz.MemoryStore(), "<u2", "zstd-bits-crc", "C")
+    store = oz.MemoryStore()
+    arrays = [create(place, "<u2", codecs, layout) for place in (store, tmp_path / "x")]
+    for array in arrays:
+        for number, selection in enumerate(WRITES):
+            chosen = plan(array._bound.grid, selection)
+            part = data[selection] if number != 2 else np.zeros_like(data[selection])
+            assert kernel.write(array._bound, chosen, chosen.to_full(part)) == []
+        assert np.array_equal(array[1:18:2, 3:], arrays[0][1:18:2, 3:])
+    in_files = {
+        str(p.relative_to(tmp_path / "x")): p.read_bytes()
+        for p in (tmp_path / "x").rglob("*")
+        if p.is_file()
+    }
+    assert dict(store.values) == in_files
+
+
+@needs_kernel
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("location", ["start", "end"])
+def test_slices_of_a_shard_are_written_in_order(
+    threads: int, location: str, tmp_path: Path
+) -> None:
+    inner = [{"name": "bytes", "configuration": {"endian": "little"}}, *CODECS["gzip"]]
+    codecs = [sharding(inner, (64, 64, 8), location)]
+    data = np.random.default_rng(0).integers(0, 9, (128, 128, 200)).astype("u2")
+    data[:64, 64:] = 0  # inner chunks that are not stored
+    found = []
+    for engine in ("auto", "reference"):
+        with oz.configure(engine=engine, threads=threads):
+            array = oz.create_array(
+                tmp_path / engine, shape=data.shape, dtype="u2", chunks=data.shape, codecs=codecs
+            )
+            array[...] = data
+        found.append((tmp_path / engine / "c/0/0/0").read_bytes())
+    assert found[0] == found[1]
+    assert [p.name for p in (tmp_path / "auto" / "c/0/0").iterdir()] == ["0"]
+
+
+@needs_kernel
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("codecs", CODECS)
+def test_the_kernel_reads_lists_and_points(codecs: str, layout: str, tmp_path: Path) -> None:
+    array = create(tmp_path, "<u2", codecs, layout)
+    data = values("<u2")
     array[...] = data
-    assert kernel._layout(array._bound) is not None
-    assert np.array_equal(array[1:18:2, 3:], data[1:18:2, 3:])
+    for selection in LISTS:
+        lists = axis_plan(array._bound.grid, selection)
+        out = np.empty(lists.full_shape, "u2")
+        assert kernel.read(array._bound, lists, out) == []
+        wanted = data[np.ix_(*(_numbers(s, n) for s, n in zip(selection, SHAPE, strict=True)))]
+        assert np.array_equal(out, wanted)
+    for selection in POINTS:
+        points = point_plan(array._bound.grid, selection)
+        out = np.empty(points.full_shape, "u2")
+        assert kernel.read(array._bound, points, out) == []
+        assert np.array_equal(out, data[selection])
+
+
+def _numbers(part: Any, length: int) -> list[int]:
+    if isinstance(part, slice):
+        return list(range(length))[part]
+    return [part] if isinstance(part, int) else list(part)
 
 
 @needs_kernel
@@ -192,7 +262,7 @@ def test_empty_chunks_are_stored_when_asked_for(tmp_path: Path) -> None:
             assert array.nchunks_initialized == 0
 
 
-def test_the_reference_engine_can_be_chosen(tmp_path: Path) -> None:
+def test_the_reference_engine_can_be_points(tmp_path: Path) -> None:
     array = create(tmp_path / "x", "<u2", "raw", "C")
     with oz.configure(engine="reference"):
         assert kernel._layout(array._bound) is None

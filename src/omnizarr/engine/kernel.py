@@ -7,6 +7,7 @@ damaged ones among them; the reference engine does those again and raises what t
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ except ImportError:  # no compiler when it was installed
 
 MAX_ITEM = 64
 MAX_AXES = 32
+LARGE = 2**22  # bytes of a result whose memory is worth keeping
 SMALL = 2**17  # bytes that a thread has to read, decode or encode to be worth its start
 _STORES = (LocalStore, DirectoryStore, NestedDirectoryStore, MemoryStore)
 _STYLES = {Default: 0, V2: 1, Draft: 2}
@@ -59,6 +61,14 @@ class Layout:
     separator: int
     writable: bool
     sharded: bool
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """An array with anything in it; a large one may take the memory of one that is gone."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    if _kernel is None or nbytes < LARGE or dtype.kind not in "biufcmMSUV" or dtype.hasobject:
+        return np.empty(shape, dtype)
+    return np.ndarray(shape, dtype, _kernel.memory(nbytes))
 
 
 def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> list[int] | None:

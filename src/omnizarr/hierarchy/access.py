@@ -25,7 +25,7 @@ def read(
     chosen = planner(array.grid, selection)
     if out is not None:
         return _read_into(array, chosen, fields, out)
-    full = np.empty(chosen.full_shape, array.dtype)
+    full = engine.empty(chosen.full_shape, array.dtype)
     engine.read(array, chosen, full)
     index: Any = (*chosen.final, ...)
     result = full[index].reshape(chosen.shape)[()]  # an element, where there are no axes left
