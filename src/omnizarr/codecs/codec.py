@@ -87,6 +87,8 @@ class Configured:
     """Makes a frozen dataclass from a configuration, and the reverse."""
 
     name: ClassVar[str]
+    # Members that a document must state although the class has defaults for them.
+    stated: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def bind(cls, named: Named) -> Self:
@@ -97,7 +99,7 @@ class Configured:
             f.name
             for f in fields
             if f.init
-            and f.default is dataclasses.MISSING
+            and (f.name in cls.stated or f.default is dataclasses.MISSING)
             and f.default_factory is dataclasses.MISSING
         }
         check_members(named, "codec", required=required, optional=known)

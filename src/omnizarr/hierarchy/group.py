@@ -268,19 +268,23 @@ class Group(NodeHandle[GroupModel]):
         return self.create_array(name, shape=shape, fill_value=fill_value, **options)
 
     def empty_like(self, name: str, data: Any, **options: Any) -> Array:
-        """A new array of zeros with the shape and type of `data`, and its chunks if it has any."""
-        return self.create_array(name, **{**like(data), **options})
+        """A new array with the shape, type and chunks of `data`, whose values do not matter."""
+        found = like(data, {"zarr_format": self.zarr_format, **options})
+        found.pop("zarr_format")
+        return self.create_array(name, **found)
 
-    zeros_like = empty_like
+    def zeros_like(self, name: str, data: Any, **options: Any) -> Array:
+        """A new array of zeros like `data`."""
+        return self.empty_like(name, data, **{"fill_value": 0, **options})
 
     def ones_like(self, name: str, data: Any, **options: Any) -> Array:
         """A new array of ones like `data`."""
-        return self.full_like(name, data, fill_value=1, **options)
+        return self.empty_like(name, data, **{"fill_value": 1, **options})
 
     def full_like(self, name: str, data: Any, fill_value: Any = None, **options: Any) -> Array:
         """A new array of one value like `data`; its own fill value where none is given."""
         value = data.fill_value if fill_value is None else fill_value
-        return self.create_array(name, **{**like(data), "fill_value": value, **options})
+        return self.empty_like(name, data, **{"fill_value": value, **options})
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.create_array(name, data=value, overwrite=True)

@@ -388,4 +388,4 @@ def format_for(store: Store, path: str, zarr_format: object) -> Format:
         found = probe.formats(fetch(store, probe.keys()), [])
         if found and found[0].has_groups:
             return found[0]
-    return by_name(getattr(store, "default_format", "3"))
+    return by_name(getattr(store, "default_format", config.get().zarr_format))

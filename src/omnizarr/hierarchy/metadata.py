@@ -1,0 +1,54 @@
+"""What a node's documents say, as its model and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omnizarr._json import loads
+from omnizarr.formats import Format
+from omnizarr.model import Node
+
+
+class Metadata:
+    """A node's model, whose fields are this object's too, and the documents it is stored as."""
+
+    def __init__(self, model: Node, format: Format, path: str) -> None:
+        self.model = model
+        self._format = format
+        self._path = path
+
+    @property
+    def zarr_format(self) -> int | str:
+        """1, 2, 3, or ``"3-draft"``."""
+        return int(self._format.name) if self._format.name.isdigit() else self._format.name
+
+    @property
+    def node_type(self) -> str:
+        """``"array"`` or ``"group"``."""
+        return self.model.kind
+
+    def documents(self) -> dict[str, Any]:
+        """The documents by their keys in the store, as JSON."""
+        written = self._format.write(self._path, self.model)
+        return {k: loads(v, k, allow_nan=True) for k, v in written.items() if v is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The node's main document as JSON, with the attributes."""
+        found = list(self.documents().values())
+        main = dict(found[0]) if found else {}
+        return {**main, "attributes": dict(self.model.attributes)}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "model":
+            raise AttributeError(name)
+        return getattr(self.model, name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Metadata):
+            return self.model == other
+        return (self.zarr_format, self.model) == (other.zarr_format, other.model)
+
+    __hash__ = None  # type: ignore[assignment]  # the model holds dictionaries
+
+    def __repr__(self) -> str:
+        return f"<zarr v{self._format.name} {self.model!r}>"
