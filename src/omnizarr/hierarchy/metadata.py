@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from omnizarr._json import loads
+from omnizarr._json import dumps, loads
+from omnizarr.errors import InvalidMetadata
 from omnizarr.formats import Format
-from omnizarr.model import Node
+from omnizarr.hierarchy.validate import format_of
+from omnizarr.model import ArrayModel, GroupModel, Node
 
 
 class Metadata:
@@ -52,3 +55,25 @@ class Metadata:
 
     def __repr__(self) -> str:
         return f"<zarr v{self._format.name} {self.model!r}>"
+
+
+def described(path: str, given: Any) -> tuple[Node, str | None]:
+    """The model of a node, and the format where the description has one."""
+    if isinstance(given, Metadata):
+        return given.model, str(given.zarr_format)
+    if isinstance(given, (ArrayModel, GroupModel)):
+        return given, None
+    document = given.to_dict() if hasattr(given, "to_dict") else given
+    if not isinstance(document, Mapping):
+        raise InvalidMetadata(
+            f"{path!r}: expected metadata, a model or a JSON document, got {type(given).__name__}"
+        )
+    attributes = document.get("attributes") or {}
+    format, key = format_of(dict(document))
+    if format is None:
+        raise InvalidMetadata(f"{path!r}: this document describes no array or group")
+    own = {k: v for k, v in document.items() if k not in ("attributes", "consolidated_metadata")}
+    node = format.read("", {key: dumps(own)}, [])
+    if node is None:
+        raise InvalidMetadata(f"{path!r}: this document describes no array or group")
+    return node.with_(attributes=dict(attributes)), format.name
