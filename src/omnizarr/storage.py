@@ -10,17 +10,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from omnizarr.hierarchy.place import StorePath
-from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, Store
+from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, Store, ZipStore
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
     StoreLike: TypeAlias = Any
 
-__all__ = ["DirectoryStore", "LocalStore", "MemoryStore", "Store", "StoreLike", "StorePath"]
+__all__ = [
+    "DirectoryStore",
+    "LocalStore",
+    "MemoryStore",
+    "Store",
+    "StoreLike",
+    "StorePath",
+    "ZipStore",
+]
 
 # Imported on first use.
-_LATER: dict[str, str] = {}
+_LATER = {
+    "CacheStore": "cache:CacheStore",
+    "FsspecStore": "fsspec:FsspecStore",
+    "HTTPStore": "http:HTTPStore",
+    "LMDBStore": "lmdb:LMDBStore",
+    "ObjectStore": "object:ObjectStore",
+    "PrefixStore": "prefix:PrefixStore",
+    "ReadOnlyStore": "read_only:ReadOnlyStore",
+    "RedisStore": "redis:RedisStore",
+    "SQLiteStore": "sqlite:SQLiteStore",
+    "WrapperStore": "wrapper:WrapperStore",
+}
 
 
 def __getattr__(name: str) -> Any:

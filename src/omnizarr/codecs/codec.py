@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -105,6 +106,13 @@ class Configured:
         check_members(named, "codec", required=required, optional=known)
         return cls(**{k: _frozen(v) for k, v in named.configuration.items()})
 
+    def to_dict(self) -> dict[str, Any]:
+        """The codec as a document states it: its name and configuration."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every subclass is one
+        members = {f.name: getattr(self, f.name) for f in fields}
+        found = {k: _plain(v) for k, v in members.items() if v is not None}
+        return {"name": self.name, "configuration": found} if found else {"name": self.name}
+
     def check(self, member: str, good: bool, expected: str) -> None:
         """Raise unless a member has the expected form."""
         if not good:
@@ -120,6 +128,15 @@ class Configured:
 
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(v) for v in value) if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    """A member of a codec as JSON."""
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, Named):
+        return {"name": value.name, "configuration": dict(value.configuration)}
+    return value.value if isinstance(value, Enum) else value
 
 
 def as_bytes_array(data: Buffer) -> npt.NDArray[np.uint8]:

@@ -8,6 +8,7 @@ from typing import Any
 from omnizarr._json import dumps, loads
 from omnizarr.errors import InvalidMetadata
 from omnizarr.formats import Format
+from omnizarr.formats.dimensions import ATTRIBUTE
 from omnizarr.hierarchy.validate import format_of
 from omnizarr.model import ArrayModel, GroupModel, Node
 
@@ -44,6 +45,9 @@ class Metadata:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "model":
             raise AttributeError(name)
+        if name == "dimension_names" and ATTRIBUTE in self.model.attributes:
+            # As in zarr-python, which xarray relies on to tell where the names are.
+            raise AttributeError(f"the names of the dimensions are in the attribute {ATTRIBUTE!r}")
         return getattr(self.model, name)
 
     def __eq__(self, other: object) -> bool:
