@@ -5,9 +5,10 @@
 >>> oz.open("ocean.zarr")[0]
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
+from omnizarr import codecs, config, errors
 from omnizarr._version import VERSION as __version__
 from omnizarr.config import configure
 from omnizarr.errors import (
@@ -33,22 +34,28 @@ from omnizarr.hierarchy.create import (
     create,
     create_array,
     create_group,
-    empty,
-    full,
     group,
-    init_store,
-    ones,
     open,
     open_array,
     open_group,
+)
+from omnizarr.hierarchy.filled import (
+    empty,
+    empty_like,
+    full,
+    full_like,
+    ones,
+    ones_like,
+    open_like,
     zeros,
+    zeros_like,
 )
 from omnizarr.hierarchy.group import Group
 from omnizarr.registry import register
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
 
-if TYPE_CHECKING:
-    from omnizarr import aio, ome
+if _typing.TYPE_CHECKING:
+    from omnizarr import aio, ome, storage
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.deflate import Gzip as GZip
     from omnizarr.codecs.deflate import Zlib
@@ -56,16 +63,20 @@ if TYPE_CHECKING:
     from omnizarr.codecs.stdlib import Lzma as LZMA
     from omnizarr.codecs.zstd import Zstd
     from omnizarr.hierarchy.consolidate import consolidate_metadata, open_consolidated
+    from omnizarr.hierarchy.debug import print_debug_info
+    from omnizarr.hierarchy.legacy import init_store, tree
+    from omnizarr.hierarchy.many import create_hierarchy
+    from omnizarr.hierarchy.save import load, save, save_array, save_group
     from omnizarr.hierarchy.validate import validate
     from omnizarr.hierarchy.view import View
     from omnizarr.ops.convert import convert
+    from omnizarr.ops.copy import copy, copy_all, copy_store, from_array
     from omnizarr.stores.dbm import DBMStore
     from omnizarr.stores.zarr_python_2 import ZipStore
 
 __all__ = [  # noqa: RUF022 - the version last
-    "BZ2",
-    "LZMA",
     "Array",
+    "BZ2",
     "Blosc",
     "CannotExpress",
     "ChunkError",
@@ -75,6 +86,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "Group",
     "InvalidMetadata",
     "InvalidName",
+    "LZMA",
     "LocalStore",
     "MemoryStore",
     "MissingPackage",
@@ -95,58 +107,91 @@ __all__ = [  # noqa: RUF022 - the version last
     "Zstd",
     "aio",
     "array",
+    "codecs",
+    "config",
     "configure",
     "consolidate_metadata",
     "convert",
+    "copy",
+    "copy_all",
+    "copy_store",
     "create",
     "create_array",
     "create_group",
+    "create_hierarchy",
     "empty",
+    "empty_like",
+    "errors",
+    "from_array",
     "full",
+    "full_like",
     "group",
     "init_store",
+    "load",
     "ome",
     "ones",
+    "ones_like",
     "open",
     "open_array",
     "open_consolidated",
     "open_group",
+    "open_like",
+    "print_debug_info",
     "register",
+    "save",
+    "save_array",
+    "save_group",
+    "storage",
+    "tree",
     "validate",
     "zeros",
+    "zeros_like",
     "__version__",
 ]
 
 
 # Loaded on first use, so that importing the package stays quick.
 _LATER = {
+    "storage": "storage:",
+    "BZ2": "codecs.stdlib:Bz2",
     "Blosc": "codecs.blosc:NumcodecsBlosc",
     "GZip": "codecs.deflate:Gzip",
-    "Zlib": "codecs.deflate:Zlib",
-    "BZ2": "codecs.stdlib:Bz2",
     "LZMA": "codecs.stdlib:Lzma",
+    "Zlib": "codecs.deflate:Zlib",
     "Zstd": "codecs.zstd:Zstd",
     "ZipStore": "stores.zarr_python_2:ZipStore",
     "DBMStore": "stores.dbm:DBMStore",
     "consolidate_metadata": "hierarchy.consolidate:consolidate_metadata",
     "aio": "aio",
     "View": "hierarchy.view:View",
-    "open_consolidated": "hierarchy.consolidate:open_consolidated",
-    "validate": "hierarchy.validate:validate",
     "convert": "ops.convert:convert",
     "ome": "ome",
+    "copy": "ops.copy:copy",
+    "copy_all": "ops.copy:copy_all",
+    "copy_store": "ops.copy:copy_store",
+    "create_hierarchy": "hierarchy.many:create_hierarchy",
+    "from_array": "ops.copy:from_array",
+    "init_store": "hierarchy.legacy:init_store",
+    "load": "hierarchy.save:load",
+    "open_consolidated": "hierarchy.consolidate:open_consolidated",
+    "print_debug_info": "hierarchy.debug:print_debug_info",
+    "save": "hierarchy.save:save",
+    "save_array": "hierarchy.save:save_array",
+    "save_group": "hierarchy.save:save_group",
+    "tree": "hierarchy.legacy:tree",
+    "validate": "hierarchy.validate:validate",
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     if name not in _LATER:
         raise AttributeError(f"module 'omnizarr' has no attribute {name!r}")
     module, _, attribute = _LATER[name].partition(":")
-    value: Any = import_module(f"omnizarr.{module}")
-    value = getattr(value, attribute) if attribute else value
+    found = _importlib.import_module(f"omnizarr.{module}")
+    value = getattr(found, attribute) if attribute else found
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted(__all__)

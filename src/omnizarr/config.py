@@ -1,8 +1,14 @@
-"""Settings: frozen, changed for a while with ``with configure(...)``, or for good.
+"""Settings: frozen, changed for a while with ``with configure(...)``, or for good with `set`.
 
 >>> import omnizarr
 >>> with omnizarr.configure(v1_order="writer"):
 ...     ...
+>>> omnizarr.config.set(threads=4)
+>>> omnizarr.config.get("threads")
+4
+
+Those keys of zarr-python's ``zarr.config`` that mean something here are understood too
+(``threading.max_workers``, ``array.write_empty_chunks``, ``default_zarr_format``).
 """
 
 from __future__ import annotations
@@ -10,14 +16,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self, overload
 
 from omnizarr import limits
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidMetadata, OmnizarrWarning
 
 MAX_THREADS = 16
 IN_FLIGHT = 2**25
@@ -77,47 +84,120 @@ class Config:
     v1_order: Literal["text", "writer"] = "text"
     # Whether chunks that hold nothing but the fill value are stored.
     write_empty_chunks: bool = False
+    # The format of new nodes that join no hierarchy: 1, 2, 3 or "3-draft".
+    zarr_format: int | str = 3
     # The draft: whether creating a node also gives documents to the groups above it, which
     # exist without.
     explicit_groups: bool = False
 
 
-_ALLOWED = {
+_ALLOWED: dict[str, tuple[object, ...]] = {
+    "zarr_format": (1, 2, 3, "1", "2", "3", "3-draft"),
     "engine": ("auto", "reference"),
     "fallback": ("warn", "use", "refuse"),
     "v1_order": ("text", "writer"),
 }
+# What zarr-python calls settings that are here too, and its others, which have no meaning here.
+_THEIRS = {
+    "threading.max_workers": "threads",
+    "array.write_empty_chunks": "write_empty_chunks",
+    "default_zarr_format": "zarr_format",
+}
+_IGNORED = ("array", "async", "buffer", "codec_pipeline", "codecs", "json_indent", "ndbuffer")
+_ABSENT: Any = object()
+_NAMES = {f.name for f in dataclasses.fields(Config)}
 _default = Config()
 _current: ContextVar[Config | None] = ContextVar("omnizarr_config", default=None)
 
 
-def get() -> Config:
-    """The settings in force here."""
-    return _current.get() or _default
+@overload
+def get() -> Config: ...
+@overload
+def get(key: str, default: Any = ...) -> Any: ...
+def get(key: str | None = None, default: Any = _ABSENT) -> Any:
+    """The settings in force here, or one of them by our name or by zarr-python's."""
+    settings = _current.get() or _default
+    if key is None:
+        return settings
+    name = _THEIRS.get(key, key)
+    if name not in _NAMES and default is _ABSENT:
+        raise KeyError(f"unknown setting {key!r}; known: {', '.join(sorted((*_NAMES, *_THEIRS)))}")
+    return getattr(settings, name, default)
 
 
 @contextmanager
 def configure(**changes: Any) -> Iterator[Config]:
     """Change settings inside a ``with`` block (in this thread or task only)."""
-    known = {f.name for f in dataclasses.fields(Config)}
-    for name, value in tuple(changes.items()):
-        if name not in known:
-            raise InvalidMetadata(f"unknown setting {name!r}; known: {', '.join(sorted(known))}")
-        if name in _ALLOWED and value not in _ALLOWED[name]:
-            raise InvalidMetadata(f"{name} must be one of {_ALLOWED[name]}, got {value!r}")
-        if name == "threads" and (type(value) is not int or value < 1):
-            raise InvalidMetadata(f"threads must be an integer of at least 1, got {value!r}")
-        if name == "in_flight":
-            changes[name] = max(1, byte_size(value, name))
-        if name == "chunk_cache" and not isinstance(value, ByteBudget):
-            nbytes = 0 if value is None else byte_size(value, name)
-            changes[name] = ByteBudget(nbytes) if nbytes else None
+    changes = _checked(changes)
     settings = dataclasses.replace(get(), **changes)
     token = _current.set(settings)
     try:
         yield settings
     finally:
         _current.reset(token)
+
+
+class set:
+    """Change settings for good, in all threads; as ``with set(...)`` until the block ends.
+
+    Takes our names as keywords, or a mapping that may also have zarr-python's. One of those
+    that means nothing here is left out with a warning; a name that neither has is an error.
+    """
+
+    def __init__(self, changes: Mapping[str, Any] | None = None, **more: Any) -> None:
+        known = {}
+        for key, value in {**(changes or {}), **more}.items():
+            if key not in _THEIRS and key.partition(".")[0] in _IGNORED:
+                warnings.warn(
+                    f"setting {key!r} of zarr-python means nothing here and is ignored",
+                    OmnizarrWarning,
+                    stacklevel=2,
+                )
+            else:
+                known[_THEIRS.get(key, key)] = value
+        if known.get("threads", 1) is None:
+            known["threads"] = _threads()
+        known = _checked(known)
+        self._before = {name: getattr(_default, name) for name in known}
+        _change(known)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        _change(self._before)
+
+
+def reset() -> None:
+    """Back to the defaults, in all threads."""
+    global _default
+    _default = Config()
+
+
+def _change(changes: dict[str, Any]) -> None:
+    global _default
+    _default = dataclasses.replace(_default, **changes)
+    here = _current.get()
+    if here is not None:
+        _current.set(dataclasses.replace(here, **changes))
+
+
+def _checked(changes: dict[str, Any]) -> dict[str, Any]:
+    """The changes in the form that `Config` keeps them; raises where one is wrong."""
+    found = dict(changes)
+    for name, value in changes.items():
+        if name not in _NAMES:
+            raise InvalidMetadata(f"unknown setting {name!r}; known: {', '.join(sorted(_NAMES))}")
+        if name in _ALLOWED and value not in _ALLOWED[name]:
+            raise InvalidMetadata(f"{name} must be one of {_ALLOWED[name]}, got {value!r}")
+        if name == "threads" and (type(value) is not int or value < 1):
+            raise InvalidMetadata(f"threads must be an integer of at least 1, got {value!r}")
+        if name == "in_flight":
+            found[name] = max(1, byte_size(value, name))
+        if name == "chunk_cache" and not isinstance(value, ByteBudget):
+            nbytes = 0 if value is None else byte_size(value, name)
+            found[name] = ByteBudget(nbytes) if nbytes else None
+    return found
 
 
 def inherit(settings: Config) -> None:

@@ -4,20 +4,22 @@
 
     OmnizarrError
     ├── InvalidMetadata (ValueError)        a document, or what was asked for, is not valid Zarr
-    │   └── InvalidName (ValueError)        a node name or path that the format forbids
-    ├── UnknownExtension (LookupError)      a codec, data type, grid … that is not known here
+    │   ├── InvalidName (ValueError)        a node name or path that the format forbids
+    │   └── WrongType (TypeError)           something of a type that does not belong there
+    ├── UnknownExtension (LookupError, ValueError)   a codec, data type … not known here
     ├── CannotExpress (ValueError)          valid, but the chosen format has no words for it
-    ├── NodeNotFound (KeyError, FileNotFoundError)
+    ├── NodeNotFound (KeyError, FileNotFoundError, ValueError)
     ├── NodeExists (ValueError, FileExistsError)
-    ├── WrongNode (TypeError)               not the kind, shape or type of node that was asked for
-    ├── ReadOnly (PermissionError, TypeError)
+    ├── WrongNode (TypeError, ValueError)   not the kind, shape or type of node that was asked for
+    ├── ReadOnly (PermissionError, TypeError, ValueError)
     ├── StoreError (OSError)                the store failed, or cannot do what was asked
     ├── ChunkError (OSError)                one chunk cannot be read or written
-    ├── SelectionError (IndexError)         a selection that does not fit the array
+    ├── SelectionError (IndexError, ValueError)   a selection or values that do not fit the array
     └── MissingPackage (ImportError)        an optional package is needed
 
-Each class is also the builtin that a Python user would catch. Facts are attributes, so that
-programs need not parse messages.
+Each class is also the builtin that a Python user would catch, and the one that zarr-python
+raises in that case. Facts are attributes, so that programs need not parse messages. Names of
+zarr-python's errors with the same meaning stand at the end.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ __all__ = [
     "StoreError",
     "UnknownExtension",
     "WrongNode",
+    "WrongType",
 ]
 
 
@@ -88,7 +91,11 @@ class InvalidName(InvalidMetadata):
     """A node name or path that the format forbids."""
 
 
-class UnknownExtension(OmnizarrError, LookupError):
+class WrongType(InvalidMetadata, TypeError):
+    """Something of a type that does not belong there."""
+
+
+class UnknownExtension(OmnizarrError, LookupError, ValueError):
     """A name in a document for which no implementation is registered."""
 
     def __init__(self, message: str, *, kind: str = "", name: str = "") -> None:
@@ -101,7 +108,7 @@ class CannotExpress(OmnizarrError, ValueError):
     """Valid in general, but the chosen format has no words for it."""
 
 
-class NodeNotFound(OmnizarrError, KeyError, FileNotFoundError):
+class NodeNotFound(OmnizarrError, KeyError, FileNotFoundError, ValueError):
     """There is no array or group at that path."""
 
 
@@ -109,11 +116,11 @@ class NodeExists(OmnizarrError, ValueError, FileExistsError):
     """There is already something at that path."""
 
 
-class WrongNode(OmnizarrError, TypeError):
+class WrongNode(OmnizarrError, TypeError, ValueError):
     """A node of another kind than was asked for, or an array of another shape or type."""
 
 
-class ReadOnly(OmnizarrError, PermissionError, TypeError):
+class ReadOnly(OmnizarrError, PermissionError, TypeError, ValueError):
     """The store, array or group was opened for reading only."""
 
 
@@ -140,8 +147,8 @@ class ChunkError(OmnizarrError, OSError):
         self.codec = codec
 
 
-class SelectionError(OmnizarrError, IndexError):
-    """A selection that does not fit the array."""
+class SelectionError(OmnizarrError, IndexError, ValueError):
+    """A selection, or values for it, that do not fit the array."""
 
 
 class MissingPackage(OmnizarrError, ImportError):
@@ -150,3 +157,16 @@ class MissingPackage(OmnizarrError, ImportError):
 
 class OmnizarrWarning(UserWarning):
     """Something that works but should be known: a fallback used, a field ignored."""
+
+
+# The names that zarr-python 3, and zarr-python 2 where they differ, have for the same cases.
+BaseZarrError = OmnizarrError
+NodeNotFoundError = ArrayNotFoundError = GroupNotFoundError = PathNotFoundError = NodeNotFound
+ContainsArrayError = ContainsGroupError = ContainsArrayAndGroupError = NodeExists
+NodeTypeValidationError = WrongNode
+MetadataValidationError = MetadataError = InvalidMetadata
+UnknownCodecError = UnknownExtension
+ReadOnlyError = ReadOnly
+ArrayIndexError = BlockIndexError = BoundsCheckError = SelectionError
+NegativeStepError = VindexInvalidSelectionError = SelectionError
+ZarrUserWarning = OmnizarrWarning

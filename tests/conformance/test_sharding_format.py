@@ -259,7 +259,7 @@ def test_a_shard_is_one_value_under_the_key_of_its_chunk() -> None:
     data = numbers(128, 128)
     array = oz.create_array(store, data=data, chunks=(32, 32), shards=(64, 64))
     assert sorted(store) == ["c/0/0", "c/0/1", "c/1/0", "c/1/1", "zarr.json"]
-    assert array.chunks_present().shape == (2, 2)
+    assert array.write_chunk_sizes == ((64, 64), (64, 64))
     assert np.array_equal(oz.open_array(store)[...], data)
 
 

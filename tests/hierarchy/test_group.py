@@ -145,11 +145,11 @@ def test_texts_and_copies_ask_nothing_of_the_store() -> None:
         assert repr(node)
         assert str(node.info)
         assert node._repr_html_().startswith("<table>")
-        assert node.store_path.startswith("memory")
+        assert str(node.store_path).endswith("in memory") or node.store_path.store is store
         assert node.metadata.kind in ("array", "group")
     assert "members" not in root.info
     assert store.calls == []
-    assert root.info_complete()["members"] == "1 arrays, 1 groups"
+    assert root.info_complete()["members"] == "1 array, 1 group"
     assert store.calls != []
 
 

@@ -14,7 +14,6 @@ from omnizarr.cli.ome import ome
 from omnizarr.cli.screen import console, errors, show_problems, watched
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.render import size_text
-from omnizarr.hierarchy.stored import stored_size
 
 # What the library's messages recommend, in the words of the command line.
 OPTIONS = {"overwrite=True": "--overwrite", "in_place=True": "--in-place"}
@@ -58,13 +57,7 @@ path_argument = click.argument("path", type=click.Path(path_type=str))
 def info(path: str, node: str) -> None:
     """Show what PATH is: shape, type, chunks, codecs, sizes."""
     found = omnizarr.open(path, path=node)
-    summary = found.info_complete() if isinstance(found, omnizarr.Group) else found.info
-    console.print(str(summary), markup=False)
-    if isinstance(found, omnizarr.Array):
-        count, size = stored_size(found)
-        times = round(found.nbytes / size, 1) if size else 0
-        ratio = f", {times} times smaller" if times > 1 else ""
-        console.print(f"stored in {count} of {found.nchunks} chunks: {size_text(size)}{ratio}")
+    console.print(str(found.info_complete()), markup=False)
     if found.attrs:
         console.print_json(data=found.attrs.asdict())
 

@@ -1,5 +1,8 @@
 """Codecs: how a chunk becomes bytes and back. One file a codec, three kinds."""
 
+from importlib import import_module
+from typing import Any
+
 from omnizarr import registry
 from omnizarr.codecs.chain import Chain, bind_chain, bind_codec
 from omnizarr.codecs.codec import ArrayArray, ArrayBytes, BytesBytes, Codec, Configured, Spec
@@ -42,3 +45,33 @@ for _name, _target in {
     "filter-on-bytes": "numcodecs:OnBytes",
 }.items():
     registry.register("codec", _name, f"omnizarr.codecs.{_target}")
+
+# The names that zarr-python has for them; imported on first use.
+_LATER = {
+    "BloscCname": "words:BloscCname",
+    "BloscCodec": "blosc:Blosc",
+    "BloscShuffle": "words:BloscShuffle",
+    "BytesCodec": "bytes:Bytes",
+    "Crc32cCodec": "crc32c:Crc32c",
+    "Endian": "words:Endian",
+    "GzipCodec": "deflate:StrictGzip",
+    "ShardingCodec": "sharding_indexed:ShardingIndexed",
+    "ShardingCodecIndexLocation": "words:ShardingCodecIndexLocation",
+    "TransposeCodec": "transpose:Transpose",
+    "VLenBytesCodec": "vlen:VlenBytes",
+    "VLenUTF8Codec": "vlen:VlenUtf8",
+    "ZstdCodec": "zstd:Zstd",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'omnizarr.codecs' has no attribute {name!r}")
+    module, _, attribute = _LATER[name].partition(":")
+    value = getattr(import_module(f"omnizarr.codecs.{module}"), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_LATER})

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from numcodecs import blosc
 
 from omnizarr.codecs.codec import UNBOUNDED, Buffer, Configured, Kind, as_bytes_array
+from omnizarr.model import Named
 
 # Threads are the engine's affair; on the main thread Blosc would start its own.
 blosc.use_threads = False
@@ -35,7 +36,7 @@ class NumcodecsBlosc(Configured):
 
     cname: str = "lz4"
     clevel: int = 5
-    shuffle: int | str = 1
+    shuffle: int | str | None = 1
     blocksize: int = 0
     typesize: int | None = None
 
@@ -121,22 +122,34 @@ def _decompress(data: Buffer, size: int | None, out: npt.NDArray[np.uint8] | Non
 
 @dataclass(frozen=True, slots=True)
 class Blosc(NumcodecsBlosc):
-    """Blosc as version 3 configures it."""
+    """Blosc as version 3 configures it.
 
-    cname: str
-    clevel: int
-    shuffle: str
+    A new array chooses what is None here by the size of its items.
+    """
+
+    cname: str = "zstd"
+    clevel: int = 5
+    shuffle: str | None = None
     typesize: int | None = None
     blocksize: int = 0
 
     name: ClassVar[str] = "blosc"
+    stated: ClassVar[tuple[str, ...]] = ("cname", "clevel", "shuffle")
 
     def __post_init__(self) -> None:
         self._check_common()
         words = ", ".join(SHUFFLES)
-        self.check("shuffle", self.shuffle in tuple(SHUFFLES), f"one of {words}")
-        good = self.typesize is not None or self.shuffle == "noshuffle"
-        self.check("typesize", good, f"a positive integer, needed for {self.shuffle!r}")
+        self.check("shuffle", self.shuffle in (None, *SHUFFLES), f"one of {words}")
+
+    @classmethod
+    def bind(cls, named: Named) -> Self:
+        codec = super(Blosc, cls).bind(named)  # a bare super() fails in a class with slots
+        codec.check("shuffle", codec.shuffle is not None, f"one of {', '.join(SHUFFLES)}")
+        good = codec.typesize is not None or codec.shuffle == "noshuffle"
+        codec.check("typesize", good, f"a positive integer, needed for {codec.shuffle!r}")
+        return codec
 
     def shuffle_code(self) -> int:
+        if self.shuffle is None:
+            return 2 if self.typesize in (None, 1) else 1
         return SHUFFLES[self.shuffle]

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -91,6 +92,8 @@ class Configured:
     """Makes a frozen dataclass from a configuration, and the reverse."""
 
     name: ClassVar[str]
+    # Members that a document must state although the class has defaults for them.
+    stated: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def bind(cls, named: Named) -> Self:
@@ -101,11 +104,18 @@ class Configured:
             f.name
             for f in fields
             if f.init
-            and f.default is dataclasses.MISSING
+            and (f.name in cls.stated or f.default is dataclasses.MISSING)
             and f.default_factory is dataclasses.MISSING
         }
         check_members(named, "codec", required=required, optional=known)
         return cls(**{k: _frozen(v) for k, v in named.configuration.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The codec as a document states it: its name and configuration."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every subclass is one
+        members = {f.name: getattr(self, f.name) for f in fields}
+        found = {k: _plain(v) for k, v in members.items() if v is not None}
+        return {"name": self.name, "configuration": found} if found else {"name": self.name}
 
     def check(self, member: str, good: bool, expected: str) -> None:
         """Raise unless a member has the expected form."""
@@ -122,6 +132,15 @@ class Configured:
 
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(v) for v in value) if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    """A member of a codec as JSON."""
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, Named):
+        return {"name": value.name, "configuration": dict(value.configuration)}
+    return value.value if isinstance(value, Enum) else value
 
 
 def as_bytes_array(data: Buffer) -> npt.NDArray[np.uint8]:

@@ -56,7 +56,9 @@ class Gzip(Configured):
 class StrictGzip(Gzip):
     """As version 3 and its draft define it: the level must be stated."""
 
-    level: int
+    level: int = 5
+
+    stated: ClassVar[tuple[str, ...]] = ("level",)
 
 
 @dataclass(frozen=True, slots=True)

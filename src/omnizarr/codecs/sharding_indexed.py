@@ -34,6 +34,7 @@ from omnizarr.codecs.shard_layout import (
     joined,
     span,
 )
+from omnizarr.codecs.specify import to_named
 from omnizarr.codecs.steps import Decode, Steps, together, within
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem
 from omnizarr.model import Named
@@ -49,12 +50,20 @@ Coords = tuple[int, ...]
 @dataclass(frozen=True, slots=True)
 class ShardingIndexed(Configured):
     chunk_shape: tuple[int, ...]
-    codecs: tuple[Named, ...]
+    codecs: tuple[Named, ...] = (Named("bytes"),)
     index_codecs: tuple[Named, ...] = INDEX_CODECS
     index_location: str = "end"
 
     name: ClassVar[str] = "sharding_indexed"
     kind: ClassVar[Kind] = "array->bytes"
+
+    def __post_init__(self) -> None:
+        given: Any = self.chunk_shape
+        shape = (given,) if isinstance(given, int) else tuple(given)
+        object.__setattr__(self, "chunk_shape", shape)
+        for member in ("codecs", "index_codecs"):
+            codecs = tuple(to_named(codec, None) for codec in getattr(self, member))
+            object.__setattr__(self, member, codecs)
 
     @classmethod
     def bind(cls, stated: Named) -> ShardingIndexed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from enum import Enum
 from typing import Any
 
 from omnizarr import registry
@@ -18,31 +19,35 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-def to_named(codec: Any, itemsize: int = 1) -> Named:
+def to_named(codec: Any, itemsize: int | None = 1) -> Named:
     """The name and configuration of a codec, however it is given.
 
     A codec object of this library or of numcodecs, a name, ``{"id": …}`` as in version 2, or
-    ``{"name": …, "configuration": …}`` as in version 3.
+    ``{"name": …, "configuration": …}`` as in version 3. `itemsize` completes what an object
+    leaves open; None leaves it open for later.
     """
     if isinstance(codec, Named):
         return codec
     if isinstance(codec, str):
         known = registry.find("codec", codec) is not None
         named = Named(codec if known else PREFIX + codec, _DEFAULTS.get(codec, {}))
-        return named.replace(typesize=itemsize) if codec == "blosc" else named
+        return named.replace(typesize=itemsize or 1) if codec == "blosc" else named
     if isinstance(codec, dict) and isinstance(codec.get("id"), str):
         return Named(PREFIX + codec["id"], {k: v for k, v in codec.items() if k != "id"})
     if isinstance(codec, dict) and isinstance(codec.get("name"), str):
         return Named(codec["name"], codec.get("configuration", {}))
+    if hasattr(codec, "to_dict"):  # zarr-python
+        named = to_named(codec.to_dict())
+        # What such an object would still change when it meets an array.
+        named = named.without(*getattr(codec, "_tunable_attrs", ()))
+        return _completed(Named(named.name, _plain(named.configuration)), itemsize)
     name = getattr(codec, "name", None)
     if dataclasses.is_dataclass(codec) and isinstance(name, str):
         config = {f.name: getattr(codec, f.name) for f in dataclasses.fields(codec)}
         config = {k: _plain(v) for k, v in config.items() if v is not None}
-        return Named(name, config)
+        return _completed(Named(name, config), itemsize)
     if hasattr(codec, "get_config"):  # numcodecs
         return to_named(codec.get_config())
-    if hasattr(codec, "to_dict"):  # zarr-python
-        return to_named(codec.to_dict())
     raise InvalidMetadata(
         f"{codec!r} is not a codec; give a codec object, a name such as 'zstd', or its JSON"
     )
@@ -70,5 +75,25 @@ def with_bytes(codecs: Iterable[Named]) -> tuple[Named, ...]:
     return tuple(found)
 
 
+def _completed(named: Named, itemsize: int | None) -> Named:
+    """A codec object may leave to the array what depends on the size of its items."""
+    inner = named.configuration.get("codecs")
+    if itemsize is not None and isinstance(inner, list):
+        parts = [_completed(to_named(codec, itemsize), itemsize) for codec in inner]
+        return named.replace(codecs=_plain(parts))
+    if itemsize is None or named.name != "blosc":
+        return named
+    stated = {k: v for k, v in named.configuration.items() if v is not None}
+    shuffle = "bitshuffle" if itemsize == 1 else "shuffle"
+    return Named(named.name, {"shuffle": shuffle, "typesize": itemsize, **stated})
+
+
 def _plain(value: Any) -> Any:
-    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+    """A member of a codec object, as JSON."""
+    if isinstance(value, (tuple, list)):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, Named):
+        return {"name": value.name, "configuration": dict(value.configuration)}
+    return value.value if isinstance(value, Enum) else value

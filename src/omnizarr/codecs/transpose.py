@@ -25,6 +25,9 @@ class Transpose(Configured):
     kind: ClassVar[Kind] = "array->array"
 
     def __post_init__(self) -> None:
+        given: Any = self.order
+        if isinstance(given, list):
+            object.__setattr__(self, "order", tuple(given))
         order = self.order
         integers = isinstance(order, tuple) and all(
             isinstance(i, int) and not isinstance(i, bool) for i in order

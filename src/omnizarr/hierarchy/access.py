@@ -11,8 +11,8 @@ import numpy.typing as npt
 from omnizarr import engine
 from omnizarr.chunk_grids import Grid
 from omnizarr.engine import BoundArray
-from omnizarr.errors import SelectionError
-from omnizarr.indexing import Plan
+from omnizarr.errors import InvalidMetadata, SelectionError
+from omnizarr.indexing import Plan, plan
 
 Planner = Callable[[Grid, Any], Plan]
 
@@ -22,35 +22,54 @@ def read(
 ) -> Any:
     """The selected elements as a NumPy array, or a scalar where every index is a number."""
     fields, selection = split_fields(selection, array.dtype)
-    chosen = planner(array.grid, selection)
+    chosen = _planned(planner, array.grid, selection)
     if out is not None:
         return _read_into(array, chosen, fields, out)
     full = engine.empty(chosen.full_shape, array.dtype)
     engine.read(array, chosen, full)
+    return _result(full, chosen, fields)
+
+
+def _result(full: npt.NDArray[Any], chosen: Plan, fields: Any) -> Any:
     index: Any = (*chosen.final, ...)
     result = full[index].reshape(chosen.shape)[()]  # an element, where there are no axes left
     return result if fields is None else result[fields]
 
 
-def _read_into(
-    array: BoundArray, chosen: Plan, fields: Any, out: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
-    if fields is not None or out.dtype != array.dtype or out.shape != chosen.shape:
+def _planned(planner: Planner, grid: Grid, selection: Any) -> Plan:
+    """The plan; a stored array among the indices is read first."""
+    try:
+        return planner(grid, selection)
+    except SelectionError:
+        items = selection if isinstance(selection, tuple) else (selection,)
+        known = (np.ndarray, np.generic)
+        if not any(hasattr(i, "__array__") and not isinstance(i, known) for i in items):
+            raise
+        return planner(grid, tuple(np.asarray(i) if hasattr(i, "__array__") else i for i in items))
+
+
+def _read_into(array: BoundArray, chosen: Plan, fields: Any, out: Any) -> npt.NDArray[Any]:
+    target: npt.NDArray[Any] = out.as_ndarray_like() if hasattr(out, "as_ndarray_like") else out
+    wanted = array.dtype if fields is None else array.dtype[fields]
+    if target.shape != chosen.shape or not np.can_cast(wanted, target.dtype, "same_kind"):
         raise SelectionError(
-            f"out must have shape {chosen.shape} and type {array.dtype},"
-            f" got {out.shape} {out.dtype}"
+            f"out must have shape {chosen.shape} and type {wanted},"
+            f" got {target.shape} {target.dtype}"
         )
-    full = chosen.to_full(out)
-    if not np.shares_memory(full, out) and out.size:
-        raise SelectionError("out must be contiguous for a selection of points")
-    engine.read(array, chosen, full)
-    return out
+    full = chosen.to_full(target)
+    if fields is None and target.dtype == wanted and np.shares_memory(full, target):
+        engine.read(array, chosen, full)
+        return target
+    whole = np.empty(chosen.full_shape, array.dtype)
+    engine.read(array, chosen, whole)
+    np.copyto(target, _result(whole, chosen, fields), casting="same_kind")
+    return target
 
 
 def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> None:
     """Store values, broadcast to the shape of the selection."""
     fields, selection = split_fields(selection, array.dtype)
-    chosen = planner(array.grid, selection)
+    chosen = _planned(planner, array.grid, selection)
     if fields is not None:
         changed = np.array(read(array, planner, selection))
         changed[fields] = value
@@ -72,12 +91,46 @@ def spread(value: Any, dtype: np.dtype[Any], chosen: Plan) -> npt.NDArray[Any]:
 def as_values(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """What a user assigns, as an array of the stored type."""
     if isinstance(value, np.ndarray) or not np.isscalar(value):
-        array = np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype)
+        array = np.asarray(value) if hasattr(value, "dtype") else _typed(value, dtype)
         # NumPy would otherwise turn months into days by their average length.
         durations = array.dtype.kind == dtype.kind == "m"
         casting: Literal["same_kind", "unsafe"] = "same_kind" if durations else "unsafe"
-        return array.astype(dtype, casting=casting, copy=False)
-    return np.asarray(value, dtype)
+        return array if array.dtype == dtype else _typed(array, dtype, casting)
+    return _typed(value, dtype)
+
+
+def _typed(
+    value: Any, dtype: np.dtype[Any], casting: Literal["same_kind", "unsafe"] = "unsafe"
+) -> npt.NDArray[Any]:
+    try:
+        if isinstance(value, np.ndarray):
+            return value.astype(dtype, casting=casting, copy=False)
+        return np.asarray(value, dtype)
+    except UnicodeEncodeError as e:
+        raise InvalidMetadata(
+            f"text with {e.object[e.start : e.end]!r} at position {e.start} cannot be stored:"
+            f" {e.encoding} has no bytes for a lone surrogate"
+        ) from None
+
+
+def basic_plan(grid: Grid, selection: Any) -> Plan:
+    """The plan for integers and slices; lists and masks raise."""
+    for item in selection if isinstance(selection, tuple) else (selection,):
+        if not (isinstance(item, slice) or item is Ellipsis or np.ndim(item) == 0):
+            raise SelectionError(
+                f"a basic selection has integers, slices and '...', got {type(item).__name__};"
+                " use oindex, vindex or brackets for lists and masks"
+            )
+    return plan(grid, selection)
+
+
+def with_fields(selection: Any, fields: Any) -> Any:
+    """A selection that also names fields of a structured type; None: no names."""
+    if fields is None:
+        return selection
+    names = [fields] if isinstance(fields, str) else list(fields)
+    items = selection if isinstance(selection, tuple) else (selection,)
+    return (*items, *names) if len(names) == 1 else (*items, names)
 
 
 def split_fields(selection: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
@@ -104,15 +157,17 @@ class Selector:
     """Another way to select: ``array.oindex``, ``array.vindex``, ``array.blocks``."""
 
     def __init__(
-        self, bound: Callable[[], BoundArray], check: Callable[[], None], planner: Planner
+        self,
+        read: Callable[[Planner, Any], Any],
+        write: Callable[[Planner, Any, Any], None],
+        planner: Planner,
     ) -> None:
-        self._bound = bound
-        self._check = check
+        self._read = read
+        self._write = write
         self._planner = planner
 
     def __getitem__(self, selection: Any) -> Any:
-        return read(self._bound(), self._planner, selection)
+        return self._read(self._planner, selection)
 
     def __setitem__(self, selection: Any, value: Any) -> None:
-        self._check()
-        write(self._bound(), self._planner, selection, value)
+        self._write(self._planner, selection, value)

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, overload
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import config as settings
 from omnizarr import engine
 from omnizarr.config import byte_size
 from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrWarning, WrongNode
-from omnizarr.hierarchy import access, render
-from omnizarr.hierarchy.chunking import inner_chunks
+from omnizarr.hierarchy import access, render, stored
+from omnizarr.hierarchy.array_config import ArrayConfig
+from omnizarr.hierarchy.chunking import inner_chunks, packed_shape
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import NodeHandle
+from omnizarr.hierarchy.pipeline import as_object, pipeline
 from omnizarr.hierarchy.resize import grown, resize
+from omnizarr.hierarchy.selectable import Selectable
 from omnizarr.hierarchy.view import Viewer
 from omnizarr.hierarchy.writer import Writer
-from omnizarr.indexing import axis_plan, block_plan, plan, point_plan
+from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
-from omnizarr.stores import list_prefix
 from omnizarr.stores.turns import DOCUMENTS, turn
 
 
-class Array(NodeHandle[ArrayModel]):
+class Array(Selectable, NodeHandle[ArrayModel]):
     """An N-dimensional array of chunks in a store.
 
     Slicing reads, assigning writes. ``Array(store, path)`` opens an existing one; usually
     `omnizarr.open` and `omnizarr.create_array` are handier.
     """
+
+    _config = ArrayConfig()
 
     def _open(self, location: Location, model: Node) -> None:
         if not isinstance(model, ArrayModel):
@@ -69,8 +76,12 @@ class Array(NodeHandle[ArrayModel]):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The length of every axis."""
+        """The length of every axis; setting it is the same as `resize`."""
         return self._model.shape
+
+    @shape.setter
+    def shape(self, lengths: Iterable[int]) -> None:
+        self.resize(lengths)
 
     @property
     def ndim(self) -> int:
@@ -108,28 +119,71 @@ class Array(NodeHandle[ArrayModel]):
 
         Of a sharded array, the shape of the chunks inside its shards.
         """
-        grid = self._bound.grid
         inner = inner_chunks(self._model)
-        if inner is not None:
-            return inner
-        if grid.regular is not None:
-            return grid.regular
-        return tuple(tuple(a.size(k) for k in range(a.count)) for a in grid.axes)
+        return self._bound.grid.regular or self.write_chunk_sizes if inner is None else inner
 
     @property
-    def shards(self) -> tuple[int, ...] | None:
+    def shards(self) -> tuple[Any, ...] | None:
         """The shape of a shard, or None where chunks are stored one by one."""
-        return None if inner_chunks(self._model) is None else self._bound.grid.regular
+        if inner_chunks(self._model) is not None:
+            return self._bound.grid.regular or self.write_chunk_sizes
+        return packed_shape(self._model)
+
+    @property
+    def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """The lengths of the chunks along each axis, cut at the end of the array."""
+        inner = inner_chunks(self._model)
+        if inner is None:
+            return self.write_chunk_sizes
+        pairs = zip(self.shape, inner, strict=True)
+        return tuple(tuple(min(c, n - i) for i in range(0, n, c)) for n, c in pairs)
+
+    @property
+    def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """The lengths of what is stored as one value along each axis: chunks, or shards."""
+        axes = self._bound.grid.axes
+        pairs = ((a, [int(a.start(k)) for k in range(a.count)]) for a in axes)
+        return tuple(
+            tuple(min(int(a.size(k)), a.length - s) for k, s in enumerate(starts))
+            for a, starts in pairs
+        )
 
     @property
     def cdata_shape(self) -> tuple[int, ...]:
-        """The number of chunks along each axis."""
-        return self._bound.grid.shape
+        """The number of chunks along each axis; of a sharded array, of those in its shards."""
+        inner = inner_chunks(self._model)
+        if inner is None:
+            return self._bound.grid.shape
+        return tuple(-(-n // c) for n, c in zip(self.shape, inner, strict=True))
 
     @property
     def nchunks(self) -> int:
         """The number of chunks of the grid, stored or not."""
-        return self._bound.grid.count
+        return math.prod(self.cdata_shape)
+
+    @property
+    def filters(self) -> tuple[Any, ...]:
+        """The codecs on arrays."""
+        return tuple(map(as_object, pipeline(self._model).filters))
+
+    @property
+    def serializer(self) -> Any:
+        """The codec from array to bytes."""
+        serializer = pipeline(self._model).serializer
+        return None if serializer is None else as_object(serializer)
+
+    @property
+    def compressors(self) -> tuple[Any, ...]:
+        """The codecs on bytes."""
+        return tuple(map(as_object, pipeline(self._model).compressors))
+
+    @property
+    def compressor(self) -> Any:
+        """The only codec on bytes, or None where there is none."""
+        found = self.compressors
+        if len(found) > 1:
+            raise TypeError(f"{self._location} has {len(found)} compressors; see .compressors")
+        return found[0] if found else None
 
     @property
     def codecs(self) -> tuple[Named, ...]:
@@ -150,58 +204,39 @@ class Array(NodeHandle[ArrayModel]):
 
     # Reading and writing
 
-    def __getitem__(self, selection: Any) -> Any:
-        return self.read(selection)
-
-    def read(self, selection: Any = ..., *, out: npt.NDArray[Any] | None = None) -> Any:
-        """The selected elements as a NumPy array, or a scalar where every index is a number.
-
-        `out` is filled instead of a new array where it is given.
-        """
-        return access.read(self._data, plan, selection, out)
-
-    def __setitem__(self, selection: Any, value: Any) -> None:
+    def _check_writable(self) -> None:
         self._location.check_writable()
-        access.write(self._data, plan, selection, value)
 
-    def _selector(self, planner: access.Planner) -> access.Selector:
-        return access.Selector(lambda: self._data, self._location.check_writable, planner)
-
-    @property
-    def oindex(self) -> access.Selector:
-        """Selects with a list, mask, slice or integer for each axis on its own."""
-        return self._selector(axis_plan)
+    @classmethod
+    def __class_getitem__(cls, item: Any) -> type[Self]:
+        """The class: annotations written for zarr-python name a kind of metadata here."""
+        return cls
 
     @property
-    def vindex(self) -> access.Selector:
-        """Selects single points by lists of positions, or by a mask of the whole shape."""
-        return self._selector(point_plan)
+    def config(self) -> ArrayConfig:
+        """How this handle reads and writes."""
+        keep = self._config.write_empty_chunks
+        if keep is None:
+            keep = settings.get().write_empty_chunks
+        return replace(self._config, write_empty_chunks=keep)
 
-    @property
-    def blocks(self) -> access.Selector:
-        """Selects whole chunks by their place in the grid."""
-        return self._selector(block_plan)
+    def with_config(self, config: Any) -> Self:
+        """Another handle of the array that reads and writes in another way."""
+        handle = self.at(self._location, self._model)
+        handle._config = ArrayConfig.of(config)
+        return handle
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "config": self._config}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._config = state["config"]
 
     @property
     def view(self) -> Viewer:
         """Parts that are chosen now and read later: ``array.view[::2].transpose(2, 0, 1)``."""
         return Viewer(self)
-
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("a stored array cannot be seen without a copy")
-        out = np.asarray(self.read())
-        return out if dtype is None else out.astype(dtype, copy=False)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of an array without axes")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
 
     def writer(self, budget: int | str = "512MiB") -> Writer:
         """Assignments that are stored once for every chunk or shard they complete.
@@ -214,28 +249,39 @@ class Array(NodeHandle[ArrayModel]):
         complete are stored as they are.
         """
         self._location.check_writable()
-        return Writer(engine.Stream(self._data, byte_size(budget, "budget")))
+        stream = engine.Stream(self._data, byte_size(budget, "budget"))
+        return Writer(stream, self._configured)
 
     # Chunks
 
     def chunk_key(self, coords: Iterable[int]) -> str:
-        """The key in the store of one chunk."""
+        """The key in the store of one chunk; of an array with shards in version 3, of a shard."""
         return self._bound.key(tuple(coords))
 
     def chunks_present(self) -> npt.NDArray[np.bool_]:
-        """For every chunk of the grid, whether the store has it."""
-        found = np.zeros(self.cdata_shape, bool)
-        prefix = self._bound.prefix
-        for key in list_prefix(self._bound.chunk_store, prefix):
-            coords = self._bound.encoding.coords(key[len(prefix) :], self.ndim)
-            if coords is not None and all(c < n for c, n in zip(coords, found.shape, strict=True)):
-                found[coords] = True
-        return found
+        """For every chunk whether the store has it; of shards the index is read."""
+        return stored.chunks_present(self._bound, self.cdata_shape)
 
     @property
     def nchunks_initialized(self) -> int:
         """How many chunks the store has."""
         return int(self.chunks_present().sum())
+
+    def nbytes_stored(self) -> int:
+        """Bytes of the array's documents and chunks in the store."""
+        keys = self._location.format.keys(self.path)
+        documents = sum(stored.value_size(self.store, key) for key in keys)
+        return documents + stored.stored_size(self._bound)[1]
+
+    def get_encoded_chunk(self, coords: Iterable[int]) -> bytes | None:
+        """The bytes that are stored for one chunk (a shard in version 3), or None."""
+        return stored.encoded_chunk(self._bound, stored.check_coords(self._bound, tuple(coords)))
+
+    def set_encoded_chunk(self, coords: Iterable[int], data: bytes) -> None:
+        """Store one chunk (a shard in version 3) as bytes; raises where they do not decode."""
+        self._check_writable()
+        place = stored.check_coords(self._bound, tuple(coords))
+        stored.put_encoded_chunk(self._bound, place, data)
 
     # Changing the shape
 
@@ -265,7 +311,8 @@ class Array(NodeHandle[ArrayModel]):
         def appended() -> tuple[int, ...]:
             values = access.as_values(data, self.dtype)
             larger, where = grown(self._bound, values, axis)
-            engine.write(larger, plan(larger.grid, where), values)
+            with self._configured():
+                engine.write(larger, plan(larger.grid, where), values)
             return larger.model.shape
 
         self._reshape(appended)
@@ -296,6 +343,10 @@ class Array(NodeHandle[ArrayModel]):
     def info(self) -> render.Info:
         """A summary: sizes, chunks, codecs."""
         return render.array_info(self._model, self._location, self._bound)
+
+    def info_complete(self) -> render.Info:
+        """The summary, with what the store has of the array."""
+        return render.stored_info(self.info, self.nbytes, self._bound)
 
     def __repr__(self) -> str:
         return render.array_line(self._model, self._location)

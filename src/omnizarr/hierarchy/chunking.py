@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from omnizarr.config import byte_size
 from omnizarr.data_types import DataType
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidMetadata, WrongType
+from omnizarr.formats.draft_extensions import SHARDING
 from omnizarr.model import ArrayModel, Named
 
 AUTO: Any = "auto"
@@ -33,7 +35,9 @@ def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Name
     if len(sizes) != len(shape):
         raise InvalidMetadata(f"chunks {chunks!r} has {len(sizes)} entries, shape {len(shape)}")
     filled = [n if c in (None, -1) else c for c, n in zip(sizes, shape, strict=True)]
-    if any(isinstance(c, bool) or not isinstance(c, (int, np.integer)) or c < 0 for c in filled):
+    if any(isinstance(c, bool) or not isinstance(c, (int, np.integer)) for c in filled):
+        raise WrongType(f"chunks: expected positive integers, got {chunks!r}")
+    if any(c < 0 for c in filled):
         raise InvalidMetadata(f"chunks: expected positive integers, got {chunks!r}")
     lengths = [int(c) for c in filled]
     if any(c == 0 and n for c, n in zip(lengths, shape, strict=True)):
@@ -79,6 +83,17 @@ def inner_chunks(array: ArrayModel) -> tuple[int, ...] | None:
         if sorted(value) != sorted(axes):
             return None
         axes = [axes[i] for i in value]
+    return None
+
+
+def packed_shape(array: ArrayModel) -> tuple[int, ...] | None:
+    """The shape of a shard where a storage transformer packs chunks of one shape, else None."""
+    chunks = array.chunk_grid.configuration.get("chunk_shape")
+    for transformer in array.storage_transformers:
+        inner = transformer.configuration.get("configuration")
+        per = inner.get("chunks_per_shard") if isinstance(inner, Mapping) else None
+        if transformer.name == SHARDING and isinstance(per, list) and isinstance(chunks, list):
+            return tuple(c * n for c, n in zip(chunks, per, strict=True))
     return None
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnizarr import stores
 from omnizarr.errors import InvalidMetadata
 from omnizarr.formats import consolidated
 from omnizarr.hierarchy.copies import note_change
 from omnizarr.hierarchy.create import open_group
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import locate
+from omnizarr.hierarchy.place import place
 from omnizarr.hierarchy.walk import walk
-from omnizarr.model import paths
 
 
 def consolidate_metadata(
@@ -23,8 +22,8 @@ def consolidate_metadata(
     Whatever this library changes below the group afterwards, it changes in the copy too; copies
     of more than a megabyte it drops instead, with a warning.
     """
-    where = stores.resolve(store)
-    location, node = locate(where, paths.normalize(path), zarr_format=zarr_format)
+    where, node_path = place(store, path)
+    location, node = locate(where, node_path, zarr_format=zarr_format)
     group = Group.at(location, node)
     location.check_writable()
     nodes = walk(location, node)

@@ -2,108 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias, Unpack
+from collections.abc import Iterable, Mapping
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import stores
 from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group, make_group, open_node
 from omnizarr.hierarchy.location import Location, existing_node, format_for, locate
 from omnizarr.hierarchy.make import make_array
-from omnizarr.hierarchy.options import ArrayOptions, check_separator
+from omnizarr.hierarchy.options import (
+    ArrayOptions,
+    check_options,
+    check_separator,
+    runtime_config,
+)
+from omnizarr.hierarchy.place import Mode, place
 from omnizarr.model import paths
 from omnizarr.stores import Store
 
-Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
-_MODES = ("r", "r+", "a", "w", "w-")
-
 
 def open(
-    store: Any,
-    mode: Mode = "r",
+    store: Any = None,
+    mode: Mode | None = None,
     *,
     path: str | None = None,
     zarr_format: int | str | None = None,
+    zarr_version: int | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     use_consolidated: bool | str | None = None,
+    **options: Any,
 ) -> Array | Group:
-    """The array or group at a path, in whatever format it is; nothing is created.
+    """The array or group at a path, in whatever format it is; read-only unless a mode is given.
 
-    `store` is a path, a URL, a dict or a store. Mode ``r`` (the default) reads, ``r+`` also
-    writes. To create, use `create_array`, `create_group`, `open_array` or `open_group`.
+    `store` is a path, a URL, a dict, a store, or a `StorePath`. Mode ``r`` (the default) reads,
+    ``r+`` also writes; neither creates anything. ``a`` opens or creates, ``w`` replaces what is
+    there, ``w-`` fails if something is: with a shape or data they create an array as
+    `open_array` does, else a group. `zarr_version` is another name for `zarr_format`;
     `use_consolidated` is as in `open_group`.
     """
-    where, node_path = _place(store, path, mode)
-    if mode not in ("r", "r+", "a"):
-        raise InvalidMetadata(
-            f"open() never creates: mode {mode!r} is for open_array and open_group"
-        )
-    location, node = locate(
-        where,
-        node_path,
-        zarr_format=zarr_format,
-        read_only=mode == "r",
-        use_consolidated=use_consolidated,
-    )
-    return open_node(location, node)
-
-
-def open_array(
-    store: Any,
-    mode: Mode = "r",
-    *,
-    path: str | None = None,
-    zarr_format: int | str | None = None,
-    shape: int | Iterable[int] | None = None,
-    dtype: Any = None,
-    **options: Unpack[ArrayOptions],
-) -> Array:
-    """The array at a path; modes ``a``, ``w`` and ``w-`` create it from the other options.
-
-    ``a`` opens or creates, ``w`` replaces what is there, ``w-`` fails if something is.
-    Opening looks at one of them: `dimension_separator` is used where a version 2 document does
-    not state it, for data that were written through a nested store.
-    """
-    where, node_path = _place(store, path, mode)
-    if _should_open(where, node_path, mode):
+    chosen = _mode(mode, store, options)
+    zarr_format = _format(zarr_format, zarr_version)
+    where, node_path = place(store, path, chosen, storage_options)
+    if _should_open(where, node_path, chosen):
         location, node = locate(
             where,
             node_path,
             zarr_format=zarr_format,
-            read_only=mode == "r",
-            separator=check_separator(options.get("dimension_separator")),
+            read_only=chosen == "r",
+            use_consolidated=use_consolidated,
         )
-        return Array.at(location, node)
-    location = Location(where, node_path, format_for(where, node_path, zarr_format))
-    return make_array(location, shape, dtype, None, mode == "w", options)
+        return _configured(open_node(location, node), options)
+    if any(options.get(name) is not None for name in ("shape", "data", "dtype")):
+        return open_array(where, chosen, path=node_path, zarr_format=zarr_format, **options)
+    return open_group(where, chosen, path=node_path, zarr_format=zarr_format, **options)
 
 
-def open_group(
-    store: Any,
-    mode: Mode = "r",
+def open_array(
+    store: Any = None,
+    mode: Mode | None = None,
     *,
     path: str | None = None,
     zarr_format: int | str | None = None,
-    attributes: dict[str, Any] | None = None,
+    zarr_version: int | str | None = None,
+    shape: int | Iterable[int] | None = None,
+    dtype: Any = None,
+    data: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[ArrayOptions],
+) -> Array:
+    """The array at a path; modes ``a``, ``w`` and ``w-`` create it from the other options.
+
+    ``a`` opens or creates, ``w`` replaces what is there, ``w-`` fails if something is. Without a
+    mode the array is opened to be read, or, where a shape or data are given, as with ``a``.
+    Opening looks at one of the options: `dimension_separator` is used where a version 2 document
+    does not state it, for data that were written through a nested store.
+    """
+    chosen = _mode(mode, store, {"shape": shape, "data": data})
+    zarr_format = _format(zarr_format, zarr_version)
+    where, node_path = place(store, path, chosen, storage_options)
+    if _should_open(where, node_path, chosen):
+        check_options(options)
+        location, node = locate(
+            where,
+            node_path,
+            zarr_format=zarr_format,
+            read_only=chosen == "r",
+            separator=check_separator(options.get("dimension_separator")),
+        )
+        return Array.at(location, node).with_config(runtime_config(options))
+    location = Location(where, node_path, format_for(where, node_path, zarr_format))
+    return make_array(location, shape, dtype, data, chosen == "w", options)
+
+
+def open_group(
+    store: Any = None,
+    mode: Mode | None = None,
+    *,
+    path: str | None = None,
+    zarr_format: int | str | None = None,
+    zarr_version: int | str | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     use_consolidated: bool | str | None = None,
+    **unused: Any,
 ) -> Group:
-    """The group at a path; modes as in `open_array`.
+    """The group at a path, read-only without a mode; modes as in `open_array`.
 
     `use_consolidated`: True takes the nodes below from the group's copies of their documents,
     without a request, and fails where it has none; a string is another key for them than
     ``.zmetadata`` (version 2). An array's copy is compared with its own document when its data
     are first used. False never looks at copies. None uses them only to list where a store cannot.
+    `cache_attrs` and `synchronizer` of zarr-python 2 have no effect.
     """
-    where, node_path = _place(store, path, mode)
-    if _should_open(where, node_path, mode):
+    chosen = _mode(mode, store, {})
+    _check_unused(unused)
+    zarr_format = _format(zarr_format, zarr_version)
+    where, node_path = place(store, path, chosen, storage_options)
+    if _should_open(where, node_path, chosen):
         location, node = locate(
             where,
             node_path,
             zarr_format=zarr_format,
-            read_only=mode == "r",
+            read_only=chosen == "r",
             use_consolidated=use_consolidated,
         )
         return Group.at(location, node)
@@ -112,7 +135,7 @@ def open_group(
         path=node_path,
         zarr_format=zarr_format,
         attributes=attributes,
-        overwrite=mode == "w",
+        overwrite=chosen == "w",
     )
 
 
@@ -125,31 +148,41 @@ def create_array(
     dtype: Any = None,
     data: Any = None,
     zarr_format: int | str | None = None,
+    zarr_version: int | str | None = None,
     overwrite: bool = False,
+    write_data: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Array:
-    """A new array, in version 3 unless another format is asked for.
+    """A new array, in version 3 unless it joins a hierarchy or another format is asked for.
 
-    `store` is a path, a URL, a dict, a store, or None for memory. An array or group that is
-    already there is an error, unless `overwrite`. With `data` the array is filled, and shape
-    and type may be left out. See `ArrayOptions` for the rest.
+    `store` is a path, a URL, a dict, a store, a `StorePath`, or None for memory. An array or
+    group that is already there is an error, unless `overwrite`. With `data` the array is filled
+    (not with ``write_data=False``), and shape and type may be left out. `name` is another word
+    for `path`. See `ArrayOptions` for the rest.
     """
-    where = stores.resolve(store)
-    node_path = paths.normalize(path if path is not None else name)
-    location = Location(where, node_path, format_for(where, node_path, zarr_format))
-    return make_array(location, shape, dtype, data, overwrite, options)
+    where, node_path = place(store, path if path is not None else name, "r+", storage_options)
+    wanted = _format(zarr_format, zarr_version)
+    location = Location(where, node_path, format_for(where, node_path, wanted))
+    return make_array(location, shape, dtype, data, overwrite, options, write_data)
 
 
-def create(shape: int | Iterable[int], *, store: Any = None, **options: Any) -> Array:
-    """As `create_array`, with the shape first, as zarr-python 2 has it."""
-    return create_array(store, shape=shape, **options)
+def create(
+    shape: int | Iterable[int],
+    *,
+    store: Any = None,
+    read_only: bool | None = None,
+    **options: Any,
+) -> Array:
+    """As `create_array`, with the shape first; `read_only` gives back a handle for reading."""
+    made = create_array(store, shape=shape, **options)
+    return Array(made.store_path, read_only=True) if read_only else made
 
 
 def array(data: npt.ArrayLike, *, store: Any = None, **options: Any) -> Array:
     """A new array that holds `data`."""
-    return create_array(
-        store, data=np.asarray(data) if not hasattr(data, "shape") else data, **options
-    )
+    known = hasattr(data, "shape") and hasattr(data, "dtype")
+    return create_array(store, data=data if known else np.asarray(data), **options)
 
 
 def create_group(
@@ -157,12 +190,12 @@ def create_group(
     *,
     path: str | None = None,
     zarr_format: int | str | None = None,
-    attributes: dict[str, Any] | None = None,
+    attributes: Mapping[str, Any] | None = None,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Group:
-    """A new group, in version 3 unless another format is asked for."""
-    where = stores.resolve(store)
-    node_path = paths.normalize(path)
+    """A new group, in version 3 unless it joins a hierarchy or another format is asked for."""
+    where, node_path = place(store, path, "r+", storage_options)
     location = Location(where, node_path, format_for(where, node_path, zarr_format))
     return make_group(location, attributes, overwrite)
 
@@ -173,11 +206,18 @@ def group(
     path: str | None = None,
     overwrite: bool = False,
     zarr_format: int | str | None = None,
-    attributes: dict[str, Any] | None = None,
+    zarr_version: int | str | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **unused: Any,
 ) -> Group:
-    """The group at a path, created where it does not exist."""
-    where = stores.resolve(store)
-    node_path = paths.normalize(path)
+    """The group at a path, created where it does not exist.
+
+    `cache_attrs` and `synchronizer` of zarr-python 2 have no effect.
+    """
+    _check_unused(unused)
+    zarr_format = _format(zarr_format, zarr_version)
+    where, node_path = place(store, path, "a", storage_options)
     if not overwrite:
         try:
             location, node = locate(where, node_path, zarr_format=zarr_format)
@@ -193,42 +233,35 @@ def group(
     )
 
 
-def init_store(
-    store: Any,
-    shape: int | Iterable[int],
-    *,
-    dtype: Any = None,
-    compression: str | None = "blosc",
-    compression_opts: Any = None,
-    overwrite: bool = False,
-    **options: Any,
-) -> None:
-    """Put an empty version 1 array into a store, as zarr-python 1 did."""
-    if compression in (None, "none"):
-        compressor = None
-    elif isinstance(compression_opts, dict):
-        compressor = {"id": compression, **compression_opts}
-    elif compression_opts is not None:
-        compressor = {"id": compression, "level": compression_opts}
-    elif compression == "blosc":
-        compressor = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1}
-    else:
-        compressor = {"id": compression}
-    create_array(
-        store,
-        shape=shape,
-        dtype=dtype,
-        compressor=compressor,
-        zarr_format=1,
-        overwrite=overwrite,
-        **options,
-    )
+def _mode(mode: str | None, store: Any, options: Mapping[str, Any]) -> Any:
+    """Without a mode: read, or create where the call says what, or nothing could be there."""
+    if mode is not None:
+        return mode
+    given = any(options.get(name) is not None for name in ("shape", "data"))
+    return "a" if given or store is None else "r"
 
 
-def _place(store: Any, path: str | None, mode: str) -> tuple[Store, str]:
-    if mode not in _MODES:
-        raise InvalidMetadata(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
-    return stores.resolve(store, read_only=mode == "r"), paths.normalize(path)
+def _format(zarr_format: int | str | None, zarr_version: int | str | None) -> int | str | None:
+    if None not in (zarr_format, zarr_version) and str(zarr_format) != str(zarr_version):
+        raise InvalidMetadata(
+            f"zarr_format {zarr_format!r} and zarr_version {zarr_version!r} are two names for one"
+            " option; give one"
+        )
+    return zarr_version if zarr_format is None else zarr_format
+
+
+def _check_unused(options: dict[str, Any]) -> None:
+    """Options of zarr-python 2 for groups that need nothing here; raises for others."""
+    known = ("cache_attrs", "synchronizer", "chunk_store", "meta_array")
+    for name in options:
+        if name not in known:
+            raise TypeError(f"unknown option {name!r}")
+    check_options(options)
+
+
+def _configured(node: Array | Group, options: dict[str, Any]) -> Array | Group:
+    given: Any = {k: options[k] for k in ("config", "write_empty_chunks") if k in options}
+    return node.with_config(runtime_config(given)) if isinstance(node, Array) and given else node
 
 
 def _should_open(store: Store, path: str, mode: str) -> bool:
@@ -239,25 +272,3 @@ def _should_open(store: Store, path: str, mode: str) -> bool:
     if mode == "w-" and exists:
         raise NodeExists(f"there is already a node at {paths.show(path)} in {store!r}")
     return mode == "a" and exists
-
-
-def zeros(shape: int | Iterable[int], *, store: Any = None, **options: Any) -> Array:
-    """A new array of zeros."""
-    return create_array(store, shape=shape, **options)
-
-
-def empty(shape: int | Iterable[int], *, store: Any = None, **options: Any) -> Array:
-    """A new array whose values do not matter; they are zeros."""
-    return create_array(store, shape=shape, **options)
-
-
-def ones(shape: int | Iterable[int], *, store: Any = None, **options: Any) -> Array:
-    """A new array of ones."""
-    return create_array(store, shape=shape, **{"fill_value": 1, **options})
-
-
-def full(
-    shape: int | Iterable[int], fill_value: Any, *, store: Any = None, **options: Any
-) -> Array:
-    """A new array of one value."""
-    return create_array(store, shape=shape, fill_value=fill_value, **options)

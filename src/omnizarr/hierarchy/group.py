@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Unpack
 
-from omnizarr import stores
 from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrWarning, Problem, WrongNode
 from omnizarr.hierarchy import render
 from omnizarr.hierarchy.array import Array
@@ -15,9 +14,11 @@ from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.copies import Copies
 from omnizarr.hierarchy.location import Location, format_for, tell
 from omnizarr.hierarchy.make import check_required, like, make_array
+from omnizarr.hierarchy.metadata import described
 from omnizarr.hierarchy.move import move
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.hierarchy.place import place
 from omnizarr.hierarchy.tree import Tree, tree
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import can_list
@@ -181,9 +182,9 @@ class Group(NodeHandle[GroupModel]):
         zarr_format: int | str | None = None,
         overwrite: bool = False,
     ) -> Group:
-        """A new group at the root of a store."""
-        where = stores.resolve(store)
-        location = Location(where, "", format_for(where, "", zarr_format))
+        """A new group at a place."""
+        where, path = place(store)
+        location = Location(where, path, format_for(where, path, zarr_format))
         return make_group(location, attributes, overwrite)
 
     def create_group(
@@ -210,11 +211,11 @@ class Group(NodeHandle[GroupModel]):
         return tuple(self.require_group(name) for name in names)
 
     def create_hierarchy(
-        self, nodes: Mapping[str, Node], *, overwrite: bool = False
+        self, nodes: Mapping[str, Any], *, overwrite: bool = False
     ) -> Iterator[tuple[str, Array | Group]]:
-        """New arrays and groups below this one, from their metadata by path, parents first."""
-        for name, node in sorted(nodes.items(), key=lambda item: item[0].count("/")):
-            location = self._location.child(name)
+        """New arrays and groups below this one by path, parents first; see `create_hierarchy`."""
+        for name, given in sorted(nodes.items(), key=lambda item: item[0].count("/")):
+            location, (node, _) = self._location.child(name), described(name, given)
             yield name, open_node(location, location.create(node, overwrite=overwrite))
 
     def create_array(
@@ -270,19 +271,23 @@ class Group(NodeHandle[GroupModel]):
         return self.create_array(name, shape=shape, fill_value=fill_value, **options)
 
     def empty_like(self, name: str, data: Any, **options: Any) -> Array:
-        """A new array of zeros with the shape and type of `data`, and its chunks if it has any."""
-        return self.create_array(name, **{**like(data), **options})
+        """A new array with the shape, type and chunks of `data`, whose values do not matter."""
+        found = like(data, {"zarr_format": self.zarr_format, **options})
+        found.pop("zarr_format")
+        return self.create_array(name, **found)
 
-    zeros_like = empty_like
+    def zeros_like(self, name: str, data: Any, **options: Any) -> Array:
+        """A new array of zeros like `data`."""
+        return self.empty_like(name, data, **{"fill_value": 0, **options})
 
     def ones_like(self, name: str, data: Any, **options: Any) -> Array:
         """A new array of ones like `data`."""
-        return self.full_like(name, data, fill_value=1, **options)
+        return self.empty_like(name, data, **{"fill_value": 1, **options})
 
     def full_like(self, name: str, data: Any, fill_value: Any = None, **options: Any) -> Array:
         """A new array of one value like `data`; its own fill value where none is given."""
         value = data.fill_value if fill_value is None else fill_value
-        return self.create_array(name, **{**like(data), "fill_value": value, **options})
+        return self.empty_like(name, data, **{"fill_value": value, **options})
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.create_array(name, data=value, overwrite=True)

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from omnizarr import config
 from omnizarr.errors import (
     InvalidMetadata,
     NodeExists,
@@ -353,7 +354,7 @@ def format_for(store: Store, path: str, zarr_format: object) -> Format:
         found = probe.formats(fetch(store, probe.keys()), [])
         if found and found[0].has_groups:
             return found[0]
-    return by_name(getattr(store, "default_format", "3"), separator)
+    return by_name(getattr(store, "default_format", config.get().zarr_format), separator)
 
 
 def _separator(store: Store) -> str:

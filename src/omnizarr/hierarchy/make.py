@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from omnizarr.engine import BoundArray
-from omnizarr.errors import WrongNode
+from omnizarr.errors import InvalidMetadata, WrongNode, WrongType
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.options import ArrayOptions, array_model
+from omnizarr.hierarchy.options import ArrayOptions, array_model, runtime_config
+from omnizarr.hierarchy.pipeline import pipeline
 from omnizarr.model import ArrayModel, Node
+
+# Options that say how chunks become bytes.
+CODECS = {"codecs", "filters", "serializer", "compressors", "compressor", "order"}
 
 
 def make_array(
@@ -22,17 +26,22 @@ def make_array(
     data: Any,
     overwrite: bool,
     options: ArrayOptions,
+    write_data: bool = True,
 ) -> Array:
     """Create an array, and fill it where data are given."""
     if data is not None:
-        data = (
-            data if hasattr(data, "shape") and hasattr(data, "dtype") else np.asarray(data, dtype)
-        )
+        known = hasattr(data, "shape") and hasattr(data, "dtype")
+        data = data if known else np.asarray(data, dtype)
         shape = data.shape if shape is None else shape
         dtype = data.dtype if dtype is None else dtype
     if shape is None:
-        raise TypeError("give the shape of the new array, or data")
+        raise WrongType("give the shape of the new array, or data")
     model = array_model(location.format, shape, dtype, options)
+    if data is not None and tuple(data.shape) != model.shape:
+        raise InvalidMetadata(
+            f"data of shape {tuple(data.shape)} do not fit the shape {model.shape} that was given;"
+            " leave one of them out"
+        )
 
     def check(read: Node) -> None:
         if isinstance(read, ArrayModel):
@@ -42,19 +51,43 @@ def make_array(
             _ = bound.encoding, bound.chunk_store
 
     array = Array.at(location, location.create(model, overwrite=overwrite, check=check))
-    if data is not None:
+    array = array.with_config(runtime_config(options))
+    if data is not None and write_data:
         array[...] = data
     return array
 
 
-def like(data: Any) -> dict[str, Any]:
-    """The options of a new array with the shape and type of `data`, and its chunks and shards."""
-    options = {"shape": data.shape, "dtype": data.dtype}
-    for name in ("chunks", "shards"):
-        value = getattr(data, name, None)
-        if value is not None:
-            options[name] = value
-    return options
+def like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Options for an array like another: its own where it has them, unless others are given."""
+    found: dict[str, Any] = {"shape": a.shape}
+    if hasattr(a, "dtype"):
+        found["dtype"] = a.dtype
+    if isinstance(a, Array):
+        found |= {
+            "chunks": a.chunks,
+            "shards": a.shards,
+            "fill_value": a.fill_value,
+            "dimension_names": a.dimension_names,
+            "zarr_format": a.zarr_format,
+        }
+        if (
+            options.get("zarr_format", a.zarr_format) == a.zarr_format
+            and not CODECS & options.keys()
+        ):
+            found |= codec_options(a)
+    elif isinstance(getattr(a, "chunks", None), tuple):
+        found["chunks"] = tuple(c[0] if isinstance(c, tuple) and c else c for c in a.chunks)
+    return {**found, **options}
+
+
+def codec_options(a: Array) -> dict[str, Any]:
+    """The codecs of an array as the options that make them."""
+    known = pipeline(a._model)
+    return {
+        "filters": known.filters,
+        "serializer": known.serializer,
+        "compressors": known.compressors,
+    }
 
 
 def check_required(node: Any, shape: int | Iterable[int], dtype: Any, exact: bool) -> None:

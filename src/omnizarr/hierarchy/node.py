@@ -6,10 +6,11 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Self, TypeVar
 
-from omnizarr import stores
 from omnizarr.hierarchy.attributes import Attributes, json_attributes
 from omnizarr.hierarchy.change import change
 from omnizarr.hierarchy.location import Location, locate
+from omnizarr.hierarchy.metadata import Metadata
+from omnizarr.hierarchy.place import StorePath, place
 from omnizarr.hierarchy.render import Info
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import Store
@@ -33,10 +34,8 @@ class NodeHandle(Generic[M]):
         read_only: bool = False,
         zarr_format: Any = None,
     ) -> None:
-        where = stores.resolve(store, read_only=read_only)
-        location, node = locate(
-            where, paths.normalize(path), zarr_format=zarr_format, read_only=read_only
-        )
+        where, node_path = place(store, path, "r" if read_only else "r+")
+        location, node = locate(where, node_path, zarr_format=zarr_format, read_only=read_only)
         self._open(location, node)
         self._tell()
 
@@ -79,9 +78,9 @@ class NodeHandle(Generic[M]):
         return paths.name(self.path)
 
     @property
-    def store_path(self) -> str:
-        """The store and the path in it, as a text."""
-        return f"{self.store!r}{self.name}" if self.path else repr(self.store)
+    def store_path(self) -> StorePath:
+        """The store and the path in it, as one object that names the node's place."""
+        return StorePath(self.store, self.path)
 
     @property
     def info(self) -> Info:
@@ -100,9 +99,9 @@ class NodeHandle(Generic[M]):
         return int(name) if name.isdigit() else name
 
     @property
-    def metadata(self) -> M:
-        """The model of the node: what its documents say."""
-        return self._model
+    def metadata(self) -> Metadata:
+        """What the node's documents say: its model, and the documents themselves."""
+        return Metadata(self._model, self._location.format, self.path)
 
     @property
     def attrs(self) -> Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypedDict
 
 import numpy as np
@@ -11,12 +12,17 @@ import numpy as np
 from omnizarr import data_types
 from omnizarr.codecs.specify import kind, to_named, with_bytes
 from omnizarr.data_types import DataType
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidMetadata, WrongType
 from omnizarr.formats import Format
+from omnizarr.hierarchy.array_config import ArrayConfig
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.chunking import AUTO, chunk_grid, shard_shape
 from omnizarr.model import ArrayModel, FillValue, Named
 
+_REFUSED = {
+    "chunk_store": "documents and chunks lie in one store",
+    "meta_array": "arrays are read as NumPy arrays; np.asarray and DLPack lead on from there",
+}
 _VARIABLE = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
 
 
@@ -26,7 +32,7 @@ class ArrayOptions(TypedDict, total=False):
     chunks
         The shape of a chunk; an integer for all axes; ``"auto"`` (about 1 MiB); a size such
         as ``"4MB"``; False for one chunk; a list of lists of lengths for a rectilinear grid
-        (version 3).
+        (version 3). `chunk_shape` is another name for it.
     shards
         Versions 3 and 3-draft: pack the chunks into values of this shape, a multiple of the
         chunk shape; a size such as ``"100MB"``, or an integer for all axes.
@@ -46,6 +52,12 @@ class ArrayOptions(TypedDict, total=False):
         User attributes.
     chunk_key_encoding, dimension_separator
         ``"/"`` or ``"."`` between the indices in chunk keys, or the encoding's JSON.
+    write_empty_chunks
+        Whether chunks that hold nothing but the fill value are stored, for this handle of the
+        array; by default as the setting of that name says.
+    config
+        The same as a mapping, ``{"write_empty_chunks": …, "order": …}``; this `order` is that
+        of values that were read, in memory.
     object_codec
         Version 2, ``dtype=object``: how objects become bytes.
     fallback
@@ -53,9 +65,15 @@ class ArrayOptions(TypedDict, total=False):
     storage_transformers
         The draft: what stands between the array and its store, such as
         ``storage_transformers.indexed_shards([2, 2])``, or its JSON.
+    synchronizer, cache_metadata, cache_attrs
+        Of zarr-python 2, without effect: writers of one process take turns without it, and
+        attributes are read again before they are changed.
+    chunk_store, meta_array
+        Of zarr-python; only None.
     """
 
     chunks: Any
+    chunk_shape: Any
     shards: Any
     fill_value: Any
     codecs: Iterable[Any] | None
@@ -63,7 +81,7 @@ class ArrayOptions(TypedDict, total=False):
     serializer: Any
     compressors: Any
     compressor: Any
-    order: str
+    order: str | None
     dimension_names: Iterable[str | None] | None
     attributes: Mapping[str, Any] | None
     chunk_key_encoding: Any
@@ -71,18 +89,40 @@ class ArrayOptions(TypedDict, total=False):
     object_codec: Any
     fallback: Iterable[str]
     storage_transformers: Iterable[Any] | None
+    write_empty_chunks: bool | None
+    config: Any
+    synchronizer: Any
+    cache_metadata: Any
+    cache_attrs: Any
+    chunk_store: None
+    meta_array: None
+
+
+def runtime_config(options: ArrayOptions) -> ArrayConfig:
+    """Those options that belong to a handle of an array, not to the array."""
+    config = ArrayConfig.of(options.get("config"))
+    keep = options.get("write_empty_chunks")
+    return config if keep is None else replace(config, write_empty_chunks=keep)
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise where an option is unknown, or asks for something that is not offered."""
+    unknown = options.keys() - ArrayOptions.__annotations__.keys()
+    if unknown:
+        known = ", ".join(sorted(ArrayOptions.__annotations__))
+        raise InvalidMetadata(f"unknown option {sorted(unknown)[0]!r}; known: {known}")
+    for name, remedy in _REFUSED.items():
+        if options.get(name) is not None:
+            raise InvalidMetadata(f"{name} is not offered, got {options[name]!r}; {remedy}")
 
 
 def array_model(
     format: Format, shape: int | Iterable[int], dtype: Any, options: ArrayOptions
 ) -> ArrayModel:
     """The model of a new array; raises where an option is wrong."""
-    unknown = options.keys() - ArrayOptions.__annotations__.keys()
-    if unknown:
-        known = ", ".join(sorted(ArrayOptions.__annotations__))
-        raise InvalidMetadata(f"unknown option {sorted(unknown)[0]!r}; known: {known}")
+    check_options(options)
     lengths = _shape(shape)
-    named = format.new_type(data_types.describe("f8" if dtype is None else dtype))
+    named = format.new_type(data_types.describe("f8" if dtype is None else _plain_type(dtype)))
     object_codec = options.get("object_codec")
     given = [options.get(name) for name in ("object_codec", "filters", "serializer", "codecs")]
     if named.name == "object" and not any(_several(g) for g in given):
@@ -107,7 +147,7 @@ def array_model(
     model = ArrayModel(
         shape=lengths,
         data_type=named,
-        chunk_grid=chunk_grid(options.get("chunks", AUTO), lengths, data_type),
+        chunk_grid=chunk_grid(_chunks(options), lengths, data_type),
         chunk_key_encoding=_key_encoding(format, options),
         fill_value=_fill(options, data_type, format),
         codecs=_codecs(format, data_type, len(lengths), options),
@@ -122,10 +162,30 @@ def array_model(
     return format.adapt(model)
 
 
+def _chunks(options: ArrayOptions) -> Any:
+    chunks, shape = options.get("chunks"), options.get("chunk_shape")
+    if chunks is not None and shape is not None:
+        raise InvalidMetadata("chunks and chunk_shape are two names for one option; give one")
+    return AUTO if chunks is None and shape is None else shape if chunks is None else chunks
+
+
+def _plain_type(dtype: Any) -> Any:
+    """A data type object of zarr-python as NumPy's, or as its JSON; others as they are."""
+    if not hasattr(dtype, "to_native_dtype"):
+        return dtype
+    native = dtype.to_native_dtype()
+    if native.kind != "O":
+        return native
+    stated = dtype.to_json(zarr_format=3)
+    return Named(stated) if isinstance(stated, str) else stated
+
+
 def _shape(shape: int | Iterable[int]) -> tuple[int, ...]:
     lengths = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     for n in lengths:
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
+            raise WrongType(f"shape: expected integers >= 0, got {n!r}")
+        if n < 0:
             raise InvalidMetadata(f"shape: expected integers >= 0, got {n!r}")
     if math.prod(int(n) for n in lengths) >= 2**63:
         raise InvalidMetadata(f"shape: the product of {lengths} does not fit into 63 bits")
@@ -145,6 +205,8 @@ def _key_encoding(format: Format, options: ArrayOptions) -> Named:
         return format.key_encoding(check_separator(options.get("dimension_separator")))
     if isinstance(given, Named):
         return given
+    if hasattr(given, "to_dict"):  # zarr-python
+        given = given.to_dict()
     if given in ("/", "."):
         return format.key_encoding(given)
     if isinstance(given, str):
@@ -173,7 +235,7 @@ def _codecs(
 ) -> tuple[Named, ...]:
     itemsize = None if data_type.variable else data_type.dtype.itemsize
     size = itemsize or 1
-    order = options.get("order", "C")
+    order = options.get("order") or "C"
     if order not in ("C", "F"):
         raise InvalidMetadata(f"order must be 'C' or 'F', got {order!r}")
     front = [Named("transpose", {"order": list(reversed(range(rank)))})] if order == "F" else []
@@ -192,7 +254,9 @@ def _codecs(
     defaults = format.default_codecs(itemsize, variable)
     if not has_serializer and variable is not None:
         filters.append(defaults[0])
-    compressors = options.get("compressors", options.get("compressor", AUTO))
+    compressors = options.get("compressors", AUTO)
+    if isinstance(compressors, str) and compressors == AUTO:
+        compressors = options.get("compressor", AUTO)
     if isinstance(compressors, str) and compressors == AUTO:
         tail = list(defaults[1:])
     else:

@@ -8,6 +8,7 @@ from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.stored import stored_size
 from omnizarr.model import ArrayModel, GroupModel, Named, paths
 
 
@@ -122,6 +123,15 @@ def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info
     return info
 
 
+def stored_info(info: Info, nbytes: int, bound: BoundArray) -> Info:
+    """A summary with what the store has; lists the array's keys."""
+    count, stored = stored_size(bound)
+    times = round(nbytes / stored, 1) if stored else 0
+    ratio = f", {times} times smaller" if times > 1 else ""
+    info["stored"] = f"{count} of {bound.grid.count} values: {size_text(stored)}{ratio}"
+    return info
+
+
 def group_info(group: GroupModel, location: Location) -> Info:
     """What a group's own documents say."""
     info = Info()
@@ -132,12 +142,16 @@ def group_info(group: GroupModel, location: Location) -> Info:
     return info
 
 
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def members_info(location: Location) -> Info:
     """What there is one level below a group."""
     children = location.children()
     arrays = sum(isinstance(c, ArrayModel) for c in children.values())
     groups = sum(isinstance(c, GroupModel) for c in children.values())
-    info = Info(members=f"{arrays} arrays, {groups} groups")
+    info = Info(members=f"{_count(arrays, 'array')}, {_count(groups, 'group')}")
     broken = [name for name, child in children.items() if isinstance(child, Exception)]
     if broken:
         info["not readable"] = ", ".join(broken)

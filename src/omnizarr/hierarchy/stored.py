@@ -1,18 +1,121 @@
-"""How much of an array is in its store."""
+"""How much of an array is in its store, and its chunks as they are stored."""
 
 from __future__ import annotations
 
-from omnizarr.hierarchy.array import Array
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.codecs.shard_layout import present
+from omnizarr.engine import BoundArray
+from omnizarr.errors import ChunkError, OmnizarrError, SelectionError, StoreError
+from omnizarr.hierarchy.chunking import inner_chunks
+from omnizarr.model import paths
 from omnizarr.stores import list_prefix
+from omnizarr.stores.turns import ENGINE, turn
+
+Coords = tuple[int, ...]
 
 
-def stored_size(array: Array) -> tuple[int, int]:
-    """How many chunks the store has, and their bytes; lists and reads the array's keys."""
-    bound = array._bound
+def stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
+    """The chunks of the grid that the store has, with their keys; of v3 shards, the shards."""
+    rank, counts = len(array.model.shape), array.grid.shape
+    for key in list_prefix(array.chunk_store, array.prefix):
+        coords = array.encoding.coords(key[len(array.prefix) :], rank)
+        if coords is not None and all(c < n for c, n in zip(coords, counts, strict=True)):
+            yield coords, key
+
+
+def chunks_present(array: BoundArray, counts: Coords) -> npt.NDArray[np.bool_]:
+    """For every chunk whether the store has it; the index of every shard is read."""
+    found = np.zeros(counts, bool)
+    inner = inner_chunks(array.model)
+    for coords, key in stored_keys(array):
+        if inner is None:
+            found[coords] = True
+            continue
+        shape = array.grid.chunk_shape(coords)
+        place = tuple(o // c for o, c in zip(array.grid.origin(coords), inner, strict=True))
+        part = found[
+            tuple(slice(p, p + n // c) for p, n, c in zip(place, shape, inner, strict=True))
+        ]
+        try:
+            there = _in_shard(array, shape, key)
+        except OmnizarrError as e:
+            message = f"cannot read shard {coords} of {paths.show(array.path)} (key {key!r}): {e}"
+            raise ChunkError(message, path=paths.show(array.path), chunk=coords, key=key) from e
+        if there is not None:
+            part[...] = there[tuple(slice(n) for n in part.shape)]
+    return found
+
+
+def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool_] | None:
+    """Which chunks a shard has, along the array's axes; None: there is no shard any more."""
+    found = array.chain(shape).sharded
+    if found is None:
+        raise StoreError(
+            "its codecs come between the shard and the store, so which chunks it holds cannot be"
+            " told without decoding it"
+        )
+    shards, axes = found
+    stored = array.chunk_store.get(key, shards.layout.index_range)
+    if stored is None:
+        return None
+    there = np.zeros(shards.layout.count, bool)
+    there[present(shards.index(stored))] = True
+    return there.reshape(shards.layout.counts).transpose(np.argsort(axes))
+
+
+def stored_size(array: BoundArray) -> tuple[int, int]:
+    """How many values with chunks the store has, and their bytes; lists the array's keys."""
     count, total = 0, 0
-    for key in list_prefix(bound.store, bound.prefix):
-        if bound.encoding.coords(key[len(bound.prefix) :], array.ndim) is not None:
-            value = bound.store.get(key)
+    for key in list_prefix(array.store, array.prefix):
+        if array.encoding.coords(key[len(array.prefix) :], len(array.model.shape)) is not None:
             count += 1
-            total += 0 if value is None else len(value)
+            total += value_size(array.store, key)
     return count, total
+
+
+def value_size(store: object, key: str) -> int:
+    """Bytes of one value; it is fetched only where the store cannot tell."""
+    getsize = getattr(store, "getsize", None)
+    if getsize is not None:
+        return int(getsize(key))
+    value = store.get(key)  # type: ignore[attr-defined]  # every store has it
+    return 0 if value is None else len(value)
+
+
+def check_coords(array: BoundArray, coords: Coords) -> Coords:
+    """`coords`, or an error where the grid has no such chunk."""
+    counts = array.grid.shape
+    if len(coords) != len(counts) or not all(
+        0 <= c < n for c, n in zip(coords, counts, strict=True)
+    ):
+        raise SelectionError(f"there is no chunk {coords} in a grid of {counts}")
+    return coords
+
+
+def encoded_chunk(array: BoundArray, coords: Coords) -> bytes | None:
+    """The stored bytes of one chunk, or None where the store has none."""
+    store, prefix = array.chunk_store, array.prefix
+    value = store.get(array.key(coords))
+    for other in array.encoding.other_keys(coords) if value is None else ():
+        value = store.get(prefix + other)
+    return value
+
+
+def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
+    """Store the bytes of one chunk after a look whether they can be decoded."""
+    array.check_skipped()
+    key = array.key(coords)
+    try:
+        array.chain(array.grid.chunk_shape(coords)).decode(data)
+    except OmnizarrError as e:
+        path = paths.show(array.path)
+        message = f"not stored: these bytes are no chunk {coords} of {path}: {e}"
+        raise ChunkError(message, path=path, chunk=coords, key=key) from e
+    with turn(ENGINE, [key]):
+        array.chunk_store.set(key, data)
+        for other in array.encoding.other_keys(coords):
+            array.chunk_store.erase(array.prefix + other)

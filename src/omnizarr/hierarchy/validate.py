@@ -51,7 +51,7 @@ def _validate_document(data: bytes) -> list[Problem]:
     if not isinstance(doc, dict):
         return [Problem("document", "", "expected a JSON object")]
     problems: list[Problem] = []
-    format, key = _format_of(doc)
+    format, key = format_of(doc)
     if format is None:
         try:
             V3Draft.open(data, problems)
@@ -65,7 +65,7 @@ def _validate_document(data: bytes) -> list[Problem]:
     return problems
 
 
-def _format_of(doc: dict[str, Any]) -> tuple[Format | None, str]:
+def format_of(doc: dict[str, Any]) -> tuple[Format | None, str]:
     """The format that a document looks like, and the key it would have."""
     version = doc.get("zarr_format")
     if isinstance(version, str) and "://" in version:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,8 +20,11 @@ class Writer:
     the ``with`` block ends, also when it ends with an error.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(
+        self, stream: Stream, settings: Callable[[], AbstractContextManager[object]]
+    ) -> None:
         self._stream = stream
+        self._settings = settings
         self._open = True
 
     def __enter__(self) -> Self:
@@ -38,14 +43,16 @@ class Writer:
             raise ReadOnly("this writer is closed; call array.writer() for a new one")
         array = self._stream.array
         chosen = plan(array.grid, selection)
-        self._stream.put(chosen, spread(value, array.dtype, chosen))
+        with self._settings():
+            self._stream.put(chosen, spread(value, array.dtype, chosen))
 
     def flush(self) -> None:
         """Store everything that was assigned so far."""
-        self._stream.flush()
+        with self._settings():
+            self._stream.flush()
 
     def close(self) -> None:
         """Store everything, and take no more; a second call does nothing."""
         if self._open:
-            self._stream.flush()
+            self.flush()
             self._open = False

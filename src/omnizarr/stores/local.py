@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Self, TypeAlias, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 from omnizarr.errors import InvalidMetadata, OmnizarrError, StoreError
@@ -267,6 +267,22 @@ class LocalStore:
         if len(path) > 2 and path[0] == "/" and path[2] == ":":
             path = path[1:]  # a Windows drive
         return cls(path, read_only=read_only)
+
+    def getsize(self, key: str) -> int:
+        """Bytes of a value; 0 where there is none."""
+        try:
+            return os.stat(self._path(key)).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
+
+    def close(self) -> None:
+        """Nothing is held open; other stores have this too."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LocalStore):

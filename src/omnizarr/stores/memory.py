@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from typing import Self
 
 from omnizarr.stores.abilities import check_key, check_writable
 from omnizarr.stores.store import Bytes, Range
@@ -44,6 +45,19 @@ class MemoryStore:
 
     def list(self) -> Iterator[str]:
         yield from tuple(self.values)
+
+    def getsize(self, key: str) -> int:
+        """Bytes of a value; 0 where there is none."""
+        return len(self.values.get(check_key(key), b""))
+
+    def close(self) -> None:
+        """Nothing is held open; other stores have this too."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MemoryStore) and other.values is self.values

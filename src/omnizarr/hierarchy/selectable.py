@@ -1,0 +1,182 @@
+"""Everything an array does by selection: brackets, other ways to select, zarr-python's methods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.config import configure
+from omnizarr.engine import BoundArray
+from omnizarr.hierarchy import access
+from omnizarr.hierarchy.array_config import ArrayConfig
+from omnizarr.hierarchy.astype import Converted
+from omnizarr.indexing import axis_plan, block_plan, mask_plan, plan, point_plan
+
+
+class Selectable:
+    """An array that is read and written by selection.
+
+    In the methods that zarr-python has too, `out` is an array to fill, `fields` names fields of
+    a structured type, and `prototype` is not used: results are NumPy arrays.
+    """
+
+    _bound: BoundArray
+    _config: ArrayConfig
+
+    @property
+    def _data(self) -> BoundArray:
+        """What reads and writes go through."""
+        raise NotImplementedError
+
+    def _check_writable(self) -> None:
+        raise NotImplementedError
+
+    def _configured(self) -> AbstractContextManager[object]:
+        """The settings to write with."""
+        keep = self._config.write_empty_chunks
+        return nullcontext() if keep is None else configure(write_empty_chunks=keep)
+
+    def _read(self, planner: access.Planner, selection: Any, out: Any = None) -> Any:
+        values = access.read(self._data, planner, selection, out)
+        return values if self._config.order == "C" or out is not None else _as_fortran(values)
+
+    def _write(self, planner: access.Planner, selection: Any, value: Any) -> None:
+        self._check_writable()
+        with self._configured():
+            access.write(self._data, planner, selection, value)
+
+    def __getitem__(self, selection: Any) -> Any:
+        return self._read(plan, selection)
+
+    def read(self, selection: Any = ..., *, out: npt.NDArray[Any] | None = None) -> Any:
+        """The selected elements as a NumPy array, or a scalar where every index is a number.
+
+        `out` is filled instead of a new array where it is given.
+        """
+        return self._read(plan, selection, out)
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        self._write(plan, selection, value)
+
+    def _selector(self, planner: access.Planner) -> access.Selector:
+        return access.Selector(self._read, self._write, planner)
+
+    @property
+    def oindex(self) -> access.Selector:
+        """Selects with a list, mask, slice or integer for each axis on its own."""
+        return self._selector(axis_plan)
+
+    @property
+    def vindex(self) -> access.Selector:
+        """Selects single points by lists of positions, or by a mask of the whole shape."""
+        return self._selector(point_plan)
+
+    @property
+    def blocks(self) -> access.Selector:
+        """Selects whole chunks, of a sharded array whole shards, by their place in the grid."""
+        return self._selector(block_plan)
+
+    def get_basic_selection(
+        self, selection: Any = ..., *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Elements by integers and slices."""
+        return self._read(access.basic_plan, access.with_fields(selection, fields), out)
+
+    def set_basic_selection(
+        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store values by integers and slices."""
+        self._write(access.basic_plan, access.with_fields(selection, fields), value)
+
+    def get_orthogonal_selection(
+        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Elements by a list, mask, slice or integer for each axis on its own."""
+        return self._read(axis_plan, access.with_fields(selection, fields), out)
+
+    def set_orthogonal_selection(
+        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store values by a list, mask, slice or integer for each axis on its own."""
+        self._write(axis_plan, access.with_fields(selection, fields), value)
+
+    def get_coordinate_selection(
+        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Single elements by lists of positions, one for each axis."""
+        return self._read(point_plan, access.with_fields(selection, fields), out)
+
+    def set_coordinate_selection(
+        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store single elements by lists of positions, one for each axis."""
+        self._write(point_plan, access.with_fields(selection, fields), value)
+
+    def get_mask_selection(
+        self, mask: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """The elements where a mask of the whole shape is true."""
+        return self._read(mask_plan, access.with_fields(mask, fields), out)
+
+    def set_mask_selection(
+        self, mask: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store values where a mask of the whole shape is true."""
+        self._write(mask_plan, access.with_fields(mask, fields), value)
+
+    def get_block_selection(
+        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Whole chunks by their place in the grid."""
+        return self._read(block_plan, access.with_fields(selection, fields), out)
+
+    def set_block_selection(
+        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store values in whole chunks by their place in the grid."""
+        self._write(block_plan, access.with_fields(selection, fields), value)
+
+    def astype(self, dtype: npt.DTypeLike) -> Converted:
+        """A view to read from whose elements come as another type."""
+        return Converted(self, np.dtype(dtype))
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("a stored array cannot be seen without a copy")
+        out = np.asarray(self.read())
+        return out if dtype is None else out.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        options.pop("copy", None)  # it is one already
+        return self.__array__().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # the memory of the processor
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return self.__array__().data
+
+    def __len__(self) -> int:
+        shape = self._bound.model.shape
+        if not shape:
+            raise TypeError("len() of an array without axes")
+        return shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        """The elements along the first axis; each chunk along it is read once."""
+        axis, length = self._bound.grid.axes[0] if len(self) else None, len(self)
+        number = 0
+        while axis is not None and number < axis.count and axis.start(number) < length:
+            start = int(axis.start(number))
+            yield from self[start : min(start + int(axis.size(number)), length)]
+            number += 1
+
+
+def _as_fortran(values: Any) -> Any:
+    return np.asfortranarray(values) if isinstance(values, np.ndarray) else values

@@ -1,0 +1,261 @@
+"""Copying arrays, groups and stores, as they are or with other options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from omnizarr import stores
+from omnizarr.errors import InvalidMetadata, NodeExists
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.create import create_array
+from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.make import CODECS, like
+from omnizarr.model import paths
+from omnizarr.stores import list_prefix
+
+SLAB = 2**26  # bytes that are copied in one step, where a chunk is not larger
+IfExists: TypeAlias = Literal["raise", "replace", "skip", "skip_initialized"]
+Log: TypeAlias = Callable[[str], object] | None
+
+
+def from_array(
+    store: Any = None,
+    *,
+    data: Any,
+    write_data: bool = True,
+    name: str | None = None,
+    chunks: Any = "keep",
+    shards: Any = "keep",
+    filters: Any = "keep",
+    compressors: Any = "keep",
+    serializer: Any = "keep",
+    zarr_format: int | str | None = None,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Array:
+    """A new array with the data of another, copied a few chunks at a time.
+
+    What is not given is as in `data`, if that is an `Array`: chunks, shards, codecs, fill
+    value, attributes, names of dimensions and format. Other options are those of `create_array`.
+    """
+    given = {
+        "chunks": chunks,
+        "shards": shards,
+        "filters": filters,
+        "compressors": compressors,
+        "serializer": serializer,
+    }
+    wanted = {k: v for k, v in given.items() if not (isinstance(v, str) and v == "keep")}
+    if zarr_format is not None:
+        wanted["zarr_format"] = zarr_format
+    data = data if hasattr(data, "shape") and hasattr(data, "dtype") else np.asarray(data)
+    found = like(data, {**wanted, **options})
+    if "chunks" in wanted and "shards" not in wanted:
+        found.pop("shards", None)
+    if isinstance(data, Array):
+        found.setdefault("attributes", data.attrs.asdict())
+        if CODECS & wanted.keys():
+            kept = like(data, {})
+            found = {**{k: kept[k] for k in CODECS if k in kept}, **found}
+    array = create_array(
+        store, name=name, overwrite=overwrite, storage_options=storage_options, **found
+    )
+    if write_data:
+        copy_values(data, array)
+    return array
+
+
+def copy_values(source: Any, target: Array) -> int:
+    """Copy all elements, whole chunks of the target at a time; gives their bytes in memory."""
+    total = 0
+    for region in _regions(target):
+        values = source[region]
+        target[region] = values
+        total += int(getattr(values, "nbytes", target.itemsize))
+    return total
+
+
+def _regions(array: Array) -> Iterator[tuple[slice, ...]]:
+    """Boxes of whole chunks that cover an array, each of about `SLAB` bytes or one chunk."""
+    steps = [max(sizes, default=1) for sizes in array.write_chunk_sizes]
+    regular = all(len({*sizes[:-1]}) <= 1 for sizes in array.write_chunk_sizes)
+    if not regular:
+        yield tuple(slice(0, n) for n in array.shape)
+        return
+    room = SLAB // max(1, array.itemsize)
+    for axis in reversed(range(array.ndim)):
+        one = 1
+        for step in steps:
+            one *= step
+        whole = -(-array.shape[axis] // steps[axis])
+        steps[axis] *= max(1, min(whole, room // max(1, one)))
+    yield from _boxes(array.shape, steps)
+
+
+def _boxes(shape: tuple[int, ...], steps: list[int]) -> Iterator[tuple[slice, ...]]:
+    if not shape:
+        yield ()
+        return
+    for start in range(0, shape[0], steps[0]):
+        for rest in _boxes(shape[1:], steps[1:]):
+            yield (slice(start, min(start + steps[0], shape[0])), *rest)
+
+
+def copy(
+    source: Any,
+    dest: Group | None,
+    name: str | None = None,
+    *,
+    shallow: bool = False,
+    without_attrs: bool = False,
+    log: Log = None,
+    if_exists: IfExists = "raise",
+    dry_run: bool = False,
+    **create_kws: Any,
+) -> tuple[int, int, int]:
+    """Copy an array, or a group with all below it, into a group.
+
+    `dest` may be None in a dry run, which writes nothing and counts only. `shallow` copies only
+    the arrays directly in a group. `if_exists` says what to do with a
+    member of that name: ``raise``, ``replace``, or ``skip``. `log` is called with a line for
+    every node. Gives the numbers of arrays copied and skipped, and of bytes.
+    """
+    if if_exists not in ("raise", "replace", "skip", "skip_initialized"):
+        raise InvalidMetadata(f"if_exists must be raise, replace or skip, got {if_exists!r}")
+    name = name or paths.name(getattr(source, "path", "") or "")
+    if not name:
+        raise InvalidMetadata("the root has no name; give the name that the copy shall have")
+    tell = log or (lambda line: None)
+    if dest is None and not dry_run:
+        raise InvalidMetadata("give the group that the copy shall be in")
+    exists = dest is not None and name in dest
+    if hasattr(source, "shape"):
+        if exists and if_exists == "raise":
+            raise NodeExists(f"there is already a member {name!r}; see if_exists")
+        if exists and if_exists != "replace":
+            tell(f"skip {name}")
+            return 0, 1, 0
+        tell(f"copy {name} {source.shape} {source.dtype}")
+        if dest is None or dry_run:
+            return 1, 0, 0
+        size = _copy_array(source, dest, name, without_attrs, create_kws)
+        return 1, 0, size
+    tell(f"copy {name}/")
+    target = None
+    if dest is not None and (exists or not dry_run):
+        target = dest.require_group(name)
+    if target is not None and not dry_run and not without_attrs:
+        target.attrs.update(dict(source.attrs))
+    return copy_all(
+        source,
+        target,
+        shallow=shallow,
+        without_attrs=without_attrs,
+        log=log,
+        if_exists=if_exists,
+        dry_run=dry_run,
+        **create_kws,
+    )
+
+
+def _copy_array(
+    source: Any, dest: Group, name: str, without_attrs: bool, options: dict[str, Any]
+) -> int:
+    attributes = {} if without_attrs else dict(getattr(source, "attrs", {}))
+    made = dest.empty_like(name, source, overwrite=True, **{"attributes": attributes, **options})
+    return copy_values(source, made)
+
+
+def copy_all(
+    source: Group,
+    dest: Group | None,
+    *,
+    shallow: bool = False,
+    without_attrs: bool = False,
+    log: Log = None,
+    if_exists: IfExists = "raise",
+    dry_run: bool = False,
+    **create_kws: Any,
+) -> tuple[int, int, int]:
+    """Copy all members of a group into another; see `copy`."""
+    copied = skipped = size = 0
+    for name, member in source.members():
+        if shallow and isinstance(member, Group):
+            continue
+        one = copy(
+            member,
+            dest,
+            name,
+            without_attrs=without_attrs,
+            log=log,
+            if_exists=if_exists,
+            dry_run=dry_run,
+            **create_kws,
+        )
+        copied, skipped, size = copied + one[0], skipped + one[1], size + one[2]
+    return copied, skipped, size
+
+
+def copy_store(
+    source: Any,
+    dest: Any,
+    source_path: str = "",
+    dest_path: str = "",
+    *,
+    excludes: Iterable[str] | str = (),
+    includes: Iterable[str] | str = (),
+    flags: int = 0,
+    if_exists: Literal["raise", "replace", "skip"] = "raise",
+    dry_run: bool = False,
+    log: Log = None,
+) -> tuple[int, int, int]:
+    """Copy keys and values as they are from a store to another.
+
+    Keys that match one of the regular expressions `excludes` are left out, unless they match
+    one of `includes`. Nothing is written before it is
+    clear that no key is in the way. Gives the numbers of keys copied and skipped, and of bytes.
+    """
+    if if_exists not in ("raise", "replace", "skip"):
+        raise InvalidMetadata(f"if_exists must be raise, replace or skip, got {if_exists!r}")
+    old, new = stores.resolve(source, read_only=True), stores.resolve(dest)
+    tell = log or (lambda line: None)
+    start, end = (paths.prefix(paths.normalize(p)) for p in (source_path, dest_path))
+    pairs = [
+        (key, end + key[len(start) :])
+        for key in sorted(list_prefix(old, start))
+        if _chosen(key[len(start) :], includes, excludes, flags)
+    ]
+    there = set() if if_exists == "replace" else set(list_prefix(new, end))
+    if if_exists == "raise":
+        for _, key in pairs:
+            if key in there:
+                raise NodeExists(f"{new!r} has already the key {key!r}; see if_exists")
+    copied = size = 0
+    for key, target in pairs:
+        if target in there:
+            tell(f"skip {key}")
+            continue
+        tell(f"copy {key}")
+        copied += 1
+        value = None if dry_run else old.get(key)
+        if value is not None:
+            new.set(target, value)
+            size += len(value)
+    return copied, len(pairs) - copied, size
+
+
+def _chosen(
+    key: str, includes: Iterable[str] | str, excludes: Iterable[str] | str, flags: int
+) -> bool:
+    """Whether a key is copied: not excluded, or included all the same."""
+    excluded = any(re.search(pattern, key, flags) for pattern in _several(excludes))
+    return not excluded or any(re.search(pattern, key, flags) for pattern in _several(includes))
+
+
+def _several(patterns: Iterable[str] | str) -> list[str]:
+    return [patterns] if isinstance(patterns, str) else list(patterns)
