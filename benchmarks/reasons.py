@@ -49,13 +49,13 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "^Shards",
         "update one inner chunk",
-        "Not profiled. The kernel reads the whole shard and writes it anew, with old inner chunks as"
+        "Not profiled. The kernel reads the whole shard and writes it anew, old inner chunks as"
         " they are. What tensorstore does instead was not looked at.",
     ),
     Reason(
         "^Random|^Shards",
         "box|^(raw|blosc lz4|blosc zstd)$",
-        "Cause not shown. Processor time of one box (omnizarr, tensorstore, zarrista; µs): in shards"
+        "Cause not shown. Processor time of one box (omnizarr, tensorstore, zarrista; µs), shards:"
         " raw 129, 178, 203; blosc lz4 201, 234, 211; zstd 396, 423, 420; gzip 668, 998, 991.",
     ),
     Reason(
