@@ -91,21 +91,21 @@ def test_many_callers_do_not_multiply_threads() -> None:
     assert 6 <= store.most <= 12
 
 
-def test_a_call_from_inside_a_worker_gets_what_is_left() -> None:
+@pytest.mark.parametrize(("busy", "most"), [(4, 4), (2, 4), (1, 4)])
+def test_a_call_from_inside_a_worker_gets_what_is_left(busy: int, most: int) -> None:
     seen: list[int] = []
+    inside = threading.Barrier(busy)
 
     def inner() -> None:
+        inside.wait(30)
         with allowance.threads(8) as count:
             seen.append(count)
-            time.sleep(5e-3)
+            inside.wait(30)  # until all of them are counted
 
-    with oz.configure(threads=4):
-        allowance.on_threads(inner, 4)
-        assert seen == [1, 1, 1, 1]
-        seen.clear()
-        allowance.on_threads(inner, 2)
-    assert len(seen) == 2
-    assert sum(seen) <= 4
+    with oz.configure(threads=most):
+        allowance.on_threads(inner, busy)
+    assert len(seen) == busy
+    assert sum(seen) == most
 
 
 def test_everything_is_given_back_also_after_an_error() -> None:

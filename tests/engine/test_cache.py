@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -456,3 +456,67 @@ def test_a_store_that_fails_is_told_as_without_the_cache(kept: ChunkCache) -> No
     array = oz.create_array(store, data=DATA, chunks=(8, 8))
     with pytest.raises(OmnizarrError, match=r"chunk \(0, 0\) of /.*the network is down"):
         array[0, 0]
+
+
+class Far(Counted):
+    """Takes its time, and counts how many requests it serves side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+        self.now = self.most = 0
+        self.wait = 0.0
+
+    def _serve(self) -> None:
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(self.wait)
+        with self.lock:
+            self.now -= 1
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        return [self.get(key, part) for key, part in requests]
+
+    def generation(self, key: str) -> str | None:
+        self._serve()
+        return super().generation(key)
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        self._serve()
+        return super().get_versioned(key, range)
+
+
+@pytest.mark.parametrize("layout", ["chunks", "shards"])
+def test_a_store_far_away_is_asked_for_many_chunks_side_by_side(
+    kept: ChunkCache, layout: str
+) -> None:
+    store = Far()
+    array = oz.create_array(store, data=DATA, **LAYOUTS[layout])
+    store.fetched.clear()
+    store.wait = 0.02
+    with oz.configure(threads=1):
+        assert np.array_equal(array[1:31, 1:31], DATA[1:31, 1:31])
+        assert store.most > 2
+        first = len(store.fetched)
+        assert np.array_equal(array[1:31, 1:31], DATA[1:31, 1:31])
+        assert len(store.fetched) == first
+        array[5, 5] = 0
+        assert array[5, 5] == 0
+        with oz.configure(in_flight=1):
+            assert np.array_equal(array[6:], DATA[6:])
+
+
+def test_failures_far_away_are_named(kept: ChunkCache) -> None:
+    class Broken(Far):
+        def generation(self, key: str) -> str | None:
+            if key == "c/1/2":
+                raise oz.StoreError("the network is down")
+            return super().generation(key)
+
+    array = oz.create_array(Broken(), data=DATA, chunks=(8, 8))
+    with pytest.raises(ChunkError, match=r"chunk \(1, 2\) of /.*the network is down"):
+        array[...]
+    assert np.array_equal(array[:8], DATA[:8])

@@ -83,6 +83,11 @@ class ChunkCache:
             found[i] = values
         return [values for values in found if values is not None]
 
+    def has(self, name: Hashable) -> bool:
+        """Whether an array is kept now."""
+        with self._lock:
+            return name in self._kept
+
     def _keep(self, name: Hashable, values: Values) -> None:
         values.flags.writeable = False  # many callers see it
         if _cost(values) > self.limit:

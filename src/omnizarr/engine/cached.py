@@ -1,9 +1,14 @@
-"""Reading by way of the chunk cache: chunk by chunk, each key's generation asked for first."""
+"""Reading by way of the chunk cache: chunk by chunk, each key's generation asked for first.
+
+From a store that is far away, generations and missing values of many chunks are asked for side by
+side.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+import itertools
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -11,6 +16,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import config
 from omnizarr.codecs import Chain
 from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.shard_layout import joined
@@ -18,14 +24,29 @@ from omnizarr.codecs.sharding_indexed import Shards, telling
 from omnizarr.engine import reference
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.cache import ChunkCache, Values
+from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row
-from omnizarr.stores import Range, Versioned, get_many
+from omnizarr.stores import LocalStore, Range, Versioned, get_many
+from omnizarr.stores.requests import in_parallel
 
 Name: TypeAlias = tuple[Any, ...]
 
 
+Known: TypeAlias = "tuple[dict[str, str | None], dict[str, Fetched]]"
+NOTHING: Known = ({}, {})
+
+
 class Changed(Exception):
     """The key has got another value since its generation was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Part of a value, or all of it (None)."""
+
+    part: Range | None
+    data: bytes | None
+    generation: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +56,7 @@ class Value:
     store: Any
     key: str
     generation: str
+    fetched: Fetched | None = None  # what was fetched ahead
 
     def parts(self, ranges: Sequence[Range | None]) -> list[Buffer]:
         """Several parts, all of this generation; None is the whole."""
@@ -46,7 +68,10 @@ class Value:
                 raise Changed
             return out
         for part in ranges:
-            data, generation = self.store.get_versioned(self.key, part)
+            if self.fetched is not None and self.fetched.part == part:
+                data, generation = self.fetched.data, self.fetched.generation
+            else:
+                data, generation = self.store.get_versioned(self.key, part)
             if data is None or generation != self.generation:
                 raise Changed
             out.append(data)
@@ -70,22 +95,57 @@ def read(cache: ChunkCache, array: BoundArray, plan: Plan, out: npt.NDArray[Any]
         # Another handle may read the same key as another type, or with other codecs.
         return store, cache.number(array.chain_key(shape))
 
-    def one(row: Row) -> None:
+    def one(row: Row, known: Known = NOTHING) -> None:
         shape = array.grid.chunk_shape(row.coords)
-        _read_row(cache, name(shape), array, row, out)
+        _read_row(cache, name(shape), array, row, known, out)
 
-    reference.run_rows(plan.rows(), plan.count, one, out.nbytes)
+    rows, count = plan.rows(), plan.count
+    if not count:
+        return
+    if isinstance(array.store, LocalStore) or not hasattr(array.store, "get_many"):
+        reference.run_rows(rows, count, one, out.nbytes)
+        return
+    # Far away a request takes long, so those of many chunks run side by side.
+    batch = max(1, config.get().in_flight // (2 * reference.fetched(array, out.nbytes // count)))
+    while some := [*itertools.islice(rows, batch)]:
+        known = _ahead(cache, array, some, name)
+        reference.run_rows(iter(some), len(some), partial(one, known=known), out.nbytes)
+
+
+def _ahead(
+    cache: ChunkCache, array: BoundArray, rows: list[Row], name: Callable[[tuple[int, ...]], Name]
+) -> Known:
+    """The generations of some chunks, and of those that are not kept the value or the index."""
+    store = cast(Versioned, array.chunk_store)
+    wanted: list[tuple[str, Range | None]] = []
+    try:
+        keys = [array.key(row.coords) for row in rows]
+        generations = dict(zip(keys, in_parallel(store.generation, keys), strict=True))
+        for row, key in zip(rows, keys, strict=True):
+            sharded = array.chain_at(row.coords).sharded
+            full: Name = *name(array.grid.chunk_shape(row.coords)), key, generations[key]
+            full = (*full, "index") if sharded else full
+            if generations[key] is not None and not cache.has(full):
+                wanted.append((key, sharded[0].layout.index_range if sharded else None))
+        answers = in_parallel(lambda pair: store.get_versioned(*pair), wanted)
+    except OmnizarrError:
+        return NOTHING  # each row asks for itself, and what fails then is named
+    fetched = {
+        key: Fetched(part, *answer) for (key, part), answer in zip(wanted, answers, strict=True)
+    }
+    return generations, fetched
 
 
 def _read_row(
-    cache: ChunkCache, name: Name, array: BoundArray, row: Row, out: npt.NDArray[Any]
+    cache: ChunkCache, name: Name, array: BoundArray, row: Row, known: Known, out: Values
 ) -> None:
     chain = array.chain_at(row.coords)
     key, store = array.key(row.coords), cast(Versioned, array.chunk_store)
+    generations, fetched = known
     with reference.telling("read", array, row.coords):
-        generation = store.generation(key)
+        generation = generations[key] if key in generations else store.generation(key)
     if generation is not None:
-        value = Value(array.chunk_store, key, generation)
+        value = Value(array.chunk_store, key, generation, fetched.get(key))
         decode = partial(_fill, cache, (*name, key, generation), chain, value, row.region)
         try:
             reference.fill_row(array, row, decode, out)

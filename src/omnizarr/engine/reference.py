@@ -43,7 +43,7 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
     if isinstance(store, LocalStore) or not hasattr(store, "get_many"):
         run_rows(plan.rows(), count, lambda row: read_row(array, row, out), out.nbytes)
     elif count:
-        size = _fetched(array, out.nbytes // count)
+        size = fetched(array, out.nbytes // count)
         fetch_ahead(
             store,
             plan.rows(),
@@ -55,7 +55,7 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
         )
 
 
-def _fetched(array: BoundArray, selected: int) -> int:
+def fetched(array: BoundArray, selected: int) -> int:
     """About how many bytes one chunk takes while it waits to be decoded."""
     chain = array.chain_at((0,) * len(array.grid.axes))
     whole = chain.spec.nbytes or UNKNOWN
