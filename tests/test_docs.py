@@ -1,16 +1,20 @@
-"""Every example in the documents runs; that of README is run by its own test."""
+"""Every example in the documents runs; those of README and stores.md by tests of their own."""
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import omnizarr as oz
+
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
-DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OWN_TEST = {"README.md", "stores.md"}
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -24,12 +28,43 @@ def examples(document: Path) -> list[tuple[int, str]]:
     ]
 
 
-WITH_EXAMPLES = [document for document in DOCUMENTS[1:] if examples(document)]
+WITH_EXAMPLES = [d for d in DOCUMENTS if d.name not in OWN_TEST and examples(d)]
+
+
+def microscopy() -> dict[str, object]:
+    """What docs/ome.md speaks of as if it were there."""
+    field = np.ones((32, 32), "u2")
+    cells = np.ones((2, 16, 64, 64), "u2")
+    oz.ome.write(
+        "cells.ome.zarr",
+        cells,
+        axes="czyx",
+        scale=(1, 1, 0.5, 0.5),
+        unit="micrometer",
+        levels=2,
+        channels=["membranes", "nuclei"],
+    )
+    labels = np.zeros((16, 64, 64), "u1")
+    oz.ome.write_labels("cells.ome.zarr", "nuclei", labels, colors={1: (255, 0, 0, 255)})
+    oz.ome.write_plate("fields.zarr", {"A/1": [field]})
+    return {
+        "oz": oz,
+        "plate": oz.ome.open("fields.zarr"),
+        "volume": np.ones((64, 64, 64), "u2"),
+        "labels": np.zeros((64, 64, 64), "u1"),
+        "field0": field,
+        "field1": field,
+    }
+
+
+# What the examples of a document take for granted.
+GIVEN: dict[str, Callable[[], dict[str, object]]] = {"ome.md": microscopy}
 
 
 @pytest.mark.parametrize("document", WITH_EXAMPLES, ids=lambda d: str(d.relative_to(ROOT)))
 def test_the_examples_of_a_document_run_one_after_the_other(document: Path, in_tmp: Path) -> None:
     names: dict[str, object] = {"__name__": "example"}
+    names |= GIVEN.get(document.name, dict)()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for line, code in examples(document):
