@@ -9,6 +9,7 @@ import pytest
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, Store
 from omnizarr.testing.stores import (
     AbsenceTests,
+    ClosableTests,
     ForkTests,
     ReadOnlyTests,
     SharedTests,
@@ -17,7 +18,7 @@ from omnizarr.testing.stores import (
 )
 
 
-class TestMemory(StoreTests, ReadOnlyTests, VersionedTests):
+class TestMemory(StoreTests, ClosableTests, ReadOnlyTests, VersionedTests):
     @pytest.fixture
     def store(self) -> Store:
         return MemoryStore()
@@ -27,7 +28,9 @@ class TestMemory(StoreTests, ReadOnlyTests, VersionedTests):
         return MemoryStore({"a/k": b"1"}, read_only=True)
 
 
-class TestLocal(StoreTests, SharedTests, ForkTests, ReadOnlyTests, AbsenceTests, VersionedTests):
+class TestLocal(
+    StoreTests, ClosableTests, SharedTests, ForkTests, ReadOnlyTests, AbsenceTests, VersionedTests
+):
     settles = 0.15
 
     @pytest.fixture(params=[LocalStore])

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from omnizarr.stores.abilities import (
     can_list,
+    check_key,
     check_writable,
     erase_prefix,
     erase_values,
@@ -48,6 +49,7 @@ __all__ = [
     "WrapperStore",
     "ZipStore",
     "can_list",
+    "check_key",
     "check_writable",
     "erase_prefix",
     "erase_values",
