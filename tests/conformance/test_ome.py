@@ -6,6 +6,7 @@ import json
 import warnings
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -14,7 +15,10 @@ from click.testing import CliRunner
 import omnizarr as oz
 from omnizarr.cli.main import main
 from omnizarr.ops.pyramid import level_shapes
+from omnizarr.stores import resolve
 from tests.conventions.recording import Recording
+from tests.servers.fixtures import Cloud
+from tests.servers.web import Web
 
 Documents = dict[str, bytes]
 
@@ -321,13 +325,32 @@ def test_one_inner_chunk_is_read_alone_and_each_shard_is_written_once() -> None:
 
 
 @pytest.mark.shows("OME-20")
-def test_the_same_image_opens_from_every_store(tmp_path: Path) -> None:
-    store = write()
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_the_same_image_opens_from_every_store(
+    version: str, tmp_path: Path, web: Web, s3: Cloud, gs: Cloud
+) -> None:
+    store = write(version)
+    oz.ome.write_labels(store, "cells", np.ones((8, 16, 16), int))
     for key, value in store.items():
-        (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / key).write_bytes(value)
-    for place in (store, tmp_path, str(tmp_path), tmp_path.as_uri(), oz.LocalStore(tmp_path)):
-        np.testing.assert_array_equal(opened(place).read().ravel(), np.arange(8 * 16 * 16))
+        (tmp_path / "d" / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "d" / key).write_bytes(value)
+    web.values.update(store)
+    places = [store, str(tmp_path / "d"), (tmp_path / "d").as_uri(), web.url]
+    for name in ("image.ome.zarr.zip", "image.ozx"):
+        with ZipFile(tmp_path / name, "w") as archive:
+            for key, value in store.items():
+                archive.writestr(key, value)
+        places.append(str(tmp_path / name))
+    for cloud in (s3, gs):
+        bucket = resolve(f"{cloud.url}/image", storage_options=cloud.options)
+        for key, value in store.items():
+            bucket.set(key, value)
+        places.append(bucket)
+    for place in places:
+        image = opened(place)
+        assert image.version == version
+        np.testing.assert_array_equal(image.read().ravel(), np.arange(8 * 16 * 16))
+        assert image.labels["cells"].read().all()
 
 
 @pytest.mark.shows("OME-24")
