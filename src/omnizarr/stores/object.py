@@ -220,7 +220,7 @@ class ObjectStore:
         return keys, [f"{path[skip:]}/" for path in found["common_prefixes"]]
 
     def _nothing(self, client: Any, listing: T) -> T:
-        """An empty listing, which a web page is taken for as well: a missing key tells them apart."""
+        """An empty listing, for which a web page is taken too: a missing key tells them apart."""
         try:
             _fetch(client, self._start + _NO_KEY, {})
         except FileNotFoundError:

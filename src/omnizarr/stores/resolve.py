@@ -50,7 +50,9 @@ registry.register("store", "github", _FSSPEC, "git", "hf", "reference")
 registry.register("store", "simplecache", _FSSPEC, "filecache", "blockcache")
 registry.register("store_adapter", "zarr-python", "omnizarr.integrations.zarr_python:from_zarr")
 
-_ARCHIVE = re.compile(r"zip::|.*\.(zip|ozx)/?\Z", re.IGNORECASE | re.DOTALL)
+_ARCHIVE = re.compile(
+    r"zip::|.*\.(zip|ozx)/?\Z|https?://[^?]*\.(zip|ozx)\?", re.IGNORECASE | re.DOTALL
+)
 
 
 def resolve(
@@ -105,10 +107,14 @@ def _archive(text: str, read_only: bool, options: Mapping[str, Any] | None) -> S
     if scheme is None or scheme[1].lower() == "file":
         path = text if scheme is None else str(LocalStore.from_url(text).root)
         found: Store = kind(path, mode="r" if read_only else "a")
+    elif scheme[1].lower() in ("http", "https"):
+        path, question, query = text.partition("?")
+        parent, _, name = path.rpartition("/")
+        around = resolve(parent + question + query, read_only=True, storage_options=options)
+        found = kind.inside(around, unquote(name))
     else:
         parent, _, name = text.rpartition("/")
-        around = resolve(parent, read_only=True, storage_options=options)
-        found = kind.inside(around, unquote(name))
+        found = kind.inside(resolve(parent, read_only=True, storage_options=options), name)
     return found
 
 
