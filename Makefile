@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml setup.py src/kernel/* src/strings/* src/files/* | cksum | cut -d" " -f1)
 
-.PHONY: demo test lint types layers tests sanitize format bench clean
+.PHONY: demo test lint types layers tests servers sanitize format bench clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py demo-data
@@ -24,8 +24,15 @@ types: $(STAMP)
 layers: $(STAMP)
 	$(BIN)/lint-imports
 
-tests: $(STAMP)
+tests: $(STAMP) servers
 	$(BIN)/pytest -q -n auto --dist worksteal
+
+# Azurite stands for Azure in the tests; they skip what needs it where it cannot be installed.
+AZURITE := $(VENV)/node_modules/.bin/azurite-blob
+
+servers: $(STAMP)
+	@test -x $(AZURITE) || ! command -v npm >/dev/null || \
+		npm install --silent --no-audit --no-fund --prefix $(VENV) azurite || true
 
 # The compiled kernel under gcc's sanitizers: the engine's tests and a minute of fuzzing.
 sanitize: $(STAMP)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from email.utils import formatdate
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -26,7 +27,7 @@ ACCOUNT_KEY = (
 STRICT = "OMNIZARR_ALL_SERVERS"  # set: a server that is not installed is a failure
 
 
-def missing(what: str) -> None:
+def missing(what: str) -> NoReturn:
     """Skip the test, or fail where everything must be tested."""
     if os.environ.get(STRICT):
         pytest.fail(f"{what}, and {STRICT} is set")
@@ -77,7 +78,6 @@ def moto() -> Iterator[int]:
     program = find("moto_server")
     if program is None:
         missing("moto_server is not installed (pip install 'moto[server]')")
-        return
     port = free_port()
     with started([program, "-H", "127.0.0.1", "-p", str(port)], port):
         yield port
@@ -95,7 +95,6 @@ def azurite() -> Iterator[int]:
     program = find("azurite-blob")
     if program is None:
         missing("azurite-blob is not installed (npm install azurite)")
-        return
     port = free_port()
     options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--inMemoryPersistence"]
     with started([program, *options, "--silent", "--skipApiVersionCheck"], port):

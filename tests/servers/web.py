@@ -211,7 +211,8 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
 def _shifted(answer: Answer) -> Answer:
     """Another part of the value than was asked for, as if it were right."""
     size = len(answer.body)
-    headers = {**answer.headers, "Content-Range": f"bytes 1-{size}/{size + 2}"}
+    kept = {k: v for k, v in answer.headers.items() if k.lower() != "content-range"}
+    headers = {**kept, "Content-Range": f"bytes 3-{size + 2}/{size + 4}"}
     return Answer(206, bytes(b ^ 1 for b in answer.body), headers)
 
 

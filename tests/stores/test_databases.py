@@ -29,6 +29,7 @@ from omnizarr.testing.stores import (
     SharedTests,
     StoreTests,
 )
+from tests.servers.processes import missing
 
 
 class DatabaseTests(
@@ -86,7 +87,7 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of our own, at a socket."""
     program = shutil.which("redis-server")
     if program is None:
-        pytest.skip("redis-server is not installed")
+        missing("redis-server is not installed")
     folder = tmp_path_factory.mktemp("redis")
     socket = folder / "redis.sock"
     settings = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.object import ObjectStore
 from omnizarr.stores.url import shown, without_secrets
+from tests.servers.web import Web
 
 
 @pytest.mark.shows("V3-84", "V3-87")
@@ -95,3 +98,17 @@ def test_a_scheme_can_be_added(tmp_path: Path) -> None:
 def test_urls_are_shown_without_secrets(url: str, text: str) -> None:
     assert shown(url) == text
     assert without_secrets(f"cannot open {url!r}: no") == f"cannot open {text!r}: no"
+
+
+@pytest.mark.parametrize("query", ["", "?sig=a/b.zip"])
+def test_a_zip_file_on_a_web_server_is_one_string_too(web: Web, query: str) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        held: dict[str, bytes] = {}
+        omnizarr.create_array(held, data=np.arange(5))
+        for key, value in held.items():
+            archive.writestr(key, value)
+    web.values["data/a b.zip"] = packed.getvalue()
+    array = omnizarr.open(f"{web.url}/data/a%20b.zip{query}")
+    np.testing.assert_array_equal(array[...], np.arange(5))
+    assert {path for _, path, _ in web.log} == {f"/data/a%20b.zip{query}"}

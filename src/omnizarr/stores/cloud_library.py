@@ -7,7 +7,6 @@ a forked process loads the library a second time, and never lets go of what it i
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import sys
@@ -20,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from omnizarr.errors import MissingPackage, StoreError
+from omnizarr.stores.after_fork import keep
 
 _NATIVE = "obstore._obstore"
 _guard = threading.Lock()
@@ -102,7 +102,7 @@ def _in_child() -> None:
     _guard = threading.Lock()
     _forked = _forked or _NATIVE in sys.modules
     if _clients:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_clients))  # kept until the process ends
+        keep(_clients)
     _clients, _library = {}, None
 
 

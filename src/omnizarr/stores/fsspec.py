@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from omnizarr.errors import InvalidMetadata, MissingPackage, StoreError
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
+from omnizarr.stores.after_fork import keep
 from omnizarr.stores.retry import MayPass, Retry, take_retry
 from omnizarr.stores.store import Bytes, Range
 from omnizarr.stores.url import without_secrets
@@ -65,6 +66,7 @@ class FsspecStore:
     def _in_process(self) -> tuple[int, Any, AbstractContextManager[Any]]:
         mine = self._mine
         if mine[0] != os.getpid():
+            keep(mine[1])
             fs = pickle.loads(pickle.dumps(mine[1]))
             mine = self._mine = os.getpid(), fs, _lock(fs)
         return mine

@@ -32,6 +32,7 @@ _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "Acc
 # obstore's words for a server that sends all of a value, and for a value that ends earlier.
 _NO_RANGES, _TOO_SHORT = "Received non-partial response", "but object was only"
 _LONGEST = 1024  # bytes of a name, in all three clouds
+_NO_KEY = "no-such-key.omnizarr"
 _BATCH = 1000  # keys erased in one go
 
 
@@ -197,7 +198,8 @@ class ObjectStore:
 
         def pages(client: Any) -> Keys:
             found = client.list(top or None, chunk_size=_BATCH)
-            return [entry["path"] for page in found for entry in page]
+            paths = [entry["path"] for page in found for entry in page]
+            return paths or self._nothing(client, paths)
 
         skip = len(self._start)
         found: Keys = self._call("list", prefix, pages)
@@ -206,10 +208,27 @@ class ObjectStore:
     def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
         check_prefix(prefix)
         top = (self._start + prefix).rstrip("/")
-        found = self._call("list", prefix, lambda c: c.list_with_delimiter(top or None))
+
+        def one_level(client: Any) -> dict[str, Any]:
+            found: dict[str, Any] = client.list_with_delimiter(top or None)
+            empty = not found["objects"] and not found["common_prefixes"]
+            return self._nothing(client, found) if empty else found
+
+        found = self._call("list", prefix, one_level)
         skip = len(self._start)
         keys = [entry["path"][skip:] for entry in found["objects"]]
         return keys, [f"{path[skip:]}/" for path in found["common_prefixes"]]
+
+    def _nothing(self, client: Any, listing: T) -> T:
+        """An empty listing, for which a web page is taken too: a missing key tells them apart."""
+        try:
+            _fetch(client, self._start + _NO_KEY, {})
+        except FileNotFoundError:
+            return listing
+        except cloud_library.library().exceptions.BaseError as e:
+            if _status(e) is None:
+                raise
+        return listing
 
     # What it is
 

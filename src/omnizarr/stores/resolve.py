@@ -94,6 +94,8 @@ def resolve(
 
 def _is_archive(text: str) -> bool:
     """Whether a path or URL names a ZIP file: by its ending, or ``zip::`` in front."""
+    if re.match("https?://", text, re.IGNORECASE):
+        text = text.partition("?")[0]
     return bool(_ARCHIVE.match(text)) and not text.startswith("zip://") and not os.path.isdir(text)
 
 
@@ -105,10 +107,14 @@ def _archive(text: str, read_only: bool, options: Mapping[str, Any] | None) -> S
     if scheme is None or scheme[1].lower() == "file":
         path = text if scheme is None else str(LocalStore.from_url(text).root)
         found: Store = kind(path, mode="r" if read_only else "a")
+    elif scheme[1].lower() in ("http", "https"):
+        path, question, query = text.partition("?")
+        parent, _, name = path.rpartition("/")
+        around = resolve(parent + question + query, read_only=True, storage_options=options)
+        found = kind.inside(around, unquote(name))
     else:
         parent, _, name = text.rpartition("/")
-        around = resolve(parent, read_only=True, storage_options=options)
-        found = kind.inside(around, unquote(name))
+        found = kind.inside(resolve(parent, read_only=True, storage_options=options), name)
     return found
 
 
