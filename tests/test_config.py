@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,38 @@ def test_sizes_are_numbers_or_texts(tmp_path: Path) -> None:
         oz.configure(chunk_cache="much"),
     ):
         pass
+
+
+def test_settings_for_good_hold_in_every_thread_until_they_are_reset() -> None:
+    before = config.get("threads")
+    seen: list[int] = []
+    try:
+        config.set({"threading.max_workers": 3})
+        thread = threading.Thread(target=lambda: seen.append(config.get("threads")))
+        thread.start()
+        thread.join()
+        assert seen == [3]
+        with config.set(threads=2):
+            assert config.get("threading.max_workers") == 2
+        assert config.get("threads") == 3
+    finally:
+        config.reset()
+    assert config.get("threads") == before
+
+
+def test_settings_of_zarr_python_that_mean_nothing_here_are_told() -> None:
+    with (
+        pytest.warns(oz.OmnizarrWarning, match="codec_pipeline"),
+        config.set({"codec_pipeline.path": "x"}),
+    ):
+        assert config.get("codec_pipeline.path", "none") == "none"
+    with pytest.raises(oz.InvalidMetadata, match="'speed'"):
+        config.set({"speed": 1})
+    with pytest.raises(KeyError, match="speed"):
+        config.get("speed")
+
+
+def test_the_default_format_is_a_setting() -> None:
+    with config.set({"default_zarr_format": 2}):
+        assert oz.create_array(shape=2).zarr_format == 2
+    assert oz.create_array(shape=2).zarr_format == 3

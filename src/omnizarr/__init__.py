@@ -72,6 +72,9 @@ if _typing.TYPE_CHECKING:
     from omnizarr.ops.convert import convert
     from omnizarr.ops.copy import copy, copy_all, copy_store, from_array
     from omnizarr.stores.dbm import DBMStore
+    from omnizarr.stores.lmdb import LMDBStore
+    from omnizarr.stores.redis import RedisStore
+    from omnizarr.stores.sqlite import SQLiteStore
     from omnizarr.stores.zarr_python_2 import ZipStore
 
 __all__ = [  # noqa: RUF022 - the version last
@@ -86,6 +89,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "Group",
     "InvalidMetadata",
     "InvalidName",
+    "LMDBStore",
     "LZMA",
     "LocalStore",
     "MemoryStore",
@@ -97,6 +101,8 @@ __all__ = [  # noqa: RUF022 - the version last
     "OmnizarrWarning",
     "Problem",
     "ReadOnly",
+    "RedisStore",
+    "SQLiteStore",
     "SelectionError",
     "StoreError",
     "UnknownExtension",
@@ -180,6 +186,9 @@ _LATER = {
     "save_group": "hierarchy.save:save_group",
     "tree": "hierarchy.legacy:tree",
     "validate": "hierarchy.validate:validate",
+    "SQLiteStore": "stores.sqlite:SQLiteStore",
+    "RedisStore": "stores.redis:RedisStore",
+    "LMDBStore": "stores.lmdb:LMDBStore",
 }
 
 

@@ -51,7 +51,7 @@ def _planned(planner: Planner, grid: Grid, selection: Any) -> Plan:
 def _read_into(array: BoundArray, chosen: Plan, fields: Any, out: Any) -> npt.NDArray[Any]:
     target: npt.NDArray[Any] = out.as_ndarray_like() if hasattr(out, "as_ndarray_like") else out
     wanted = array.dtype if fields is None else array.dtype[fields]
-    if target.shape != chosen.shape or not np.can_cast(wanted, target.dtype, "same_kind"):
+    if target.shape != chosen.shape or not np.can_cast(wanted, target.dtype, "safe"):
         raise SelectionError(
             f"out must have shape {chosen.shape} and type {wanted},"
             f" got {target.shape} {target.dtype}"
@@ -62,7 +62,7 @@ def _read_into(array: BoundArray, chosen: Plan, fields: Any, out: Any) -> npt.ND
         return target
     whole = np.empty(chosen.full_shape, array.dtype)
     engine.read(array, chosen, whole)
-    np.copyto(target, _result(whole, chosen, fields), casting="same_kind")
+    np.copyto(target, _result(whole, chosen, fields), casting="safe")
     return target
 
 

@@ -226,10 +226,12 @@ class Group(NodeHandle[GroupModel]):
         dtype: Any = None,
         data: Any = None,
         overwrite: bool = False,
+        write_data: bool = True,
         **options: Unpack[ArrayOptions],
     ) -> Array:
-        """A new array below this group; see `ArrayOptions` for the rest."""
-        return make_array(self._location.child(name), shape, dtype, data, overwrite, options)
+        """A new array below this group; see `create_array` and `ArrayOptions`."""
+        location = self._location.child(name)
+        return make_array(location, shape, dtype, data, overwrite, options, write_data)
 
     create = array = create_dataset = create_array
 

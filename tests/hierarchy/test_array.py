@@ -1,0 +1,190 @@
+"""What an array tells and does, beside reading and writing."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omnizarr as oz
+
+
+def sharded(zarr_format: int | str = 3) -> oz.Array:
+    return oz.create_array(
+        shape=(10, 9), dtype="i2", chunks=(2, 3), shards=(4, 6), zarr_format=zarr_format
+    )
+
+
+@pytest.mark.parametrize("zarr_format", [3, "3-draft"])
+def test_chunks_of_shards_are_counted_one_by_one(zarr_format: Any) -> None:
+    array = sharded(zarr_format)
+    assert (array.chunks, array.shards) == ((2, 3), (4, 6))
+    assert (array.cdata_shape, array.nchunks) == ((5, 3), 15)
+    array[0:2, 0:3] = 1
+    array[9, 8] = 1
+    present = array.chunks_present()
+    assert present.shape == array.cdata_shape
+    assert np.argwhere(present).tolist() == [[0, 0], [4, 2]]
+    assert array.nchunks_initialized == 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 8)), max_size=6))
+def test_a_chunk_is_present_where_an_element_was_written(points: list[tuple[int, int]]) -> None:
+    array = oz.create_array(
+        shape=(10, 9), dtype="i2", chunks=(2, 3), shards=(4, 6), order="F", fill_value=0
+    )
+    for point in points:
+        array[point] = 1
+    expected = np.zeros(array.cdata_shape, bool)
+    for row, column in points:
+        expected[row // 2, column // 3] = True
+    assert np.array_equal(array.chunks_present(), expected)
+
+
+def test_lengths_of_chunks_are_cut_at_the_end_of_the_array() -> None:
+    array = sharded()
+    assert array.read_chunk_sizes == ((2, 2, 2, 2, 2), (3, 3, 3))
+    assert array.write_chunk_sizes == ((4, 4, 2), (6, 3))
+    uneven = oz.create_array(shape=9, chunks=[[2, 4, 6]])
+    assert uneven.chunks == uneven.write_chunk_sizes == ((2, 4, 3),)
+
+
+def test_encoded_chunks_move_from_one_array_to_another() -> None:
+    source = oz.create_array(data=np.arange(8), chunks=4)
+    target = oz.empty_like(source)
+    data = source.get_encoded_chunk((1,))
+    assert data is not None
+    target.set_encoded_chunk((1,), data)
+    assert target[...].tolist() == [0, 0, 0, 0, 4, 5, 6, 7]
+    assert target.get_encoded_chunk((0,)) is None
+    with pytest.raises(oz.ChunkError, match="not stored"):
+        target.set_encoded_chunk((0,), data[:-1])
+    with pytest.raises(IndexError, match=r"no chunk \(2,\)"):
+        target.get_encoded_chunk((2,))
+    assert target.get_encoded_chunk((0,)) is None
+
+
+def test_bytes_in_the_store_are_those_of_documents_and_chunks() -> None:
+    store: dict[str, bytes] = {}
+    array = oz.create_array(store, data=np.arange(100), chunks=10)
+    assert array.nbytes_stored() == sum(map(len, store.values()))
+    assert "10 of 10 values" in array.info_complete()["stored"]
+
+
+def test_empty_chunks_are_stored_by_a_handle_that_says_so() -> None:
+    store: dict[str, bytes] = {}
+    array = oz.create_array(store, shape=4, chunks=2, write_empty_chunks=True)
+    array[...] = 0
+    assert {"c/0", "c/1"} <= store.keys()
+    assert array.config.write_empty_chunks
+    assert pickle.loads(pickle.dumps(array)).config == array.config
+    array.with_config({"write_empty_chunks": False})[...] = 0
+    assert not {"c/0", "c/1"} & store.keys()
+    with oz.open_array(store, "r+", write_empty_chunks=True).writer() as writer:
+        writer[...] = 0
+    assert {"c/0", "c/1"} <= store.keys()
+    with pytest.raises(oz.InvalidMetadata, match="'speed'"):
+        array.with_config({"speed": 1})
+
+
+def test_values_come_in_the_order_that_a_handle_asks_for() -> None:
+    array = oz.create_array(data=np.arange(6).reshape(2, 3), config={"order": "F"})
+    assert array[...].flags.f_contiguous
+    assert array.with_config(None)[...].flags.c_contiguous
+    assert array[...].tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_selections_by_method_agree_with_brackets() -> None:
+    values = np.arange(60).reshape(10, 6)
+    array = oz.create_array(data=values, chunks=(3, 4))
+    mask = values % 7 == 0
+    assert np.array_equal(array.get_basic_selection((slice(2, 8, 2), 1)), values[2:8:2, 1])
+    assert np.array_equal(
+        array.get_orthogonal_selection(([1, 4], [0, 5])), values[np.ix_([1, 4], [0, 5])]
+    )
+    assert np.array_equal(array.get_coordinate_selection(([1, 4], [0, 5])), values[[1, 4], [0, 5]])
+    assert np.array_equal(array.get_mask_selection(mask), values[mask])
+    assert np.array_equal(array.get_block_selection((1, 0)), values[3:6, 0:4])
+    with pytest.raises(IndexError, match="basic"):
+        array.get_basic_selection([1, 2])
+    array.set_basic_selection((0, 0), -1)
+    array.set_orthogonal_selection(([1], [1]), -2)
+    array.set_coordinate_selection(([2], [2]), -3)
+    array.set_mask_selection(mask, -4)
+    array.set_block_selection((3, 1), -5)
+    values[0, 0], values[1, 1], values[2, 2] = -1, -2, -3
+    values[mask] = -4
+    values[9:, 4:] = -5
+    assert np.array_equal(array[...], values)
+
+
+def test_fields_are_read_and_written_by_name() -> None:
+    values = np.array([(1, 2.5), (3, 4.5)], [("a", "i4"), ("b", "f8")])
+    array = oz.create_array(data=values)
+    assert array.get_basic_selection(..., fields="a").tolist() == [1, 3]
+    assert array.get_basic_selection(0, fields=["a", "b"]).tolist() == (1, 2.5)
+    array.set_basic_selection(slice(1, 2), 9, fields="a")
+    assert array["a"].tolist() == [1, 9]
+    out = np.zeros(2)
+    assert array.get_basic_selection(..., fields="b", out=out) is out
+    assert out.tolist() == [2.5, 4.5]
+
+
+def test_out_takes_any_type_that_holds_the_values() -> None:
+    array = oz.create_array(data=np.arange(6, dtype="i4"), chunks=4)
+    out = np.zeros((6, 2))[:, 0]
+    array.get_basic_selection(..., out=out)
+    assert out.tolist() == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(ValueError, match="out must"):
+        array.get_basic_selection(..., out=np.zeros(6, "S1"))
+
+
+def test_a_stored_array_selects_like_its_values() -> None:
+    array = oz.create_array(data=np.arange(10), chunks=3)
+    chosen = oz.create_array(data=np.array([7, 2, 2]))
+    mask = oz.create_array(data=np.arange(10) % 2 == 0)
+    assert array[chosen].tolist() == array.oindex[chosen].tolist() == [7, 2, 2]
+    assert array[mask].tolist() == [0, 2, 4, 6, 8]
+
+
+def test_astype_gives_a_view_with_another_type() -> None:
+    array = oz.create_array(data=np.arange(6).reshape(3, 2))
+    view = array.astype("f4")
+    assert (view.dtype, view.shape, len(view)) == (np.dtype("f4"), (3, 2), 3)
+    assert view[1].dtype == view.oindex[[0], [1]].dtype == np.dtype("f4")
+    assert np.array_equal(view, array[...])
+    assert [row.tolist() for row in view] == [[0, 1], [2, 3], [4, 5]]
+    with pytest.raises(AttributeError, match="resize"):
+        view.resize(2)
+
+
+def test_arrays_are_exported_by_dlpack_and_iteration() -> None:
+    array = oz.create_array(data=np.arange(7, dtype="f4"), chunks=3)
+    assert np.from_dlpack(array).tolist() == array[...].tolist() == list(array)
+    assert list(oz.create_array(shape=0)) == []
+    assert bytes(array.__buffer__(0)) == array[...].tobytes()
+
+
+def test_a_lone_surrogate_is_refused_with_its_place() -> None:
+    array = oz.create_array(shape=1, dtype=str)
+    with pytest.raises(oz.InvalidMetadata, match=r"position 1.*lone surrogate"):
+        array[...] = "a\ud800"
+
+
+def test_setting_the_shape_resizes() -> None:
+    array = oz.create_array(data=np.arange(4), chunks=2)
+    array.shape = (6,)
+    assert array[...].tolist() == [0, 1, 2, 3, 0, 0]
+
+
+def test_an_unknown_codec_is_shown_by_its_name() -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, shape=2, codecs=["bytes", "zstd"])
+    store["zarr.json"] = store["zarr.json"].replace(b'"zstd"', b'"lz5"')
+    array = oz.open_array(store)
+    assert array.compressors[0].name == "lz5"
+    assert array.serializer.name == "bytes"

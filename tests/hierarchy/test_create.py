@@ -1,0 +1,198 @@
+"""Creating and opening, as programs written for zarr-python do it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numcodecs
+import numpy as np
+import pytest
+import zarr.codecs
+
+import omnizarr as oz
+from omnizarr import codecs
+from omnizarr.storage import LocalStore, StorePath
+
+FORMATS: tuple[int | str, ...] = (1, 2, "3-draft", 3)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", None])
+def test_opening_creates_nothing_without_a_mode_that_does(in_tmp: Path, mode: Any) -> None:
+    for call in (oz.open, oz.open_array, oz.open_group):
+        with pytest.raises(FileNotFoundError):
+            call("missing.zarr", mode)
+    assert not Path("missing.zarr").exists()
+
+
+def test_modes_that_create_make_a_group_or_with_a_shape_an_array(in_tmp: Path) -> None:
+    assert isinstance(oz.open("g.zarr", "a"), oz.Group)
+    made = oz.open("a.zarr", "w", shape=3, dtype="i2")
+    assert isinstance(made, oz.Array)
+    assert (made.shape, made.dtype) == ((3,), np.dtype("i2"))
+    with pytest.raises(FileExistsError):
+        oz.open("a.zarr", "w-", shape=3)
+    assert isinstance(oz.open("a.zarr", "w"), oz.Group)
+
+
+def test_a_shape_without_a_mode_opens_or_creates() -> None:
+    store: dict[str, bytes] = {}
+    oz.open_array(store, shape=4, dtype="i4")[...] = 7
+    assert oz.open_array(store, shape=4)[...].tolist() == [7] * 4
+
+
+def test_two_names_for_one_option_must_agree() -> None:
+    assert oz.create_array(shape=1, zarr_version=2).zarr_format == 2
+    with pytest.raises(oz.InvalidMetadata, match="zarr_version"):
+        oz.open_array({}, zarr_format=3, zarr_version=2)
+    with pytest.raises(oz.InvalidMetadata, match="chunk_shape"):
+        oz.create_array(shape=4, chunks=2, chunk_shape=2)
+
+
+def test_a_place_in_a_store_stands_for_both(in_tmp: Path) -> None:
+    place = StorePath(LocalStore("x.zarr")) / "a" / "b"
+    made = oz.create_array(place, shape=2)
+    assert made.store_path == place
+    assert oz.open(made.store_path).path == "a/b"
+    assert oz.open(StorePath(LocalStore("x.zarr"), "a"), path="b") == made
+
+
+def test_data_that_do_not_fit_a_given_shape_create_nothing() -> None:
+    store: dict[str, bytes] = {}
+    with pytest.raises(ValueError, match=r"\(3,\).*\(4,\)"):
+        oz.create_array(store, shape=4, data=[1, 2, 3])
+    assert store == {}
+    with pytest.raises(TypeError, match="shape"):
+        oz.create_array(store)
+    with pytest.raises(TypeError, match=r"400\.5"):
+        oz.create_array(store, shape=(400.5, 1))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        codecs.BloscCodec(cname="zstd", clevel=3),
+        zarr.codecs.BloscCodec(cname="zstd", clevel=3),
+        {
+            "name": "blosc",
+            "configuration": {
+                "cname": "zstd",
+                "clevel": 3,
+                "shuffle": "shuffle",
+                "typesize": 4,
+                "blocksize": 0,
+            },
+        },
+    ],
+)
+def test_a_codec_is_given_as_our_object_zarr_pythons_or_json(given: Any) -> None:
+    array = oz.create_array(data=np.arange(100, dtype="i4"), compressors=given)
+    [found] = array.compressors
+    assert found == codecs.BloscCodec(cname="zstd", clevel=3, shuffle="shuffle", typesize=4)
+    assert found.to_dict()["name"] == "blosc"
+    assert oz.create_array(data=array[...], compressors=array.compressors).codecs == array.codecs
+
+
+def test_numcodecs_objects_come_back_as_codecs() -> None:
+    array = oz.create_array(
+        data=np.arange(9, dtype="i4"),
+        zarr_format=2,
+        filters=[numcodecs.Delta("i4")],
+        compressor=numcodecs.Zlib(3),
+    )
+    assert array.compressor.level == 3
+    assert len(array.filters) == 1
+    assert array[...].tolist() == list(range(9))
+
+
+def test_codecs_inside_shards_are_named_by_their_objects() -> None:
+    sharding = codecs.ShardingCodec(
+        chunk_shape=(4,), codecs=[codecs.BytesCodec(), codecs.BloscCodec()]
+    )
+    array = oz.create(shape=16, dtype="f8", chunks=8, codecs=[sharding])
+    array[...] = np.arange(16)
+    assert (array.chunks, array.shards) == ((4,), (8,))
+    assert array.compressors[0].typesize == 8
+    assert array[...].tolist() == list(range(16))
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_an_array_like_another_has_its_shape_type_chunks_and_codecs(zarr_format: Any) -> None:
+    model = oz.create_array(
+        shape=(6, 4), dtype="i2", chunks=(3, 2), fill_value=5, zarr_format=zarr_format
+    )
+    for made, value in (
+        (oz.empty_like(model), 5),
+        (oz.full_like(model), 5),
+        (oz.full_like(model, fill_value=9), 9),
+        (oz.zeros_like(model), 0),
+        (oz.ones_like(model), 1),
+    ):
+        assert made.zarr_format == model.zarr_format
+        assert (made.shape, made.dtype, made.chunks) == (model.shape, model.dtype, model.chunks)
+        assert made.codecs == model.codecs
+        assert (made[...] == value).all()
+    other = oz.zeros_like(model, shape=(2, 2), chunks=(1, 1))
+    assert (other.shape, other.chunks) == ((2, 2), (1, 1))
+    assert oz.zeros_like(np.ones((2, 3), "f4")).dtype == np.dtype("f4")
+    with pytest.raises(TypeError, match="fill_value"):
+        oz.full_like(np.ones(3))
+
+
+def test_saved_arrays_are_loaded(in_tmp: Path) -> None:
+    oz.save("one.zarr", np.arange(4))
+    assert oz.load("one.zarr").tolist() == [0, 1, 2, 3]
+    oz.save("several.zarr", np.arange(2), b=np.ones(3), chunks=1)
+    loaded = oz.load("several.zarr")
+    assert {k: v.tolist() for k, v in loaded.items()} == {"arr_0": [0, 1], "b": [1, 1, 1]}
+    with pytest.raises(FileExistsError):
+        oz.save("one.zarr", np.arange(4))
+    with pytest.raises(TypeError, match="mode"):
+        oz.save("new.zarr", np.arange(2), mode="w")
+    with pytest.raises(ValueError, match="at least one"):
+        oz.save("new.zarr")
+    assert not Path("new.zarr").exists()
+
+
+def test_a_hierarchy_is_made_from_metadata_models_and_documents() -> None:
+    sample = oz.create_array(shape=4, dtype="i4", attributes={"a": 1})
+    nodes = {
+        "x/y": sample.metadata,
+        "x": oz.create_group(attributes={"g": 2}).metadata.model,
+        "z": sample.metadata.to_dict(),
+    }
+    store: dict[str, bytes] = {}
+    made = dict(oz.create_hierarchy(store=store, nodes=nodes))
+    assert sorted(made) == ["x", "x/y", "z"]
+    assert oz.open(store, path="x").attrs["g"] == 2
+    for path in ("x/y", "z"):
+        array = oz.open_array(store, path=path)
+        assert (array.shape, array.attrs.asdict()) == ((4,), {"a": 1})
+    with pytest.raises(oz.InvalidMetadata, match="'w'"):
+        list(oz.create_hierarchy(store={}, nodes={"w": 3}))
+
+
+def test_options_that_need_nothing_here_are_taken_and_others_are_refused() -> None:
+    assert oz.create_array(shape=2, synchronizer=object(), cache_attrs=True).shape == (2,)
+    with pytest.raises(oz.InvalidMetadata, match="chunk_store is not offered"):
+        oz.create_array(shape=2, chunk_store={})
+    with pytest.raises(TypeError, match="'speed'"):
+        oz.open_group({}, speed=1)
+
+
+def test_names_for_errors_of_zarr_python_catch_ours() -> None:
+    with pytest.raises(oz.errors.ArrayNotFoundError):
+        oz.open_array({})
+    array = oz.create_array(shape=2)
+    with pytest.raises(oz.errors.ContainsArrayError):
+        oz.create_array(array.store, shape=2)
+    with pytest.raises(oz.errors.BoundsCheckError):
+        array[5]
+    with pytest.raises(ValueError, match="read-only"):
+        oz.open_array(array.store)[...] = 1
+    with pytest.raises(ValueError, match="shape"):
+        array[...] = [1, 2, 3]
+
+
+def test_dir_shows_public_names_only() -> None:
+    assert set(dir(oz)) == set(oz.__all__)
