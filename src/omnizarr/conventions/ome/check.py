@@ -74,7 +74,7 @@ def _version(stated: Stated, at: Inspector) -> Version | None:
     except InvalidMetadata as e:
         at.error("version", str(e))
         return None
-    namespaced = version.zarr_format > known("0.4").zarr_format
+    namespaced = not version.stands_on(known("0.4").zarr_format)
     if namespaced and not stated.namespaced:
         at.error("", f"OME-Zarr {version.name} metadata belong under the attribute 'ome'")
     if not namespaced and stated.namespaced:

@@ -61,7 +61,7 @@ def _default(found: Stated) -> str:
 
 
 def _check_zarr(group: Group, found: Stated, version: Version, place: str) -> None:
-    if version.zarr_format == group.zarr_format:
+    if version.stands_on(group.zarr_format):
         return
     message = (
         f"{place}: OME-Zarr {version.name} stands on zarr {version.zarr_format},"

@@ -125,7 +125,7 @@ class _Walk:
             self.error(location, f"{found.field}version", message)
             return False
         self.version = version
-        if str(version.zarr_format) != location.format.name:
+        if not version.stands_on(location.format.name):
             message = (
                 f"OME-Zarr {version.name} stands on zarr {version.zarr_format}, but this is zarr"
                 f" {location.format.name}"

@@ -23,6 +23,10 @@ class Version:
     zarr_format: int
     writes: bool
 
+    def stands_on(self, zarr_format: int | str) -> bool:
+        """Whether data of this version lie in that version of Zarr."""
+        return str(self.zarr_format) == str(zarr_format)
+
     def __str__(self) -> str:
         return f"{self.name} ({'read and written' if self.writes else 'read'})"
 
