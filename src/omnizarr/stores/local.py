@@ -303,7 +303,9 @@ def _make_folder(path: str) -> None:
     except FileExistsError:
         return
     except FileNotFoundError:
-        os.makedirs(path, exist_ok=True)
+        # Where another thread erases what this one makes, the caller tries again.
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
+            os.makedirs(path, exist_ok=True)
 
 
 def _cannot_list(error: OSError) -> None:

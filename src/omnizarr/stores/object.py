@@ -139,7 +139,8 @@ class ObjectStore:
         self._call("write", key, lambda client: client.put(path, data, use_multipart=False))
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
-        in_parallel(lambda pair: self.set(*pair), [*values])
+        last = dict(values)  # of a key that comes twice the later value counts
+        in_parallel(lambda pair: self.set(*pair), [*last.items()])
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         check_writable(self)
