@@ -80,3 +80,11 @@ def test_a_document_that_is_written_again_keeps_the_value() -> None:
 
 def test_the_middle_of_two_32_bit_floats_stays_as_it_is_for_64_bits() -> None:
     assert fill_of(3, "float64", "1.00000017881393432617187499") == 1.00000017881393432617187499
+
+
+@pytest.mark.parametrize("format", [1, 2, 3])
+def test_documents_whose_numbers_are_one_64_bit_float_keep_apart(format: int) -> None:
+    middle = "1.000000178813934326171875"
+    below, above = middle[:-1] + "4999", middle + "0001"
+    assert float(below) == float(above)
+    assert fill_of(format, "float32", below) < fill_of(format, "float32", above)

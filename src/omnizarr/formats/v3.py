@@ -67,11 +67,11 @@ class V3:
             (self.name, text),
             len(text),
             problems,
-            lambda: rounded_once(self._parse(key, rest, problems), data),
+            lambda: self._parse(key, rest, problems),
         )
         if isinstance(node, GroupModel):  # no group has a shape, so this is an error by then
             return node
-        return node.with_(shape=tuple(shape), attributes=attributes)
+        return rounded_once(node.with_(shape=tuple(shape), attributes=attributes), data)
 
     def _parse(self, key: str, doc: dict[str, Any], problems: list[Problem]) -> Node:
         fields = Fields(key, doc, problems)
