@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote, urlsplit
 from omnizarr.errors import InvalidMetadata, OmnizarrError, StoreError
 from omnizarr.stores import locks
 from omnizarr.stores.abilities import check_key, check_writable
-from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.store import Bytes, Kind, Range
 
 try:
     from omnizarr.stores import _files
@@ -179,11 +179,11 @@ class LocalStore:
             os.close(descriptor)
 
     @contextlib.contextmanager
-    def lock_keys(self, prefix: str, keys: Iterable[str]) -> Iterator[None]:
+    def lock_keys(self, prefix: str, keys: Iterable[str], kind: Kind) -> Iterator[None]:
         check_writable(self)
         directory = self._path(prefix[:-1]) if prefix else str(self.root)
         try:
-            with locks.locked(directory, [key[len(prefix) :] for key in keys]):
+            with locks.locked(directory, [key[len(prefix) :] for key in keys], kind):
                 yield
         except OSError as e:
             if isinstance(e, OmnizarrError):
