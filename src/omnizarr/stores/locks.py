@@ -97,6 +97,25 @@ def _leave(path: str, descriptor: int) -> None:
         os.close(descriptor)
 
 
+def unused(path: str, *, remove: bool) -> bool:
+    """Whether nobody has a lock in a lock file, which can be removed then."""
+    if sys.platform == "win32":
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        _lock(descriptor, fcntl.F_WRLCK, 0, 1, wait=False)
+        if remove and _is_at(descriptor, path):
+            os.unlink(path)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
 def _is_at(descriptor: int, path: str) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
