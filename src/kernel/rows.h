@@ -47,7 +47,7 @@ typedef struct {
     /* The array that is filled or stored. */
     unsigned char *array;
     int64_t strides[MAX_AXES];
-    int writing;
+    int writing, sync; /* sync: values are on the disk before they are seen */
     int64_t slices; /* how many threads may share one shard */
     atomic_llong next;
     atomic_uchar *failed; /* a flag for each row */

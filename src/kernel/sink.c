@@ -37,6 +37,19 @@ static int open_sink(const batch_t *b, sink_t *sink) {
     return sink->file < 0 ? -1 : 0;
 }
 
+/* Has the system store the names in the folders on the way to a key, the nearest first. */
+static int sync_folders(const batch_t *b, char *key) {
+    for (char *end = strrchr(key, '/'); end; end = strrchr(key, '/')) {
+        *end = 0;
+        int folder = openat(b->directory, key, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (folder < 0) return -1;
+        int bad = fsync(folder);
+        close(folder);
+        if (bad) return -1;
+    }
+    return fsync(b->directory);
+}
+
 static int to_memory(value_t *value, const unsigned char *data, size_t size, size_t at) {
     size_t end = at + size;
     if (end > value->room) {
@@ -73,11 +86,14 @@ int sink_finish(const batch_t *b, sink_t *sink, int bad) {
     char key[PATH_MAX], partial[PATH_MAX];
     if (b->stored) return bad;
     if (sink_name(b, sink, key, partial)) return -1;
-    if (!sink->used && !bad)
-        return unlinkat(b->directory, key, 0) != 0 && errno != ENOENT && errno != ENOTDIR ? -1 : 0;
+    if (!sink->used && !bad) {
+        if (unlinkat(b->directory, key, 0) == 0) return b->sync ? sync_folders(b, key) : 0;
+        return errno != ENOENT && errno != ENOTDIR ? -1 : 0;
+    }
     if (sink->file < 0) return -1;
+    if (!bad && b->sync && fsync(sink->file) != 0) bad = -1;
     if (close(sink->file) != 0) bad = -1;
     if (!bad && renameat(b->directory, partial, b->directory, key) != 0) bad = -1;
     if (bad) unlinkat(b->directory, partial, 0);
-    return bad;
+    return !bad && b->sync ? sync_folders(b, key) : bad;
 }

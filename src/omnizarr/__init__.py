@@ -71,6 +71,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.hierarchy.view import View
     from omnizarr.ops.convert import convert
     from omnizarr.ops.copy import copy, copy_all, copy_store, from_array
+    from omnizarr.ops.repair import repair
     from omnizarr.stores.dbm import DBMStore
     from omnizarr.stores.lmdb import LMDBStore
     from omnizarr.stores.redis import RedisStore
@@ -144,6 +145,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "open_like",
     "print_debug_info",
     "register",
+    "repair",
     "save",
     "save_array",
     "save_group",
@@ -181,6 +183,7 @@ _LATER = {
     "load": "hierarchy.save:load",
     "open_consolidated": "hierarchy.consolidate:open_consolidated",
     "print_debug_info": "hierarchy.debug:print_debug_info",
+    "repair": "ops.repair:repair",
     "save": "hierarchy.save:save",
     "save_array": "hierarchy.save:save_array",
     "save_group": "hierarchy.save:save_group",

@@ -77,6 +77,9 @@ class Config:
     engine: Literal["auto", "reference"] = (
         "reference" if os.environ.get("OMNIZARR_ENGINE") == "reference" else "auto"
     )
+    # What a directory does to keep a value: "rename" outlives a program that ends at any moment;
+    # "fsync" waits for the disk too, and outlives a power failure.
+    durability: Literal["rename", "fsync"] = "rename"
     # What to do where only a fallback of an unknown data type (v3 draft) is known.
     fallback: Literal["warn", "use", "refuse"] = "warn"
     # Version 1, order F: "text" follows the specification; "writer" follows zarr 1.1.0, which
@@ -94,6 +97,7 @@ class Config:
 _ALLOWED: dict[str, tuple[object, ...]] = {
     "zarr_format": (1, 2, 3, "1", "2", "3", "3-draft"),
     "engine": ("auto", "reference"),
+    "durability": ("rename", "fsync"),
     "fallback": ("warn", "use", "refuse"),
     "v1_order": ("text", "writer"),
 }

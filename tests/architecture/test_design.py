@@ -82,6 +82,7 @@ PUBLIC = [
     "open_like",
     "print_debug_info",
     "register",
+    "repair",
     "save",
     "save_array",
     "save_group",

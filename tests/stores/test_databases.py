@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +26,7 @@ from omnizarr.testing.stores import (
     SharedTests,
     StoreTests,
 )
-from tests.servers.processes import missing
+from tests.servers.redis import redis_server
 
 
 class DatabaseTests(
@@ -85,23 +82,8 @@ class TestLMDB(DatabaseTests):
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of our own, at a socket."""
-    program = shutil.which("redis-server")
-    if program is None:
-        missing("redis-server is not installed")
-    folder = tmp_path_factory.mktemp("redis")
-    socket = folder / "redis.sock"
-    settings = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no"]
-    server = subprocess.Popen([program, *settings, "--dir", str(folder)], stdout=subprocess.DEVNULL)
-    try:
-        end = time.monotonic() + 30
-        while not socket.exists():
-            assert server.poll() is None, "redis-server has ended"
-            assert time.monotonic() < end, "redis-server does not start"
-            time.sleep(0.02)
-        yield f"unix://{socket}"
-    finally:
-        server.terminate()
-        server.wait()
+    with redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
 
 
 class TestRedis(DatabaseTests, PartialTests):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import multiprocessing
 import os
 import signal
@@ -18,6 +17,7 @@ from omnizarr.stores import LocalStore, locks
 
 SPAWN = multiprocessing.get_context("spawn")
 ROUNDS = 100
+FILE = f"{locks.NAME}chunks"
 
 
 def count(path: str, key: str) -> None:
@@ -26,13 +26,13 @@ def count(path: str, key: str) -> None:
     outer = LocalStore(path)
     for turn in range(ROUNDS):
         store, prefix = (inner, "") if turn % 2 else (outer, "a/")
-        with store.lock_keys(prefix, [prefix + key]):
+        with store.lock_keys(prefix, [prefix + key], "chunks"):
             value = int(store.get(prefix + key) or b"0")
             store.set(prefix + key, str(value + 1).encode())
 
 
 def hold(path: str, held: Event) -> None:
-    with LocalStore(path).lock_keys("", ["k"]):
+    with LocalStore(path).lock_keys("", ["k"], "chunks"):
         held.set()
         time.sleep(60)
 
@@ -54,7 +54,7 @@ def run(*processes: multiprocessing.process.BaseProcess) -> None:
 @pytest.fixture(params=["ranges", "whole files"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "whole files":  # as where descriptions own no ranges of bytes
-        monkeypatch.delattr(fcntl, "F_OFD_SETLKW")
+        monkeypatch.setattr(locks, "_HAS_RANGES", False)
     return str(request.param)
 
 
@@ -83,7 +83,7 @@ def test_a_killed_process_lets_go(tmp_path: Path) -> None:
     assert held.wait(30)
     os.kill(process.pid or 0, signal.SIGKILL)
     process.join()
-    with LocalStore(tmp_path).lock_keys("", ["k"]):
+    with LocalStore(tmp_path).lock_keys("", ["k"], "chunks"):
         pass
     assert os.listdir(tmp_path) == []  # what the killed one left is gone too
 
@@ -91,8 +91,8 @@ def test_a_killed_process_lets_go(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("kind")
 def test_the_file_is_there_only_while_somebody_holds_a_lock(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    with store.lock_keys("a/", ["a/k", "a/l"]):
-        assert os.listdir(tmp_path / "a") == [locks.NAME]
+    with store.lock_keys("a/", ["a/k", "a/l"], "chunks"):
+        assert os.listdir(tmp_path / "a") == [FILE]
         assert list(store.list()) == []
         assert store.list_dir("a/") == ([], [])
     assert os.listdir(tmp_path / "a") == []
@@ -100,15 +100,15 @@ def test_the_file_is_there_only_while_somebody_holds_a_lock(tmp_path: Path) -> N
 
 def test_different_keys_do_not_wait_for_each_other(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    with store.lock_keys("", ["k"]), store.lock_keys("", ["l"]):
+    with store.lock_keys("", ["k"], "chunks"), store.lock_keys("", ["l"], "chunks"):
         assert len(list(tmp_path.iterdir())) == 1
     assert os.listdir(tmp_path) == []
 
 
 def test_many_keys_are_one_lock(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    with store.lock_keys("", [f"c/{i}" for i in range(10_000)]):
-        assert os.listdir(tmp_path) == [locks.NAME]
+    with store.lock_keys("", [f"c/{i}" for i in range(10_000)], "chunks"):
+        assert os.listdir(tmp_path) == [FILE]
     assert os.listdir(tmp_path) == []
 
 
@@ -125,18 +125,18 @@ def test_a_whole_chunk_takes_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyP
     array[:] = 1
     assert taken == []
     array[1:7] = 2
-    assert taken == [str(tmp_path / "x" / locks.NAME)]
+    assert taken == [str(tmp_path / "x" / FILE)]
 
 
 def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    with store.lock_keys("", ["k"]):
+    with store.lock_keys("", ["k"], "chunks"):
         child = os.fork()
         if child == 0:
             time.sleep(30)
             os._exit(0)
     try:
-        with store.lock_keys("", ["k"]):
+        with store.lock_keys("", ["k"], "chunks"):
             pass
         assert os.listdir(tmp_path) == []
     finally:

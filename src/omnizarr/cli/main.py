@@ -90,6 +90,30 @@ def validate(path: str) -> None:
 
 
 @main.command()
+@path_argument
+@click.option("--yes", is_flag=True, help="Remove them; without it they are only listed.")
+@click.option(
+    "--older-than",
+    type=click.FloatRange(0),
+    default=60,
+    show_default=True,
+    help="Seconds since the last change; younger files may be in use on another machine.",
+)
+def repair(path: str, yes: bool, older_than: float) -> None:
+    """List what writers that were killed left in the directory PATH: never data.
+
+    What a running process may still use is left alone.
+    """
+    found = omnizarr.repair(path, dry_run=not yes, older_than=older_than)
+    for leftover in found:
+        console.print(str(leftover), markup=False)
+    if not found:
+        console.print("nothing to repair")
+    elif not yes and any(leftover.state == "unused" for leftover in found):
+        console.print("give --yes to remove what is unused")
+
+
+@main.command()
 @click.argument("source")
 @click.argument("destination", required=False)
 @click.option("--to", "to", type=click.Choice(["1", "2", "3-draft", "3"]), default="3")

@@ -3,7 +3,16 @@
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.kernel import empty
 from omnizarr.engine.reference import read_chunk, write_chunk
-from omnizarr.engine.run import read, write
+from omnizarr.engine.run import exclusive, read, write
 from omnizarr.engine.stream import Stream
 
-__all__ = ["BoundArray", "Stream", "empty", "read", "read_chunk", "write", "write_chunk"]
+__all__ = [
+    "BoundArray",
+    "Stream",
+    "empty",
+    "exclusive",
+    "read",
+    "read_chunk",
+    "write",
+    "write_chunk",
+]

@@ -26,6 +26,7 @@ def run(
     separator: int,
     array: Any,
     writing: bool,
+    sync: bool,
     threads: int,
     small: int,
     /,

@@ -153,6 +153,7 @@ def _run(
             layout.separator,
             data.view(f"V{data.dtype.itemsize}"),  # not every type has a buffer of its own
             writing,
+            config.get().durability == "fsync",
             allowed,
             SMALL,
         )

@@ -23,7 +23,7 @@ from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.model import paths
 from omnizarr.storage_transformers import SetsGroups
-from omnizarr.stores import LocalStore, erase_values, get_many, set_many
+from omnizarr.stores import LocalStore, compares, erase_values, get_many, replace, set_many
 
 SMALL = 2**16  # below this many bytes a call stays on its own thread
 UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
@@ -167,15 +167,37 @@ def _in_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[list
 
 
 def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
+    if not row.whole and compares(array.chunk_store):
+        _replace_row(array, row, value)
+        return
     chain = array.chain_at(row.coords)
     with telling("write", array, row.coords):
         data = _changed(array, chain, row, value, lambda: _stored(array, row.coords))
         _put(array, row.coords, data)
 
 
+def _replace_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
+    """Change one chunk of a store that compares; a key cannot be erased like that, so it stays."""
+    chain = array.chain_at(row.coords)
+
+    def changed(old: bytes | None) -> Buffer:
+        new = _changed(array, chain, row, value, lambda: old)
+        return chain.encode(_empty_chunk(array, chain)) if new is None else new
+
+    with telling("write", array, row.coords):
+        replace(array.chunk_store, array.key(row.coords), changed)
+
+
 def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
     """Store some chunks, with one call to fetch those that are changed and one to store all."""
     store = array.chunk_store
+    if compares(store):
+        for row in rows:
+            if not row.whole:
+                _replace_row(array, row, value)
+        rows = [row for row in rows if row.whole]
+        if not rows:
+            return
     parts = [row.coords for row in rows if not row.whole]
     with telling("write", array, rows[0].coords):
         found = get_many(store, [(array.key(coords), None) for coords in parts]) if parts else []
@@ -226,10 +248,14 @@ def _encoded(array: BoundArray, chain: Chain, chunk: npt.NDArray[Any]) -> Buffer
 def _kept(array: BoundArray, chain: Chain, data: Buffer | None) -> Buffer | None:
     """The bytes of a chunk of nothing but the fill value (None), where it must be stored."""
     if data is None and (config.get().write_empty_chunks or not array.fill_defined):
-        chunk = np.empty(chain.spec.shape, array.dtype)
-        chunk[...] = array.fill
-        return chain.encode(chunk)
+        return chain.encode(_empty_chunk(array, chain))
     return data
+
+
+def _empty_chunk(array: BoundArray, chain: Chain) -> npt.NDArray[Any]:
+    chunk = np.empty(chain.spec.shape, array.dtype)
+    chunk[...] = array.fill
+    return chunk
 
 
 def _stored(array: BoundArray, coords: Coords) -> Buffer | None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from omnizarr.engine import cached, kernel, reference
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.cache import current
-from omnizarr.indexing import Plan, ProductPlan
-from omnizarr.stores import lock
+from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
+from omnizarr.storage_transformers import stored_key
+from omnizarr.stores import compares, lock, lock_prefix
 from omnizarr.stores.turns import ENGINE, turn
+
+Coords = tuple[int, ...]
 
 
 def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
@@ -31,17 +37,56 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
     """Store `value`, of the plan's full shape, in the chunks."""
     array.check_skipped()
-    changed = _changed(array, plan)
-    with turn(ENGINE, changed), lock(array.store, array.prefix, changed):
-        left = kernel.write(array, plan, value)
-        if left is None:
-            reference.write(array, plan, value)
-        elif left:
-            reference.write_rows(array, plan.some_rows(left), value)
+    with exclusive(array, _changed(array, plan)):
+        _store(array, plan, value)
+
+
+def merge(
+    array: BoundArray, coords: Coords, values: npt.NDArray[Any], known: npt.NDArray[np.bool_]
+) -> None:
+    """Store those elements from the beginning of one chunk that are known; the others stay."""
+    array.check_skipped()
+    with exclusive(array, [array.key(coords)]):
+        if compares(array.chunk_store):
+            box = tuple(slice(0, n, 1) for n in known.shape)
+            reference.write_rows(array, [Row(coords, box, known, (known,), False)], values)
+            return
+        start = array.grid.origin(coords)
+        inside = (slice(a, a + n) for a, n in zip(start, known.shape, strict=True))
+        plan = axis_plan(array.grid, tuple(inside))
+        whole = np.empty(plan.full_shape, array.dtype)
+        read(array, plan, whole)
+        np.copyto(whole, values, where=known)
+        _store(array, plan, whole)
+
+
+@contextmanager
+def exclusive(array: BoundArray, keys: Iterable[str]) -> Iterator[None]:
+    """Keep chunks for a while from being changed by others, who read them before they store.
+
+    Chunks that a transformer keeps together are kept together here too.
+    """
+    chunks = array.chunk_store
+    stored = [*dict.fromkeys(stored_key(chunks, key) for key in keys)]
+    take = lock if chunks is array.store else lock_prefix
+    with turn(ENGINE, stored), take(array.store, array.prefix, stored, "chunks"):
+        yield
+
+
+def _store(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
+    left = kernel.write(array, plan, value)
+    if left is None:
+        reference.write(array, plan, value)
+    elif left:
+        reference.write_rows(array, plan.some_rows(left), value)
 
 
 def _changed(array: BoundArray, plan: Plan) -> list[str]:
-    """Keys of chunks that are read, changed and stored; whole ones need no lock."""
-    if isinstance(plan, ProductPlan) and plan.whole:
+    """Keys of chunks that are read, changed and stored; whole ones need no lock.
+
+    Those that a transformer keeps together with others are never whole.
+    """
+    alone = array.chunk_store is array.store
+    if alone and isinstance(plan, ProductPlan) and plan.whole:
         return []
-    return [array.key(row.coords) for row in plan.rows() if not row.whole]
+    return [array.key(row.coords) for row in plan.rows() if not (alone and row.whole)]

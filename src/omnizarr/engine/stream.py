@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from omnizarr.engine.allowance import on_threads
 from omnizarr.engine.bound import BoundArray
-from omnizarr.engine.run import read, write
+from omnizarr.engine.run import merge, write
 from omnizarr.indexing import Plan, Row, axis_plan
 
 Coords = tuple[int, ...]
@@ -109,12 +109,9 @@ class Stream:
 
     def _store_one(self, coords: Coords) -> None:
         chunk = self._chunks[coords]
+        if chunk.missing:
+            merge(self.array, coords, chunk.values, chunk.known)
+            return
         start = self.array.grid.origin(coords)
         box = tuple(slice(a, a + n) for a, n in zip(start, chunk.values.shape, strict=True))
-        plan = axis_plan(self.array.grid, box)
-        values = chunk.values
-        if chunk.missing:
-            values = np.empty(plan.full_shape, self.array.dtype)
-            read(self.array, plan, values)
-            np.copyto(values, chunk.values, where=chunk.known)
-        write(self.array, plan, values)
+        write(self.array, axis_plan(self.array.grid, box), chunk.values)

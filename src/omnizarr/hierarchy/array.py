@@ -18,6 +18,7 @@ from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrWarning, WrongNode
 from omnizarr.hierarchy import access, render, stored
 from omnizarr.hierarchy.array_config import ArrayConfig
+from omnizarr.hierarchy.change import alone
 from omnizarr.hierarchy.chunking import inner_chunks, packed_shape
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import NodeHandle
@@ -28,7 +29,6 @@ from omnizarr.hierarchy.view import Viewer
 from omnizarr.hierarchy.writer import Writer
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
-from omnizarr.stores.turns import DOCUMENTS, turn
 
 
 class Array(Selectable, NodeHandle[ArrayModel]):
@@ -305,11 +305,11 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
         """Add `data` at the end of an axis; the data are stored before the new shape is.
 
-        Threads of one process may append at the same time; processes may not.
+        Threads and processes may append at the same time: one after the other gets room.
         """
+        values = access.as_values(data, self.dtype)
 
         def appended() -> tuple[int, ...]:
-            values = access.as_values(data, self.dtype)
             larger, where = grown(self._bound, values, axis)
             with self._configured():
                 engine.write(larger, plan(larger.grid, where), values)
@@ -320,8 +320,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     def _reshape(self, chunks: Callable[[], tuple[int, ...]]) -> None:
         """Change chunks for a new shape, then store it; again where another shape came between."""
-        self._location.check_writable()
-        with turn(DOCUMENTS, self._location.format.keys(self.path)):
+        with alone(self._location):
             self.refresh()
             while not self._take_shape(self.shape, chunks()):
                 pass

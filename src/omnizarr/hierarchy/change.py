@@ -6,24 +6,23 @@ compare and replace, others are noticed, and the change is made again on what th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from omnizarr.errors import StoreError
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
-from omnizarr.stores import SetsIf, Versioned, lock
-from omnizarr.stores.turns import DOCUMENTS, turn
-
-ATTEMPTS = 50
+from omnizarr.stores import SetsIf, Versioned, lock, lock_prefix
+from omnizarr.stores.patience import ATTEMPTS, attempts
+from omnizarr.stores.turns import DOCUMENTS, SHAPE, turn
 
 
 def change(location: Location, edit: Callable[[Node], Node]) -> Node:
     """The node after `edit`, which gets it as it is stored now and may be called again."""
     location.check_writable()
     keys = location.format.keys(location.path)
-    prefix = paths.prefix(keys[0].rpartition("/")[0])
-    with turn(DOCUMENTS, keys), lock(location.store, prefix, keys):
-        for _ in range(ATTEMPTS):
+    with turn(DOCUMENTS, keys), lock(location.store, _directory(keys), keys, "documents"):
+        for _ in attempts():
             put = _put_if_same(location, keys)
             old = location.load()
             new = edit(old)
@@ -37,6 +36,21 @@ def change(location: Location, edit: Callable[[Node], Node]) -> Node:
         f"{location} was changed by another writer {ATTEMPTS} times in a row; nothing was stored,"
         " try again"
     )
+
+
+@contextmanager
+def alone(location: Location) -> Iterator[None]:
+    """Keep others, who do this too, from changing a shape and the chunks that it shows."""
+    location.check_writable()
+    keys = location.format.keys(location.path)
+    prefix = _directory(keys)
+    with turn(SHAPE, keys), lock_prefix(location.store, prefix, keys, "shape"):
+        yield
+
+
+def _directory(keys: tuple[str, ...]) -> str:
+    """The prefix that a node's documents have in common, whatever the root of the store."""
+    return paths.prefix(keys[0].rpartition("/")[0])
 
 
 class _Overtaken(Exception):

@@ -6,12 +6,14 @@ from typing import Any
 
 from omnizarr.errors import InvalidMetadata
 from omnizarr.formats import consolidated
-from omnizarr.hierarchy.copies import note_change
+from omnizarr.hierarchy.copies import changing, note_change
 from omnizarr.hierarchy.create import open_group
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.location import locate
+from omnizarr.hierarchy.location import Location, locate
 from omnizarr.hierarchy.place import place
 from omnizarr.hierarchy.walk import walk
+from omnizarr.stores import compares
+from omnizarr.stores.patience import attempts
 
 
 def consolidate_metadata(
@@ -26,12 +28,27 @@ def consolidate_metadata(
     location, node = locate(where, node_path, zarr_format=zarr_format)
     group = Group.at(location, node)
     location.check_writable()
-    nodes = walk(location, node)
-    for key, text in consolidated.write(location.format, location.path, nodes).items():
-        where.set(key, text)
-    note_change()
+    _gather(location)
     group.refresh()
     return group
+
+
+def _gather(location: Location) -> None:
+    """Store copies until they are those of now: who changes a node after that renews them."""
+    store, format, path = location.store, location.format, location.path
+    key = consolidated.key(format, path) or ""
+    with changing(store, format, key, path):
+        for _ in attempts():
+            generation = store.generation(key) if key and compares(store) else None
+            stored = store.get(key) if key else None
+            text = consolidated.write(format, path, walk(location, location.load()))[key]
+            if text == stored:
+                break
+            if compares(store):
+                store.set_if(key, text, generation)
+            else:
+                store.set(key, text)
+    note_change()
 
 
 def open_consolidated(store: Any, *, use_consolidated: bool | str = True, **options: Any) -> Group:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from omnizarr.errors import InvalidMetadata, OmnizarrWarning, StoreError
@@ -12,10 +13,11 @@ from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.model import Node, paths
 from omnizarr.stores import SetsIf, Store, Versioned, can_list, lock
+from omnizarr.stores.patience import ATTEMPTS, attempts
+from omnizarr.stores.store import Kind
 from omnizarr.stores.turns import DOCUMENTS, turn
 
 LARGEST = 2**20  # bytes of copies that are renewed with every change of a node
-ATTEMPTS = 50
 _counter = itertools.count(1)
 _changes = 0  # another number after every change of a node by this process
 
@@ -144,9 +146,17 @@ def keep_right(
                 for path, documents in nodes.items()
                 if path == group or path.startswith(start)
             }
-            with turn(DOCUMENTS, [key]), lock(store, start, [key]):
+            with changing(store, format, key, group):
                 _renew(store, format, key, mine)
             note_change()
+
+
+@contextmanager
+def changing(store: Store, format: Format, key: str, group: str) -> Iterator[None]:
+    """Keep others from changing a group's copies, in a document of its own or of theirs."""
+    kind: Kind = "documents" if key in format.keys(group) else "copies"
+    with turn(DOCUMENTS, [key]), lock(store, paths.prefix(group), [key], kind):
+        yield
 
 
 def _by_name(documents: Mapping[str, bytes | None] | None) -> dict[str, bytes]:
@@ -155,7 +165,7 @@ def _by_name(documents: Mapping[str, bytes | None] | None) -> dict[str, bytes]:
 
 def _renew(store: Store, format: Format, key: str, nodes: Mapping[str, Documents]) -> None:
     """Store the copies as they should be, on top of what other writers stored just now."""
-    for _ in range(ATTEMPTS):
+    for _ in attempts():
         generation = store.generation(key) if isinstance(store, Versioned) else None
         data = store.get(key)
         if data is None or not consolidated.has_copies(format, data, key):

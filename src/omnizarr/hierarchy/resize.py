@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from omnizarr import engine
@@ -31,8 +32,9 @@ def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMode
     left = _outside(array, inner)
     if outside == "erase":
         array.check_skipped()
-        for key in left.values():
-            array.chunk_store.erase(key)
+        with engine.exclusive(array, left.values()):
+            for key in left.values():
+                array.chunk_store.erase(key)
         _clear_border(array, inner)
     elif left:
         grows = any(b > a for a, b in zip(old, shape, strict=True))
@@ -93,11 +95,12 @@ def _clear_border(array: BoundArray, inner: tuple[int, ...]) -> None:
         inside = tuple(min(n, i - o) for n, i, o in zip(shape, inner, origin, strict=True))
         if inside == shape:
             continue
-        chunk = engine.read_chunk(small, coords)
-        if chunk is None:
-            continue
-        kept = chunk[tuple(slice(n) for n in inside)].copy()
-        cleared = chunk.copy()
-        cleared[...] = small.fill
-        cleared[tuple(slice(n) for n in inside)] = kept
-        engine.write_chunk(small, coords, cleared)
+        with engine.exclusive(small, [key]):
+            chunk = engine.read_chunk(small, coords)
+            if chunk is None:
+                continue
+            cleared = np.empty_like(chunk)
+            cleared[...] = small.fill
+            kept: Any = (*(slice(n) for n in inside), ...)
+            cleared[kept] = chunk[kept]
+            engine.write_chunk(small, coords, cleared)

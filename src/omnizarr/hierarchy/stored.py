@@ -8,12 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.codecs.shard_layout import present
-from omnizarr.engine import BoundArray
+from omnizarr.engine import BoundArray, exclusive
 from omnizarr.errors import ChunkError, OmnizarrError, SelectionError, StoreError
 from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.model import paths
 from omnizarr.stores import list_prefix
-from omnizarr.stores.turns import ENGINE, turn
 
 Coords = tuple[int, ...]
 
@@ -115,7 +114,7 @@ def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
         path = paths.show(array.path)
         message = f"not stored: these bytes are no chunk {coords} of {path}: {e}"
         raise ChunkError(message, path=path, chunk=coords, key=key) from e
-    with turn(ENGINE, [key]):
+    with exclusive(array, [key]):
         array.chunk_store.set(key, data)
         for other in array.encoding.other_keys(coords):
             array.chunk_store.erase(array.prefix + other)

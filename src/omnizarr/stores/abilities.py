@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from typing import TypeGuard
 
 from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
+from omnizarr.stores import leases
+from omnizarr.stores.patience import ATTEMPTS, attempts
 from omnizarr.stores.store import (
     Bytes,
     ErasesPrefix,
+    Kind,
     Lists,
     ListsDir,
     ListsPrefix,
     Locks,
     Range,
+    SetsIf,
     SetsMany,
     SetsPartially,
     Store,
+    Versioned,
 )
 
 _BAD_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")  # empty, '.' and '..' segments, NUL
@@ -95,9 +101,45 @@ def erase_prefix(store: Store, prefix: str) -> None:
         erase_values(store, list(list_prefix(store, prefix)))
 
 
-def lock(store: Store, prefix: str, keys: Iterable[str]) -> AbstractContextManager[None]:
+def lock(
+    store: Store, prefix: str, keys: Iterable[str], kind: Kind
+) -> AbstractContextManager[None]:
     """Keep other processes from changing keys below a prefix, where a store can."""
-    return store.lock_keys(prefix, keys) if isinstance(store, Locks) else nullcontext()
+    return store.lock_keys(prefix, keys, kind) if isinstance(store, Locks) else nullcontext()
+
+
+def lock_prefix(
+    store: Store, prefix: str, keys: Iterable[str], kind: Kind
+) -> AbstractContextManager[None]:
+    """As `lock`; a store that can compare and replace has a lock for all of the prefix."""
+    if compares(store):
+        return leases.leased(store, prefix, kind)
+    return lock(store, prefix, keys, kind)
+
+
+def compares(store: Store) -> TypeGuard[leases.Conditional]:
+    """Whether others are kept from losing a change by comparing, not by locks."""
+    return (
+        isinstance(store, SetsIf) and isinstance(store, Versioned) and not isinstance(store, Locks)
+    )
+
+
+def replace(store: Store, key: str, change: Callable[[bytes | None], Bytes]) -> None:
+    """Store what `change` makes of a value: of a newer one again where a writer was quicker.
+
+    Without that ability, whoever calls has locked the key.
+    """
+    if not compares(store):
+        store.set(key, change(store.get(key)))
+        return
+    for _ in attempts():
+        old, generation = store.get_versioned(key)
+        if store.set_if(key, change(old), generation):
+            return
+    raise StoreError(
+        f"{key!r} in {store!r} was changed by other writers {ATTEMPTS} times in a row; it was not"
+        " stored, try again"
+    )
 
 
 def list_prefix(store: Store, prefix: str) -> Iterator[str]:

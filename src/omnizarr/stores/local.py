@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
+from omnizarr import config
 from omnizarr.errors import InvalidMetadata, OmnizarrError, StoreError
 from omnizarr.stores import locks
 from omnizarr.stores.abilities import check_key, check_writable
-from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.store import Bytes, Kind, Range
 
 try:
     from omnizarr.stores import _files
@@ -160,6 +161,8 @@ class LocalStore:
                     with contextlib.suppress(FileNotFoundError):  # removed while it was empty
                         _make_folder(os.path.dirname(path))
             os.replace(partial, path)
+            if config.get().durability == "fsync":
+                self._sync_folders(path)
         except BaseException as e:
             with contextlib.suppress(OSError):
                 os.unlink(partial)
@@ -175,15 +178,30 @@ class LocalStore:
             view = memoryview(value).cast("B") if len(value) else memoryview(b"")
             while view:
                 view = view[os.write(descriptor, view) :]
+            if config.get().durability == "fsync":
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
+    def _sync_folders(self, path: str) -> None:
+        """Have the system store the names in the folders on the way to a path."""
+        if sys.platform == "win32":
+            return  # which does so by itself, and opens no folder
+        while len(path := os.path.dirname(path)) >= len(self._start) - 1:
+            descriptor = os.open(path or ".", os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if not path:
+                return
+
     @contextlib.contextmanager
-    def lock_keys(self, prefix: str, keys: Iterable[str]) -> Iterator[None]:
+    def lock_keys(self, prefix: str, keys: Iterable[str], kind: Kind) -> Iterator[None]:
         check_writable(self)
         directory = self._path(prefix[:-1]) if prefix else str(self.root)
         try:
-            with locks.locked(directory, [key[len(prefix) :] for key in keys]):
+            with locks.locked(directory, [key[len(prefix) :] for key in keys], kind):
                 yield
         except OSError as e:
             if isinstance(e, OmnizarrError):
@@ -195,6 +213,8 @@ class LocalStore:
         path = self._path(key)
         try:
             os.unlink(path)
+            if config.get().durability == "fsync":
+                self._sync_folders(path)
             self._remove_empty(path)
         except (FileNotFoundError, NotADirectoryError):
             return

@@ -1,7 +1,8 @@
 """Locks between processes for keys below one directory, without leaving a file behind.
 
-One file in the directory carries them all: a byte range for each key, held through an open file
-description, so that the system lets go of it when a process dies. The first byte is held in
+One file in the directory for each kind of lock carries them all: a byte for each key, held through
+an open file description, so that the system lets go of it when a process dies. Kinds are apart
+because a thread that has a lock of one may wait for one of another. The first byte is held in
 common by all who use the file; whoever finds nobody else there on leaving removes it. Who waited
 meanwhile sees that its file is no longer the one in the directory, and begins again.
 """
@@ -21,27 +22,30 @@ from omnizarr.errors import OmnizarrWarning
 if sys.platform != "win32":
     import fcntl
 
-NAME = ".__omnizarr_lock__"
+NAME = ".__omnizarr_lock__"  # how the name of a file begins; the kind follows
 ATTEMPTS = 20  # to make a directory that others remove while it is empty
 MANY = 64  # keys; for more of them the whole range is locked at once
 _BYTES = 2**32
+# Elsewhere the structure that is packed below has another order.
+_HAS_RANGES = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLKW")
 _held: set[int] = set()
 _told: set[str] = set()
 
 
 @contextlib.contextmanager
-def locked(directory: str, keys: Iterable[str]) -> Iterator[None]:
-    """Wait until no other process has these keys of a directory, and keep them."""
+def locked(directory: str, keys: Iterable[str], kind: str) -> Iterator[None]:
+    """Wait until nobody else has these keys of a directory, and keep them."""
     wanted = sorted({1 + zlib.crc32(os.fsencode(key)) for key in keys})
     if not wanted:
         yield
         return
-    descriptor = _enter(os.path.join(directory, NAME), wanted)
+    path = os.path.join(directory, NAME + kind)
+    descriptor = _enter(path, wanted)
     try:
         yield
     finally:
         if descriptor is not None:
-            _leave(os.path.join(directory, NAME), descriptor)
+            _leave(path, descriptor)
 
 
 def _enter(path: str, wanted: list[int]) -> int | None:
@@ -93,6 +97,25 @@ def _leave(path: str, descriptor: int) -> None:
         os.close(descriptor)
 
 
+def unused(path: str, *, remove: bool) -> bool:
+    """Whether nobody has a lock in a lock file, which can be removed then."""
+    if sys.platform == "win32":
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        _lock(descriptor, fcntl.F_WRLCK, 0, 1, wait=False)
+        if remove and _is_at(descriptor, path):
+            os.unlink(path)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
 def _is_at(descriptor: int, path: str) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
@@ -102,7 +125,7 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 def _lock(descriptor: int, kind: int, start: int, length: int, *, wait: bool = True) -> None:
     """Lock a range of bytes; where descriptions own no ranges, the file as a whole."""
-    if not hasattr(fcntl, "F_OFD_SETLKW"):
+    if not _HAS_RANGES:
         if kind == fcntl.F_UNLCK or (kind == fcntl.F_WRLCK and start):
             return
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 B = TypeVar("B", bytes, memoryview)
+Kind: TypeAlias = Literal["chunks", "documents", "copies", "shape"]  # what a lock is for
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,14 @@ class SetsIf(Protocol):
 class Locks(Protocol):
     """Can keep other processes from changing some keys for a while."""
 
-    def lock_keys(self, prefix: str, keys: Iterable[str]) -> AbstractContextManager[None]:
-        """Keys below a prefix, which is the array's or group's own whatever the store's root."""
+    def lock_keys(
+        self, prefix: str, keys: Iterable[str], kind: Kind
+    ) -> AbstractContextManager[None]:
+        """Keys below a prefix, which is the array's or group's own whatever the store's root.
+
+        Locks of different kinds never wait for each other: a thread that has one may take one
+        of another kind, though none of the same.
+        """
 
 
 @runtime_checkable

@@ -13,7 +13,8 @@ from contextlib import ExitStack, contextmanager
 from weakref import WeakValueDictionary
 
 ENGINE = 2**31  # the level of the engine
-DOCUMENTS = ENGINE + 1  # and of documents that are read, changed and stored
+DOCUMENTS = ENGINE + 1  # of documents that are read, changed and stored
+SHAPE = DOCUMENTS + 1  # and of shapes that change with chunks
 
 _Name = tuple[int, str]
 _locks: WeakValueDictionary[_Name, threading.RLock] = WeakValueDictionary()

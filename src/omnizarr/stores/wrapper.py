@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from omnizarr.errors import StoreError
 from omnizarr.stores import abilities
-from omnizarr.stores.store import Bytes, Locks, Range, SetsIf, SetsPartially, Store, Versioned
+from omnizarr.stores.store import Bytes, Kind, Locks, Range, SetsIf, SetsPartially, Store, Versioned
 
 Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
@@ -124,9 +124,11 @@ class WrapperStore:
         inside = self._inside(key)
         self._call("erase", [key], lambda: self.inner.erase(inside))
 
-    def _lock_keys(self, prefix: str, keys: Iterable[str]) -> AbstractContextManager[None]:
+    def _lock_keys(
+        self, prefix: str, keys: Iterable[str], kind: Kind
+    ) -> AbstractContextManager[None]:
         abilities.check_writable(self)
-        return abilities.lock(self.inner, self._inside(prefix), map(self._inside, keys))
+        return abilities.lock(self.inner, self._inside(prefix), map(self._inside, keys), kind)
 
     def _erase_prefix(self, prefix: str) -> None:
         abilities.check_writable(self)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -19,7 +20,7 @@ from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import sorted_keys
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable, is_key
 from omnizarr.stores.failures import naming
-from omnizarr.stores.store import Bytes, Range, Store
+from omnizarr.stores.store import Bytes, Kind, Range, Store
 from omnizarr.stores.zip.archive import Archive, load, open_file, writing
 from omnizarr.stores.zip.records import DEFLATED, LOCAL, STORED, TAIL, Entry, read_directory
 from omnizarr.stores.zip.source import Source, StoreBytes, fetch
@@ -177,6 +178,13 @@ class ZipStore:
                 return False
             archive.set(check_key(key), _flat(value))
             return True
+
+    def lock_keys(
+        self, prefix: str, keys: Iterable[str], kind: Kind
+    ) -> AbstractContextManager[None]:
+        """Nothing to wait for: no other process can write while this one does."""
+        check_writable(self)
+        return nullcontext()
 
     def erase(self, key: str) -> None:
         self._check(key)

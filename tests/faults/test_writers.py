@@ -1,0 +1,72 @@
+"""Writers at the same time lose nothing, in every kind of store; the long run is `make soak`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.stores import ZipStore
+from omnizarr.stores.lmdb import LMDBStore
+from omnizarr.stores.redis import RedisStore
+from omnizarr.stores.sqlite import SQLiteStore
+from tests.servers.redis import redis_server
+from tests.soak import writers
+
+
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@pytest.fixture(params=["directory", "zip", "sqlite", "lmdb", "redis"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def store(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    make: dict[str, Callable[[], Any]] = {
+        "directory": lambda: str(tmp_path / "x.zarr"),
+        "zip": lambda: ZipStore(tmp_path / "x.zip", mode="a"),
+        "sqlite": lambda: SQLiteStore(tmp_path / "x.sqlite"),
+        "lmdb": lambda: LMDBStore(tmp_path / "x.lmdb"),
+        "redis": lambda: RedisStore(request.getfixturevalue("redis_url"), prefix=str(tmp_path)),
+    }
+    return make[kind]()
+
+
+@pytest.mark.parametrize("task", writers.TASKS)
+def test_no_change_is_lost(store: Any, kind: str, task: str) -> None:
+    processes = 1 if kind == "zip" else 2
+    found = writers.run(store, task, processes, threads=2, rounds=10)
+    assert found == {"changes": processes * 20, "lost": 0, "errors": 0}
+
+
+def test_locks_leave_nothing_in_a_directory(tmp_path: Path) -> None:
+    for task in writers.TASKS:
+        writers.run(str(tmp_path / task), task, processes=2, threads=2, rounds=3)
+    names = {name for _, _, files in os.walk(tmp_path) for name in files}
+    assert names == {"zarr.json", "0"}
+
+
+def test_a_bucket_loses_no_change(s3: Any) -> None:
+    for task in writers.TASKS:
+        store = oz.open_group(f"{s3.url}/{task}", storage_options=s3.options, mode="a").store
+        found = writers.run(store, task, processes=1, threads=4, rounds=3)
+        assert found == {"changes": 12, "lost": 0, "errors": 0}
+
+
+def test_two_handles_with_different_roots_take_the_same_lock(tmp_path: Path) -> None:
+    group = oz.create_group(tmp_path / "g")
+    inside = group.create_array("x", shape=(0,), chunks=(4,), dtype="i8")
+    alone = oz.open(tmp_path / "g" / "x", mode="r+")
+    for number in range(10):
+        (inside if number % 2 else alone).append(np.array([number]))
+    np.testing.assert_array_equal(oz.open(tmp_path / "g" / "x")[:], np.arange(10))

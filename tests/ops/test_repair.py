@@ -1,0 +1,95 @@
+"""What killed writers leave is found and removed; what is data, or in use, is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import omnizarr as oz
+from omnizarr.cli.main import main
+from omnizarr.errors import NodeNotFound, StoreError
+from omnizarr.stores import LocalStore, locks
+from omnizarr.stores.local import PARTIAL
+
+
+def gone() -> int:
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    root = tmp_path / "x.zarr"
+    array = oz.create_array(root, shape=(8,), chunks=(4,), dtype="i4")
+    array[:] = 7
+    (root / "c" / f"1{PARTIAL}{gone()}_1f").write_bytes(b"half")
+    (root / "c" / f"0{PARTIAL}{os.getpid()}_1f").write_bytes(b"mine")
+    (root / f"{locks.NAME}chunks").touch()
+    return root
+
+
+def names(root: Path) -> set[str]:
+    return {path.name for path in root.rglob("*") if path.is_file()}
+
+
+def test_leftovers_are_listed_and_nothing_is_touched(damaged: Path) -> None:
+    before = names(damaged)
+    found = oz.repair(damaged, older_than=0)
+    assert sorted((f.kind, f.state) for f in found) == [
+        ("lock", "unused"),
+        ("unfinished value", "in use"),
+        ("unfinished value", "unused"),
+    ]
+    assert names(damaged) == before
+
+
+def test_only_what_nobody_uses_is_removed(damaged: Path) -> None:
+    oz.repair(damaged, dry_run=False, older_than=0)
+    assert names(damaged) == {"zarr.json", "0", "1", f"0{PARTIAL}{os.getpid()}_1f"}
+    np.testing.assert_array_equal(oz.open(damaged)[:], np.full(8, 7))
+
+
+def test_a_fresh_file_may_belong_to_another_machine(damaged: Path) -> None:
+    states = {f.state for f in oz.repair(damaged, dry_run=False) if f.kind != "lock"}
+    assert states == {"in use"}
+
+
+def test_a_lock_that_is_held_stays(tmp_path: Path) -> None:
+    with LocalStore(tmp_path).lock_keys("", ["k"], "chunks"):
+        [found] = oz.repair(tmp_path, dry_run=False)
+        assert found.state == "in use"
+        assert names(tmp_path) == {f"{locks.NAME}chunks"}
+
+
+def test_files_of_other_names_are_never_removed(tmp_path: Path) -> None:
+    kept = {"k.__omnizarr_partial__", f"k{PARTIAL}1_x.txt", f"a{locks.NAME}chunks", locks.NAME}
+    for name in kept:
+        (tmp_path / name).touch()
+    assert oz.repair(tmp_path, dry_run=False, older_than=0) == []
+    assert names(tmp_path) == kept
+
+
+def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NodeNotFound, match="there is no directory"):
+        oz.repair(tmp_path / "nothing")
+    with pytest.raises(StoreError, match="is no directory"):
+        oz.repair({})
+
+
+def test_the_command_lists_and_removes_when_told(damaged: Path) -> None:
+    run = CliRunner().invoke
+    listed = run(main, ["repair", str(damaged), "--older-than", "0"])
+    assert "unused: unfinished value" in listed.output.replace("\n", "")
+    assert "--yes" in listed.output
+    removed = run(main, ["repair", str(damaged), "--older-than", "0", "--yes"])
+    assert "removed: unfinished value" in removed.output.replace("\n", "")
+    again = run(main, ["repair", str(tmp := damaged / "c"), "--older-than", "0"])
+    assert str(tmp) in again.output.replace("\n", "")  # the one in use

@@ -1,0 +1,116 @@
+"""Writers at the same time: threads of several processes that change one chunk, one shard, the
+attributes of one array, or append to it. Each looks after every change whether its last is there.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import omnizarr as oz
+
+TASKS = ("chunk", "shard", "attributes", "append")
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def run(store: Any, task: str, processes: int, threads: int, rounds: int) -> dict[str, int]:
+    """How many changes were made, were lost, and failed with an error."""
+    writers = processes * threads
+    _prepare(store, task, writers)
+    lost = SPAWN.Value("q", 0)
+    failed = SPAWN.Value("q", 0)
+    if processes == 1:
+        _threads(store, task, 0, threads, rounds, lost, failed)
+    else:
+        args = (threads, rounds, lost, failed)
+        started = [
+            SPAWN.Process(target=_threads, args=(store, task, n * threads, *args))
+            for n in range(processes)
+        ]
+        for process in started:
+            process.start()
+        for process in started:
+            process.join()
+            failed.value += process.exitcode != 0
+    lost.value += _missing(store, task, writers, rounds)
+    return {"changes": writers * rounds, "lost": lost.value, "errors": failed.value}
+
+
+def _prepare(store: Any, task: str, writers: int) -> None:
+    if task == "append":
+        oz.create_array(store, name="x", shape=(0,), chunks=(64,), dtype="i8", fill_value=-1)
+    elif task == "shard":
+        options: dict[str, Any] = {"chunks": (2,), "shards": (2 * writers,)}
+        oz.create_array(store, name="x", shape=(2 * writers,), dtype="i4", **options)
+    else:
+        oz.create_array(store, name="x", shape=(writers,), chunks=(writers,), dtype="i4")
+
+
+def _threads(
+    store: Any, task: str, first: int, threads: int, rounds: int, lost: Any, failed: Any
+) -> None:
+    def work(writer: int) -> None:
+        try:
+            missed = _WORK[task](oz.open(store, path="x", mode="r+"), writer, rounds)
+            with lost.get_lock():
+                lost.value += missed
+        except Exception:
+            traceback.print_exc()
+            with failed.get_lock():
+                failed.value += 1
+
+    started = [threading.Thread(target=work, args=(first + n,)) for n in range(threads)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+
+
+def _elements(array: oz.Array, writer: int, rounds: int) -> int:
+    width = len(array) // (len(array) if array.shards is None else array.shards[0] // 2)
+    part = slice(writer * width, (writer + 1) * width)
+    missed = 0
+    for number in range(1, rounds + 1):
+        missed += bool((array[part] != number - 1).any())
+        array[part] = number
+    return missed
+
+
+def _attributes(array: oz.Array, writer: int, rounds: int) -> int:
+    missed = 0
+    for number in range(1, rounds + 1):
+        array.refresh()
+        missed += array.attrs.get(f"writer {writer}", 0) != number - 1
+        array.attrs[f"writer {writer}"] = number
+    return missed
+
+
+def _append(array: oz.Array, writer: int, rounds: int) -> int:
+    for number in range(rounds):
+        array.append(np.array([writer * rounds + number]))
+    return 0
+
+
+_WORK: dict[str, Callable[[oz.Array, int, int], int]] = {
+    "chunk": _elements,
+    "shard": _elements,
+    "attributes": _attributes,
+    "append": _append,
+}
+
+
+def _missing(store: Any, task: str, writers: int, rounds: int) -> int:
+    """How many changes the array does not show in the end."""
+    array = oz.open(store, path="x")
+    if task == "append":
+        found = array[:]
+        wrong = int(np.setdiff1d(np.arange(writers * rounds), found).size)
+        return wrong + abs(len(found) - writers * rounds)
+    if task == "attributes":
+        return sum(array.attrs.get(f"writer {n}") != rounds for n in range(writers))
+    return int((array[:] != rounds).sum())
