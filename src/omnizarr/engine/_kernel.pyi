@@ -26,6 +26,7 @@ def run(
     separator: int,
     array: Any,
     writing: bool,
+    leave_absent: bool,
     threads: int,
     small: int,
     /,
