@@ -72,6 +72,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.hierarchy.view import View
     from omnizarr.ops.convert import convert
     from omnizarr.ops.copy import copy, copy_all, copy_store, from_array
+    from omnizarr.ops.verify import verify
     from omnizarr.stores.dbm import DBMStore
     from omnizarr.stores.lmdb import LMDBStore
     from omnizarr.stores.redis import RedisStore
@@ -152,6 +153,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "storage",
     "tree",
     "validate",
+    "verify",
     "zeros",
     "zeros_like",
     "__version__",
@@ -188,6 +190,7 @@ _LATER = {
     "save_group": "hierarchy.save:save_group",
     "tree": "hierarchy.legacy:tree",
     "validate": "hierarchy.validate:validate",
+    "verify": "ops.verify:verify",
     "SQLiteStore": "stores.sqlite:SQLiteStore",
     "RedisStore": "stores.redis:RedisStore",
     "LMDBStore": "stores.lmdb:LMDBStore",
