@@ -250,8 +250,9 @@ static void free_batch(batch_t *b) {
     free(b->jobs), free(b->failed), free(b->seen), free(b);
 }
 
-/* run(chain, plan, directory, values, prefix, style, separator, array, writing, sync, threads, small)
- * -> the rows that were not done; what is written to memory comes back in the list `values` */
+/* run(chain, plan, directory, values, prefix, style, separator, array, writing, sync,
+ *     leave_absent, threads, small) -> the rows that were not done; what is written to memory comes
+ * back in the list `values` */
 static PyObject *py_run(PyObject *self, PyObject *args) {
     PyObject *capsule, *plan, *values, *array, *kept = NULL, *result = NULL;
     Py_ssize_t prefix_size;
@@ -260,9 +261,9 @@ static PyObject *py_run(PyObject *self, PyObject *args) {
     long long small;
     batch_t *b = calloc(1, sizeof *b);
     if (!b) return PyErr_NoMemory();
-    if (!PyArg_ParseTuple(args, "OOiOy#iiOppiL", &capsule, &plan, &b->directory, &values,
+    if (!PyArg_ParseTuple(args, "OOiOy#iiOpppiL", &capsule, &plan, &b->directory, &values,
                           &b->prefix, &prefix_size, &b->style, &b->separator, &array,
-                          &b->writing, &b->sync, &threads, &small))
+                          &b->writing, &b->sync, &b->leave_absent, &threads, &small))
         goto done;
     b->prefix_size = (size_t)prefix_size;
     b->chain = PyCapsule_GetPointer(capsule, "omnizarr.chain");

@@ -213,7 +213,8 @@ static int read_shard(const batch_t *b, scratch_t *s, source_t *source, const ro
         uint64_t offset = index_entry(c, index + 16 * entry);
         uint64_t size = index_entry(c, index + 16 * entry + 8);
         if (offset == MISSING && size == MISSING) {
-            place_fill(k, count, to, strides);
+            if (b->leave_absent) bad = 1;
+            else place_fill(k, count, to, strides);
         } else if (offset > INT64_MAX || size > INT64_MAX ||
                    fetch(source, (int64_t)offset, (int64_t)size, &s->raw, &data)) {
             bad = 1;
@@ -294,6 +295,7 @@ int read_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice) {
     }
     int state = open_source(b, &row, number, &source);
     int bad = state < 0 || replaced(b, number, source.identity) ? -1 : 0;
+    if (state == ABSENT && b->leave_absent) bad = -1;
     if (bad) {
         /* done again by the reference engine */
     } else if (b->picks) {

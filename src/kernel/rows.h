@@ -48,6 +48,7 @@ typedef struct {
     unsigned char *array;
     int64_t strides[MAX_AXES];
     int writing, sync; /* sync: values are on the disk before they are seen */
+    int leave_absent; /* whether rows that would get the fill value are left */
     int64_t slices; /* how many threads may share one shard */
     atomic_llong next;
     atomic_uchar *failed; /* a flag for each row */

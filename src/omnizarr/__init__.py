@@ -16,6 +16,7 @@ from omnizarr.errors import (
     ChunkError,
     InvalidMetadata,
     InvalidName,
+    MissingChunk,
     MissingPackage,
     NodeExists,
     NodeNotFound,
@@ -72,6 +73,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.ops.convert import convert
     from omnizarr.ops.copy import copy, copy_all, copy_store, from_array
     from omnizarr.ops.repair import repair
+    from omnizarr.ops.verify import verify
     from omnizarr.stores.dbm import DBMStore
     from omnizarr.stores.lmdb import LMDBStore
     from omnizarr.stores.redis import RedisStore
@@ -94,6 +96,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "LZMA",
     "LocalStore",
     "MemoryStore",
+    "MissingChunk",
     "MissingPackage",
     "NestedDirectoryStore",
     "NodeExists",
@@ -152,6 +155,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "storage",
     "tree",
     "validate",
+    "verify",
     "zeros",
     "zeros_like",
     "__version__",
@@ -189,6 +193,7 @@ _LATER = {
     "save_group": "hierarchy.save:save_group",
     "tree": "hierarchy.legacy:tree",
     "validate": "hierarchy.validate:validate",
+    "verify": "ops.verify:verify",
     "SQLiteStore": "stores.sqlite:SQLiteStore",
     "RedisStore": "stores.redis:RedisStore",
     "LMDBStore": "stores.lmdb:LMDBStore",

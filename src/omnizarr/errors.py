@@ -14,6 +14,7 @@
     ├── ReadOnly (PermissionError, TypeError, ValueError)
     ├── StoreError (OSError)                the store failed, or cannot do what was asked
     ├── ChunkError (OSError)                one chunk cannot be read or written
+    │   └── MissingChunk (KeyError)         there is none, and missing="raise" was asked for
     ├── SelectionError (IndexError, ValueError)   a selection or values that do not fit the array
     └── MissingPackage (ImportError)        an optional package is needed
 
@@ -32,6 +33,7 @@ __all__ = [
     "ChunkError",
     "InvalidMetadata",
     "InvalidName",
+    "MissingChunk",
     "MissingPackage",
     "NodeExists",
     "NodeNotFound",
@@ -145,6 +147,10 @@ class ChunkError(OmnizarrError, OSError):
         self.chunk = chunk
         self.key = key
         self.codec = codec
+
+
+class MissingChunk(ChunkError, KeyError):
+    """The store has no such chunk, and the read was to take nothing else in its place."""
 
 
 class SelectionError(OmnizarrError, IndexError, ValueError):

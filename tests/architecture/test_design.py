@@ -31,6 +31,7 @@ PUBLIC = [
     "LZMA",
     "LocalStore",
     "MemoryStore",
+    "MissingChunk",
     "MissingPackage",
     "NestedDirectoryStore",
     "NodeExists",
@@ -89,6 +90,7 @@ PUBLIC = [
     "storage",
     "tree",
     "validate",
+    "verify",
     "zeros",
     "zeros_like",
 ]

@@ -328,7 +328,9 @@ def try_calls(r: random.Random, folder: Path) -> Counter[str]:
     given = [b"x" * r.randrange(99), None, b"", b"\2\1\x21\2"] if r.random() < 0.5 else None
     directory = os.open(folder, os.O_RDONLY)
     array = np.zeros((9, 9), "V2")[:, :: r.choice((1, -1))]
-    call = [bound, axes, directory, given, b"a/", 0, ord("/"), array, writing, r.randint(1, 5), 0]
+    key = (b"a/", 0, ord("/"))
+    flags = (writing, r.random() < 0.5)
+    call = [bound, axes, directory, given, *key, array, *flags, r.randint(1, 5), 0]
     if r.random() < 0.5:
         listed = tuple(np.array(v, np.int64) for v in ([0, 1], [0, 2, 3], [0, 3, 1], [8, 0, 4]))
         other = odd_axis(r, r.choice((axis, listed)))

@@ -11,7 +11,7 @@ import click
 
 import omnizarr
 from omnizarr.cli.ome import ome
-from omnizarr.cli.screen import console, errors, show_problems, watched
+from omnizarr.cli.screen import console, errors, show_findings, show_problems, watched
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.render import size_text
 
@@ -111,6 +111,28 @@ def repair(path: str, yes: bool, older_than: float) -> None:
         console.print("nothing to repair")
     elif not yes and any(leftover.state == "unused" for leftover in found):
         console.print("give --yes to remove what is unused")
+
+
+@main.command()
+@path_argument
+@click.option("--node", default="", help="The path of a node inside the hierarchy.")
+@click.option(
+    "--depth",
+    type=click.Choice(["present", "checksums", "decode"]),
+    default="decode",
+    help="How much to look at: sizes and indexes, checksums, or everything (default).",
+)
+def verify(path: str, node: str, depth: Any) -> None:
+    """Look at everything stored in PATH and list all that is damaged.
+
+    The exit code is 1 when something is; keys that belong to nobody are warnings and do not
+    change it.
+    """
+    with watched() as step:
+        report = omnizarr.verify(path, path=node, depth=depth, progress=step)
+    show_findings(report.findings)
+    console.print(str(report), markup=False)
+    sys.exit(0 if report.ok else 1)
 
 
 @main.command()

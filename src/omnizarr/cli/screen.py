@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from omnizarr.errors import Problem
+from omnizarr.ops.verify import Finding
 
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -16,13 +17,18 @@ errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 def show_problems(problems: Sequence[Problem]) -> int:
     """Print every problem; the number of errors."""
-    for problem in problems:
-        colour = "red" if problem.level == "error" else "yellow"
-        console.print(f"[{colour}]{problem.level}[/] ", end="")
-        console.print(str(problem), markup=False)
+    show_findings(problems)
     bad = sum(p.level == "error" for p in problems)
     console.print(f"{bad} errors, {len(problems) - bad} warnings")
     return bad
+
+
+def show_findings(findings: Sequence[Problem | Finding]) -> None:
+    """Print one line for each, by its level."""
+    for finding in findings:
+        colour = "red" if finding.level == "error" else "yellow"
+        console.print(f"[{colour}]{finding.level}[/] ", end="")
+        console.print(str(finding), markup=False)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from omnizarr import registry
 from omnizarr.codecs.codec import ArrayArray, ArrayBytes, Buffer, BytesBytes, Codec, Region, Spec
 from omnizarr.codecs.emptiness import is_fill
+from omnizarr.codecs.holes import moved
 from omnizarr.codecs.scratch import scratch
 from omnizarr.codecs.steps import Decode, Steps, from_memory, run
 from omnizarr.codecs.transpose import Transpose
@@ -59,6 +60,8 @@ class Chain:
     # Each with the exact size of its decoded bytes, where that is known.
     bytes_bytes: tuple[tuple[BytesBytes, int | None], ...]
     encoded_size: int | None
+    # The chunk's axes as the codec that makes bytes of it sees them.
+    axes: tuple[int, ...] = field(init=False)
     # What reads and changes parts of the stored value, with the chunk's axes as it sees them.
     sharded: tuple[Any, tuple[int, ...]] | None = field(init=False)
     # Whether the last step of decoding can fill a given buffer, and whether that is the chunk.
@@ -66,7 +69,8 @@ class Chain:
     direct: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        axes = _axes(self) if hasattr(self.array_bytes, "steps") else None
+        object.__setattr__(self, "axes", _axes(self))
+        axes = self.axes if hasattr(self.array_bytes, "steps") and _only_turns(self) else None
         into = bool(self.bytes_bytes) and hasattr(self.bytes_bytes[0][0], "decode_into")
         into = into and bool(self.bytes_bytes[0][1])
         plain = getattr(self.array_bytes, "plain", None)
@@ -99,7 +103,8 @@ class Chain:
         size = self.array_bytes.encoded_size(self.inner)
         if size is not None and len(data) != size:
             raise _fault(self.array_bytes, f"there are {len(data)} bytes, expected {size}")
-        array = _run(self.array_bytes, "decode", self.array_bytes.decode, data, self.inner)
+        with moved(self.turned_back):
+            array = _run(self.array_bytes, "decode", self.array_bytes.decode, data, self.inner)
         for codec, spec in reversed(self.array_array):
             array = _run(codec, "decode", codec.decode, array, spec)
         if array.shape != self.spec.shape:
@@ -124,7 +129,16 @@ class Chain:
         inside, axes = self.sharded
         # Not by `_run`: where the store fails, the codec is not at fault.
         decode: Decode | None = yield from inside.steps(key, tuple(region[i] for i in axes))
-        return None if decode is None else lambda out: decode(out.transpose(axes))
+        return None if decode is None else partial(self._decode_turned, decode)
+
+    def _decode_turned(self, decode: Decode, out: npt.NDArray[Any]) -> None:
+        with moved(self.turned_back):
+            decode(out.transpose(self.axes))
+
+    def turned_back(self, box: Region) -> Region:
+        """A box along the axes of the bytes, along those of the chunk."""
+        pairs = sorted(zip(self.axes, box, strict=True), key=lambda pair: pair[0])
+        return tuple(part for _, part in pairs)
 
     def decode_into(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
         """Fill `out` with part of the chunk behind stored bytes."""
@@ -172,15 +186,20 @@ class Chain:
         return None if is_fill(chunk, self.spec.fill) else self.encode(chunk)
 
 
-def _axes(chain: Chain) -> tuple[int, ...] | None:
-    """The axes of the chunk as its array→bytes codec sees them, where that codec can work on
-    parts of the stored value: nothing but transposes before it, and nothing after it."""
+def _axes(chain: Chain) -> tuple[int, ...]:
+    """The axes of the chunk as its array→bytes codec sees them."""
     axes = tuple(range(len(chain.spec.shape)))
     for codec, spec in chain.array_array:
-        if not isinstance(codec, Transpose):
-            return None
-        axes = tuple(axes[i] for i in codec.axes(len(spec.shape)))
-    return None if chain.bytes_bytes else axes
+        if isinstance(codec, Transpose):
+            axes = tuple(axes[i] for i in codec.axes(len(spec.shape)))
+    return axes
+
+
+def _only_turns(chain: Chain) -> bool:
+    """Whether the array→bytes codec can work on parts of the stored value: nothing but
+    transposes before it, and nothing after it."""
+    turns = all(isinstance(codec, Transpose) for codec, _ in chain.array_array)
+    return turns and not chain.bytes_bytes
 
 
 def bind_chain(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") -> Chain:

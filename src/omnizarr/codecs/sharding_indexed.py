@@ -24,6 +24,7 @@ from omnizarr import config
 from omnizarr.codecs.chain import Chain, bind_chain
 from omnizarr.codecs.codec import Buffer, Configured, Kind, Region, Spec
 from omnizarr.codecs.emptiness import is_fill
+from omnizarr.codecs.holes import moved, tell
 from omnizarr.codecs.shard_layout import (
     GAP,
     MISSING,
@@ -210,8 +211,10 @@ class Shards:
             part = _view(out, piece.outside)
             if piece.span is None:
                 part[...] = self.spec.fill
+                tell(self.outside(piece.coords, piece.inside))
                 continue
-            with telling(f"inner chunk {piece.coords}"):
+            place = partial(self.outside, piece.coords)
+            with telling(f"inner chunk {piece.coords}"), moved(place):
                 if piece.span in parts:
                     self.inner.decode_into(parts[piece.span], piece.inside, part)
                 else:
@@ -252,6 +255,11 @@ class Shards:
     def _place(self, coords: Coords) -> Region:
         pairs = zip(coords, self.inner.spec.shape, strict=True)
         return tuple(slice(c * n, (c + 1) * n, 1) for c, n in pairs)
+
+    def outside(self, coords: Coords, box: Region) -> Region:
+        """A box of an inner chunk as a box of the shard."""
+        parts = zip(box, coords, self.inner.spec.shape, strict=True)
+        return tuple(slice(s.start + c * n, s.stop + c * n) for s, c, n in parts)
 
     def _rows(self, region: Region) -> list[list[tuple[int, slice, slice]]]:
         """Along each axis: the inner chunks touched, what part of each, and where that goes."""

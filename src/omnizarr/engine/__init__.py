@@ -2,13 +2,16 @@
 
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.kernel import empty
+from omnizarr.engine.missing import Missing, check_missing
 from omnizarr.engine.reference import read_chunk, write_chunk
 from omnizarr.engine.run import exclusive, read, write
 from omnizarr.engine.stream import Stream
 
 __all__ = [
     "BoundArray",
+    "Missing",
     "Stream",
+    "check_missing",
     "empty",
     "exclusive",
     "read",

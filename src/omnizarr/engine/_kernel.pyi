@@ -27,6 +27,7 @@ def run(
     array: Any,
     writing: bool,
     sync: bool,
+    leave_absent: bool,
     threads: int,
     small: int,
     /,

@@ -19,11 +19,13 @@ import numpy.typing as npt
 from omnizarr import config
 from omnizarr.codecs import Chain
 from omnizarr.codecs.codec import Buffer, Region
+from omnizarr.codecs.holes import moved, tell
 from omnizarr.codecs.shard_layout import joined
 from omnizarr.codecs.sharding_indexed import Shards, telling
 from omnizarr.engine import reference
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.cache import ChunkCache, Values
+from omnizarr.engine.missing import Filled
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.stores import LocalStore, Range, Versioned, get_many
@@ -78,14 +80,27 @@ class Value:
         return out
 
 
-def knows(array: BoundArray) -> bool:
+def knows(array: BoundArray, holes: bool) -> bool:
     """Whether chunks of an array can be kept: their store tells generations, of items that no
-    caller can change."""
+    caller can change. Chunks with holes inside, of which a kept one tells nothing, are not
+    where those are asked for."""
     store = array.chunk_store
-    return isinstance(store, Versioned) and not array.data_type.variable
+    if not isinstance(store, Versioned) or array.data_type.variable:
+        return False
+    if not holes:
+        return True
+    chain = array.chain_at((0,) * len(array.grid.axes))
+    kept = chain if chain.sharded is None else chain.sharded[0].inner
+    return not isinstance(kept.array_bytes, Shards)
 
 
-def read(cache: ChunkCache, array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
+def read(
+    cache: ChunkCache,
+    array: BoundArray,
+    plan: Plan,
+    out: npt.NDArray[Any],
+    filled: Filled | None = None,
+) -> None:
     """Fill `out`, of the plan's full shape, from chunks in the cache or in the store."""
     _ = array.fill  # bound before threads ask for it
     store = cache.number(cast(Hashable, array.store))
@@ -97,7 +112,7 @@ def read(cache: ChunkCache, array: BoundArray, plan: Plan, out: npt.NDArray[Any]
 
     def one(row: Row, known: Known = NOTHING) -> None:
         shape = array.grid.chunk_shape(row.coords)
-        _read_row(cache, name(shape), array, row, known, out)
+        _read_row(cache, name(shape), array, row, known, out, filled)
 
     rows, count = plan.rows(), plan.count
     if not count:
@@ -137,7 +152,13 @@ def _ahead(
 
 
 def _read_row(
-    cache: ChunkCache, name: Name, array: BoundArray, row: Row, known: Known, out: Values
+    cache: ChunkCache,
+    name: Name,
+    array: BoundArray,
+    row: Row,
+    known: Known,
+    out: Values,
+    filled: Filled | None,
 ) -> None:
     chain = array.chain_at(row.coords)
     key, store = array.key(row.coords), cast(Versioned, array.chunk_store)
@@ -148,11 +169,11 @@ def _read_row(
         value = Value(array.chunk_store, key, generation, fetched.get(key))
         decode = partial(_fill, cache, (*name, key, generation), chain, value, row.region)
         try:
-            reference.fill_row(array, row, decode, out)
+            reference.fill_row(array, row, decode, out, filled)
             return
         except Changed:
             pass  # so it is read as it is now
-    reference.read_row(array, row, out)
+    reference.read_row(array, row, out, filled)
 
 
 def _fill(
@@ -162,7 +183,8 @@ def _fill(
     if chain.sharded is not None:
         shards, axes = chain.sharded
         turned = tuple(region[i] for i in axes)
-        _fill_from_shard(cache, name, shards, value, turned, out.transpose(axes))
+        with moved(chain.turned_back):
+            _fill_from_shard(cache, name, shards, value, turned, out.transpose(axes))
         return
     [chunk] = cache.get([name], lambda _: [_decoded(chain, value.parts([None])[0])])
     index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
@@ -196,6 +218,8 @@ def _fill_from_shard(
         outside: Any = (*piece.outside, ...)
         inside: Any = (*piece.inside, ...)
         out[outside] = shards.spec.fill if piece.span is None else next(chunks)[inside]
+        if piece.span is None:
+            tell(shards.outside(piece.coords, piece.inside))
 
 
 def _decoded(chain: Chain, data: Buffer) -> Values:

@@ -71,8 +71,13 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return np.ndarray(shape, dtype, _kernel.memory(nbytes))
 
 
-def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> list[int] | None:
-    """The rows that are left to do, or None where the kernel does not know the array."""
+def read(
+    array: BoundArray, plan: Plan, out: npt.NDArray[Any], leave_absent: bool = False
+) -> list[int] | None:
+    """The rows that are left to do, or None where the kernel does not know the array.
+
+    With `leave_absent` those are among them that would get the fill value, in part or in full.
+    """
     layout = _layout(array)
     if layout is None or not out.size:
         return None
@@ -81,8 +86,8 @@ def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> list[int] | No
         values = [store.values.get(array.key(coords)) for coords in _coords(plan)]
         if not all(v is None or type(v) is bytes for v in values):
             return None
-        return _run(layout, array, plan, -1, values, out, writing=False)
-    return _in_directory(layout, array, plan, out, writing=False)
+        return _run(layout, array, plan, -1, values, out, False, leave_absent)
+    return _in_directory(layout, array, plan, out, False, leave_absent)
 
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] | None:
@@ -118,7 +123,12 @@ def _in_memory(
 
 
 def _in_directory(
-    layout: Layout, array: BoundArray, plan: Plan, data: npt.NDArray[Any], writing: bool
+    layout: Layout,
+    array: BoundArray,
+    plan: Plan,
+    data: npt.NDArray[Any],
+    writing: bool,
+    leave_absent: bool = False,
 ) -> list[int] | None:
     store = array.store
     if not isinstance(store, LocalStore):
@@ -128,7 +138,7 @@ def _in_directory(
     except OSError:
         return None
     try:
-        return _run(layout, array, plan, directory, None, data, writing=writing)
+        return _run(layout, array, plan, directory, None, data, writing, leave_absent)
     finally:
         os.close(directory)
 
@@ -141,6 +151,7 @@ def _run(
     values: list[bytes | None] | None,
     data: npt.NDArray[Any],
     writing: bool,
+    leave_absent: bool = False,
 ) -> list[int]:
     with threads(config.get().threads) as allowed:
         left: list[int] = _kernel.run(
@@ -154,6 +165,7 @@ def _run(
             data.view(f"V{data.dtype.itemsize}"),  # not every type has a buffer of its own
             writing,
             config.get().durability == "fsync",
+            leave_absent,
             allowed,
             SMALL,
         )

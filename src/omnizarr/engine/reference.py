@@ -15,10 +15,12 @@ from omnizarr import config
 from omnizarr.codecs import Chain
 from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.emptiness import is_fill
+from omnizarr.codecs.holes import watch
 from omnizarr.codecs.steps import Decode, Steps, run
 from omnizarr.engine.allowance import on_threads, surplus
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.fetch import fetch_ahead
+from omnizarr.engine.missing import Filled
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.model import paths
@@ -35,20 +37,22 @@ R = TypeVar("R")
 # Reading
 
 
-def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
+def read(
+    array: BoundArray, plan: Plan, out: npt.NDArray[Any], filled: Filled | None = None
+) -> None:
     """Fill `out`, of the plan's full shape, from the chunks."""
     _ = array.fill  # bound before threads ask for it
     store, count = array.chunk_store, plan.count
     # Files are near: threads that each read and decode one are quicker than to fetch ahead.
     if isinstance(store, LocalStore) or not hasattr(store, "get_many"):
-        run_rows(plan.rows(), count, lambda row: read_row(array, row, out), out.nbytes)
+        run_rows(plan.rows(), count, lambda row: read_row(array, row, out, filled), out.nbytes)
     elif count:
         size = fetched(array, out.nbytes // count)
         fetch_ahead(
             store,
             plan.rows(),
             lambda row: _steps(array, row.coords, row.region),
-            lambda row, decode: fill_row(array, row, decode, out),
+            lambda row, decode: fill_row(array, row, decode, out, filled),
             size=size,
             nbytes=size * count,
             threads=_threads(count, out.nbytes),
@@ -67,20 +71,35 @@ def fetched(array: BoundArray, selected: int) -> int:
     return min(whole, selected + around)
 
 
-def read_row(array: BoundArray, row: Row, out: npt.NDArray[Any]) -> None:
+def read_row(
+    array: BoundArray, row: Row, out: npt.NDArray[Any], filled: Filled | None = None
+) -> None:
     """Fill the part of `out` that comes from one chunk."""
-    fill_row(array, row, _decoder(array, row.coords, row.region), out)
+    fill_row(array, row, _decoder(array, row.coords, row.region), out, filled)
 
 
-def fill_row(array: BoundArray, row: Row, decode: Decode | None, out: npt.NDArray[Any]) -> None:
+def fill_row(
+    array: BoundArray,
+    row: Row,
+    decode: Decode | None,
+    out: npt.NDArray[Any],
+    filled: Filled | None = None,
+) -> None:
     """Put one chunk's part into `out`; no decoder: the fill value."""
     index: Any = (*row.outer, ...)  # without the ellipsis an object would hold the array
     if decode is None:
+        if filled is not None:
+            filled.add_chunk(row)
         out[index] = array.fill
         return
     part = out[index] if row.pick is None else _box(array, row.region)
     with telling("read", array, row.coords):
-        decode(part)
+        if filled is None:
+            decode(part)
+        else:
+            with watch() as holes:
+                decode(part)
+            filled.add(row, holes)
     if row.pick is not None:
         out[index] = part[row.pick]
 

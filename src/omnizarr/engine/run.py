@@ -12,26 +12,44 @@ import numpy.typing as npt
 from omnizarr.engine import cached, kernel, reference
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.cache import current
+from omnizarr.engine.missing import Coords, Filled, Missing
 from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
 from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import compares, lock, lock_prefix
 from omnizarr.stores.turns import ENGINE, turn
 
-Coords = tuple[int, ...]
 
+def read(
+    array: BoundArray,
+    plan: Plan,
+    out: npt.NDArray[Any],
+    missing: Missing = "fill",
+    filled: list[Coords] | None = None,
+) -> None:
+    """Fill `out`, of the plan's full shape, from the chunks.
 
-def read(array: BoundArray, plan: Plan, out: npt.NDArray[Any]) -> None:
-    """Fill `out`, of the plan's full shape, from the chunks."""
-    cache = current()
-    if cache is not None and cached.knows(array):
-        cached.read(cache, array, plan, out)
+    `missing` says what to do about those that the store does not have; the places of those that
+    got the fill value go into `filled`.
+    """
+    if missing == "fill" and filled is None:
+        _read(array, plan, out, None)
         return
-    left = kernel.read(array, plan, out)
+    found = Filled(array, missing)
+    _read(array, plan, out, found)
+    found.finish(filled)
+
+
+def _read(array: BoundArray, plan: Plan, out: npt.NDArray[Any], filled: Filled | None) -> None:
+    cache = current()
+    if cache is not None and cached.knows(array, holes=filled is not None):
+        cached.read(cache, array, plan, out, filled)
+        return
+    left = kernel.read(array, plan, out, leave_absent=filled is not None)
     if left is None:
-        reference.read(array, plan, out)
+        reference.read(array, plan, out, filled)
     elif left:
         for row in plan.some_rows(left):
-            reference.read_row(array, row, out)
+            reference.read_row(array, row, out, filled)
 
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from omnizarr import engine
 from omnizarr.chunk_grids import Grid
-from omnizarr.engine import BoundArray
+from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidMetadata, SelectionError
 from omnizarr.indexing import Plan, plan
 
@@ -18,15 +18,20 @@ Planner = Callable[[Grid, Any], Plan]
 
 
 def read(
-    array: BoundArray, planner: Planner, selection: Any, out: npt.NDArray[Any] | None = None
+    array: BoundArray,
+    planner: Planner,
+    selection: Any,
+    out: npt.NDArray[Any] | None = None,
+    missing: Missing = "fill",
+    filled: list[tuple[int, ...]] | None = None,
 ) -> Any:
     """The selected elements as a NumPy array, or a scalar where every index is a number."""
     fields, selection = split_fields(selection, array.dtype)
     chosen = _planned(planner, array.grid, selection)
     if out is not None:
-        return _read_into(array, chosen, fields, out)
+        return _read_into(array, chosen, fields, out, missing, filled)
     full = engine.empty(chosen.full_shape, array.dtype)
-    engine.read(array, chosen, full)
+    engine.read(array, chosen, full, missing, filled)
     return _result(full, chosen, fields)
 
 
@@ -48,7 +53,14 @@ def _planned(planner: Planner, grid: Grid, selection: Any) -> Plan:
         return planner(grid, tuple(np.asarray(i) if hasattr(i, "__array__") else i for i in items))
 
 
-def _read_into(array: BoundArray, chosen: Plan, fields: Any, out: Any) -> npt.NDArray[Any]:
+def _read_into(
+    array: BoundArray,
+    chosen: Plan,
+    fields: Any,
+    out: Any,
+    missing: Missing,
+    filled: list[tuple[int, ...]] | None,
+) -> npt.NDArray[Any]:
     target: npt.NDArray[Any] = out.as_ndarray_like() if hasattr(out, "as_ndarray_like") else out
     wanted = array.dtype if fields is None else array.dtype[fields]
     if target.shape != chosen.shape or not np.can_cast(wanted, target.dtype, "safe"):
@@ -58,10 +70,10 @@ def _read_into(array: BoundArray, chosen: Plan, fields: Any, out: Any) -> npt.ND
         )
     full = chosen.to_full(target)
     if fields is None and target.dtype == wanted and np.shares_memory(full, target):
-        engine.read(array, chosen, full)
+        engine.read(array, chosen, full, missing, filled)
         return target
     whole = np.empty(chosen.full_shape, array.dtype)
-    engine.read(array, chosen, whole)
+    engine.read(array, chosen, whole, missing, filled)
     np.copyto(target, _result(whole, chosen, fields), casting="safe")
     return target
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from omnizarr import config as settings
 from omnizarr import engine
 from omnizarr.config import byte_size
-from omnizarr.engine import BoundArray
+from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import OmnizarrWarning, WrongNode
 from omnizarr.hierarchy import access, render, stored
 from omnizarr.hierarchy.array_config import ArrayConfig
@@ -206,6 +206,10 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     def _check_writable(self) -> None:
         self._location.check_writable()
+
+    @property
+    def _missing(self) -> Missing:
+        return self._location.missing
 
     @classmethod
     def __class_getitem__(cls, item: Any) -> type[Self]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.engine import Missing, check_missing
 from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group, make_group, open_node
@@ -33,6 +35,7 @@ def open(
     zarr_version: int | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     use_consolidated: bool | str | None = None,
+    missing: Missing = "fill",
     **options: Any,
 ) -> Array | Group:
     """The array or group at a path, in whatever format it is; read-only unless a mode is given.
@@ -41,8 +44,10 @@ def open(
     ``r+`` also writes; neither creates anything. ``a`` opens or creates, ``w`` replaces what is
     there, ``w-`` fails if something is: with a shape or data they create an array as
     `open_array` does, else a group. `zarr_version` is another name for `zarr_format`;
-    `use_consolidated` is as in `open_group`.
+    `use_consolidated` is as in `open_group`. `missing` says what reads do about chunks that the
+    store does not have, here and below: ``fill``, ``warn`` or ``raise``; see `Array.read`.
     """
+    check_missing(missing)
     chosen = _mode(mode, store, options)
     zarr_format = _format(zarr_format, zarr_version)
     where, node_path = place(store, path, chosen, storage_options)
@@ -54,10 +59,12 @@ def open(
             read_only=chosen == "r",
             use_consolidated=use_consolidated,
         )
+        location = replace(location, missing=missing)
         return _configured(open_node(location, node), options)
+    given: Any = {"path": node_path, "zarr_format": zarr_format, "missing": missing, **options}
     if any(options.get(name) is not None for name in ("shape", "data", "dtype")):
-        return open_array(where, chosen, path=node_path, zarr_format=zarr_format, **options)
-    return open_group(where, chosen, path=node_path, zarr_format=zarr_format, **options)
+        return open_array(where, chosen, **given)
+    return open_group(where, chosen, **given)
 
 
 def open_array(
@@ -71,6 +78,7 @@ def open_array(
     dtype: Any = None,
     data: Any = None,
     storage_options: Mapping[str, Any] | None = None,
+    missing: Missing = "fill",
     **options: Unpack[ArrayOptions],
 ) -> Array:
     """The array at a path; modes ``a``, ``w`` and ``w-`` create it from the other options.
@@ -78,8 +86,10 @@ def open_array(
     ``a`` opens or creates, ``w`` replaces what is there, ``w-`` fails if something is. Without a
     mode the array is opened to be read, or, where a shape or data are given, as with ``a``.
     Opening looks at one of the options: `dimension_separator` is used where a version 2 document
-    does not state it, for data that were written through a nested store.
+    does not state it, for data that were written through a nested store. `missing` is as in
+    `open`.
     """
+    check_missing(missing)
     chosen = _mode(mode, store, {"shape": shape, "data": data})
     zarr_format = _format(zarr_format, zarr_version)
     where, node_path = place(store, path, chosen, storage_options)
@@ -92,8 +102,11 @@ def open_array(
             read_only=chosen == "r",
             separator=check_separator(options.get("dimension_separator")),
         )
+        location = replace(location, missing=missing)
         return Array.at(location, node).with_config(runtime_config(options))
-    location = Location(where, node_path, format_for(where, node_path, zarr_format))
+    location = Location(
+        where, node_path, format_for(where, node_path, zarr_format), missing=missing
+    )
     return make_array(location, shape, dtype, data, chosen == "w", options)
 
 
@@ -107,6 +120,7 @@ def open_group(
     attributes: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     use_consolidated: bool | str | None = None,
+    missing: Missing = "fill",
     **unused: Any,
 ) -> Group:
     """The group at a path, read-only without a mode; modes as in `open_array`.
@@ -115,8 +129,9 @@ def open_group(
     without a request, and fails where it has none; a string is another key for them than
     ``.zmetadata`` (version 2). An array's copy is compared with its own document when its data
     are first used. False never looks at copies. None uses them only to list where a store cannot.
-    `cache_attrs` and `synchronizer` of zarr-python 2 have no effect.
+    `missing` is as in `open`. `cache_attrs` and `synchronizer` of zarr-python 2 have no effect.
     """
+    check_missing(missing)
     chosen = _mode(mode, store, {})
     _check_unused(unused)
     zarr_format = _format(zarr_format, zarr_version)
@@ -129,14 +144,10 @@ def open_group(
             read_only=chosen == "r",
             use_consolidated=use_consolidated,
         )
-        return Group.at(location, node)
-    return create_group(
-        where,
-        path=node_path,
-        zarr_format=zarr_format,
-        attributes=attributes,
-        overwrite=chosen == "w",
-    )
+        return Group.at(replace(location, missing=missing), node)
+    wanted = format_for(where, node_path, zarr_format)
+    location = Location(where, node_path, wanted, missing=missing)
+    return make_group(location, attributes, chosen == "w")
 
 
 def create_array(

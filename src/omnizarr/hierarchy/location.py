@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from omnizarr import config
+from omnizarr.engine import Missing
 from omnizarr.errors import (
     InvalidMetadata,
     NodeExists,
@@ -48,13 +49,15 @@ class Location:
     known: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
     # A group's copies of the documents below it, where they are to be used.
     copies: Copies | None = field(default=None, compare=False, repr=False)
+    # What reads of arrays do about chunks that the store does not have.
+    missing: Missing = field(default="fill", compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{paths.show(self.path)} in {self.store!r}"
 
     def at(self, path: str) -> Location:
         """Another place in the same hierarchy."""
-        return Location(self.store, path, self.format, self.read_only, self.known, self.copies)
+        return replace(self, path=path)
 
     def child(self, name: str) -> Location:
         """A place below this one."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.config import configure
-from omnizarr.engine import BoundArray
+from omnizarr.engine import BoundArray, Missing
 from omnizarr.hierarchy import access
 from omnizarr.hierarchy.array_config import ArrayConfig
 from omnizarr.hierarchy.astype import Converted
@@ -40,8 +40,21 @@ class Selectable:
         keep = self._config.write_empty_chunks
         return nullcontext() if keep is None else configure(write_empty_chunks=keep)
 
-    def _read(self, planner: access.Planner, selection: Any, out: Any = None) -> Any:
-        values = access.read(self._data, planner, selection, out)
+    @property
+    def _missing(self) -> Missing:
+        """What reads do about chunks that the store does not have."""
+        raise NotImplementedError
+
+    def _read(
+        self,
+        planner: access.Planner,
+        selection: Any,
+        out: Any = None,
+        missing: Missing | None = None,
+        filled: list[tuple[int, ...]] | None = None,
+    ) -> Any:
+        chosen = self._missing if missing is None else missing
+        values = access.read(self._data, planner, selection, out, chosen, filled)
         return values if self._config.order == "C" or out is not None else _as_fortran(values)
 
     def _write(self, planner: access.Planner, selection: Any, value: Any) -> None:
@@ -52,12 +65,22 @@ class Selectable:
     def __getitem__(self, selection: Any) -> Any:
         return self._read(plan, selection)
 
-    def read(self, selection: Any = ..., *, out: npt.NDArray[Any] | None = None) -> Any:
+    def read(
+        self,
+        selection: Any = ...,
+        *,
+        out: npt.NDArray[Any] | None = None,
+        missing: Missing | None = None,
+        filled: list[tuple[int, ...]] | None = None,
+    ) -> Any:
         """The selected elements as a NumPy array, or a scalar where every index is a number.
 
-        `out` is filled instead of a new array where it is given.
+        `out` is filled instead of a new array where it is given. `missing` says what to do about
+        chunks that the store does not have: ``fill`` reads the fill value, ``warn`` also warns,
+        ``raise`` raises `MissingChunk`; without it the array does as it was opened. The places of
+        chunks that were filled are added to the list `filled`.
         """
-        return self._read(plan, selection, out)
+        return self._read(plan, selection, out, missing, filled)
 
     def __setitem__(self, selection: Any, value: Any) -> None:
         self._write(plan, selection, value)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.engine import Missing
 from omnizarr.errors import SelectionError
 from omnizarr.hierarchy import access
 from omnizarr.hierarchy.render import size_text
@@ -90,18 +91,27 @@ class View:
 
     # Reading and writing
 
-    def read(self, *, out: npt.NDArray[Any] | None = None) -> Any:
+    def read(
+        self,
+        *,
+        out: npt.NDArray[Any] | None = None,
+        missing: Missing | None = None,
+        filled: list[tuple[int, ...]] | None = None,
+    ) -> Any:
         """All of it as a NumPy array, or as a scalar where no axes are left.
 
-        `out` is filled instead of a new array where it is given.
+        `out` is filled instead of a new array where it is given; `missing` and `filled` are as
+        in `Array.read`.
         """
         axes = self._chosen.stored_order
+        wanted = self.array._missing if missing is None else missing
+        bound, chosen = self.array._bound, self._chosen
         if out is not None:
             if out.shape != self.shape:
                 raise SelectionError(f"out must have shape {self.shape}, got {out.shape}")
-            access.read(self.array._bound, _planned, self._chosen, out.transpose(axes))
+            access.read(bound, _planned, chosen, out.transpose(axes), wanted, filled)
             return out
-        found = access.read(self.array._bound, _planned, self._chosen)
+        found = access.read(bound, _planned, chosen, None, wanted, filled)
         return found.transpose(np.argsort(axes)) if axes else found
 
     def __getitem__(self, selection: Any) -> Any:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import GroupModel, Node, paths
 
 
+def below(start: Location, node: Node) -> Iterator[tuple[Location, Node | Exception]]:
+    """A node and all below it, each before those in it; one that cannot be read is its error.
+
+    Without recursion: a hierarchy may be deeper than Python's stack.
+    """
+    left: list[tuple[Location, Node | Exception]] = [(start.listed(), node)]
+    while left:
+        place, found = left.pop()
+        yield place, found
+        if isinstance(found, GroupModel):
+            children = sorted(place.children().items(), reverse=True)
+            left += [(place.child(name), child) for name, child in children]
+
+
 def walk(location: Location, node: Node) -> dict[str, Node]:
     """All readable nodes at and below a place, by path relative to it."""
-    found = {"": node}
-    location = location.listed()
-    if isinstance(node, GroupModel):
-        for name, child in sorted(location.children().items()):
-            if not isinstance(child, Exception):
-                below = walk(location.child(name), child)
-                found.update({paths.join(name, p): n for p, n in below.items()})
-    return found
+    start = len(paths.prefix(location.path))
+    return {
+        place.path[start:]: found
+        for place, found in below(location, node)
+        if not isinstance(found, Exception)
+    }

@@ -256,6 +256,10 @@ class IndexedShards:
             [p for p in possible if p.startswith(prefix)],
         )
 
+    def chunks_in(self, shard: str) -> Names:
+        """The keys of the chunks that one shard has."""
+        return [*self._chunks([shard], self.prefix)]
+
     def _chunks(self, keys: Iterable[str], prefix: str) -> Iterator[str]:
         """Keys below a prefix, with those of chunks in place of those of shards."""
         left = iter(keys)

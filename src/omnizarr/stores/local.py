@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from omnizarr import config
 from omnizarr.errors import InvalidMetadata, OmnizarrError, StoreError
-from omnizarr.stores import locks
+from omnizarr.stores import folders, locks
 from omnizarr.stores.abilities import check_key, check_writable
 from omnizarr.stores.store import Bytes, Kind, Range
 
@@ -37,7 +37,10 @@ Values: TypeAlias = list[bytes | None]
 OURS = ".__omnizarr_"  # in the name of a file that is no value
 PARTIAL = f"{OURS}partial__"  # of one that is being written
 ATTEMPTS = 20  # to write into a directory that others remove while it is empty
-_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+# Without O_NONBLOCK, opening a named pipe would wait for a writer.
+_FLAGS = os.O_RDONLY
+for _name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK"):
+    _FLAGS |= getattr(os, _name, 0)
 
 # A file changed twice within one tick of the file system's clock may look unchanged.
 TICK = 10**8  # nanoseconds, far above the 1 to 16 ms of common clocks
@@ -52,6 +55,9 @@ def _read_file(path: str, part: Range | None) -> tuple[bytes, os.stat_result, os
     descriptor = os.open(path, _FLAGS)  # quicker for small files than a file object
     try:
         before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            kind = IsADirectoryError if stat.S_ISDIR(before.st_mode) else OSError
+            raise kind("it is not a regular file")
         start, length = (0, None) if part is None else (part.start, part.length)
         if start < 0:
             start = max(0, before.st_size + start)
@@ -173,6 +179,7 @@ class LocalStore:
     @staticmethod
     def _write(path: str, value: Bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+        flags |= getattr(os, "O_NOFOLLOW", 0)  # nobody's link says what is overwritten
         descriptor = os.open(path, flags, 0o666)
         try:
             view = memoryview(value).cast("B") if len(value) else memoryview(b"")
@@ -248,26 +255,21 @@ class LocalStore:
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         top = self._path(prefix[:-1]) if prefix else str(self.root)
-        for folder, _, names in os.walk(top, onerror=_cannot_list):
-            inside = os.path.relpath(folder, top).replace(os.sep, "/")
-            head = prefix if inside == "." else f"{prefix}{inside}/"
+        for inside, names in folders.walk(top, self._start):
+            head = f"{prefix}{inside}/" if inside else prefix
             yield from (head + name for name in names if OURS not in name)
+
+    def leftovers(self) -> Iterator[str]:
+        """Files of values that were being written when their writer stopped, or are now."""
+        for inside, names in folders.walk(str(self.root), self._start):
+            head = f"{inside}/" if inside else ""
+            yield from (head + name for name in names if PARTIAL in name)
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         top = self._path(prefix[:-1]) if prefix else str(self.root)
-        keys, prefixes = [], []
-        try:
-            with os.scandir(top) as entries:
-                for entry in entries:
-                    if entry.is_dir():
-                        prefixes.append(f"{prefix}{entry.name}/")
-                    elif OURS not in entry.name:
-                        keys.append(prefix + entry.name)
-        except (FileNotFoundError, NotADirectoryError):
-            return [], []
-        except OSError as e:
-            raise StoreError(f"cannot list {top!r}: {e.strerror or e}") from e
-        return keys, prefixes
+        files, inside = folders.entries(top, self._start)
+        keys = [prefix + name for name in files if OURS not in name]
+        return keys, [f"{prefix}{name}/" for name in inside]
 
     def around(self) -> Iterator[LocalStore]:
         """The directories above this one, to be looked at only."""
@@ -326,12 +328,6 @@ def _make_folder(path: str) -> None:
         # Where another thread erases what this one makes, the caller tries again.
         with contextlib.suppress(FileExistsError, FileNotFoundError):
             os.makedirs(path, exist_ok=True)
-
-
-def _cannot_list(error: OSError) -> None:
-    """Raise, unless the directory is not there: os.walk would leave it out without a word."""
-    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-        raise StoreError(f"cannot list {error.filename!r}: {error.strerror or error}") from error
 
 
 class DirectoryStore(LocalStore):

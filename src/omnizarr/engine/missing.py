@@ -1,0 +1,120 @@
+"""What a read does where the store proves that a chunk is absent: fill, warn or raise.
+
+Chunks are counted as the user knows them: of an array with shards those inside them, whether the
+shard is absent or only its chunk.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.codecs.codec import Region
+from omnizarr.engine.bound import BoundArray
+from omnizarr.errors import InvalidMetadata, MissingChunk, OmnizarrWarning
+from omnizarr.indexing import Row
+from omnizarr.model import paths
+
+Coords: TypeAlias = tuple[int, ...]
+Missing: TypeAlias = Literal["fill", "warn", "raise"]
+CHOICES = ("fill", "warn", "raise")
+SHOWN = 3  # places that a warning names
+
+
+def check_missing(missing: object) -> None:
+    """Raise where `missing` is none of the choices."""
+    if missing not in CHOICES:
+        raise InvalidMetadata(f"missing must be one of {CHOICES}, got {missing!r}")
+
+
+class Filled:
+    """The chunks of one read that got the fill value, or an error for the first of them."""
+
+    def __init__(self, array: BoundArray, missing: Missing) -> None:
+        check_missing(missing)
+        self.array = array
+        self.missing = missing
+        self.places: set[Coords] = set()
+
+    def add_chunk(self, row: Row) -> None:
+        """A chunk, or shard, that the store does not have."""
+        self.add(row, [tuple(slice(0, s.stop) for s in row.region)])
+
+    def add(self, row: Row, holes: list[Region]) -> None:
+        """Boxes of a chunk without one inside it; those that the row does not select are not."""
+        found = {place for box in holes for place in self._places(row, box)}
+        if found and self.missing == "raise":
+            raise self._error(row, min(found))
+        self.places |= found
+
+    def finish(self, filled: list[Coords] | None) -> None:
+        """Put the places in order into a list, and warn where that is wanted."""
+        places = sorted(self.places)
+        if filled is not None:
+            filled.extend(places)
+        if places and self.missing == "warn":
+            several = len(places) > SHOWN
+            names = ", ".join(map(str, places[:SHOWN])) + (", …" if several else "")
+            warnings.warn(
+                f"{len(places)} missing chunks of {paths.show(self.array.path)} in"
+                f" {self.array.store!r} were read as the fill value"
+                f" {self.array.fill[()]!r}: {names}",
+                OmnizarrWarning,
+                stacklevel=6,
+            )
+
+    def _places(self, row: Row, box: Region) -> Iterator[Coords]:
+        """The chunks with an element that is both in the box and selected."""
+        sizes = _inner_sizes(self.array, row.coords)
+        if sizes is None:
+            yield row.coords
+            return
+        starts = self.array.grid.origin(row.coords)
+        if row.pick is None:
+            at = [np.arange(r.start, r.stop, r.step) for r in row.region]
+            at = [a[i] for a, i in zip(at, map(_inside, at, box), strict=True)]
+            numbers = [(o + a) // n for a, o, n in zip(at, starts, sizes, strict=True)]
+            yield from itertools.product(*(np.unique(n).tolist() for n in numbers))
+            return
+        picks = np.broadcast_arrays(*row.pick)
+        at = [r.start + p.ravel() * r.step for r, p in zip(row.region, picks, strict=True)]
+        inside = np.logical_and.reduce([*map(_inside, at, box)])
+        numbers = [(o + a[inside]) // n for a, o, n in zip(at, starts, sizes, strict=True)]
+        yield from map(tuple, np.unique(np.stack(numbers, axis=-1), axis=0).tolist())
+
+    def _error(self, row: Row, place: Coords) -> MissingChunk:
+        array, path = self.array, paths.show(self.array.path)
+        key = array.key(row.coords)
+        what = f"chunk {place}"
+        if place != row.coords:
+            what += f", in shard {row.coords},"
+        return MissingChunk(
+            f"{what} of {path} (key {key!r} in {array.store!r}) is missing; missing='fill' reads"
+            f" the fill value {array.fill[()]!r} in its place",
+            path=path,
+            chunk=place,
+            key=key,
+        )
+
+
+def _inside(at: npt.NDArray[Any], box: slice) -> npt.NDArray[np.bool_]:
+    """Which positions along one axis lie in a box."""
+    found: npt.NDArray[np.bool_] = (box.start <= at) & (at < box.stop)
+    return found
+
+
+def _inner_sizes(array: BoundArray, coords: Coords) -> Coords | None:
+    """The shape of chunks in a shard along the array's axes, or None without shards."""
+    chain = array.chain_at(coords)
+    inner = getattr(chain.array_bytes, "inner", None)
+    if inner is None:
+        return None
+    sizes = [0] * len(chain.axes)
+    for axis, size in zip(chain.axes, inner.spec.shape, strict=True):
+        sizes[axis] = size
+    return tuple(sizes)

@@ -1,0 +1,225 @@
+"""Whether all that is stored of a hierarchy can be trusted, chunk by chunk.
+
+The store is listed once. Every key is a document, a chunk of an array, or belongs to nobody;
+chunks are looked at by a few threads, each with one chunk, or a few of a shard, in memory.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from omnizarr import stores
+from omnizarr.engine import BoundArray
+from omnizarr.engine.reference import run_rows
+from omnizarr.errors import InvalidMetadata, OmnizarrError
+from omnizarr.formats import consolidated
+from omnizarr.hierarchy.chunking import inner_chunks
+from omnizarr.hierarchy.location import Location, locate
+from omnizarr.hierarchy.walk import below
+from omnizarr.model import ArrayModel, Node, paths
+from omnizarr.ops.verify_chunk import Chunk, Depth, Faults, check_chunk, chunk_keys
+from omnizarr.stores import list_prefix
+
+Progress: TypeAlias = Callable[[int, int, str], None]
+DEPTHS = ("present", "checksums", "decode")
+ENOUGH = 2**30  # chunks and bytes that are worth all threads
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing wrong: with which node, under which key, in which chunk, and why."""
+
+    path: str
+    key: str
+    message: str
+    chunk: tuple[int, ...] | None = None
+    level: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        chunk = "" if self.chunk is None else f" chunk {self.chunk}"
+        return f"{self.path}{chunk} ({self.key!r}): {self.message}"
+
+
+@dataclass
+class VerifyReport:
+    """What was looked at and what is wrong with it."""
+
+    depth: Depth
+    groups: int = 0
+    arrays: int = 0
+    chunks: int = 0  # that are stored; of shards, those inside them
+    unchecked: int = 0  # of these, those without a checksum to compare
+    absent: int = 0  # that the grids have and the store has not: they read as the fill value
+    bytes_read: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged; warnings do not count."""
+        return all(f.level != "error" for f in self.findings)
+
+    def __str__(self) -> str:
+        bad = sum(f.level == "error" for f in self.findings)
+        unchecked = f" ({self.unchecked} without a checksum)" if self.unchecked else ""
+        return (
+            f"{self.groups} groups, {self.arrays} arrays, {self.chunks} chunks stored{unchecked},"
+            f" {self.absent} absent, {self.bytes_read} bytes read;"
+            f" {bad} errors, {len(self.findings) - bad} warnings"
+        )
+
+
+def verify(
+    store: Any,
+    *,
+    path: str | None = None,
+    depth: Depth = "decode",
+    progress: Progress | None = None,
+) -> VerifyReport:
+    """Look at everything stored at and below a path, and tell all that is wrong with it.
+
+    Depth ``present`` reads no chunks, only indexes of shards, and compares sizes;
+    ``checksums`` reads every chunk and compares its checksum, where the codecs have one;
+    ``decode`` decodes every chunk. Each does what those before it do. Chunks that are absent are
+    no fault. `progress` is called with chunks done, chunks found so far, and an array's path.
+    """
+    if depth not in DEPTHS:
+        raise InvalidMetadata(f"depth must be one of {DEPTHS}, got {depth!r}")
+    where = stores.resolve(store, read_only=True)
+    location, node = locate(where, paths.normalize(path))
+    work = _Verification(location, VerifyReport(depth), progress)
+    work.read_nodes(node)
+    run_rows(work.chunks(), ENOUGH, work.check, ENOUGH)
+    work.finish()
+    return work.report
+
+
+class _Verification:
+    """One run: what is known of the nodes, and what was found so far."""
+
+    def __init__(self, start: Location, report: VerifyReport, progress: Progress | None) -> None:
+        self.start, self.report, self.progress = start, report, progress
+        self.arrays: dict[str, BoundArray] = {}  # by what the keys of their chunks start with
+        self.documents: set[str] = set(start.format.root_documents())
+        self.found: dict[str, int] = {}  # chunks of each array in its grid
+        self.listed = self.done = 0
+        self.lock = threading.Lock()
+
+    def read_nodes(self, root: Node) -> None:
+        """Bind every array; what cannot be is a finding."""
+        for place, node in below(self.start, root):
+            keys = place.format.keys(place.path)
+            self.documents.update(keys)
+            if isinstance(node, Exception):
+                self._tell(place.path, keys[0], str(node))
+            elif isinstance(node, ArrayModel):
+                self.report.arrays += 1
+                self._bind(place, node, keys[0])
+            else:
+                self.report.groups += 1
+                copies = consolidated.key(place.format, place.path)
+                self.documents.update(() if copies is None else (copies,))
+
+    def _bind(self, place: Location, node: ArrayModel, key: str) -> None:
+        prefix = place.format.chunk_prefix(place.path)
+        array = BoundArray(place.store, place.path, prefix, node)
+        try:
+            array.check()
+            _ = array.chunk_store
+            if 0 not in array.grid.shape:
+                array.chain_at((0,) * len(array.grid.axes))
+        except OmnizarrError as e:
+            self._tell(place.path, key, f"its chunks cannot be checked: {e}")
+            return
+        self.arrays[prefix] = array
+        self.found[prefix] = 0
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Every chunk, or shard, that is stored; other keys are findings."""
+        start = self.start
+        for prefix in start.format.owned(start.path)[1]:
+            for key in list_prefix(start.store, prefix):
+                array = self._owner(key)
+                if array is None:
+                    self._stray(key)
+                    continue
+                inside = key[len(array.prefix) :]
+                coords = array.encoding.coords(inside, len(array.model.shape))
+                if coords is not None:
+                    self.listed += 1
+                    yield Chunk(array, coords, key)
+                else:
+                    self._stray(key)
+
+    def _owner(self, key: str) -> BoundArray | None:
+        """The array that a key may be a chunk of: the innermost one around it."""
+        end = len(key)
+        while end > 0:
+            end = key.rfind("/", 0, end)
+            found = self.arrays.get(key[: end + 1])
+            if found is not None:
+                return found
+        return None
+
+    def _stray(self, key: str) -> None:
+        if key not in self.documents:
+            message = "belongs to no array or group"
+            self._tell(self.start.path, key, message, level="warning")
+
+    def check(self, stored: Chunk) -> None:
+        """Look at one stored value; what is wrong is a finding."""
+        array, faults = stored.array, Faults()
+        try:
+            for chunk in chunk_keys(stored):
+                inside = all(c < n for c, n in zip(chunk.coords, array.grid.shape, strict=True))
+                before = faults.chunks
+                check_chunk(chunk, self.report.depth, faults)
+                with self.lock:
+                    self.found[array.prefix] += (faults.chunks - before) if inside else 0
+                if not inside:
+                    message = f"lies outside the shape {array.model.shape}"
+                    self._tell(array.path, chunk.key, message, chunk.coords, "warning")
+        except OmnizarrError as e:
+            self._tell(array.path, stored.key, str(e), stored.coords)
+        for coords, message in faults.told:
+            self._tell(array.path, stored.key, message, coords)
+        with self.lock:
+            self.report.chunks += faults.chunks
+            self.report.unchecked += faults.unchecked
+            self.report.bytes_read += faults.nbytes
+            self.done += 1
+            if self.progress is not None:
+                self.progress(self.done, self.listed, paths.show(array.path))
+
+    def finish(self) -> None:
+        """Count what is absent, and put the findings into order."""
+        for prefix, array in self.arrays.items():
+            self.report.absent += max(0, _count(array) - self.found[prefix])
+        store: Any = self.start.store
+        for key in store.leftovers() if hasattr(store, "leftovers") else ():
+            if key.startswith(paths.prefix(self.start.path)):
+                message = "was being written when its writer stopped, or is being written now"
+                self._tell(self.start.path, key, message, level="warning")
+        self.report.findings.sort(key=lambda f: (f.path, f.key, f.chunk or ()))
+
+    def _tell(
+        self,
+        path: str,
+        key: str,
+        message: str,
+        chunk: tuple[int, ...] | None = None,
+        level: Literal["error", "warning"] = "error",
+    ) -> None:
+        with self.lock:
+            self.report.findings.append(Finding(paths.show(path), key, message, chunk, level))
+
+
+def _count(array: BoundArray) -> int:
+    """How many chunks an array has room for; of shards, those inside them."""
+    inner = inner_chunks(array.model)
+    if inner is None:
+        return math.prod(array.grid.shape)
+    return math.prod(-(-n // c) for n, c in zip(array.model.shape, inner, strict=True))

@@ -1,0 +1,240 @@
+"""Chunks that the store does not have: reads fill, warn or raise, and tell which they were."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.stores import MemoryStore
+from omnizarr.testing import FaultyStore, RecordingStore
+
+ENGINES = ["auto", "reference"]
+SHARDS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "shards": {"shards": (4, 6)},
+    "nested": {
+        "chunks": (4, 12),
+        "codecs": [
+            {
+                "name": "sharding_indexed",
+                "configuration": {
+                    "chunk_shape": [4, 6],
+                    "codecs": [
+                        {
+                            "name": "sharding_indexed",
+                            "configuration": {
+                                "chunk_shape": [2, 3],
+                                "codecs": [{"name": "bytes"}],
+                                "index_codecs": [
+                                    {"name": "bytes", "configuration": {"endian": "little"}}
+                                ],
+                            },
+                        }
+                    ],
+                    "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+                },
+            }
+        ],
+    },
+    "turned": {
+        "chunks": (4, 6),
+        "codecs": [
+            {"name": "transpose", "configuration": {"order": [1, 0]}},
+            {
+                "name": "sharding_indexed",
+                "configuration": {
+                    "chunk_shape": [3, 2],
+                    "codecs": [{"name": "bytes"}],
+                    "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+                },
+            },
+        ],
+    },
+    "packed": {
+        "chunks": (4, 6),
+        "codecs": [
+            {
+                "name": "sharding_indexed",
+                "configuration": {
+                    "chunk_shape": [2, 3],
+                    "codecs": [{"name": "bytes"}],
+                    "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+                },
+            },
+            {"name": "gzip", "configuration": {"level": 1}},
+        ],
+    },
+}
+
+
+def make(store: Any, kind: str, missing: set[tuple[int, int]]) -> oz.Array:
+    """An array of 8 × 12 with chunks of 2 × 3, all of them stored but some."""
+    given = {"chunks": (2, 3), **SHARDS[kind]}
+    array = oz.create_array(store, shape=(8, 12), dtype="u1", fill_value=0, **given)
+    data = np.arange(1, 97, dtype="u1").reshape(8, 12)
+    for y, x in missing:
+        data[2 * y : 2 * y + 2, 3 * x : 3 * x + 3] = 0
+    array[...] = data
+    return array
+
+
+ALL = list(itertools.product(range(4), range(4)))
+SELECTIONS: list[Any] = [
+    ...,
+    (slice(1, 7), slice(2, 5)),
+    (slice(0, 8, 5), slice(None, None, 7)),
+    (3, slice(4, None)),
+    ([0, 5, 7], slice(None)),
+    ([0, 7], [1, 11]),
+    (slice(None, None, -1), slice(None)),
+]
+
+
+def touched(selection: Any) -> set[tuple[int, int]]:
+    """The chunks that have a selected element, by NumPy."""
+    y, x = np.indices((8, 12))
+    return set(zip((y[selection] // 2).flat, (x[selection] // 3).flat, strict=True))
+
+
+def sizes(kind: str) -> tuple[int, int]:
+    """How many chunks, as the user counts them, one of `ALL` is of; of nested shards fewer."""
+    return (2, 2) if kind == "nested" else (1, 1)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", SHARDS)
+@given(missing=st.sets(st.sampled_from(ALL)), number=st.integers(0, len(SELECTIONS) - 1))
+def test_a_read_tells_exactly_the_selected_chunks_that_are_missing(
+    kind: str, engine: str, missing: set[tuple[int, int]], number: int
+) -> None:
+    selection = SELECTIONS[number]
+    array = make(MemoryStore(), kind, missing)
+    whole = array[...]
+    per = sizes(kind)
+    expected = sorted(
+        {(y // per[0], x // per[1]) for y, x in touched(selection) if (y, x) in missing}
+    )
+    filled: list[tuple[int, ...]] = []
+    with oz.configure(engine=engine):
+        found = array.read(selection, filled=filled)
+        assert np.array_equal(found, whole[selection])
+        assert filled == expected
+        if expected:
+            with pytest.raises(oz.MissingChunk) as e:
+                array.read(selection, missing="raise")
+            assert e.value.chunk in expected
+            with pytest.warns(oz.OmnizarrWarning, match=f"^{len(expected)} missing chunks of /"):
+                array.read(selection, missing="warn")
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                assert np.array_equal(array.read(selection, missing="raise"), found)
+                assert np.array_equal(array.read(selection, missing="warn"), found)
+
+
+@pytest.mark.parametrize("kind", SHARDS)
+@pytest.mark.parametrize("wrap", [False, True])
+def test_the_chunk_cache_hides_no_missing_chunk(kind: str, wrap: bool, tmp_path: Path) -> None:
+    missing = {(0, 0), (3, 2)}
+    make(tmp_path, kind, missing)
+    store: Any = RecordingStore(oz.storage.LocalStore(tmp_path)) if wrap else tmp_path
+    array = oz.open_array(store)
+    per = sizes(kind)
+    with oz.configure(chunk_cache="1MB"):
+        for _ in range(2):
+            filled: list[tuple[int, ...]] = []
+            array.read(filled=filled)
+            assert filled == sorted((y // per[0], x // per[1]) for y, x in missing)
+
+
+@pytest.mark.parametrize("zarr_format", [1, 2, "3-draft", 3])
+def test_every_format_tells_its_missing_chunks(zarr_format: Any, tmp_path: Path) -> None:
+    array = oz.create_array(
+        tmp_path / "a.zarr", shape=6, chunks=2, dtype="i4", zarr_format=zarr_format, fill_value=0
+    )
+    array[2:4] = 7
+    filled: list[tuple[int, ...]] = []
+    array.read(filled=filled)
+    assert filled == [(0,), (2,)]
+
+
+def test_shards_of_the_draft_tell_the_chunks_that_they_lack(tmp_path: Path) -> None:
+    array = oz.create_array(
+        tmp_path, shape=8, chunks=2, shards=4, dtype="i4", zarr_format="3-draft", fill_value=0
+    )
+    array[2:4] = 7
+    filled: list[tuple[int, ...]] = []
+    array.read(filled=filled)
+    assert filled == [(0,), (2,), (3,)]
+
+
+def test_an_array_without_axes_tells_that_it_has_no_chunk(tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path, shape=(), dtype="i4")
+    with pytest.raises(oz.MissingChunk, match=r"chunk \(\) of / .* missing='fill'"):
+        array.read(missing="raise")
+    array[...] = 5
+    assert array.read(missing="raise") == 5
+
+
+def test_what_is_opened_with_missing_keeps_to_it_below_and_when_pickled(tmp_path: Path) -> None:
+    group = oz.create_group(tmp_path)
+    group.create_array("a/b", shape=4, chunks=2, dtype="i4")
+    strict = oz.open_group(tmp_path, missing="raise")
+    array = strict["a"]["b"]
+    direct = oz.open(tmp_path / "a/b", missing="raise")
+    for again in (array, pickle.loads(pickle.dumps(array)), direct):
+        with pytest.raises(oz.MissingChunk) as e:
+            again[...]
+        assert (e.value.path, e.value.chunk, e.value.key) in (
+            ("/a/b", (0,), "a/b/c/0"),
+            ("/", (0,), "c/0"),
+        )
+        with pytest.raises(oz.MissingChunk):
+            again.view[1:].read()
+        with pytest.raises(oz.MissingChunk):
+            again.oindex[[0, 3]]
+        assert again.read(missing="fill").tolist() == [0] * 4
+    assert oz.open_array(tmp_path / "a/b")[...].tolist() == [0] * 4
+
+
+def test_writing_part_of_a_missing_chunk_is_no_read_of_it(tmp_path: Path) -> None:
+    array = oz.open_array(tmp_path, "w", shape=4, chunks=4, dtype="i4", missing="raise")
+    array[1] = 3
+    assert array[...].tolist() == [0, 3, 0, 0]
+
+
+def test_a_view_tells_its_missing_chunks() -> None:
+    array = make(MemoryStore(), "none", {(1, 1)})
+    filled: list[tuple[int, ...]] = []
+    out = np.empty((6, 4), "u1")
+    array.view[2:6, 3:9].T.read(out=out, filled=filled)
+    assert filled == [(1, 1)]
+    assert np.array_equal(out, array[2:6, 3:9].T)
+
+
+def test_another_word_for_missing_is_refused(tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path, shape=4, dtype="i4")
+    with pytest.raises(oz.InvalidMetadata, match="missing must be one of"):
+        array.read(missing="ignore")  # type: ignore[arg-type]  # which is the point
+    with pytest.raises(oz.InvalidMetadata, match="missing must be one of"):
+        oz.open(tmp_path, missing="ignore")  # type: ignore[arg-type]  # which is the point
+
+
+def test_a_store_that_fails_is_no_missing_chunk() -> None:
+    inner = MemoryStore()
+    make(inner, "none", set())
+    broken = oz.StoreError("broken")
+    store = FaultyStore(inner, lambda _, key: broken if "c/" in key else None)
+    array = oz.open_array(store)
+    with pytest.raises(oz.ChunkError, match="broken") as e:
+        array.read(missing="warn")
+    assert not isinstance(e.value, oz.MissingChunk)

@@ -1,0 +1,247 @@
+"""Looking at everything that is stored: what is damaged is found, what is not is left in peace."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import omnizarr as oz
+from omnizarr.cli.main import main
+from omnizarr.stores import MemoryStore, list_prefix
+from omnizarr.stores.local import PARTIAL
+
+FORMATS = [1, 2, "3-draft", 3]
+DEPTHS = ["present", "checksums", "decode"]
+
+
+def hierarchy(where: Path, zarr_format: Any = 3) -> Path:
+    """Two arrays in a group; of version 1, one array."""
+    data = np.arange(400, dtype="i4").reshape(20, 20) + 1
+    if zarr_format == 1:
+        oz.create_array(where, data=data, chunks=(10, 10), zarr_format=1)
+        return where
+    group = oz.create_group(where, zarr_format=zarr_format, attributes={"a": 1})
+    group.create_array("plain", data=data, chunks=(10, 10))
+    shards = {} if zarr_format == 2 else {"shards": (20, 20)}
+    group.create_array("below/sharded", data=data, chunks=(5, 10), **shards)
+    return where
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_sound_data_are_sound_at_every_depth(zarr_format: Any, depth: Any, tmp_path: Path) -> None:
+    report = oz.verify(hierarchy(tmp_path / "x", zarr_format), depth=depth)
+    assert report.ok
+    assert not report.findings
+    assert report.chunks == (4 if zarr_format == 1 else 12)
+    assert report.absent == 0
+
+
+def test_a_report_counts_absent_chunks_and_those_without_a_checksum(tmp_path: Path) -> None:
+    group = oz.create_group(tmp_path)
+    group.create_array("a", shape=100, chunks=10, dtype="i4")[35:55] = 1
+    b = group.create_array("b", shape=100, chunks=10, dtype="i4", compressors=None)
+    b[:10] = 1
+    report = oz.verify(tmp_path, depth="checksums")
+    assert (report.groups, report.arrays, report.chunks) == (1, 2, 4)
+    assert (report.absent, report.unchecked) == (16, 1)
+    assert report.ok
+    assert str(report).endswith("0 errors, 0 warnings")
+
+
+@pytest.mark.parametrize("depth", ["checksums", "decode"])
+def test_a_flipped_bit_is_found_with_its_place(depth: Any, tmp_path: Path) -> None:
+    hierarchy(tmp_path)
+    file = tmp_path / "plain/c/1/0"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 4
+    file.write_bytes(data)
+    report = oz.verify(tmp_path, depth=depth)
+    [found] = report.findings
+    assert (found.path, found.key, found.chunk) == ("/plain", "plain/c/1/0", (1, 0))
+    assert "crc32c" in found.message
+    assert not report.ok
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_every_damaged_chunk_is_found_and_no_other(
+    zarr_format: Any, depth: Any, tmp_path: Path
+) -> None:
+    hierarchy(tmp_path / "x", zarr_format)
+    r = random.Random(1)
+    documents = (".json", ".zarray", ".zgroup", ".zattrs", "meta", "attrs")
+    files = [f for f in sorted((tmp_path / "x").rglob("*")) if f.is_file()]
+    chunks = [f for f in files if not f.name.endswith(documents)]
+    bad = r.sample(chunks, 2)
+    for file in bad:
+        file.write_bytes(b"")
+    report = oz.verify(tmp_path / "x", depth=depth)
+    keys = {str(f.relative_to(tmp_path / "x")) for f in bad}
+    found = {f.key for f in report.findings}
+    assert {f.level for f in report.findings} <= {"error"}
+    if depth == "decode" or (depth == "checksums" and zarr_format == 3):
+        assert found == keys
+    else:  # the size of compressed chunks is not known
+        assert found <= keys
+
+
+def sharded(where: Path) -> tuple[oz.Array, Path]:
+    array = oz.create_array(
+        where, shape=(8, 8), chunks=(4, 2), shards=(8, 8), dtype="u1", compressors=None
+    )
+    array[...] = np.arange(1, 65).reshape(8, 8)
+    return array, where / "c/0/0"
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_damaged_index_is_found_at_every_depth(depth: Any, tmp_path: Path) -> None:
+    _, file = sharded(tmp_path)
+    data = bytearray(file.read_bytes())
+    data[-20] ^= 1
+    file.write_bytes(data)
+    report = oz.verify(tmp_path, depth=depth)
+    [found] = report.findings
+    assert "index" in found.message
+    assert found.chunk == (0, 0)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("entry", [(10**6, 8), (2**63, 8), (0, 2**40), (64, 8), (2**64 - 1, 8)])
+def test_an_index_that_leads_elsewhere_is_found_at_every_depth(
+    depth: Any, entry: tuple[int, int], tmp_path: Path
+) -> None:
+    config = {
+        "chunk_shape": [4, 2],
+        "codecs": [{"name": "bytes"}],
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    }
+    codecs = [{"name": "sharding_indexed", "configuration": config}]
+    array = oz.create_array(tmp_path, shape=(8, 8), chunks=(8, 8), dtype="u1", codecs=codecs)
+    array[...] = np.arange(1, 65).reshape(8, 8)
+    file = tmp_path / "c/0/0"
+    data = bytearray(file.read_bytes())
+    assert len(data) == 64 + 8 * 16
+    struct.pack_into("<QQ", data, 64 + 16 * 5, *entry)
+    file.write_bytes(data)
+    report = oz.verify(tmp_path, depth=depth)
+    [found] = report.findings
+    assert found.chunk == (1, 1)
+    assert report.chunks == 8
+
+
+def test_a_chunk_of_a_shard_is_named_by_its_place_in_the_array(tmp_path: Path) -> None:
+    array = oz.create_array(
+        tmp_path, shape=(16, 8), chunks=(4, 2), shards=(8, 4), dtype="u1", fill_value=0
+    )
+    array[...] = 7
+    file = tmp_path / "c/1/1"
+    index = np.frombuffer(file.read_bytes()[-(16 * 4 + 4) : -4], "<u8").reshape(4, 2)
+    data = bytearray(file.read_bytes())
+    data[int(index[3, 0]) + 1] ^= 255
+    file.write_bytes(data)
+    for depth in ("checksums", "decode"):
+        [found] = oz.verify(tmp_path, depth=depth).findings  # type: ignore[arg-type]  # a word
+        assert found.chunk == (3, 3)
+
+
+def test_keys_of_nobody_leftovers_and_chunks_outside_are_warnings(tmp_path: Path) -> None:
+    hierarchy(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "plain/c/0/x").write_text("?")
+    (tmp_path / f"plain/c/0/1{PARTIAL}77_1").write_text("half")
+    with pytest.warns(oz.OmnizarrWarning, match="outside"):
+        oz.open_array(tmp_path, "r+", path="plain").resize((10, 20))
+    report = oz.verify(tmp_path)
+    assert report.ok
+    assert {f.key for f in report.findings} == {
+        "notes.txt",
+        "plain/c/0/x",
+        f"plain/c/0/1{PARTIAL}77_1",
+        "plain/c/1/0",
+        "plain/c/1/1",
+    }
+    assert {f.level for f in report.findings} == {"warning"}
+    assert report.absent == 0
+
+
+def test_consolidated_documents_belong_to_the_hierarchy(tmp_path: Path) -> None:
+    for zarr_format in (2, 3):
+        where = hierarchy(tmp_path / str(zarr_format), zarr_format)
+        oz.consolidate_metadata(where)
+        assert not oz.verify(where).findings
+
+
+def test_a_node_that_cannot_be_read_is_found_and_the_others_are_looked_at(tmp_path: Path) -> None:
+    hierarchy(tmp_path)
+    (tmp_path / "plain/zarr.json").write_text('{"zarr_format": 3, "node_type": "array"}')
+    report = oz.verify(tmp_path)
+    assert [f.path for f in report.findings if f.level == "error"] == ["/plain"]
+    assert report.chunks == 8
+
+
+def test_an_array_whose_codec_is_unknown_cannot_be_vouched_for(tmp_path: Path) -> None:
+    hierarchy(tmp_path)
+    file = tmp_path / "plain/zarr.json"
+    file.write_text(file.read_text().replace('"blosc"', '"lz77"'))
+    report = oz.verify(tmp_path)
+    assert not report.ok
+    assert any("lz77" in f.message for f in report.findings)
+
+
+def test_part_of_a_hierarchy_is_looked_at_alone(tmp_path: Path) -> None:
+    hierarchy(tmp_path)
+    (tmp_path / "plain/c/1/0").write_bytes(b"bad")
+    assert oz.verify(tmp_path, path="below").ok
+    assert not oz.verify(tmp_path, path="plain").ok
+
+
+def test_progress_reaches_every_stored_value(tmp_path: Path) -> None:
+    hierarchy(tmp_path)
+    steps: list[tuple[int, int, str]] = []
+    oz.verify(tmp_path, progress=lambda *step: steps.append(step))
+    assert [done for done, _, _ in steps] == [1, 2, 3, 4, 5]
+    assert steps[-1][1] == 5
+
+
+def test_any_store_is_verified(tmp_path: Path) -> None:
+    store = MemoryStore()
+    array = oz.create_array(store, shape=100, chunks=10, dtype="i4")
+    array[...] = 1
+    assert oz.verify(store).chunks == 10
+    store.set("c/3", b"x" * 20)
+    assert [f.chunk for f in oz.verify(store).findings] == [(3,)]
+
+
+def test_another_depth_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(oz.InvalidMetadata, match="depth must be one of"):
+        oz.verify(hierarchy(tmp_path), depth="deep")  # type: ignore[arg-type]  # the point
+
+
+def test_the_command_lists_damage_and_says_so_by_its_exit_code(tmp_path: Path) -> None:
+    hierarchy(tmp_path)
+    sound = CliRunner().invoke(main, ["verify", str(tmp_path)])
+    assert sound.exit_code == 0
+    assert "12 chunks stored" in sound.output
+    (tmp_path / "plain/c/1/0").write_bytes(b"bad")
+    for depth, code in zip(DEPTHS, (0, 1, 1), strict=True):
+        found = CliRunner().invoke(main, ["verify", str(tmp_path), "--depth", depth])
+        assert found.exit_code == code
+        assert ("/plain chunk (1, 0) ('plain/c/1/0')" in found.output) == bool(code)
+
+
+def test_folders_that_link_to_each_other_end(tmp_path: Path) -> None:
+    hierarchy(tmp_path)
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "below/up").symlink_to("..")
+    group = oz.open_group(tmp_path)
+    assert sorted(group) == ["below", "plain"]
+    assert oz.verify(tmp_path).chunks == 12
+    assert len(list(itertools.islice(list_prefix(group.store, ""), 100))) == 9
