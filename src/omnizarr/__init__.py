@@ -70,6 +70,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.hierarchy.save import load, save, save_array, save_group
     from omnizarr.hierarchy.validate import validate
     from omnizarr.hierarchy.view import View
+    from omnizarr.integrations.dask import from_dask
     from omnizarr.ops.convert import convert
     from omnizarr.ops.copy import copy, copy_all, copy_store, from_array
     from omnizarr.ops.repair import repair
@@ -133,6 +134,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "empty_like",
     "errors",
     "from_array",
+    "from_dask",
     "full",
     "full_like",
     "group",
@@ -183,6 +185,7 @@ _LATER = {
     "copy_store": "ops.copy:copy_store",
     "create_hierarchy": "hierarchy.many:create_hierarchy",
     "from_array": "ops.copy:from_array",
+    "from_dask": "integrations.dask:from_dask",
     "init_store": "hierarchy.legacy:init_store",
     "load": "hierarchy.save:load",
     "open_consolidated": "hierarchy.consolidate:open_consolidated",

@@ -4,7 +4,7 @@ A registration is a string ``"module:Class"`` that is imported on first use, or 
 Other packages add theirs at run time with `register`, or by an entry point in the group
 ``omnizarr.<kind>`` (``omnizarr.codec``, ``omnizarr.data_type``, ``omnizarr.chunk_grid``,
 ``omnizarr.chunk_key_encoding``, ``omnizarr.storage_transformer``, ``omnizarr.store``,
-``omnizarr.store_adapter``, ``omnizarr.metadata_encoding``), which are only looked at when a name is
+``omnizarr.store_adapter``, ``omnizarr.metadata_encoding``, ``omnizarr.integration``), which are only looked at when a name is
 not known otherwise.
 """
 
@@ -26,6 +26,7 @@ Kind: TypeAlias = Literal[
     "store",
     "store_adapter",
     "metadata_encoding",
+    "integration",
 ]
 
 # What version 3 wants of registered names, or a URI, as it once did; an asterisk ends a family.

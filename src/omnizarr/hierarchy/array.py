@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config as settings
-from omnizarr import engine
+from omnizarr import engine, registry
 from omnizarr.config import byte_size
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import OmnizarrWarning, WrongNode
@@ -29,6 +29,9 @@ from omnizarr.hierarchy.view import Viewer
 from omnizarr.hierarchy.writer import Writer
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
+
+registry.register("integration", "dask", "omnizarr.integrations.dask:to_dask")
+registry.register("integration", "dask_token", "omnizarr.integrations.dask:token")
 
 
 class Array(Selectable, NodeHandle[ArrayModel]):
@@ -255,6 +258,17 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         self._location.check_writable()
         stream = engine.Stream(self._data, byte_size(budget, "budget"))
         return Writer(stream, self._configured)
+
+    def to_dask(self, chunks: Any = None, name: str | None = None) -> Any:
+        """A Dask array that reads this one, with a block for each chunk, or shard if it has them.
+
+        `chunks` is as in Dask: ``"auto"`` gives larger blocks, of whole chunks where it can. The
+        name of its tasks tells the array as it is stored now; `name` is another one.
+        """
+        return registry.lookup("integration", "dask")(self, chunks, name)
+
+    def __dask_tokenize__(self) -> Any:
+        return registry.lookup("integration", "dask_token")(self)
 
     # Chunks
 

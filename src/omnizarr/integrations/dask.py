@@ -1,0 +1,157 @@
+"""Dask arrays of stored arrays, and stored arrays of Dask arrays.
+
+``array.to_dask()`` has a block for every stored value, a chunk or a shard; `from_dask` stores one
+with tasks that own whole chunks or shards, see `dask_write`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from omnizarr.errors import MissingPackage, SelectionError, WrongType
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.create import create_array
+from omnizarr.hierarchy.stored import stored_keys
+from omnizarr.integrations.dask_write import Writes, check_known, writes
+from omnizarr.stores import LocalStore, MemoryStore, Versioned, can_list
+
+try:
+    import dask.array as da
+    from dask.base import compute_as_if_collection, tokenize
+    from dask.delayed import Delayed
+    from dask.highlevelgraph import HighLevelGraph
+except ImportError as e:
+    raise MissingPackage("Dask arrays need it: pip install 'dask[array]'") from e
+
+
+def to_dask(array: Array, chunks: Any = None, name: str | None = None) -> Any:
+    """A Dask array that reads the array; see `Array.to_dask`."""
+    blocks = array.write_chunk_sizes if array.shards is None else _shard_sizes(array)
+    if chunks is not None:
+        blocks = da.core.normalize_chunks(
+            chunks, array.shape, dtype=array.dtype, previous_chunks=blocks
+        )
+    label = name or f"omnizarr-{tokenize(array, blocks)}"
+    return da.from_array(array, chunks=blocks, name=label, inline_array=True, fancy=False)
+
+
+def token(array: Array) -> tuple[Any, ...]:
+    """What tells this array, as it is stored now, from others: for names of tasks.
+
+    It has the place and the documents. In a folder or in memory it also has the generation of
+    every stored value, so that it changes with the data; elsewhere that would be a request for
+    each chunk.
+    """
+    store, bound = array.store, array._bound
+    place = id(store.values) if isinstance(store, MemoryStore) else repr(store)
+    documents = array._location.format.write(array.path, array._model)
+    if not isinstance(store, LocalStore | MemoryStore) or not can_list(store):
+        return ("omnizarr.Array", place, array.path, documents)
+    keys = [*array._location.format.keys(array.path), *sorted(k for _, k in stored_keys(bound))]
+    generations = [(key, _generation(store, key)) for key in keys]
+    return ("omnizarr.Array", place, array.path, documents, generations)
+
+
+def _generation(store: Versioned, key: str) -> str | None:
+    return store.generation(key)
+
+
+def _shard_sizes(array: Array) -> tuple[tuple[int, ...], ...]:
+    shards = array.shards or ()
+    if not all(isinstance(n, int) for n in shards):
+        return array.write_chunk_sizes
+    pairs = zip(array.shape, shards, strict=True)
+    return tuple(tuple(min(c, n - i) for i in range(0, n, c)) for n, c in pairs)
+
+
+def from_dask(
+    x: Any,
+    store: Any = None,
+    *,
+    path: str | None = None,
+    region: Iterable[slice] | None = None,
+    compute: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Any:
+    """A new array that holds a Dask array, or, given an `Array`, that one with a part written.
+
+    New arrays take the options of `create_array`; their chunks are the blocks of `x` where these
+    are regular, else chosen. Every task stores whole chunks or shards, so any scheduler may run
+    them, however blocks and chunks lie to each other. `region` is where an existing array is
+    written: a slice for every axis. With ``compute=False`` the array exists at once, and a
+    `dask.delayed.Delayed` of it is given back, whose tasks fill it.
+    """
+    if not isinstance(x, da.Array):
+        raise WrongType(f"from_dask takes a Dask array, got {type(x).__name__}")
+    check_known(x)
+    if isinstance(store, Array):
+        if options or path or storage_options:
+            given = sorted({**options, **({"path": path} if path else {})})
+            raise WrongType(f"an existing array is written as it is; leave out {given}")
+        target = store
+    elif region is not None:
+        raise WrongType("region is for an existing array; open it with mode 'r+' and give it")
+    else:
+        target = _created(x, store, path, storage_options, options)
+    todo = writes(x, target, _start(x, target, region))
+    return run([todo], lambda: target, compute)
+
+
+def _created(
+    x: Any, store: Any, path: str | None, storage: Mapping[str, Any] | None, options: dict[str, Any]
+) -> Array:
+    chosen = {"shape": x.shape, "dtype": x.dtype, **options}
+    regular = regular_chunks(x.chunks)
+    if regular is not None and not {"chunks", "chunk_shape"} & chosen.keys():
+        chosen["chunks"] = regular
+    return create_array(store, path=path, storage_options=storage, **chosen)
+
+
+def regular_chunks(blocks: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:
+    """The one shape of blocks that are equal but for shorter last ones, or None."""
+    for axis in blocks:
+        if len(set(axis[:-1])) > 1 or axis[-1] > axis[0]:
+            return None
+    return tuple(max(1, axis[0]) for axis in blocks)
+
+
+def _start(x: Any, array: Array, region: Iterable[slice] | None) -> tuple[int, ...]:
+    """Where a region begins; raises where the blocks do not fit it."""
+    parts = (slice(None),) * array.ndim if region is None else tuple(region)
+    if len(parts) != array.ndim or any(p.step not in (None, 1) for p in parts):
+        raise SelectionError(
+            f"region has a slice without a step for each of {array.ndim} axes, got {parts}"
+        )
+    bounds = [p.indices(n)[:2] for p, n in zip(parts, array.shape, strict=True)]
+    room = tuple(max(0, b - a) for a, b in bounds)
+    if room != x.shape:
+        raise SelectionError(f"values of shape {x.shape} do not fit the region of shape {room}")
+    return tuple(a for a, _ in bounds)
+
+
+def run(todo: list[Writes], finish: Callable[[], Any], compute: bool) -> Any:
+    """Run the tasks and then `finish`, now, or when what is given back is computed."""
+    graph = HighLevelGraph.merge(*(w.graph for w in todo))
+    keys = [key for w in todo for key in w.keys]
+    if compute:
+        if keys:
+            compute_as_if_collection(da.Array, graph, keys)
+        return finish()
+    last = f"omnizarr-finish-{keys[0][0] if keys else tokenize(finish)}"
+    done = HighLevelGraph(
+        {**graph.layers, last: {last: (_Finish(finish), keys)}},
+        {**graph.dependencies, last: {w.keys[0][0] for w in todo if w.keys}},
+    )
+    return Delayed(last, done)
+
+
+class _Finish:
+    """What happens after all tasks, with what they gave left aside."""
+
+    def __init__(self, finish: Callable[[], Any]) -> None:
+        self.finish = finish
+
+    def __call__(self, done: list[None]) -> Any:
+        return self.finish()
