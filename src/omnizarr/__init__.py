@@ -55,7 +55,7 @@ from omnizarr.registry import register
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
 
 if _typing.TYPE_CHECKING:
-    from omnizarr import aio, ome, storage
+    from omnizarr import aio, cf, geo, ome, storage
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.deflate import Gzip as GZip
     from omnizarr.codecs.deflate import Zlib
@@ -113,6 +113,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "Zstd",
     "aio",
     "array",
+    "cf",
     "codecs",
     "config",
     "configure",
@@ -131,6 +132,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "from_array",
     "full",
     "full_like",
+    "geo",
     "group",
     "init_store",
     "load",
@@ -171,6 +173,8 @@ _LATER = {
     "aio": "aio",
     "View": "hierarchy.view:View",
     "convert": "ops.convert:convert",
+    "cf": "cf",
+    "geo": "geo",
     "ome": "ome",
     "copy": "ops.copy:copy",
     "copy_all": "ops.copy:copy_all",

@@ -62,6 +62,7 @@ class V3Draft:
     name = "3-draft"
     dialect: Dialect = "v3-draft"
     undefined_fill = False
+    names_in_attributes = True
     has_groups = True
     implicit_groups = True
 
@@ -218,6 +219,7 @@ class V3Draft:
         if fill is None and "fill_value" in fields.values:
             fields.warn("fill_value", "null is not permitted; read as the type's zero")
             fill = _zero(data_type)
+        names = dimensions.from_attributes(attributes, len(shape), fields.key, fields.problems)
         fields.done("not a valid array of the zarr 3 draft")
         return ArrayModel(
             shape=shape,
@@ -228,7 +230,7 @@ class V3Draft:
             codecs=codecs,
             storage_transformers=transformers,
             attributes=attributes,
-            dimension_names=dimensions.from_attributes(attributes, len(shape)),
+            dimension_names=names,
             extra=extra,
         )
 
