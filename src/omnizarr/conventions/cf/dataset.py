@@ -15,7 +15,13 @@ import numpy as np
 
 from omnizarr.conventions.cf.decoding import TimesAs
 from omnizarr.conventions.cf.packing import FILL, Packing, fill_to_json
-from omnizarr.conventions.cf.variable import Variable, decode, plain_attributes, variable_attributes
+from omnizarr.conventions.cf.variable import (
+    Variable,
+    decode,
+    named_axes,
+    plain_attributes,
+    variable_attributes,
+)
 from omnizarr.errors import CannotExpress, InvalidMetadata, NodeNotFound, Problem, WrongNode
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_group
@@ -102,7 +108,7 @@ class Dataset(Mapping[str, Variable]):
             self._arrays.items(), key=lambda item: item[1].dimension_names != (item[0],)
         )
         for _, array in ordered:
-            for name, size in zip(self._names(array), array.shape, strict=True):
+            for name, size in named_axes(array):
                 if name is not None and not self._above(name, size):
                     found.setdefault(name, size)
         return found
@@ -125,10 +131,6 @@ class Dataset(Mapping[str, Variable]):
             place = place.parent
         return False
 
-    def _names(self, array: Array) -> tuple[str | None, ...]:
-        variable = array.dimension_names
-        return (None,) * array.ndim if variable is None else variable
-
     def _declared(self) -> dict[str, int]:
         """Dimensions that NCZarr lists in the group, used or not."""
         stated = {**self.group.metadata.model.extra, **self.group.attrs.asdict()}
@@ -145,7 +147,7 @@ class Dataset(Mapping[str, Variable]):
         """What does not fit together here and below: sizes of dimensions, named variables."""
         found = []
         for array in self._arrays.values():
-            for dimension, size in zip(self._names(array), array.shape, strict=True):
+            for dimension, size in named_axes(array):
                 if dimension is None or self.dimension(dimension) == size:
                     continue
                 message = (
@@ -321,7 +323,7 @@ def _header(dataset: Dataset, indent: str) -> Iterator[str]:
     for name, size in dataset.dimensions.items():
         yield f"{indent}dimension {name} = {size}"
     for name, array in dataset._arrays.items():
-        axes = ", ".join(n or "-" for n in dataset._names(array))
+        axes = ", ".join(n or "-" for n, _ in named_axes(array))
         yield f"{indent}{array.dtype} {name}({axes})"
         for key, value in variable_attributes(array).items():
             yield f"{indent}    {key} = {value!r}"

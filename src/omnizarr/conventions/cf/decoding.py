@@ -77,9 +77,12 @@ class Decoding:
         return np.where(absent, np.timedelta64("NaT"), ticks.astype("m8[ns]"))
 
     def encode(self, values: Any) -> Values:
-        """Values to store; raises where one cannot be stored without loss of its meaning."""
+        """Values to store; raises where one cannot be stored without loss of its meaning.
+
+        Numbers for times are taken as they are, in the units that are stated.
+        """
         given = np.asarray(values)
-        if self.times is not None:
+        if self.times is not None and given.dtype.kind not in "iuf":
             return self.packing.encode(*self.times.encode(given))
         if self.duration is not None:
             return self.packing.encode(*_elapsed(given, UNITS[self.duration]))

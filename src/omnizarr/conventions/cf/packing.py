@@ -64,9 +64,9 @@ class Packing:
 
     @property
     def seen(self) -> np.dtype[Any]:
-        """The stored type with the sign that `_Unsigned` gives it."""
+        """The stored type in native byte order, with the sign that `_Unsigned` gives it."""
         if self.signed is None:
-            return self.stored
+            return self.stored.newbyteorder("=")
         return np.dtype(f"{'i' if self.signed else 'u'}{self.stored.itemsize}")
 
     @property
@@ -76,7 +76,7 @@ class Packing:
             return np.dtype("f8")
         if self.missing and self.stored.kind in "iu":
             return np.dtype("f4" if self.stored.itemsize <= 2 else "f8")
-        return self.seen.newbyteorder("=")
+        return self.seen
 
     def as_seen(self, values: Values) -> Values:
         """Stored integers with the sign that they are meant to have."""

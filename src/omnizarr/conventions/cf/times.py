@@ -90,15 +90,14 @@ class Times:
         present = np.where(absent, 0, numbers)
         if self.with_objects:
             return self._decode_objects(present, absent)
-        out = self._ticks(present).view(self.dtype)
-        if self.calendar in MIXED:
-            early = (out < np.datetime64(_SWITCH, "D")) & ~absent
-            if early.any():
-                raise InvalidMetadata(
-                    f"{numbers[early].flat[0]!r} {self.units} is before 1582-10-15, where NumPy's"
-                    f" dates differ from the calendar {self.calendar!r}; decode with"
-                    " times='cftime'"
-                )
+        ticks = self._ticks(present)
+        early = self._before_switch(ticks, self._tick()[1]) & ~absent
+        if early.any():
+            raise InvalidMetadata(
+                f"{numbers[early].flat[0]} {self.units} is before 1582-10-15, where NumPy's dates"
+                f" differ from the calendar {self.calendar!r}; decode with times='cftime'"
+            )
+        out = ticks.view(self.dtype)
         return np.where(absent, np.datetime64("NaT"), out)
 
     def encode(self, times: Values) -> tuple[Values, npt.NDArray[np.bool_]]:
@@ -117,8 +116,8 @@ class Times:
         if (ticks.astype(times.dtype) != times)[~absent].any():
             name, length = "ns", 1
             ticks = times.astype("M8[ns]")
-        early = ~absent & (times < np.datetime64(_SWITCH, "D"))
-        if self.calendar in MIXED and early.any():
+        early = ~absent & self._before_switch(ticks.view("i8"), length)
+        if early.any():
             raise InvalidMetadata(
                 f"{times[early].flat[0]} is before 1582-10-15, where NumPy's dates differ from the"
                 f" calendar {self.calendar!r}; give objects of cftime"
@@ -129,6 +128,12 @@ class Times:
             return elapsed * (length // unit), absent
         whole, rest = np.divmod(elapsed, unit // length)
         return (whole + rest / (unit // length) if rest.any() else whole), absent
+
+    def _before_switch(self, ticks: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.bool_]:
+        """Which instants the calendar names in another way than NumPy."""
+        if self.calendar not in MIXED:
+            return np.zeros(ticks.shape, bool)
+        return np.asarray(ticks < _SWITCH * DAY // length)
 
     def _split(self) -> tuple[int, str]:
         """The length of the unit in nanoseconds, and the text of the date."""
@@ -193,10 +198,20 @@ class Times:
         rest = np.rint((numbers - whole) * step).astype("i8")
         return np.asarray(whole.astype("i8") * step + rest + start)
 
+    def _for_cftime(self) -> str:
+        """The units with a time zone as cftime reads it: it takes no notice of ``-6:00``."""
+        found = _DATE.match(self._split()[1])
+        if found is None or not _zone(found[8]):
+            return self.units
+        minutes = abs(_zone(found[8])) // (60 * 10**9)
+        sign = "-" if found[8].startswith("-") else "+"
+        start = self.units.rstrip()[: -len(found[8])].rstrip()
+        return f"{start} {sign}{minutes // 60:02d}:{minutes % 60:02d}"
+
     def _decode_objects(self, numbers: Values, absent: npt.NDArray[np.bool_]) -> Values:
         cftime = _cftime(self.calendar)
         try:
-            found = cftime.num2date(numbers, self.units, self.calendar,
+            found = cftime.num2date(numbers, self._for_cftime(), self.calendar,
                                     only_use_cftime_datetimes=True)  # fmt: skip
         except ValueError as e:
             raise InvalidMetadata(f"{self.units!r}, calendar {self.calendar!r}: {e}") from e
@@ -215,7 +230,7 @@ class Times:
                 raise InvalidMetadata(f"times of the calendar {other!r} are not {self.calendar!r}")
         out = np.zeros(times.shape, "f8")
         if present.size:
-            numbers = np.asarray(cftime.date2num(present, self.units, self.calendar))
+            numbers = np.asarray(cftime.date2num(present, self._for_cftime(), self.calendar))
             out = out.astype(numbers.dtype)
             out[~absent] = numbers
         return out, absent

@@ -151,7 +151,7 @@ def decode(
         )
     except InvalidMetadata as e:
         raise InvalidMetadata(f"{array.name} in {array.store!r}: {e}") from e
-    if _is_scalar(array, attributes):
+    if _is_scalar(array):
         return Variable(array, array.view[0], (), decoding)
     return Variable(array, array, array.dimension_names, decoding)
 
@@ -169,8 +169,18 @@ def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in attributes.items() if k != ATTRIBUTE and not is_nczarr(k)}
 
 
-def _is_scalar(array: Array, attributes: Mapping[str, Any]) -> bool:
+def named_axes(array: Array) -> list[tuple[str | None, int]]:
+    """Name and length of every axis; none where NetCDF-C stored a variable without dimensions."""
+    if _is_scalar(array):
+        return []
+    names = array.dimension_names or (None,) * array.ndim
+    return list(zip(names, array.shape, strict=True))
+
+
+def _is_scalar(array: Array) -> bool:
     """Whether NetCDF-C stored a variable without dimensions, which Zarr shows with one of 1."""
-    stated = {**array.metadata.model.extra, **attributes}
+    stated = {**array.metadata.model.extra, **array.attrs}
     own = next((v for k, v in stated.items() if k.lower() == "_nczarr_array"), None)
-    return array.shape == (1,) and isinstance(own, dict) and own.get("storage") == "scalar"
+    if array.shape != (1,) or not isinstance(own, dict):
+        return False
+    return own.get("storage") == "scalar" or bool(own.get("scalar"))
