@@ -56,7 +56,7 @@ from omnizarr.registry import register
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
 
 if _typing.TYPE_CHECKING:
-    from omnizarr import aio, ome, storage
+    from omnizarr import aio, cf, geo, ome, storage
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.deflate import Gzip as GZip
     from omnizarr.codecs.deflate import Zlib
@@ -118,6 +118,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "Zstd",
     "aio",
     "array",
+    "cf",
     "codecs",
     "config",
     "configure",
@@ -137,6 +138,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "from_dask",
     "full",
     "full_like",
+    "geo",
     "group",
     "init_store",
     "load",
@@ -179,6 +181,8 @@ _LATER = {
     "aio": "aio",
     "View": "hierarchy.view:View",
     "convert": "ops.convert:convert",
+    "cf": "cf",
+    "geo": "geo",
     "ome": "ome",
     "copy": "ops.copy:copy",
     "copy_all": "ops.copy:copy_all",

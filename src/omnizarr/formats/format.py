@@ -23,6 +23,8 @@ class Format(Protocol):
     undefined_fill: bool
     # Whether xarray takes the fill value for the mark of missing values.
     fill_masks: bool
+    # Whether an array's dimension names are one of its attributes.
+    names_in_attributes: bool
     # Whether groups exist, and whether they exist without a document of their own.
     has_groups: bool
     implicit_groups: bool

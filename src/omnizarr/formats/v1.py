@@ -34,6 +34,7 @@ class V1:
     dialect: Dialect = "v1"
     undefined_fill = True
     fill_masks = True
+    names_in_attributes = True
     has_groups = False
     implicit_groups = False
     frozen: str | None = None
@@ -70,7 +71,7 @@ class V1:
             fill_value=FillValue(doc["fill_value"], self.dialect),
             codecs=codec_names.from_ids([step] if step else [], order, len(shape)),
             attributes=attributes,
-            dimension_names=dimensions.from_attributes(attributes, len(shape)),
+            dimension_names=dimensions.from_attributes(attributes, len(shape), "attrs", problems),
             extra={k: v for k, v in doc.items() if k not in FIELDS},
         )
         return rounded_once(array, documents["meta"])

@@ -37,6 +37,7 @@ class V2:
     dialect: Dialect = "v2"
     undefined_fill = True
     fill_masks = True
+    names_in_attributes = True
     has_groups = True
     implicit_groups = False
     frozen: str | None = None
@@ -65,7 +66,11 @@ class V2:
         attributes = load_object(documents[attrs], attrs, allow_nan=True)
         if isinstance(node, GroupModel):
             return node.with_(attributes=attributes)
-        names = dimensions.from_attributes(attributes, len(node.shape))
+        rank = len(node.shape)
+        found = dimensions.from_attributes(attributes, rank, attrs, problems)
+        if found is None:
+            found = dimensions.from_nczarr(attributes, rank)
+        names = node.dimension_names if found is None else found
         return node.with_(attributes=attributes, dimension_names=names)
 
     def _parse(self, path: str, documents: Documents, problems: list[Problem]) -> Node:
@@ -81,10 +86,9 @@ class V2:
         fields = Fields(group, doc, problems)
         fields.require("zarr_format")
         check_version(fields, 2)
-        for name in doc.keys() - {"zarr_format"}:
-            fields.warn(name, "not a field of version 2; ignored")
-        fields.done("not valid zarr 2")
         extra = {k: v for k, v in doc.items() if k != "zarr_format"}
+        _warn_unknown(fields, extra)
+        fields.done("not valid zarr 2")
         return GroupModel(extra=extra)
 
     def _read_array(self, key: str, doc: dict[str, Any], problems: list[Problem]) -> ArrayModel:
@@ -103,8 +107,7 @@ class V2:
             kinds = [OBJECT_TYPES[s["id"]] for s in steps if s["id"] in OBJECT_TYPES]
             data_type = Named(kinds[0]) if kinds else data_type
         extra = {k: v for k, v in doc.items() if k not in (*FIELDS, "dimension_separator")}
-        for name in extra:
-            fields.warn(name, "not a field of version 2; ignored")
+        _warn_unknown(fields, extra)
         fields.done("not valid zarr 2")
         return ArrayModel(
             shape=shape,
@@ -113,6 +116,7 @@ class V2:
             chunk_key_encoding=self.key_encoding(separator),
             fill_value=FillValue(doc["fill_value"], self.dialect),
             codecs=codec_names.from_ids(steps, order, len(shape)),
+            dimension_names=dimensions.from_nczarr(extra, len(shape)),
             extra=extra,
         )
 
@@ -236,3 +240,9 @@ def _step(fields: Fields, field: str, value: Any) -> bool:
     else:
         return True
     return False
+
+
+def _warn_unknown(fields: Fields, extra: dict[str, Any]) -> None:
+    for name in extra:
+        if not dimensions.is_nczarr(name):
+            fields.warn(name, "not a field of version 2; ignored")

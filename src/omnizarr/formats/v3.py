@@ -40,6 +40,7 @@ class V3:
     dialect: Dialect = "v3"
     undefined_fill = False
     fill_masks = False
+    names_in_attributes = False
     has_groups = True
     implicit_groups = False
     frozen: str | None = None

@@ -63,6 +63,7 @@ class V3Draft:
     dialect: Dialect = "v3-draft"
     undefined_fill = False
     fill_masks = True
+    names_in_attributes = True
     has_groups = True
     implicit_groups = True
 
@@ -219,6 +220,7 @@ class V3Draft:
         if fill is None and "fill_value" in fields.values:
             fields.warn("fill_value", "null is not permitted; read as the type's zero")
             fill = _zero(data_type)
+        names = dimensions.from_attributes(attributes, len(shape), fields.key, fields.problems)
         fields.done("not a valid array of the zarr 3 draft")
         return ArrayModel(
             shape=shape,
@@ -229,7 +231,7 @@ class V3Draft:
             codecs=codecs,
             storage_transformers=transformers,
             attributes=attributes,
-            dimension_names=dimensions.from_attributes(attributes, len(shape)),
+            dimension_names=names,
             extra=extra,
         )
 

@@ -16,6 +16,7 @@ from omnizarr import engine, registry
 from omnizarr.config import byte_size
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import OmnizarrWarning, WrongNode
+from omnizarr.formats.dimensions import ATTRIBUTE, check_attributes
 from omnizarr.hierarchy import access, render, stored
 from omnizarr.hierarchy.array_config import ArrayConfig
 from omnizarr.hierarchy.change import alone
@@ -204,6 +205,13 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     def dimension_names(self) -> tuple[str | None, ...] | None:
         """The name of each axis, or None where none are known."""
         return self._model.dimension_names
+
+    def _with_attributes(self, model: ArrayModel, attributes: dict[str, Any]) -> ArrayModel:
+        changed = attributes.get(ATTRIBUTE) != model.attributes.get(ATTRIBUTE)
+        if changed and self._location.format.names_in_attributes:
+            check_attributes(attributes, len(model.shape))
+            return model.with_(attributes=attributes, dimension_names=None)
+        return model.with_(attributes=attributes)
 
     # Reading and writing
 

@@ -120,10 +120,13 @@ class NodeHandle(Generic[M]):
             attributes = copy.deepcopy(dict(model.attributes))
             results.append(edit(attributes))
             same = repr(attributes) == repr(dict(model.attributes))  # by type too: 1 is not True
-            return model if same else model.with_(attributes=json_attributes(attributes))
+            return model if same else self._with_attributes(model, json_attributes(attributes))
 
         self._change(changed)
         return results[-1]
+
+    def _with_attributes(self, model: M, attributes: dict[str, Any]) -> M:
+        return model.with_(attributes=attributes)
 
     def _open(self, location: Location, model: Node) -> None:
         """Take a model that was just read or written; raises where it is the other kind."""

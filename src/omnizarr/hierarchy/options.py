@@ -14,6 +14,7 @@ from omnizarr.codecs.specify import kind, to_named, with_bytes
 from omnizarr.data_types import DataType
 from omnizarr.errors import InvalidMetadata, WrongType
 from omnizarr.formats import Format
+from omnizarr.formats.dimensions import check_attributes
 from omnizarr.hierarchy.array_config import ArrayConfig
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.chunking import AUTO, chunk_grid, shard_shape
@@ -144,6 +145,8 @@ def array_model(
         raise InvalidMetadata(
             f"dimension_names has {len(names)} entries, but the array has {len(lengths)} axes"
         )
+    attributes = json_attributes(options.get("attributes") or {})
+    check_attributes(attributes, len(lengths))
     model = ArrayModel(
         shape=lengths,
         data_type=named,
@@ -152,7 +155,7 @@ def array_model(
         fill_value=_fill(options, data_type, format),
         codecs=_codecs(format, data_type, len(lengths), options),
         storage_transformers=_transformers(options.get("storage_transformers")),
-        attributes=json_attributes(options.get("attributes") or {}),
+        attributes=attributes,
         dimension_names=names,
         extra=extra,
     )

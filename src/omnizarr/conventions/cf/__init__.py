@@ -1,0 +1,1 @@
+"""CF and the NetCDF data model: what attributes say about values, dimensions and times."""

@@ -1,0 +1,334 @@
+"""Dataset: a group seen as NetCDF sees it, with variables, dimensions, attributes and groups.
+
+OGC 21-050, section 4.2: file → store, group → group, variable → array, attribute → attribute,
+dimension → the names of an array's axes. A dimension belongs to the group that names it first, and
+is seen in all groups below, as in NetCDF. NCZarr's own keys are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Literal, Unpack
+
+import numpy as np
+
+from omnizarr.conventions.cf.decoding import TimesAs
+from omnizarr.conventions.cf.packing import FILL, Packing, fill_to_json
+from omnizarr.conventions.cf.variable import (
+    Variable,
+    decode,
+    named_axes,
+    plain_attributes,
+    variable_attributes,
+)
+from omnizarr.errors import CannotExpress, InvalidMetadata, NodeNotFound, Problem, WrongNode
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.create import create_group
+from omnizarr.hierarchy.create import open as open_zarr
+from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.options import ArrayOptions
+
+
+class Dataset(Mapping[str, Variable]):
+    """The variables of a group by name, decoded when they are read.
+
+    Nothing of the data is read before a variable is; a variable whose attributes cannot be
+    understood raises when it is asked for, and its neighbours do not.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        parent: Dataset | None = None,
+        times: TimesAs = "auto",
+        fill_value_is_missing: bool | None = None,
+    ) -> None:
+        self.group = group
+        self.parent = parent
+        self._times: TimesAs = times
+        self._fill = fill_value_is_missing
+
+    # Variables
+
+    @cached_property
+    def _arrays(self) -> dict[str, Array]:
+        return dict(self.group.arrays())
+
+    def __getitem__(self, name: str) -> Variable:
+        here, _, rest = name.strip("/").partition("/")
+        if rest:
+            return self.groups[here][rest]
+        if here not in self._arrays:
+            known = ", ".join(self._arrays) or "none"
+            raise NodeNotFound(f"there is no variable {name!r} in {self.group!r}; known: {known}")
+        return decode(self._arrays[here], times=self._times, fill_value_is_missing=self._fill)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    @property
+    def variables(self) -> Mapping[str, Variable]:
+        """The variables by name."""
+        return self
+
+    @cached_property
+    def groups(self) -> dict[str, Dataset]:
+        """The groups one level down by name."""
+        return {n: Dataset(g, self, self._times, self._fill) for n, g in self.group.groups()}
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What the group says of itself, without NCZarr's own attributes."""
+        return plain_attributes(self.group.attrs.asdict())
+
+    @property
+    def coordinates(self) -> dict[str, Variable]:
+        """Coordinate variables, named as their only dimension, and those that variables list."""
+        names = {n for n, a in self._arrays.items() if a.dimension_names == (n,)}
+        for array in self._arrays.values():
+            listed = array.attrs.get("coordinates")
+            names.update(listed.split() if isinstance(listed, str) else ())
+        return {name: self[name] for name in sorted(names) if name in self._arrays}
+
+    # Dimensions
+
+    @cached_property
+    def dimensions(self) -> dict[str, int]:
+        """The sizes of the dimensions that belong to this group.
+
+        Where variables disagree, the size is that of a coordinate variable, else the first seen;
+        `problems` lists it.
+        """
+        found = self._declared()
+        ordered = sorted(
+            self._arrays.items(), key=lambda item: item[1].dimension_names != (item[0],)
+        )
+        for _, array in ordered:
+            for name, size in named_axes(array):
+                if name is not None and not self._above(name, size):
+                    found.setdefault(name, size)
+        return found
+
+    def dimension(self, name: str) -> int:
+        """The size of a dimension of this group or of one around it."""
+        place: Dataset | None = self
+        while place is not None:
+            if name in place.dimensions:
+                return place.dimensions[name]
+            place = place.parent
+        raise NodeNotFound(f"there is no dimension {name!r} in {self.group!r} or the groups around")
+
+    def _above(self, name: str, size: int) -> bool:
+        """Whether the dimension is one of a group around; one of another size is another."""
+        place = self.parent
+        while place is not None:
+            if name in place.dimensions:
+                return place.dimensions[name] == size
+            place = place.parent
+        return False
+
+    def _declared(self) -> dict[str, int]:
+        """Dimensions that NCZarr lists in the group, used or not."""
+        stated = {**self.group.metadata.model.extra, **self.group.attrs.asdict()}
+        for key, value in stated.items():
+            if key.lower() != "_nczarr_group" or not isinstance(value, dict):
+                continue
+            listed = value.get("dims", value.get("dimensions"))
+            if isinstance(listed, dict):
+                sizes = {n: _size(s) for n, s in listed.items()}
+                return {n: s for n, s in sizes.items() if s is not None}
+        return {}
+
+    def problems(self) -> list[Problem]:
+        """What does not fit together here and below: sizes of dimensions, named variables."""
+        found = []
+        for array in self._arrays.values():
+            for dimension, size in named_axes(array):
+                if dimension is None or self.dimension(dimension) == size:
+                    continue
+                message = (
+                    f"dimension {dimension!r} has length {size} here, but"
+                    f" {self.dimension(dimension)} in the dataset"
+                )
+                found.append(Problem(array.path, "dimension_names", message))
+            found += self._missing(array)
+        return found + [p for below in self.groups.values() for p in below.problems()]
+
+    def _missing(self, array: Array) -> list[Problem]:
+        """Attributes that name variables which are not there."""
+        texts = {a: array.attrs.get(a) for a in ("coordinates", "bounds", "grid_mapping")}
+        named = [(a, t.split()) for a, t in texts.items() if isinstance(t, str) and ":" not in t]
+        return [
+            Problem(array.path, attribute, f"there is no variable {other!r}", "warning")
+            for attribute, others in named
+            for other in others
+            if not self._seen(other)
+        ]
+
+    def _seen(self, name: str) -> bool:
+        place: Dataset | None = self
+        while place is not None:
+            if name in place._arrays:
+                return True
+            place = place.parent
+        return "/" in name
+
+    # Writing
+
+    def create_variable(
+        self,
+        name: str,
+        values: Any = None,
+        *,
+        dimensions: tuple[str, ...] | list[str],
+        dtype: Any = None,
+        shape: tuple[int, ...] | None = None,
+        **options: Unpack[ArrayOptions],
+    ) -> Variable:
+        """A new variable; its values are encoded as its attributes say.
+
+        `dtype` is the stored type, by default that of the values; times are stored as 64-bit
+        integers. Without `values` or `shape`, the lengths are those of the dimensions. Elements
+        that were never written are `_FillValue`. Other options are those of `create_array`.
+        """
+        stated = dict(options.get("attributes") or {})
+        given = None if values is None else np.asarray(values)
+        if shape is None:
+            shape = tuple(map(self.dimension, dimensions)) if given is None else given.shape
+        self._check_dimensions(name, tuple(dimensions), shape)
+        stored = _stored_type(dtype, given, stated)
+        fills = Packing.of(stored, {FILL: stated.get(FILL)}).missing
+        fill = fills[0] if fills else None
+        array_attributes = dict(stated)
+        undefined = self.group._location.format.undefined_fill
+        if fill is not None and not undefined:
+            array_attributes[FILL] = fill_to_json(fill, stored)
+        options["attributes"] = array_attributes
+        options["dimension_names"] = list(dimensions)
+        options["fill_value"] = fill if fill is not None or undefined else _zero(stored)
+        array = self.group.create_array(name, shape=shape, dtype=stored, **options)
+        self._forget()
+        variable = decode(array, times=self._times, fill_value_is_missing=self._fill)
+        if given is not None:
+            variable[...] = given
+        return variable
+
+    def create_group(self, name: str, *, attributes: Mapping[str, Any] | None = None) -> Dataset:
+        """A new group below this one."""
+        group = self.group.create_group(name, attributes=dict(attributes or {}))
+        self._forget()
+        return Dataset(group, self, self._times, self._fill)
+
+    def _check_dimensions(self, name: str, dimensions: tuple[str, ...], shape: Any) -> None:
+        if len(dimensions) != len(shape):
+            raise InvalidMetadata(
+                f"variable {name!r} has {len(shape)} axes, but dimensions {list(dimensions)}"
+            )
+        for dimension, size in zip(dimensions, shape, strict=True):
+            known = self.dimensions.get(dimension, size)
+            if known != size:
+                raise InvalidMetadata(
+                    f"variable {name!r}: dimension {dimension!r} has length {size} here, but"
+                    f" {known} in {self.group.name}; give it another name"
+                )
+
+    def _forget(self) -> None:
+        for name in ("_arrays", "groups", "dimensions"):
+            self.__dict__.pop(name, None)
+
+    def header(self) -> str:
+        """Dimensions, variables and attributes as indented text, all groups below included."""
+        return "\n".join(_header(self, ""))
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{n}: {s}" for n, s in self.dimensions.items())
+        return f"<Dataset {self.group.name}  ({sizes})  {', '.join(self) or 'no variables'}>"
+
+
+def open(
+    store: Any,
+    mode: Literal["r", "r+"] = "r",
+    *,
+    path: str | None = None,
+    times: TimesAs = "auto",
+    fill_value_is_missing: bool | None = None,
+) -> Dataset:
+    """The group at an address as a dataset; `store` is as in `omnizarr.open`.
+
+    `times` and `fill_value_is_missing` are those of `decode`, for all variables.
+    """
+    group = open_zarr(store, mode, path=path)
+    if not isinstance(group, Group):
+        raise WrongNode(f"{group.name} in {group.store!r} is an array; open the group around it")
+    return Dataset(group, None, times, fill_value_is_missing)
+
+
+def create(
+    store: Any,
+    *,
+    path: str | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    zarr_format: int | str | None = None,
+    overwrite: bool = False,
+) -> Dataset:
+    """A new, empty dataset."""
+    group = create_group(
+        store, path=path, attributes=dict(attributes or {}), zarr_format=zarr_format,
+        overwrite=overwrite,
+    )  # fmt: skip
+    return Dataset(group)
+
+
+def _stored_type(dtype: Any, values: Any, attributes: Mapping[str, Any]) -> np.dtype[Any]:
+    if hasattr(dtype, "_nc_type") or (isinstance(dtype, type) and dtype.__module__ == "netCDF4"):
+        raise _user_defined(getattr(dtype, "name", repr(dtype)))
+    if dtype is None and values is None:
+        raise InvalidMetadata("give values, or the type of the variable as dtype")
+    if dtype is None:
+        is_time = "since" in str(attributes.get("units", "")) and values.dtype.kind in "MO"
+        dtype = "i8" if is_time else values.dtype
+    found: np.dtype[Any] = np.dtype(dtype)
+    if found.names is not None or found.kind in "VO":
+        raise _user_defined(str(found))
+    if found.kind in "Mm":
+        raise InvalidMetadata(
+            f"{found} is not a type of NetCDF; give attributes such as"
+            " units='seconds since 1970-01-01', and dtype='i8'"
+        )
+    return found
+
+
+def _user_defined(name: str) -> CannotExpress:
+    return CannotExpress(
+        f"the user-defined type {name} of NetCDF has no counterpart in a dataset; store its parts"
+        " as variables, or the array with create_array"
+    )
+
+
+def _zero(dtype: np.dtype[Any]) -> Any:
+    return "" if dtype.kind in "UT" else np.zeros((), dtype)[()]
+
+
+def _size(stated: Any) -> int | None:
+    """A dimension's size in NCZarr: a number, or an object with one for unlimited dimensions."""
+    size = stated.get("size") if isinstance(stated, dict) else stated
+    return size if isinstance(size, int) and not isinstance(size, bool) else None
+
+
+def _header(dataset: Dataset, indent: str) -> Iterator[str]:
+    for name, size in dataset.dimensions.items():
+        yield f"{indent}dimension {name} = {size}"
+    for name, array in dataset._arrays.items():
+        axes = ", ".join(n or "-" for n, _ in named_axes(array))
+        yield f"{indent}{array.dtype} {name}({axes})"
+        for key, value in variable_attributes(array).items():
+            yield f"{indent}    {key} = {value!r}"
+    for key, value in dataset.attributes.items():
+        yield f"{indent}:{key} = {value!r}"
+    for name, below in dataset.groups.items():
+        yield f"{indent}group {name}"
+        yield from _header(below, indent + "    ")

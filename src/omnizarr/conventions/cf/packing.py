@@ -1,0 +1,221 @@
+"""Packed and missing values: scale_factor, add_offset, _Unsigned, _FillValue, missing_value.
+
+Specification: CF conventions, section 2.5.1 (missing data) and 8.1 (packed data). Types of decoded
+values are those that xarray gives.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.errors import InvalidMetadata
+
+Values = npt.NDArray[Any]
+FILL = "_FillValue"
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How stored numbers become values, and values stored numbers."""
+
+    stored: np.dtype[Any]
+    scale: float | None = None
+    offset: float | None = None
+    signed: bool | None = None  # how stored integers are to be seen; None: as they are
+    missing: tuple[Any, ...] = ()  # stored numbers that stand for no value
+
+    @classmethod
+    def of(cls, dtype: np.dtype[Any], attributes: Mapping[str, Any], fill: Any = None) -> Packing:
+        """What attributes say; `fill` is a further value for missing data, or None."""
+        if dtype.kind not in "iuf":
+            return cls(dtype)
+        unsigned = str(attributes.get("_Unsigned", "")).lower()
+        signed = {"true": False, "false": True}.get(unsigned) if dtype.kind in "iu" else None
+        stated = [
+            _number(value, dtype, name, signed is not None)
+            for name in (FILL, "missing_value")
+            for value in _several(attributes.get(name))
+        ]
+        found = [value for value in (*stated, fill) if value is not None]
+        return cls(
+            dtype,
+            _factor(attributes, "scale_factor"),
+            _factor(attributes, "add_offset"),
+            signed,
+            tuple({repr(v): v for v in found}.values()),
+        )
+
+    @property
+    def packed(self) -> bool:
+        """Whether numbers are scaled or shifted."""
+        return self.scale is not None or self.offset is not None
+
+    @property
+    def plain(self) -> bool:
+        """Whether stored numbers are the values."""
+        return not self.packed and self.signed is None and not self.missing
+
+    @property
+    def seen(self) -> np.dtype[Any]:
+        """The stored type in native byte order, with the sign that `_Unsigned` gives it."""
+        if self.signed is None:
+            return self.stored.newbyteorder("=")
+        return np.dtype(f"{'i' if self.signed else 'u'}{self.stored.itemsize}")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of decoded values: floats where values can be missing or are scaled."""
+        if self.packed:
+            return np.dtype("f8")
+        if self.missing and self.stored.kind in "iu":
+            return np.dtype("f4" if self.stored.itemsize <= 2 else "f8")
+        return self.seen
+
+    def as_seen(self, values: Values) -> Values:
+        """Stored integers with the sign that they are meant to have."""
+        native = values.astype(self.stored.newbyteorder("="), copy=False)
+        return native if self.signed is None else native.view(self.seen)
+
+    def is_missing(self, values: Values) -> npt.NDArray[np.bool_]:
+        """Where stored numbers stand for no value."""
+        absent = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+        for number in self.missing:
+            if number == number:
+                absent = absent | (values == self.stored.type(number))
+        return absent
+
+    def decode(self, values: Values) -> Values:
+        """Values of stored numbers; missing ones are NaN."""
+        if self.plain:
+            return values.astype(self.dtype, copy=False)
+        out: Values = self.as_seen(values).astype(self.dtype)
+        if self.missing:
+            out = np.where(self.is_missing(values), self.dtype.type(np.nan), out)
+        if self.scale is not None:
+            out *= self.scale
+        if self.offset is not None:
+            out += self.offset
+        return out
+
+    def encode(self, values: Values, absent: npt.NDArray[np.bool_] | None = None) -> Values:
+        """Stored numbers for values; raises where one does not fit, or is missing without a way."""
+        if values.dtype.kind not in "iufb":
+            raise InvalidMetadata(f"cannot store {values.dtype} values as {self.stored}")
+        if absent is None:
+            absent = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+        packed: Values = values
+        if self.packed:
+            packed = (values.astype("f8") - (self.offset or 0.0)) / (self.scale or 1.0)
+        target = self.stored.newbyteorder("=")
+        if self.stored.kind == "f":
+            out = np.asarray(packed.astype(target))
+        else:
+            out = self._integers(packed, absent).view(target)
+        if absent.any() and (self.missing or self.stored.kind != "f"):
+            out = np.where(absent, target.type(self._fill()), out)
+        return out.astype(self.stored, copy=False)
+
+    def _integers(self, values: Values, absent: npt.NDArray[np.bool_]) -> Values:
+        present = np.where(absent, 0, values)
+        if present.dtype.kind == "f":
+            whole = np.rint(present)
+            if not self.packed and (whole != present).any():
+                raise InvalidMetadata(
+                    f"values such as {present[whole != present].flat[0]!r} are not whole, but are"
+                    f" stored as {self.stored} without scale_factor; store them as floats"
+                )
+            present = whole
+        bounds = np.iinfo(self.seen)
+        low, high = float(bounds.min), float(bounds.max)
+        outside = (present < bounds.min) | (present > bounds.max)
+        if present.dtype.kind == "f":  # the largest 64-bit integer is no float
+            outside = (present < low) | (present >= high + 1) | ~np.isfinite(present)
+        if outside.any():
+            worst = np.asarray(values)[outside].flat[0]
+            raise InvalidMetadata(
+                f"{worst!r} does not fit into {self.seen} with scale_factor {self.scale} and"
+                f" add_offset {self.offset}; choose others or a wider type"
+            )
+        out = np.asarray(present.astype(self.seen))
+        if self.missing:
+            clash = self.is_missing(out.view(self.stored.newbyteorder("="))) & ~absent
+            if clash.any():
+                raise InvalidMetadata(
+                    f"{np.asarray(values)[clash].flat[0]!r} would be stored as the number for"
+                    f" missing values {self.missing}; choose another _FillValue"
+                )
+        return out
+
+    def _fill(self) -> Any:
+        if not self.missing:
+            raise InvalidMetadata(
+                f"there are missing values, but {self.stored} has none and no _FillValue is stated"
+            )
+        return self.missing[0]
+
+
+def fill_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
+    """`_FillValue` for formats whose JSON has no words for it: the base64 form of xarray."""
+    if dtype.kind != "f":
+        return int(value)
+    return base64.standard_b64encode(struct.pack("<d", float(value))).decode()
+
+
+def _several(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+_WORDS = {"NaN": np.nan, "nan": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
+
+
+def _number(value: Any, dtype: np.dtype[Any], name: str, either_sign: bool) -> Any:
+    """A stated number as the stored type has it; None where the type cannot have it at all.
+
+    Beside `_Unsigned`, some writers state it in the stored type and some in the meant one.
+    """
+    try:
+        number = _text(value) if isinstance(value, str) else value
+        if dtype.kind == "f":
+            return float(dtype.type(number))
+        if not np.isfinite(number) or int(number) != number:
+            return None
+    except (ValueError, TypeError, OverflowError, struct.error):
+        raise InvalidMetadata(f"{name}: expected a number, got {value!r}") from None
+    bounds, span = np.iinfo(dtype), 2 ** (8 * dtype.itemsize)
+    candidates = (int(number), int(number) - span, int(number) + span)
+    for candidate in candidates if either_sign else candidates[:1]:
+        if bounds.min <= candidate <= bounds.max:
+            return candidate
+    return None
+
+
+def _text(value: str) -> float:
+    if value in _WORDS:
+        return float(_WORDS[value])
+    try:
+        return float(value)
+    except ValueError:
+        found: float = struct.unpack("<d", base64.standard_b64decode(value))[0]
+        return found
+
+
+def _factor(attributes: Mapping[str, Any], name: str) -> float | None:
+    value = attributes.get(name)
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not np.isfinite(value):
+        raise InvalidMetadata(f"{name}: expected a finite number, got {value!r}")
+    if name == "scale_factor" and value == 0:
+        raise InvalidMetadata("scale_factor: 0 would make all values one; expected another number")
+    return float(value)

@@ -1,0 +1,267 @@
+"""Times as numbers since a date: ``"days since 2000-01-01"`` in a calendar.
+
+Specification: CF conventions, section 4.4. Calendars that NumPy's dates follow become datetime64,
+in microseconds (nanoseconds where the units say so); the others become objects of cftime.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.errors import InvalidMetadata, MissingPackage
+
+Values = npt.NDArray[Any]
+
+_NAMES = {
+    1: "nanosecond nanoseconds nsec nsecs ns",
+    10**3: "microsecond microseconds microsec microsecs us",
+    10**6: "millisecond milliseconds millisec millisecs msec msecs ms",
+    10**9: "second seconds sec secs s",
+    60 * 10**9: "minute minutes min mins",
+    3600 * 10**9: "hour hours hr hrs h",
+    86400 * 10**9: "day days d",
+}
+UNITS = {name: length for length, names in _NAMES.items() for name in names.split()}
+DAY = 86400 * 10**9
+MIXED = ("standard", "gregorian")
+CALENDARS = (*MIXED, "proleptic_gregorian")
+OTHER_CALENDARS = ("noleap", "365_day", "all_leap", "366_day", "360_day", "julian")
+
+_SINCE = re.compile(r"^\s*(\S+)\s+since\s+(.+?)\s*$", re.IGNORECASE)
+_DATE = re.compile(
+    r"^([+-]?\d{1,6})-(\d{1,2})-(\d{1,2})"
+    r"(?:[T\s]\s*(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?)?"
+    r"\s*(Z|UTC|GMT|[+-]?\d{1,2}(?::?\d{2})?)?$",
+    re.IGNORECASE,
+)
+# 1582-10-15, the first day of the Gregorian calendar, in days since 1970-01-01.
+_SWITCH = int(np.datetime64("1582-10-15", "D").astype(int))
+
+
+def is_time(attributes: Mapping[str, Any]) -> bool:
+    """Whether `units` say that numbers are times."""
+    units = attributes.get("units")
+    return isinstance(units, str) and _SINCE.match(units) is not None
+
+
+@dataclass(frozen=True)
+class Times:
+    """A unit, a reference date and a calendar."""
+
+    units: str
+    calendar: str = "standard"
+    objects: bool = False  # cftime's, also where NumPy's dates would do
+
+    def __post_init__(self) -> None:
+        if self.calendar not in (*CALENDARS, *OTHER_CALENDARS):
+            known = ", ".join((*CALENDARS, *OTHER_CALENDARS))
+            raise InvalidMetadata(f"calendar {self.calendar!r} is not known; known: {known}")
+        self._split()
+        if not self.with_objects:
+            self._reference()
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any], objects: bool = False) -> Times:
+        """What `units` and `calendar` say."""
+        calendar = str(attributes.get("calendar", "standard")).lower()
+        return cls(attributes["units"], calendar, objects)
+
+    @property
+    def with_objects(self) -> bool:
+        """Whether times are objects of cftime."""
+        return self.objects or self.calendar not in CALENDARS
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of decoded times."""
+        return np.dtype(object if self.with_objects else f"M8[{self._tick()[0]}]")
+
+    def decode(self, numbers: Values, absent: npt.NDArray[np.bool_]) -> Values:
+        """Times of numbers; missing ones are NaT, or None among objects."""
+        if numbers.dtype.kind not in "iuf":
+            raise InvalidMetadata(f"units {self.units!r} need numbers, got {numbers.dtype}")
+        absent = absent | np.isnan(numbers) if numbers.dtype.kind == "f" else absent
+        present = np.where(absent, 0, numbers)
+        if self.with_objects:
+            return self._decode_objects(present, absent)
+        ticks = self._ticks(present)
+        early = self._before_switch(ticks, self._tick()[1]) & ~absent
+        if early.any():
+            raise InvalidMetadata(
+                f"{numbers[early].flat[0]} {self.units} is before 1582-10-15, where NumPy's dates"
+                f" differ from the calendar {self.calendar!r}; decode with times='cftime'"
+            )
+        out = ticks.view(self.dtype)
+        return np.where(absent, np.datetime64("NaT"), out)
+
+    def encode(self, times: Values) -> tuple[Values, npt.NDArray[np.bool_]]:
+        """Numbers of times, whole ones as integers, and where a time is missing."""
+        if times.dtype.kind == "O":
+            return self._encode_objects(times)
+        if times.dtype.kind != "M":
+            raise InvalidMetadata(f"expected times (datetime64 or cftime), got {times.dtype}")
+        if self.calendar not in CALENDARS:
+            raise InvalidMetadata(
+                f"datetime64 has no dates of the calendar {self.calendar!r}; give objects of cftime"
+            )
+        absent = np.isnat(times)
+        name, length = self._tick()
+        ticks = times.astype(f"M8[{name}]")
+        if (ticks.astype(times.dtype) != times)[~absent].any():
+            name, length = "ns", 1
+            ticks = times.astype("M8[ns]")
+        early = ~absent & self._before_switch(ticks.view("i8"), length)
+        if early.any():
+            raise InvalidMetadata(
+                f"{times[early].flat[0]} is before 1582-10-15, where NumPy's dates differ from the"
+                f" calendar {self.calendar!r}; give objects of cftime"
+            )
+        unit = self._split()[0]
+        elapsed = np.where(absent, 0, ticks.view("i8") - self._reference() // length)
+        if unit < length:
+            return elapsed * (length // unit), absent
+        whole, rest = np.divmod(elapsed, unit // length)
+        return (whole + rest / (unit // length) if rest.any() else whole), absent
+
+    def _before_switch(self, ticks: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.bool_]:
+        """Which instants the calendar names in another way than NumPy."""
+        if self.calendar not in MIXED:
+            return np.zeros(ticks.shape, bool)
+        return np.asarray(ticks < _SWITCH * DAY // length)
+
+    def _split(self) -> tuple[int, str]:
+        """The length of the unit in nanoseconds, and the text of the date."""
+        found = _SINCE.match(self.units)
+        if found is None:
+            raise InvalidMetadata(f"units {self.units!r} are no time; expected '… since DATE'")
+        unit = found[1] if found[1] in UNITS else found[1].lower()
+        if unit not in UNITS:
+            raise InvalidMetadata(
+                f"unit {found[1]!r} in {self.units!r} has no fixed length or is not known; known:"
+                " days, hours, minutes, seconds, milliseconds, microseconds, nanoseconds"
+            )
+        return UNITS[unit], found[2]
+
+    def _reference(self) -> int:
+        """The date in nanoseconds since 1970-01-01, by the days of the calendar."""
+        text = self._split()[1]
+        found = _DATE.match(text)
+        if found is None:
+            raise InvalidMetadata(f"date {text!r} in {self.units!r} is not YYYY-MM-DD hh:mm:ss")
+        year, month, day = (int(found[i]) for i in (1, 2, 3))
+        hour, minute, second = (int(found[i] or 0) for i in (4, 5, 6))
+        if hour > 24 or minute > 59 or second > 60:
+            raise InvalidMetadata(f"date {text!r} in {self.units!r} has no such time of day")
+        days = self._days(year, month, day)
+        fraction = int(((found[7] or "") + "0" * 9)[:9])
+        within = ((hour * 60 + minute) * 60 + second) * 10**9 + fraction
+        return days * DAY + within - _zone(found[8])
+
+    def _days(self, year: int, month: int, day: int) -> int:
+        date = (year, month, day)
+        julian = self.calendar in MIXED and date < (1582, 10, 15)
+        if julian and year < 1:
+            raise InvalidMetadata(
+                f"{self.units!r}: the calendar {self.calendar!r} has no year {year}; decode with"
+                " times='cftime'"
+            )
+        leap = year % 4 == 0 and (julian or year % 100 != 0 or year % 400 == 0)
+        lengths = (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+        switch = self.calendar in MIXED and (1582, 10, 4) < date < (1582, 10, 15)
+        if not 1 <= month <= 12 or not 1 <= day <= lengths[month - 1] or switch:
+            raise InvalidMetadata(f"{self.units!r}: the calendar {self.calendar!r} has no such day")
+        return _day_number(year, month, day, julian)
+
+    def _tick(self) -> tuple[str, int]:
+        """NumPy's unit for decoded times, and its length in nanoseconds."""
+        fine = self._split()[0] < 1000 or self._reference() % 1000
+        return ("ns", 1) if fine else ("us", 1000)
+
+    def _ticks(self, numbers: Values) -> npt.NDArray[np.int64]:
+        length = self._tick()[1]
+        step, start = self._split()[0] // length, self._reference() // length
+        if numbers.size:
+            ends = [numbers.min().item(), numbers.max().item()]
+            if not all(np.isfinite(e) and abs(int(e) * step + start) < 2**63 - step for e in ends):
+                raise InvalidMetadata(
+                    f"{ends[0]!r} to {ends[1]!r} {self.units} is out of the range of {self.dtype}"
+                )
+        if numbers.dtype.kind != "f":
+            return np.asarray(numbers.astype("i8") * step + start)
+        whole = np.floor(numbers.astype("f8"))
+        rest = np.rint((numbers - whole) * step).astype("i8")
+        return np.asarray(whole.astype("i8") * step + rest + start)
+
+    def _for_cftime(self) -> str:
+        """The units with a time zone as cftime reads it: it takes no notice of ``-6:00``."""
+        found = _DATE.match(self._split()[1])
+        if found is None or not _zone(found[8]):
+            return self.units
+        minutes = abs(_zone(found[8])) // (60 * 10**9)
+        sign = "-" if found[8].startswith("-") else "+"
+        start = self.units.rstrip()[: -len(found[8])].rstrip()
+        return f"{start} {sign}{minutes // 60:02d}:{minutes % 60:02d}"
+
+    def _decode_objects(self, numbers: Values, absent: npt.NDArray[np.bool_]) -> Values:
+        cftime = _cftime(self.calendar)
+        try:
+            found = cftime.num2date(numbers, self._for_cftime(), self.calendar,
+                                    only_use_cftime_datetimes=True)  # fmt: skip
+        except ValueError as e:
+            raise InvalidMetadata(f"{self.units!r}, calendar {self.calendar!r}: {e}") from e
+        out = np.empty(numbers.shape, object)
+        out[...] = found
+        out[absent] = None
+        return out
+
+    def _encode_objects(self, times: Values) -> tuple[Values, npt.NDArray[np.bool_]]:
+        cftime = _cftime(self.calendar)
+        absent = np.array([t is None for t in times.flat], bool).reshape(times.shape)
+        present = times[~absent]
+        for other in {t.calendar for t in present} - {self.calendar}:
+            same = {other, self.calendar}
+            if not any(same <= set(each) for each in (MIXED, *_SAME)):
+                raise InvalidMetadata(f"times of the calendar {other!r} are not {self.calendar!r}")
+        out = np.zeros(times.shape, "f8")
+        if present.size:
+            numbers = np.asarray(cftime.date2num(present, self._for_cftime(), self.calendar))
+            out = out.astype(numbers.dtype)
+            out[~absent] = numbers
+        return out, absent
+
+
+_SAME = (("noleap", "365_day"), ("all_leap", "366_day"))
+
+
+def _cftime(calendar: str) -> Any:
+    try:
+        import cftime  # noqa: PLC0415 - an optional package
+    except ImportError as e:
+        raise MissingPackage(
+            f"times of the calendar {calendar!r} as objects need cftime; pip install cftime, or"
+            " read the numbers with times=None"
+        ) from e
+    return cftime
+
+
+def _zone(text: str | None) -> int:
+    """How far a time zone is ahead of UTC, in nanoseconds."""
+    if text is None or text.upper() in ("Z", "UTC", "GMT"):
+        return 0
+    digits = text.lstrip("+-").replace(":", "")
+    hours, minutes = (digits, "0") if len(digits) <= 2 else (digits[:-2], digits[-2:])
+    ahead = (int(hours) * 60 + int(minutes)) * 60 * 10**9
+    return -ahead if text.startswith("-") else ahead
+
+
+def _day_number(year: int, month: int, day: int, julian: bool) -> int:
+    """Days since 1970-01-01 of the Gregorian calendar."""
+    years, months = divmod(year * 12 + month - 3, 12)  # years from March: a leap day is the last
+    days = years * 365 + years // 4 + (months * 153 + 2) // 5 + day
+    return days - 719471 if julian else days - years // 100 + years // 400 - 719469

@@ -1,0 +1,1 @@
+"""Maps: coordinate reference systems, affine transforms and pyramids."""

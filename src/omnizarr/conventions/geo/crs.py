@@ -1,0 +1,244 @@
+"""CRS: one coordinate reference system, whichever words it was stated in.
+
+The words are a code (``EPSG:4326``), a URL of the OGC, well-known text of either generation,
+PROJJSON, or the parameters of a CF grid mapping. pyproj translates between them where it is
+installed; what needs no translation needs no pyproj.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omnizarr.errors import CannotExpress, InvalidMetadata, MissingPackage
+
+_URL = re.compile(r"^https?://www\.opengis\.net/def/crs/([\w.-]+)/([\w.-]+)/([\w.-]+)/?$")
+_URN = re.compile(r"^urn:ogc:def:crs:([\w.-]+):([\w.-]*):([\w.-]+)$")
+_CODE = re.compile(r"^([A-Za-z][\w-]*):([\w.-]+)$")
+_WKT = re.compile(r"^\s*([A-Z][A-Z0-9_]*)\s*[\[(]", re.IGNORECASE)
+# What well-known text of the second generation starts with, and of the first.
+WKT2 = re.compile(
+    r"(GEOG|GEOD|GEOGRAPHIC|GEODETIC|PROJ|PROJECTED|DERIVEDPROJ|VERT|VERTICAL|COMPOUND|BOUND|ENG"
+    r"|ENGINEERING|TIME|PARAMETRIC)CRS"
+)
+WKT1 = re.compile(r"(PROJ|GEOG|GEOC|COMPD_|VERT_|LOCAL_|FITTED_)CS")
+
+
+@dataclass(frozen=True)
+class CRS:
+    """A coordinate reference system by its statements; those that are not known are None."""
+
+    url: str | None = None
+    wkt: str | None = None
+    projjson: Mapping[str, Any] | None = None
+    parameters: Mapping[str, Any] | None = None  # of a CF grid mapping
+    stated_code: str | None = None
+
+    @classmethod
+    def of(cls, given: Any) -> CRS:
+        """From a code, URL, well-known text, PROJJSON, EPSG number, pyproj CRS or a CRS."""
+        if isinstance(given, CRS):
+            return given
+        if isinstance(given, int) and not isinstance(given, bool):
+            return cls(stated_code=f"EPSG:{given}")
+        if isinstance(given, Mapping):
+            if "grid_mapping_name" in given or "crs_wkt" in given:
+                return from_grid_mapping(given) or cls()
+            return cls(projjson=dict(given))
+        if hasattr(given, "to_wkt"):
+            return cls(wkt=given.to_wkt())
+        if isinstance(given, str):
+            if _URL.match(given) or _URN.match(given):
+                return cls(url=given)
+            if WKT2.fullmatch(_keyword(given)) or WKT1.fullmatch(_keyword(given)):
+                return cls(wkt=given)
+            if _CODE.match(given):
+                return cls(stated_code=given)
+        raise InvalidMetadata(
+            f"{given!r} is no coordinate reference system; give a code such as 'EPSG:4326', a URL"
+            " of opengis.net, well-known text, PROJJSON or a pyproj CRS"
+        )
+
+    def __bool__(self) -> bool:
+        return self.definition is not None
+
+    @property
+    def definition(self) -> Any:
+        """The statement that counts: the URL or code, else the text, PROJJSON or parameters."""
+        return self.url or self.stated_code or self.wkt or self.projjson or self.parameters
+
+    @property
+    def code(self) -> str | None:
+        """The code, such as ``"EPSG:32633"``, from whichever statement has one."""
+        if self.stated_code is not None:
+            return self.stated_code.upper()
+        found = _URL.match(self.url or "") or _URN.match(self.url or "")
+        if found is not None:
+            return f"{found[1]}:{found[3]}".upper()
+        if self.wkt is not None:
+            return _wkt_code(self.wkt)
+        if self.projjson is not None:
+            named = self.projjson.get("id")
+            if isinstance(named, Mapping) and "authority" in named and "code" in named:
+                return f"{named['authority']}:{named['code']}".upper()
+        return None
+
+    def same(self, other: CRS) -> bool | None:
+        """Whether two are one system; None where that cannot be told without pyproj."""
+        if self.definition == other.definition:
+            return True
+        if self.code is not None and other.code is not None:
+            return self.code == other.code
+        if self.wkt is not None and other.wkt is not None and _flat(self.wkt) == _flat(other.wkt):
+            return True
+        try:
+            return bool(self.to_pyproj() == other.to_pyproj())
+        except (MissingPackage, InvalidMetadata):
+            return None
+
+    def to_pyproj(self) -> Any:
+        """The same as an object of pyproj."""
+        pyproj = _pyproj("as an object of pyproj")
+        stated = self.definition
+        try:
+            if stated is self.parameters and stated is not None:
+                return pyproj.CRS.from_cf(dict(stated))
+            if stated is self.projjson and stated is not None:
+                return pyproj.CRS.from_json_dict(dict(stated))
+            return pyproj.CRS.from_user_input(self.code if stated == self.url else stated)
+        except (pyproj.exceptions.CRSError, KeyError) as e:
+            raise InvalidMetadata(f"pyproj does not understand {stated!r}: {e}") from e
+
+    def to_wkt2(self) -> str:
+        """WKT:2019; translated by pyproj where the text is another or missing."""
+        if self.wkt is not None and WKT2.fullmatch(_keyword(self.wkt)):
+            return self.wkt
+        if not self:
+            raise InvalidMetadata("there is no coordinate reference system to write")
+        try:
+            return str(self.to_pyproj().to_wkt("WKT2_2019"))
+        except MissingPackage as e:
+            raise CannotExpress(
+                f"{self.definition!r} is not WKT:2019, and pyproj is not there to translate it;"
+                " pip install pyproj, or give the text"
+            ) from e
+
+    def with_wkt2(self) -> CRS:
+        """The same with its text in WKT:2019."""
+        return replace(self, wkt=self.to_wkt2())
+
+    def __str__(self) -> str:
+        return self.code or (_wkt_name(self.wkt) if self.wkt else str(self.definition))
+
+
+def from_grid_mapping(attributes: Mapping[str, Any]) -> CRS | None:
+    """What a CF grid mapping variable says; None where it says nothing."""
+    for name in ("crs_wkt", "spatial_ref"):
+        text = attributes.get(name)
+        if isinstance(text, str) and text.strip():
+            return CRS(wkt=text)
+    if isinstance(attributes.get("grid_mapping_name"), str):
+        skipped = ("_ARRAY_DIMENSIONS", "GeoTransform")
+        return CRS(parameters={k: v for k, v in attributes.items() if k not in skipped})
+    return None
+
+
+def from_gdal(stated: Any) -> CRS | None:
+    """What GDAL's `_CRS` says: an object with `url`, `wkt` or `projjson`; None for an empty one."""
+    if not isinstance(stated, Mapping):
+        raise InvalidMetadata(f"_CRS: expected an object with url, wkt or projjson, got {stated!r}")
+    url, wkt, projjson = (stated.get(name) for name in ("url", "wkt", "projjson"))
+    found = CRS(
+        url=url if isinstance(url, str) and url else None,
+        wkt=wkt if isinstance(wkt, str) and wkt else None,
+        projjson=dict(projjson) if isinstance(projjson, Mapping) and projjson else None,
+    )
+    return found or None
+
+
+def from_proj(attributes: Mapping[str, Any]) -> CRS | None:
+    """What the attributes `proj:code`, `proj:wkt2` and `proj:projjson` say."""
+    code, wkt, projjson = (attributes.get(f"proj:{n}") for n in ("code", "wkt2", "projjson"))
+    found = CRS(
+        stated_code=code if isinstance(code, str) else None,
+        wkt=wkt if isinstance(wkt, str) else None,
+        projjson=dict(projjson) if isinstance(projjson, Mapping) else None,
+    )
+    return found or None
+
+
+def to_gdal(crs: CRS) -> dict[str, Any]:
+    """The value of `_CRS`; its text is WKT:2019."""
+    found: dict[str, Any] = {}
+    authority, _, number = (crs.code or "").partition(":")
+    if crs.url is not None:
+        found["url"] = crs.url
+    elif crs.stated_code is not None:
+        found["url"] = f"http://www.opengis.net/def/crs/{authority}/0/{number}"
+    if crs.wkt is not None or not (found or crs.projjson):
+        found["wkt"] = crs.to_wkt2()
+    if crs.projjson is not None:
+        found["projjson"] = dict(crs.projjson)
+    return found
+
+
+def to_proj(crs: CRS) -> dict[str, Any]:
+    """The attributes of the convention `proj:`."""
+    found: dict[str, Any] = {}
+    if crs.code is not None:
+        found["proj:code"] = crs.code
+    if crs.wkt is not None or not (found or crs.projjson):
+        found["proj:wkt2"] = crs.to_wkt2()
+    if crs.projjson is not None:
+        found["proj:projjson"] = dict(crs.projjson)
+    return found
+
+
+def to_grid_mapping(crs: CRS) -> dict[str, Any]:
+    """The attributes of a CF grid mapping variable; with pyproj, its parameters too."""
+    if crs.wkt is None and crs.parameters is not None:
+        return dict(crs.parameters)
+    wkt = crs.wkt if crs.wkt is not None else crs.to_wkt2()
+    try:
+        found = {k: v for k, v in CRS(wkt=wkt).to_pyproj().to_cf().items() if v is not None}
+    except (MissingPackage, InvalidMetadata):
+        found = {}
+    return {**found, "crs_wkt": wkt, "spatial_ref": wkt}
+
+
+def _keyword(text: str) -> str:
+    found = _WKT.match(text)
+    return "" if found is None else found[1].upper()
+
+
+def _flat(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+def _wkt_name(text: str) -> str:
+    found = re.search(r'"([^"]*)"', text)
+    return found[1] if found is not None else text
+
+
+def _wkt_code(text: str) -> str | None:
+    """The identifier of the whole: ID or AUTHORITY directly inside the outermost brackets."""
+    outside = re.sub(r'"[^"]*"', lambda quoted: "\0" * len(quoted[0]), text)
+    for found in re.finditer(r"\b(?:ID|AUTHORITY)\s*[\[(]", outside):
+        before = outside[: found.start()]
+        depth = sum(before.count(c) for c in "[(") - sum(before.count(c) for c in "])")
+        values = re.match(r'\s*"([^"]*)"\s*,\s*"?([\w.-]+)"?', text[found.end() :])
+        if depth == 1 and values is not None:
+            return f"{values[1]}:{values[2]}".upper()
+    return None
+
+
+def _pyproj(purpose: str) -> Any:
+    try:
+        import pyproj  # noqa: PLC0415 - an optional package
+    except ImportError as e:
+        raise MissingPackage(
+            f"a coordinate reference system {purpose} needs pyproj; pip install pyproj"
+        ) from e
+    return pyproj

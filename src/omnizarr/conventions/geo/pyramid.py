@@ -1,0 +1,222 @@
+"""Map: an array on the earth, with coarser versions of it where there are some.
+
+Levels are found by the multiscales convention, ``[{"datasets": [{"path": "0"}, …]}]``, or by that
+of GeoZarr, ``{"layout": [{"asset": "0", …}, …]}``. A single array is a map of one level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.conventions.geo.crs import CRS, from_proj
+from omnizarr.conventions.geo.reference import read_crs
+from omnizarr.conventions.geo.transform import (
+    Affine,
+    Bounds,
+    from_attributes,
+    from_coordinates,
+    read_transform,
+    spatial_axes,
+)
+from omnizarr.errors import InvalidMetadata, SelectionError, WrongNode
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.create import open as open_zarr
+from omnizarr.hierarchy.group import Group
+from omnizarr.model import paths
+
+# Positions such as 0.3 / 0.1 miss whole numbers by some rounding.
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """One array of a map, and where it lies; `transform` is None where nothing states it."""
+
+    array: Array
+    transform: Affine | None
+    rows: int  # the axes
+    columns: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many rows and columns it has."""
+        return self.array.shape[self.rows], self.array.shape[self.columns]
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """``(xmin, ymin, xmax, ymax)``."""
+        return None if self.transform is None else self.transform.bounds(self.shape)
+
+    def select(self, bounds: Sequence[float]) -> tuple[slice, ...]:
+        """The selection of the pixels that a box touches; raises where there are none."""
+        if self.transform is None:
+            raise InvalidMetadata(f"{self.array.name} does not say where it lies; read it by index")
+        if not self.transform.upright:
+            raise InvalidMetadata(
+                f"{self.array.name} is turned against its coordinates; read it by index, with"
+                " level.transform"
+            )
+        left, bottom, right, top = bounds
+        corners = [self.transform.column_row(x, y) for x, y in ((left, bottom), (right, top))]
+        (columns, rows) = (sorted(axis) for axis in zip(*corners, strict=True))
+        found = [slice(None)] * self.array.ndim
+        for axis, (low, high) in ((self.columns, columns), (self.rows, rows)):
+            start = max(0, math.floor(low + _TOLERANCE))
+            stop = min(self.array.shape[axis], math.ceil(high - _TOLERANCE))
+            if start >= stop:
+                raise SelectionError(f"{tuple(bounds)} is outside the map, {self.bounds}")
+            found[axis] = slice(start, stop)
+        return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """Levels, the finest first, in one coordinate reference system."""
+
+    levels: tuple[Level, ...]
+    crs: CRS | None
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """``(xmin, ymin, xmax, ymax)`` of the finest level."""
+        return self.levels[0].bounds
+
+    @property
+    def resolutions(self) -> tuple[float | None, ...]:
+        """The longer side of a pixel of each level, in the units of the coordinates."""
+        return tuple(None if t is None else max(t.resolution) for t in self._transforms())
+
+    def _transforms(self) -> list[Affine | None]:
+        return [level.transform for level in self.levels]
+
+    def level(self, resolution: float) -> Level:
+        """The coarsest level whose pixels are at most so long; the finest where none is."""
+        if resolution <= 0:
+            raise SelectionError(f"resolution must be greater than 0, got {resolution!r}")
+        known = [r for r in self.resolutions if r is not None]
+        if len(known) != len(self.levels):
+            raise InvalidMetadata("the map does not say how large its pixels are; take .levels[i]")
+        good = [i for i, r in enumerate(known) if r <= resolution * (1 + _TOLERANCE)]
+        return self.levels[max(good, key=lambda i: known[i]) if good else 0]
+
+    def read(
+        self, bounds: Sequence[float] | None = None, *, resolution: float | None = None
+    ) -> npt.NDArray[Any]:
+        """The stored values of a box ``(xmin, ymin, xmax, ymax)``, of a level by its resolution."""
+        level = self.levels[0] if resolution is None else self.level(resolution)
+        selection = ... if bounds is None else level.select(bounds)
+        return np.asarray(level.array[selection])
+
+    def __repr__(self) -> str:
+        shapes = ", ".join("×".join(map(str, level.shape)) for level in self.levels)
+        name = self.levels[0].array.name
+        return f"<Map {name}  {self.crs or 'no CRS'}  {len(self.levels)} levels: {shapes}>"
+
+
+def open(
+    store: Any,
+    mode: Literal["r", "r+"] = "r",
+    *,
+    path: str | None = None,
+    variable: str | None = None,
+) -> Map:
+    """The map at an address: a multiscale group, an array, or a group with one array of a map.
+
+    `store` is as in `omnizarr.open`; `variable` names the array where a group has several.
+    """
+    node = open_zarr(store, mode, path=path)
+    if isinstance(node, Array):
+        return Map((_level(node),), read_crs(node))
+    stated = node.attrs.get("multiscales")
+    if stated is None:
+        array = _variable(node, variable)
+        return Map((_level(array),), read_crs(array))
+    entries = _entries(node, stated)
+    levels = _placed([(_array(node, path, variable), extra) for path, extra in entries], node)
+    return Map(levels, read_crs(levels[0].array) or from_proj(node.attrs))
+
+
+def _entries(group: Group, stated: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    """Paths of levels, each with what else is said about it."""
+    if isinstance(stated, list) and stated and isinstance(stated[0], Mapping):
+        listed, key = stated[0].get("datasets"), "path"
+    elif isinstance(stated, Mapping):
+        listed, key = stated.get("layout"), "asset"
+    else:
+        listed, key = None, ""
+    good = isinstance(listed, list) and listed and all(
+        isinstance(e, Mapping) and isinstance(e.get(key), str) for e in listed
+    )  # fmt: skip
+    if not good or listed is None:
+        raise InvalidMetadata(
+            f"{group.name} in {group.store!r}: multiscales: expected [{{'datasets': [{{'path':"
+            " …}]}] or {'layout': [{'asset': …}]}, got something else"
+        )
+    return [(entry[key], entry) for entry in listed]
+
+
+def _array(group: Group, path: str, variable: str | None) -> Array:
+    if ".." in path.split("/") or path.startswith("/"):
+        raise InvalidMetadata(f"multiscales: {path!r} leads out of {group.name}")
+    node = group[paths.normalize(path)]
+    return node if isinstance(node, Array) else _variable(node, variable)
+
+
+def _variable(group: Group, name: str | None) -> Array:
+    if name is not None:
+        found = group[name]
+        if isinstance(found, Array):
+            return found
+        raise WrongNode(f"{found.name} is a group; variable must name an array")
+    arrays = [array for _, array in group.arrays() if array.ndim >= 2]
+    if len(arrays) != 1:
+        names = ", ".join(array.basename for array in arrays) or "none"
+        raise WrongNode(
+            f"{group.name} in {group.store!r} has {len(arrays)} arrays that could be the map;"
+            f" name one with variable=: {names}"
+        )
+    return arrays[0]
+
+
+def _level(array: Array, transform: Affine | None = None, of: Any = None) -> Level:
+    rows, columns = spatial_axes(array, of)
+    return Level(array, transform or read_transform(array), rows, columns)
+
+
+def _placed(found: list[tuple[Array, Mapping[str, Any]]], group: Group) -> tuple[Level, ...]:
+    """Levels, finest first; one that does not say where it lies covers what the finest covers."""
+    wide = sorted(found, key=lambda item: -math.prod(item[0].shape))
+    levels: list[Level] = []
+    for array, extra in wide:
+        stated = from_attributes(extra) or _own_transform(array, group)
+        if stated is None and levels:
+            level = _level(array, Affine(1, 0, 0, 0, 1, 0), group.attrs)
+            transform = _from_finest(levels[0], level)
+            levels.append(Level(array, transform, level.rows, level.columns))
+        else:
+            levels.append(_level(array, stated, group.attrs))
+    return tuple(levels)
+
+
+def _own_transform(array: Array, group: Group) -> Affine | None:
+    """Where a level lies by itself; what the group of all levels says is about the finest."""
+    if array.path.rpartition("/")[0] != group.path:
+        return read_transform(array)
+    return from_attributes(array.attrs) or from_coordinates(array)
+
+
+def _from_finest(finest: Level, level: Level) -> Affine | None:
+    """Pixels a whole number of times larger where the lengths were rounded up, else stretched."""
+    if finest.transform is None:
+        return None
+    factors = []
+    for fine, coarse in zip(finest.shape, level.shape, strict=True):
+        whole = max(1, round(fine / max(1, coarse)))
+        factors.append(float(whole) if -(-fine // whole) == coarse else fine / max(1, coarse))
+    return finest.transform.scaled(factors[1], factors[0])

@@ -1,0 +1,185 @@
+"""Affine: from columns and rows to coordinates, in the ways that files state it.
+
+- `spatial:transform` of the convention `spatial:`: ``[a, b, c, d, e, f]``
+- `GeoTransform` of a grid mapping variable, GDAL's order: ``"c a b f d e"``
+- coordinate variables with even steps
+
+Columns and rows count from the outer corner of the first pixel, whose centre is at 0.5, 0.5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from omnizarr.conventions.geo.reference import around, grid_mapping, sibling
+from omnizarr.errors import InvalidMetadata
+from omnizarr.hierarchy.array import Array
+
+Bounds = tuple[float, float, float, float]
+_SPELLINGS = (("y", "x"), ("Y", "X"), ("lat", "lon"), ("latitude", "longitude"))
+# Coordinates are often stored as 32-bit floats.
+_EVEN = 1e-4
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``x = a*column + b*row + c``, ``y = d*column + e*row + f``."""
+
+    a: float
+    b: float
+    c: float
+    d: float
+    e: float
+    f: float
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(v) for v in self.coefficients):
+            raise InvalidMetadata(f"an affine transform needs finite numbers, got {self}")
+        if self.a * self.e == self.b * self.d:
+            raise InvalidMetadata(f"{self} maps all pixels onto a line")
+
+    @classmethod
+    def of(cls, given: Any) -> Affine:
+        """From six numbers in the order of `spatial:transform`, or an Affine of that package."""
+        if isinstance(given, Affine):
+            return given
+        try:
+            values = [float(v) for v in given][:6]
+            return cls(*values)
+        except (TypeError, ValueError) as e:
+            raise InvalidMetadata(f"expected six numbers [a, b, c, d, e, f], got {given!r}") from e
+
+    @classmethod
+    def from_gdal(cls, given: Any) -> Affine:
+        """From GDAL's order, ``[c, a, b, f, d, e]``, or a text of them."""
+        values = given.split() if isinstance(given, str) else list(given)
+        if len(values) != 6:
+            raise InvalidMetadata(f"GeoTransform: expected six numbers, got {given!r}")
+        c, a, b, f, d, e = values
+        return cls.of([a, b, c, d, e, f])
+
+    @classmethod
+    def from_bounds(cls, bounds: Sequence[float], shape: Sequence[int]) -> Affine:
+        """North up: rows from the upper bound down, over an array of (rows, columns)."""
+        left, bottom, right, top = bounds
+        rows, columns = shape
+        return cls((right - left) / columns, 0.0, left, 0.0, (bottom - top) / rows, top)
+
+    @property
+    def coefficients(self) -> tuple[float, ...]:
+        """``(a, b, c, d, e, f)``."""
+        return (self.a, self.b, self.c, self.d, self.e, self.f)
+
+    @property
+    def gdal(self) -> tuple[float, ...]:
+        """GDAL's order."""
+        return (self.c, self.a, self.b, self.f, self.d, self.e)
+
+    @property
+    def resolution(self) -> tuple[float, float]:
+        """The width and height of a pixel."""
+        return math.hypot(self.a, self.d), math.hypot(self.b, self.e)
+
+    @property
+    def upright(self) -> bool:
+        """Whether rows and columns run along the axes."""
+        return self.b == 0 and self.d == 0
+
+    def xy(self, column: Any, row: Any) -> tuple[Any, Any]:
+        """Coordinates of a place in the array."""
+        return (
+            self.a * column + self.b * row + self.c,
+            self.d * column + self.e * row + self.f,
+        )
+
+    def column_row(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """The place in the array of coordinates, with fractions."""
+        scale = self.a * self.e - self.b * self.d
+        dx, dy = x - self.c, y - self.f
+        return (self.e * dx - self.b * dy) / scale, (self.a * dy - self.d * dx) / scale
+
+    def bounds(self, shape: Sequence[int]) -> Bounds:
+        """``(xmin, ymin, xmax, ymax)`` around an array of (rows, columns)."""
+        rows, columns = shape
+        corners = [self.xy(i, j) for i in (0, columns) for j in (0, rows)]
+        xs, ys = zip(*corners, strict=True)
+        return min(xs), min(ys), max(xs), max(ys)
+
+    def scaled(self, columns: float, rows: float) -> Affine:
+        """For pixels that are so many times wider and higher, from the same corner."""
+        return Affine(
+            self.a * columns, self.b * rows, self.c, self.d * columns, self.e * rows, self.f
+        )
+
+    def shifted(self, columns: float, rows: float) -> Affine:
+        """For an array that starts so many columns and rows later."""
+        x, y = self.xy(columns, rows)
+        return Affine(self.a, self.b, x, self.d, self.e, y)
+
+
+def spatial_axes(array: Array, attributes: Mapping[str, Any] | None = None) -> tuple[int, int]:
+    """Which axes are rows and columns: as `spatial:dimensions` says, by name, or the last two."""
+    if array.ndim < 2:
+        raise InvalidMetadata(f"{array.name} has {array.ndim} axes; a map has at least two")
+    names = array.dimension_names or (None,) * array.ndim
+    stated = (attributes or {}).get("spatial:dimensions", array.attrs.get("spatial:dimensions"))
+    pairs = [tuple(stated)] if isinstance(stated, list) else []
+    for pair in (*pairs, *_SPELLINGS):
+        if len(pair) == 2 and all(name in names for name in pair):
+            return names.index(pair[0]), names.index(pair[1])
+    return array.ndim - 2, array.ndim - 1
+
+
+def read_transform(array: Array) -> Affine | None:
+    """The affine transform of an array; None where nothing states one."""
+    group = around(array)
+    for attributes in (array.attrs, {} if group is None else group.attrs):
+        found = from_attributes(attributes)
+        if found is not None:
+            return found
+    mapping = grid_mapping(array)
+    if mapping is not None and "GeoTransform" in mapping.attrs:
+        return Affine.from_gdal(mapping.attrs["GeoTransform"])
+    return from_coordinates(array)
+
+
+def from_attributes(attributes: Mapping[str, Any]) -> Affine | None:
+    """`spatial:transform` or `proj:transform`, with the corner of the first pixel as its start."""
+    if attributes.get("spatial:transform_type", "affine") != "affine":
+        return None
+    stated = attributes.get("spatial:transform", attributes.get("proj:transform"))
+    if stated is None:
+        return None
+    found = Affine.of(stated)
+    node = attributes.get("spatial:registration") == "node"
+    return found.shifted(-0.5, -0.5) if node else found
+
+
+def from_coordinates(array: Array) -> Affine | None:
+    """By the coordinate variables of the rows and columns; None where they are not even."""
+    if array.ndim < 2 or array.dimension_names is None:
+        return None
+    row, column = spatial_axes(array)
+    steps = [_steps(array, axis) for axis in (column, row)]
+    if steps[0] is None or steps[1] is None:
+        return None
+    (x, dx), (y, dy) = steps[0], steps[1]
+    return Affine(dx, 0.0, x - dx / 2, 0.0, dy, y - dy / 2)
+
+
+def _steps(array: Array, axis: int) -> tuple[float, float] | None:
+    """The first of a coordinate variable's values and the step between them, if it is even."""
+    name = (array.dimension_names or ())[axis]
+    found = sibling(array, name) if name else None
+    length = array.shape[axis]
+    if found is None or found.shape != (length,) or length < 2 or found.dtype.kind not in "iuf":
+        return None
+    values = np.asarray(found[...]).astype("f8")
+    step = (values[-1] - values[0]) / (len(values) - 1)
+    even = np.abs(np.diff(values) - step).max() <= _EVEN * abs(step)
+    return (float(values[0]), float(step)) if even and step else None

@@ -1,0 +1,26 @@
+"""Maps: coordinate reference systems, affine transforms, pyramids.
+
+>>> import omnizarr as oz
+>>> earth = oz.geo.open("earth.zarr")
+>>> earth.crs, earth.bounds
+>>> earth.read((5, 45, 15, 55), resolution=0.5)
+>>> oz.geo.write("new.zarr", heights, crs="EPSG:4326", bounds=(-180, -90, 180, 90))
+"""
+
+from omnizarr.conventions.geo.crs import CRS
+from omnizarr.conventions.geo.pyramid import Level, Map, open
+from omnizarr.conventions.geo.reference import read_crs, write_crs
+from omnizarr.conventions.geo.transform import Affine, read_transform
+from omnizarr.ops.geo_write import write
+
+__all__ = [
+    "CRS",
+    "Affine",
+    "Level",
+    "Map",
+    "open",
+    "read_crs",
+    "read_transform",
+    "write",
+    "write_crs",
+]

@@ -1,0 +1,214 @@
+"""Writing a map with its pyramid, every block of the source read once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Unpack
+
+import numpy as np
+
+from omnizarr.conventions.geo.crs import CRS, to_proj
+from omnizarr.conventions.geo.pyramid import Map
+from omnizarr.conventions.geo.pyramid import open as open_map
+from omnizarr.conventions.geo.reference import PROJ, Way, registered, write_crs
+from omnizarr.conventions.geo.transform import Affine
+from omnizarr.errors import InvalidMetadata
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
+from omnizarr.hierarchy.create import create_group
+from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.ops.downsample import NAMES
+from omnizarr.ops.pyramid import UNIT_BYTES, Progress, Pyramid, level_shapes, unit_shape
+
+# Without a number of levels, they end when both sides are at most this long.
+SMALL = 256
+Convention = Literal["multiscales", "geozarr"]
+
+_SPEC = "https://github.com/zarr-conventions/{0}/blob/v1/README.md"
+_SCHEMA = "https://raw.githubusercontent.com/zarr-conventions/{0}/refs/tags/v1/schema.json"
+SPATIAL = {
+    "schema_url": _SCHEMA.format("spatial"),
+    "spec_url": _SPEC.format("spatial"),
+    "uuid": "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4",
+    "name": "spatial",
+    "description": "Spatial coordinate information",
+}
+MULTISCALES = {
+    "schema_url": _SCHEMA.format("multiscales"),
+    "spec_url": _SPEC.format("multiscales"),
+    "uuid": "d35379db-88df-4056-af3a-620245f8e347",
+    "name": "multiscales",
+    "description": "Multiscale layout of zarr datasets",
+}
+
+
+def write(
+    store: Any,
+    data: Any,
+    *,
+    path: str | None = None,
+    crs: Any = None,
+    transform: Any = None,
+    bounds: Sequence[float] | None = None,
+    levels: int | None = None,
+    factor: int = 2,
+    method: str = "mean",
+    convention: Convention = "multiscales",
+    way: Way = "cf",
+    zarr_format: int | str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **options: Unpack[ArrayOptions],
+) -> Map:
+    """Write a map with its levels, and give it back opened; the last two axes are rows and columns.
+
+    crs
+        Whatever `CRS.of` takes; None for none. `way` is where it is stated, as in `write_crs`.
+    transform, bounds
+        Where it lies: six numbers ``[a, b, c, d, e, f]`` from columns and rows to coordinates,
+        or a box ``(xmin, ymin, xmax, ymax)`` whose top the first row touches.
+    levels, factor, method
+        How many levels there are, the full one included; how many times smaller each is than
+        the one before; `mean`, `mode`, `nearest`, `max` or `gaussian`. By default until both
+        sides are at most 256 long.
+    convention
+        ``"multiscales"``: a list of `datasets`; ``"geozarr"``: a `layout` with
+        `spatial:transform` for every level.
+
+    The other options are those of `create_array`, for every level. What makes it a map is stored
+    last, so that an interrupted write leaves none.
+    """
+    source = data if hasattr(data, "shape") and hasattr(data, "dtype") else np.asarray(data)
+    _check(source, factor, method, convention, options)
+    placed = _transform(transform, bounds, source.shape[-2:])
+    given = None if crs is None else CRS.of(crs)
+    steps = _steps(source.shape, levels, factor)
+    names = list(options.pop("dimension_names", None) or _names(len(source.shape)))
+    group = create_group(store, path=path, zarr_format=zarr_format, overwrite=overwrite)
+    arrays = _create(group, source, level_shapes(source.shape, steps), names, options)
+    unit = unit_shape(arrays[0], steps, UNIT_BYTES)
+    Pyramid(source, arrays, steps, method, unit, progress).run()
+
+    transforms = [
+        None if placed is None else placed.scaled(factor**i, factor**i) for i in range(len(arrays))
+    ]
+    for array, where in zip(arrays, transforms, strict=True):
+        if where is not None:
+            array.attrs.update(_spatial(array, where, names[-2:]))
+        if given is not None and (convention == "multiscales" or way != "proj"):
+            write_crs(array, given, way=way)
+    if convention == "multiscales":
+        group.attrs.update(_datasets(arrays, method))
+    else:
+        group.attrs.update(_layout(arrays, transforms, factor, method, given, names[-2:]))
+    return open_map(store, path=path)
+
+
+def _check(
+    source: Any, factor: int, method: str, convention: str, options: Mapping[str, Any]
+) -> None:
+    if len(source.shape) < 2:
+        raise InvalidMetadata(f"a map has at least two axes, got shape {source.shape}")
+    if isinstance(factor, bool) or not isinstance(factor, int) or factor < 2:
+        raise InvalidMetadata(f"factor must be an integer of at least 2, got {factor!r}")
+    if method not in NAMES:
+        raise InvalidMetadata(f"method {method!r} is not known; known: {', '.join(NAMES)}")
+    if convention not in ("multiscales", "geozarr"):
+        raise InvalidMetadata(f"convention must be 'multiscales' or 'geozarr', got {convention!r}")
+    stated = options.get("attributes") or {}
+    if method in ("mean", "gaussian", "max") and {"_FillValue", "missing_value"} & stated.keys():
+        raise InvalidMetadata(
+            f"method {method!r} would mix the number for missing values into its neighbours; use"
+            " 'nearest' or 'mode', or floats with NaN"
+        )
+
+
+def _transform(
+    transform: Any, bounds: Sequence[float] | None, shape: Sequence[int]
+) -> Affine | None:
+    if transform is not None and bounds is not None:
+        raise InvalidMetadata("transform and bounds both say where the map lies; give one")
+    if bounds is not None:
+        return Affine.from_bounds(bounds, shape)
+    return None if transform is None else Affine.of(transform)
+
+
+def _steps(shape: Sequence[int], levels: int | None, factor: int) -> list[tuple[int, ...]]:
+    if levels is None:
+        levels, longest = 1, max(shape[-2:])
+        while longest > SMALL:
+            longest = -(-longest // factor)
+            levels += 1
+    if levels < 1:
+        raise InvalidMetadata(f"levels must be at least 1, got {levels!r}")
+    return [(*(1 for _ in shape[:-2]), factor, factor)] * (levels - 1)
+
+
+def _names(rank: int) -> list[str]:
+    return [*(("band",) if rank == 3 else (f"dim_{i}" for i in range(rank - 2))), "y", "x"]
+
+
+def _create(
+    group: Group,
+    source: Any,
+    shapes: Sequence[tuple[int, ...]],
+    names: Sequence[str | None],
+    options: ArrayOptions,
+) -> list[Array]:
+    options = {**options, "dimension_names": names}
+    if group._location.format.undefined_fill:
+        options.setdefault("fill_value", None)  # to readers of maps a stated one means no data
+    if options.get("chunks", "auto") in ("auto", None, True):
+        flat = (*(1 for _ in source.shape[:-2]), *source.shape[-2:])
+        options["chunks"] = guess_chunks(flat, np.dtype(source.dtype).itemsize, TARGET_BYTES)
+    arrays = []
+    for i, shape in enumerate(shapes):
+        arrays.append(group.create_array(str(i), shape=shape, dtype=source.dtype, **options))
+    return arrays
+
+
+def _spatial(array: Array, where: Affine, names: Sequence[str | None]) -> dict[str, Any]:
+    return {
+        "zarr_conventions": registered(array.attrs.get("zarr_conventions"), SPATIAL),
+        "spatial:dimensions": list(names),
+        "spatial:shape": list(array.shape[-2:]),
+        "spatial:transform": list(where.coefficients),
+    }
+
+
+def _datasets(arrays: Sequence[Array], method: str) -> dict[str, Any]:
+    datasets = [{"path": array.basename} for array in arrays]
+    return {"multiscales": [{"datasets": datasets, "type": method}]}
+
+
+def _layout(
+    arrays: Sequence[Array],
+    transforms: Sequence[Affine | None],
+    factor: int,
+    method: str,
+    crs: CRS | None,
+    names: Sequence[str | None],
+) -> dict[str, Any]:
+    layout: list[dict[str, Any]] = []
+    for i, (array, where) in enumerate(zip(arrays, transforms, strict=True)):
+        scale = float(factor) if i else 1.0
+        entry: dict[str, Any] = {"asset": array.basename}
+        if i:
+            entry["derived_from"] = arrays[i - 1].basename
+        entry["transform"] = {"scale": [scale, scale], "translation": [0.0, 0.0]}
+        if where is not None:
+            entry["spatial:shape"] = list(array.shape[-2:])
+            entry["spatial:transform"] = list(where.coefficients)
+        layout.append(entry)
+    resampling = {"mean": "average", "gaussian": "gauss"}.get(method, method)
+    found: dict[str, Any] = {"multiscales": {"layout": layout, "resampling_method": resampling}}
+    used = [MULTISCALES]
+    if transforms[0] is not None:
+        found["spatial:dimensions"] = list(names)
+        found["spatial:bbox"] = list(transforms[0].bounds(arrays[0].shape[-2:]))
+        used.append(SPATIAL)
+    if crs is not None:
+        found.update(to_proj(crs))
+        used.append(PROJ)
+    return {"zarr_conventions": registered(None, *used), **found}

@@ -1,0 +1,138 @@
+"""Packed and missing values agree with xarray, come back as they were, and never wrap around."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import hypothesis.extra.numpy as npst
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given
+
+import omnizarr as oz
+from omnizarr.cf import Packing
+
+INTEGERS = ("i1", "u1", "i2", ">i2", "u2", "i4", "i8")
+
+
+@st.composite
+def packed(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
+    """Stored numbers, and attributes that say something about them."""
+    dtype = np.dtype(draw(st.sampled_from((*INTEGERS, "f4", "f8"))))
+    values = draw(npst.arrays(dtype, npst.array_shapes(max_dims=2, max_side=5)))
+    attributes: dict[str, Any] = {}
+    if draw(st.booleans()):
+        attributes["scale_factor"] = draw(st.sampled_from((0.5, 0.01, 3.0)))
+    if draw(st.booleans()):
+        attributes["add_offset"] = draw(st.sampled_from((0.0, -100.5, 273.15)))
+    inside = [v.item() for v in values.flat if v == v]
+    fill = draw(st.none() | st.sampled_from(inside or [0]))
+    if fill is not None:
+        attributes["_FillValue"] = fill
+    if dtype.kind in "iu" and dtype.byteorder != ">" and draw(st.booleans()):
+        attributes["_Unsigned"] = draw(st.sampled_from(("true", "false")))
+    return values, attributes
+
+
+def with_xarray(values: np.ndarray[Any, Any], attributes: dict[str, Any]) -> Any:
+    typed = dict(attributes)
+    if "_FillValue" in typed:
+        typed["_FillValue"] = values.dtype.newbyteorder("=").type(typed["_FillValue"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dims = [f"d{i}" for i in range(values.ndim)]
+        return xr.conventions.decode_cf_variable("v", xr.Variable(dims, values, typed)).values
+
+
+@given(packed())
+def test_values_and_types_are_those_of_xarray(case: Any) -> None:
+    values, attributes = case
+    array = oz.create_array({}, data=values, attributes=attributes)
+    with np.errstate(all="ignore"):
+        found, expected = oz.cf.decode(array)[...], with_xarray(values, attributes)
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype.newbyteorder("=")
+    assert found.dtype == oz.cf.decode(array).dtype
+
+
+@given(packed())
+def test_decoded_integers_come_back_as_they_were_stored(case: Any) -> None:
+    values, attributes = case
+    if values.dtype.kind == "f" or values.dtype.itemsize == 8:
+        return
+    packing = Packing.of(values.dtype, attributes)
+    np.testing.assert_array_equal(packing.encode(packing.decode(values)), values)
+
+
+@pytest.mark.parametrize("zarr_format", [1, 2, "3-draft", 3])
+def test_assigned_values_are_stored_packed(zarr_format: Any) -> None:
+    attributes = {"scale_factor": 0.5, "add_offset": 10.0, "_FillValue": -1}
+    array = oz.create_array(
+        {}, shape=3, dtype="i2", attributes=attributes, zarr_format=zarr_format, fill_value=-1
+    )
+    oz.cf.decode(array)[...] = [10, np.nan, 20.4]
+    assert array[...].tolist() == [0, -1, 21]
+    assert oz.cf.decode(array)[1:].tolist()[1] == 20.5
+
+
+@pytest.mark.parametrize(
+    ("attributes", "value", "words"),
+    [
+        ({"scale_factor": 0.5}, 1e9, "does not fit"),
+        ({"scale_factor": 0.5}, np.inf, "does not fit"),
+        ({"scale_factor": 0.5}, np.nan, "no _FillValue"),
+        ({"scale_factor": 0.5, "_FillValue": 4}, 2.0, "for missing values"),
+        ({"_FillValue": -1}, 2.5, "not whole"),
+    ],
+)
+def test_a_value_that_cannot_be_stored_is_refused(
+    attributes: dict[str, Any], value: float, words: str
+) -> None:
+    array = oz.create_array({}, shape=1, dtype="i2", attributes=attributes)
+    with pytest.raises(oz.InvalidMetadata, match=words):
+        oz.cf.decode(array)[...] = [value]
+    assert array.nchunks_initialized == 0
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"scale_factor": 0}, {"scale_factor": "big"}, {"add_offset": [1, 2]}, {"_FillValue": "?"}],
+)
+def test_attributes_without_sense_are_named(attributes: dict[str, Any]) -> None:
+    array = oz.create_array({}, shape=1, dtype="i2", attributes=attributes)
+    with pytest.raises(oz.InvalidMetadata, match=next(iter(attributes))):
+        oz.cf.decode(array)
+
+
+def test_several_missing_values_are_missing_and_impossible_ones_do_not_matter() -> None:
+    attributes = {"_FillValue": 99999, "missing_value": [-1, -2, 1.5]}
+    array = oz.create_array({}, data=np.array([-1, 0, -2], "i2"), attributes=attributes)
+    np.testing.assert_array_equal(oz.cf.decode(array)[...], np.array([np.nan, 0, np.nan], "f4"))
+
+
+def test_a_fill_value_is_missing_where_a_format_lets_arrays_have_none() -> None:
+    for zarr_format, missing in ((1, True), (2, True), ("3-draft", False), (3, False)):
+        array = oz.create_array({}, shape=2, dtype="f4", fill_value=7, zarr_format=zarr_format)
+        assert np.isnan(oz.cf.decode(array)[0]) == missing
+        assert oz.cf.decode(array, fill_value_is_missing=False)[0] == 7
+
+
+def test_a_view_is_read_later_and_touches_only_its_chunks() -> None:
+    store: dict[str, bytes] = {}
+    attributes = {"scale_factor": 2.0}
+    array = oz.create_array(
+        store,
+        data=np.arange(12, dtype="i2").reshape(3, 4),
+        chunks=(1, 4),
+        attributes=attributes,
+        dimension_names=["y", "x"],
+    )
+    view = oz.cf.decode(array).view[1:, ::2]
+    del store[array.chunk_key((0, 0))]
+    assert (view.shape, view.dimensions) == ((2, 2), ("y", "x"))
+    np.testing.assert_array_equal(np.asarray(view), [[8, 12], [16, 20]])
+    assert oz.cf.decode(array).view[1].dimensions == ("x",)
+    assert oz.cf.decode(array).view[[0, 1]].dimensions is None

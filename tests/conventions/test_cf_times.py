@@ -1,0 +1,137 @@
+"""Times agree with cftime in every calendar, and come back as the numbers they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cftime
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+import omnizarr as oz
+from omnizarr.cf import Times
+
+NUMPY = ("standard", "gregorian", "proleptic_gregorian")
+OTHER = ("noleap", "365_day", "all_leap", "366_day", "360_day", "julian")
+UNITS = ("days", "hours", "minutes", "seconds", "milliseconds", "microseconds")
+NONE = np.zeros(1, bool)
+
+
+def as_numpy(date: Any) -> np.datetime64:
+    return np.datetime64(date.isoformat(timespec="microseconds"), "us")
+
+
+@given(
+    st.sampled_from(UNITS),
+    st.sampled_from(NUMPY),
+    st.datetimes(),
+    st.sampled_from(("", "Z", " +01:00", " -06:30", " UTC")),
+    st.integers(0, 2**40),
+)
+def test_dates_are_those_of_cftime(
+    unit: str, calendar: str, start: Any, zone: str, number: int
+) -> None:
+    start = start.replace(microsecond=0)  # cftime reads fractions as binary ones
+    first = (1582, 10, 5) <= (start.year, start.month, start.day) < (1582, 10, 15)
+    if first or (start.year % 100 == 0 and start.year < 1600):
+        return  # days that one of the two calendars does not have
+    number = number % {"days": 2_000_000, "hours": 50_000_000}.get(unit, 2**40)
+    units = f"{unit} since {start.isoformat(' ')}{zone}"
+    try:
+        date = cftime.num2date(number, units, calendar, only_use_cftime_datetimes=True)
+    except (ValueError, OverflowError):
+        return  # out of cftime's range
+    if calendar != "proleptic_gregorian" and (date.year, date.month, date.day) < (1582, 10, 15):
+        with pytest.raises(oz.InvalidMetadata, match="times='cftime'"):
+            Times(units, calendar).decode(np.array([number]), NONE)
+        return
+    times = Times(units, calendar)
+    found = times.decode(np.array([number]), NONE)
+    assert found[0] == as_numpy(date)
+    assert times.encode(found)[0].tolist() == [number]
+
+
+@pytest.mark.parametrize("calendar", OTHER)
+def test_other_calendars_give_objects_of_cftime_and_take_them(calendar: str) -> None:
+    numbers = np.array([59, 60, 365, -1])
+    attributes = {"units": "days since 2001-01-01", "calendar": calendar, "_FillValue": -1}
+    array = oz.create_array({}, data=numbers, attributes=attributes)
+    variable = oz.cf.decode(array)
+    found = variable[...]
+    expected = cftime.num2date(numbers[:3], "days since 2001-01-01", calendar)
+    assert variable.dtype == object
+    assert found.tolist() == [*expected.tolist(), None]
+    array[...] = 0
+    variable[...] = found
+    assert array[...].tolist() == numbers.tolist()
+
+
+def test_missing_times_are_not_a_time() -> None:
+    attributes = {"units": "days since 2000-01-01", "_FillValue": -1}
+    array = oz.create_array({}, data=np.array([1, -1], "i4"), attributes=attributes)
+    found = oz.cf.decode(array)[...]
+    assert found.dtype == "M8[us]"
+    assert np.isnat(found).tolist() == [False, True]
+    oz.cf.decode(array)[...] = found[::-1]
+    assert array[...].tolist() == [-1, 1]
+
+
+def test_fractions_of_a_unit_are_exact_to_the_microsecond() -> None:
+    numbers = np.array([0.5, 1 / 3, 36524.000011574074])
+    found = Times("days since 1900-01-01").decode(numbers, np.zeros(3, bool))
+    assert [str(t) for t in found] == [
+        "1900-01-01T12:00:00.000000",
+        "1900-01-01T08:00:00.000000",
+        "2000-01-01T00:00:01.000000",
+    ]
+
+
+def test_nanoseconds_stay_nanoseconds() -> None:
+    found = Times("nanoseconds since 2000-01-01").decode(np.array([1]), NONE)
+    assert str(found[0]) == "2000-01-01T00:00:00.000000001"
+
+
+def test_a_time_between_whole_units_is_not_stored_as_an_integer() -> None:
+    array = oz.create_array({}, shape=1, dtype="i4", attributes={"units": "days since 2000-01-01"})
+    with pytest.raises(oz.InvalidMetadata, match="not whole"):
+        oz.cf.decode(array)[...] = np.array(["2000-01-01T12"], "M8[h]")
+
+
+@pytest.mark.parametrize(
+    ("units", "calendar", "words"),
+    [
+        ("months since 2000-01-01", "standard", "no fixed length"),
+        ("days since yesterday", "standard", "YYYY-MM-DD"),
+        ("days since 2001-02-29", "standard", "no such day"),
+        ("days since 1582-10-10", "gregorian", "no such day"),
+        ("days since 0000-01-01", "standard", "no year 0"),
+        ("days since 2000-01-01 25:00", "standard", "time of day"),
+        ("days since 2000-01-01", "mayan", "calendar 'mayan'"),
+    ],
+)
+def test_units_without_sense_are_named_and_the_numbers_stay_readable(
+    units: str, calendar: str, words: str
+) -> None:
+    attributes = {"units": units, "calendar": calendar}
+    array = oz.create_array({}, data=np.arange(2), attributes=attributes)
+    with pytest.raises(oz.InvalidMetadata, match=words):
+        oz.cf.decode(array)
+    assert oz.cf.decode(array, times=None)[...].tolist() == [0, 1]
+
+
+def test_a_number_out_of_range_is_an_error_and_no_other_date() -> None:
+    times = Times("days since 2000-01-01")
+    for number in (np.array([2**62]), np.array([1e300]), np.array([np.inf])):
+        with pytest.raises(oz.InvalidMetadata, match="out of the range"):
+            times.decode(number, NONE)
+
+
+@pytest.mark.parametrize("calendar", ["standard", "noleap"])
+@pytest.mark.parametrize("zone", ["-6:00", "-6", "-06:00", "-0600"])
+def test_a_time_zone_counts_however_it_is_spelled(calendar: str, zone: str) -> None:
+    times = Times(f"seconds since 1992-10-8 15:15:42.5 {zone}", calendar)
+    [found] = times.decode(np.array([0]), NONE)
+    date = found if isinstance(found, np.datetime64) else as_numpy(found)
+    assert date == np.datetime64("1992-10-08T21:15:42.5")
