@@ -26,6 +26,7 @@ from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.owned import check_owned
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
+    ChecksSpelling,
     Store,
     can_list,
     check_writable,
@@ -219,6 +220,8 @@ class Location:
         """
         self.format.check_name(self.path)
         self.check_writable()
+        if isinstance(self.store, ChecksSpelling):
+            self.store.check_spelling(self.format.keys(self.path)[0])
         documents, read = self._documents(node)
         check(read)
         advice = self.format.name_advice(self.path)

@@ -25,7 +25,7 @@ from omnizarr.stores.local import DirectoryStore, LocalStore, NestedDirectorySto
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.partial import PartialStore, StoreWithPartialAccess
 from omnizarr.stores.resolve import resolve
-from omnizarr.stores.store import Inside, Range, SetsIf, Store, Versioned
+from omnizarr.stores.store import ChecksSpelling, Inside, Range, SetsIf, Store, Versioned
 
 if TYPE_CHECKING:
     from omnizarr.stores.cache import CacheStore
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CacheStore",
+    "ChecksSpelling",
     "DirectoryStore",
     "Inside",
     "LocalStore",

@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from omnizarr import config
 from omnizarr.errors import InvalidMetadata, OmnizarrError, StoreError
-from omnizarr.stores import folders, locks
+from omnizarr.stores import folders, locks, spelling
 from omnizarr.stores.abilities import check_key, check_writable
 from omnizarr.stores.store import Bytes, Kind, Range
 
@@ -111,6 +111,15 @@ class LocalStore:
     def root(self) -> Path:
         """The directory."""
         return Path(self._start)
+
+    @cached_property
+    def _folds(self) -> bool:
+        return spelling.folds(self._start)
+
+    def check_spelling(self, key: str) -> None:
+        """Raise where this disk takes a key for one that is there in another spelling."""
+        if self._folds:
+            spelling.check_spelling(self._start, key)
 
     def _path(self, key: str) -> str:
         if os.sep != "/" and (os.sep in key or ":" in key):

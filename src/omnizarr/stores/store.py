@@ -109,6 +109,13 @@ class Locks(Protocol):
 
 
 @runtime_checkable
+class ChecksSpelling(Protocol):
+    """Can tell that it takes a new key for one that differs in spelling only."""
+
+    def check_spelling(self, key: str) -> None: ...
+
+
+@runtime_checkable
 class ErasesPrefix(Protocol):
     """Can remove all keys below a prefix at once."""
 

@@ -1,0 +1,75 @@
+"""Disks that take two spellings for one name; stood for by a look-up that ignores case."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.stores import LocalStore, spelling
+
+FORMATS = [2, 3, "3-draft"]
+
+
+@pytest.fixture
+def folding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lexists(path: str) -> bool:
+        folder, name = os.path.split(os.path.normpath(path))
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        return name.casefold() in (n.casefold() for n in names)
+
+    monkeypatch.setattr(spelling.os.path, "lexists", lexists)
+
+
+def test_an_ordinary_disk_tells_names_apart(tmp_path: Path) -> None:
+    (tmp_path / "some").touch()
+    if os.path.lexists(tmp_path / "SOME"):
+        pytest.skip("this disk does not")
+    assert not spelling.folds(str(tmp_path))
+    group = oz.open_group(tmp_path, mode="a")
+    group.create_array("temp", data=np.arange(3))
+    group.create_array("Temp", data=np.arange(4))
+    assert sorted(group) == ["Temp", "temp"]
+
+
+def test_a_directory_that_is_not_there_yet_is_judged_by_those_above(tmp_path: Path) -> None:
+    (tmp_path / "some").touch()
+    assert spelling.folds(str(tmp_path / "not" / "there")) == spelling.folds(str(tmp_path))
+
+
+@pytest.mark.usefixtures("folding")
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_a_name_that_differs_in_case_only_is_refused(tmp_path: Path, zarr_format: object) -> None:
+    group = oz.create_group(tmp_path / "g", zarr_format=zarr_format)
+    group.create_array("temp", data=np.arange(3))
+    with pytest.raises(oz.InvalidName, match=r"'Temp.*' is the same name as 'temp"):
+        group.create_array("Temp", data=np.arange(4))
+    with pytest.raises(oz.InvalidName, match="more than case"):
+        group.create_array("Temp", data=np.arange(4), overwrite=True)
+    np.testing.assert_array_equal(oz.open(tmp_path / "g")["temp"][:], np.arange(3))
+
+
+@pytest.mark.usefixtures("folding")
+def test_a_group_above_in_another_spelling_is_refused(tmp_path: Path) -> None:
+    root = oz.create_group(tmp_path / "g")
+    root.create_group("outer")
+    with pytest.raises(oz.InvalidName, match="'Outer' is the same name as 'outer'"):
+        root.create_array("Outer/inner", shape=(1,), dtype="u1")
+
+
+@pytest.mark.usefixtures("folding")
+def test_the_same_spelling_may_be_overwritten(tmp_path: Path) -> None:
+    group = oz.create_group(tmp_path / "g")
+    group.create_array("temp", data=np.arange(3))
+    group.create_array("temp", data=np.arange(4), overwrite=True)
+    assert group["temp"].shape == (4,)
+
+
+def test_a_composed_and_a_decomposed_letter_are_one_name(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.set("caf\u00e9/zarr.json", b"{}")
+    spelling.check_spelling(str(tmp_path), "cafe\u0301/zarr.json")  # two names on this disk
+    assert spelling._folded("caf\u00e9") == spelling._folded("CAFE\u0301")
