@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -116,7 +117,7 @@ def test_a_whole_chunk_takes_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyP
     taken: list[str] = []
     real = locks._enter
 
-    def enter(path: str, wanted: list[int]) -> int | None:
+    def enter(path: str, wanted: list[int]) -> locks._File | None:
         taken.append(path)
         return real(path, wanted)
 
@@ -142,3 +143,29 @@ def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def test_a_child_forked_while_a_thread_waits_for_a_lock_does_not_get_it(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    waiting = threading.Thread(target=lambda: wait_for(store))
+    with store.lock_keys("", ["k"], "chunks"):
+        waiting.start()
+        while len(locks._open_files) < 2:
+            time.sleep(0.001)
+        child = os.fork()
+        if child == 0:
+            time.sleep(30)
+            os._exit(0)
+    try:
+        waiting.join()
+        with store.lock_keys("", ["k"], "chunks"):  # which the child would have by its parent's
+            pass
+        assert os.listdir(tmp_path) == []
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def wait_for(store: LocalStore) -> None:
+    with store.lock_keys("", ["k"], "chunks"):
+        pass

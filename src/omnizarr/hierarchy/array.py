@@ -24,7 +24,7 @@ from omnizarr.hierarchy.chunking import inner_chunks, packed_shape
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.pipeline import as_object, pipeline
-from omnizarr.hierarchy.resize import grown, resize
+from omnizarr.hierarchy.resize import grown, resize, shrunk
 from omnizarr.hierarchy.selectable import Selectable
 from omnizarr.hierarchy.view import Viewer
 from omnizarr.hierarchy.writer import Writer
@@ -326,7 +326,9 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         """
         wanted = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
         lengths = tuple(int(n) for n in wanted)
-        self._reshape(lambda: resize(self._bound, lengths, outside).shape)
+        # No shape may show elements that are gone, so it shrinks first and grows last.
+        shrink = [lambda: shrunk(self._bound, lengths)] if outside == "erase" else []
+        self._reshape(*shrink, lambda: resize(self._bound, lengths, outside).shape)
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
         """Add `data` at the end of an axis; the data are stored before the new shape is.
@@ -344,12 +346,13 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         self._reshape(appended)
         return self.shape
 
-    def _reshape(self, chunks: Callable[[], tuple[int, ...]]) -> None:
+    def _reshape(self, *steps: Callable[[], tuple[int, ...]]) -> None:
         """Change chunks for a new shape, then store it; again where another shape came between."""
         with alone(self._location):
             self.refresh()
-            while not self._take_shape(self.shape, chunks()):
-                pass
+            for chunks in steps:
+                while not self._take_shape(self.shape, chunks()):
+                    pass
 
     def _take_shape(self, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
         """Store a new shape, and say so, unless the array no longer has the old one."""
@@ -357,7 +360,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
         def reshaped(model: ArrayModel) -> ArrayModel:
             same.append(model.shape == old)
-            return model.with_(shape=new) if same[-1] else model
+            return model.with_(shape=new) if same[-1] and new != old else model
 
         self._change(reshaped)
         return same[-1]

@@ -17,17 +17,10 @@ from omnizarr.stores import can_list, list_prefix
 
 def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayModel:
     """The model with the new shape, after dealing with chunks outside the smaller of the two."""
-    if outside not in ("keep", "erase"):
-        raise InvalidMetadata(f"outside must be 'keep' or 'erase', got {outside!r}")
+    model = _checked(array, shape, outside)
     old = array.model.shape
-    if len(shape) != len(old) or any(n < 0 for n in shape):
-        raise InvalidMetadata(
-            f"cannot resize {old} to {shape}: expected {len(old)} lengths of at least 0"
-        )
-    model = array.model.with_(shape=shape)
-    array.reshaped(model).check()  # a rectilinear grid may not cover the new shape
-    inner = tuple(min(a, b) for a, b in zip(old, shape, strict=True))
-    if inner == old == shape:
+    inner = within(old, shape)
+    if inner == old == shape and outside == "keep":
         return model
     left = _outside(array, inner)
     if outside == "erase":
@@ -45,6 +38,32 @@ def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMode
             OmnizarrWarning,
             stacklevel=5,
         )
+    return model
+
+
+def shrunk(array: BoundArray, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape without what is outside a new one, to be stored before that is erased."""
+    _checked(array, shape, "erase")
+    array.check_skipped()
+    return within(array.model.shape, shape)
+
+
+def within(old: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """What two shapes have in common."""
+    return tuple(min(a, b) for a, b in zip(old, shape, strict=True))
+
+
+def _checked(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayModel:
+    """The model with the new shape; raises where that cannot be."""
+    if outside not in ("keep", "erase"):
+        raise InvalidMetadata(f"outside must be 'keep' or 'erase', got {outside!r}")
+    old = array.model.shape
+    if len(shape) != len(old) or any(n < 0 for n in shape):
+        raise InvalidMetadata(
+            f"cannot resize {old} to {shape}: expected {len(old)} lengths of at least 0"
+        )
+    model = array.model.with_(shape=shape)
+    array.reshaped(model).check()  # a rectilinear grid may not cover the new shape
     return model
 
 

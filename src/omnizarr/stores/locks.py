@@ -13,6 +13,7 @@ import contextlib
 import os
 import struct
 import sys
+import threading
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator
@@ -28,8 +29,31 @@ MANY = 64  # keys; for more of them the whole range is locked at once
 _BYTES = 2**32
 # Elsewhere the structure that is packed below has another order.
 _HAS_RANGES = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLKW")
-_held: set[int] = set()
+_open_files: set[_File] = set()
+_guard = threading.Lock()
 _told: set[str] = set()
+
+
+class _File:
+    """An open lock file; what a forked child has of it is closed there at once.
+
+    Else the child would hold the lock too, and nobody else would ever get it. So no fork may
+    come between opening a file and knowing of it.
+    """
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, path: str) -> None:
+        with _guard:
+            self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            _open_files.add(self)
+
+    def close(self) -> None:
+        with _guard:
+            _open_files.discard(self)
+            if self.descriptor >= 0:
+                os.close(self.descriptor)
+            self.descriptor = -1
 
 
 @contextlib.contextmanager
@@ -40,80 +64,76 @@ def locked(directory: str, keys: Iterable[str], kind: str) -> Iterator[None]:
         yield
         return
     path = os.path.join(directory, NAME + kind)
-    descriptor = _enter(path, wanted)
+    file = _enter(path, wanted)
     try:
         yield
     finally:
-        if descriptor is not None:
-            _leave(path, descriptor)
+        if file is not None:
+            _leave(path, file)
 
 
-def _enter(path: str, wanted: list[int]) -> int | None:
-    """A descriptor that has the locks; None where the file system knows none."""
+def _enter(path: str, wanted: list[int]) -> _File | None:
+    """A file that has the locks; None where the file system knows none."""
     if sys.platform == "win32":
         return None
     while True:
-        descriptor = _open(path)
+        file = _open(path)
         try:
-            _lock(descriptor, fcntl.F_RDLCK, 0, 1)
-            if _is_at(descriptor, path):
+            _lock(file.descriptor, fcntl.F_RDLCK, 0, 1)
+            if _is_at(file.descriptor, path):
                 ranges = [(byte, 1) for byte in wanted] if len(wanted) <= MANY else [(1, _BYTES)]
                 for start, length in ranges:
-                    _lock(descriptor, fcntl.F_WRLCK, start, length)
-                _held.add(descriptor)
-                return descriptor
+                    _lock(file.descriptor, fcntl.F_WRLCK, start, length)
+                return file
         except OSError as e:
-            os.close(descriptor)
+            file.close()
             _tell(path, e)
             return None
         except BaseException:
-            os.close(descriptor)
+            file.close()
             raise
-        os.close(descriptor)
+        file.close()
 
 
-def _open(path: str) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+def _open(path: str) -> _File:
     for _ in range(ATTEMPTS):
         try:
-            return os.open(path, flags, 0o666)
+            return _File(path)
         except FileNotFoundError:
             with contextlib.suppress(FileNotFoundError):  # removed while it was empty
                 os.makedirs(os.path.dirname(path), exist_ok=True)
-    return os.open(path, flags, 0o666)
+    return _File(path)
 
 
-def _leave(path: str, descriptor: int) -> None:
+def _leave(path: str, file: _File) -> None:
     """Let go of the locks, and remove the file where nobody else has it open."""
-    if descriptor not in _held:
+    if file.descriptor < 0:
         return  # a forked child, which has closed it
-    _held.discard(descriptor)
     try:
-        _lock(descriptor, fcntl.F_UNLCK, 1, _BYTES)
+        _lock(file.descriptor, fcntl.F_UNLCK, 1, _BYTES)
         with contextlib.suppress(OSError):
-            _lock(descriptor, fcntl.F_WRLCK, 0, 1, wait=False)
+            _lock(file.descriptor, fcntl.F_WRLCK, 0, 1, wait=False)
             os.unlink(path)
     finally:
-        os.close(descriptor)
+        file.close()
 
 
 def unused(path: str, *, remove: bool) -> bool:
     """Whether nobody has a lock in a lock file, which can be removed then."""
     if sys.platform == "win32":
         return False
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
+    if not os.path.exists(path):
         return True
+    file = _File(path)
     try:
-        _lock(descriptor, fcntl.F_WRLCK, 0, 1, wait=False)
-        if remove and _is_at(descriptor, path):
+        _lock(file.descriptor, fcntl.F_WRLCK, 0, 1, wait=False)
+        if remove and _is_at(file.descriptor, path):
             os.unlink(path)
         return True
     except BlockingIOError:
         return False
     finally:
-        os.close(descriptor)
+        file.close()
 
 
 def _is_at(descriptor: int, path: str) -> bool:
@@ -148,10 +168,15 @@ def _tell(path: str, error: OSError) -> None:
 
 def _forget() -> None:
     """A forked child does not hold what its parent does."""
-    while _held:
-        with contextlib.suppress(OSError):
-            os.close(_held.pop())
+    global _guard
+    _guard = threading.Lock()
+    for file in [*_open_files]:
+        file.close()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(
+        before=lambda: _guard.acquire(),
+        after_in_parent=lambda: _guard.release(),
+        after_in_child=_forget,
+    )
