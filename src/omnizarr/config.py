@@ -28,6 +28,7 @@ from omnizarr.errors import InvalidMetadata, OmnizarrWarning
 
 MAX_THREADS = 16
 IN_FLIGHT = 2**25
+MAX_UNPACKED = 2**32
 _BYTES = re.compile(r"\s*([\d.]+)\s*([kMGT]?)(i?)B\s*", re.IGNORECASE)
 
 
@@ -62,6 +63,11 @@ def _in_flight() -> int:
     return IN_FLIGHT if granted is None else max(2**20, min(IN_FLIGHT, granted // 16))
 
 
+def _max_unpacked() -> int:
+    granted = limits.memory()
+    return MAX_UNPACKED if granted is None else max(2**26, min(MAX_UNPACKED, granted // 8))
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """All settings and their defaults."""
@@ -73,6 +79,9 @@ class Config:
     in_flight: int = field(default_factory=_in_flight)
     # Decoded chunks, and the indexes of shards, that are kept in memory for the next read.
     chunk_cache: ByteBudget | None = None
+    # How many bytes one chunk may unpack to where its codecs do not say, as with text: an eighth
+    # of the memory, at most 4 GiB.
+    max_unpacked: int = field(default_factory=_max_unpacked)
     # Which engine runs: the compiled kernel where it knows an array's layout, or never.
     engine: Literal["auto", "reference"] = (
         "reference" if os.environ.get("OMNIZARR_ENGINE") == "reference" else "auto"
@@ -196,7 +205,7 @@ def _checked(changes: dict[str, Any]) -> dict[str, Any]:
             raise InvalidMetadata(f"{name} must be one of {_ALLOWED[name]}, got {value!r}")
         if name == "threads" and (type(value) is not int or value < 1):
             raise InvalidMetadata(f"threads must be an integer of at least 1, got {value!r}")
-        if name == "in_flight":
+        if name in ("in_flight", "max_unpacked"):
             found[name] = max(1, byte_size(value, name))
         if name == "chunk_cache" and not isinstance(value, ByteBudget):
             nbytes = 0 if value is None else byte_size(value, name)

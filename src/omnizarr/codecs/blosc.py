@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs import blosc
 
-from omnizarr.codecs.codec import UNBOUNDED, Buffer, Configured, Kind, as_bytes_array
+from omnizarr.codecs.codec import Buffer, Configured, Kind, as_bytes_array, limit_of
 from omnizarr.model import Named
 
 # Threads are the engine's affair; on the main thread Blosc would start its own.
@@ -101,7 +101,7 @@ def _decompress(data: Buffer, size: int | None, out: npt.NDArray[np.uint8] | Non
     if len(data) < 16:
         raise ValueError(f"{len(data)} bytes are too few for a Blosc header")
     stated, whole = _SIZES.unpack_from(data, 4)
-    limit = UNBOUNDED if size is None else size
+    limit = limit_of(size)
     if stated > limit or (size is not None and stated != size):
         raise ValueError(f"the Blosc header says {stated} bytes, expected {limit}")
     if whole != len(data):

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_ch
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import config
 from omnizarr.data_types.data_type import DataType, Scalar
 from omnizarr.model import Named
 from omnizarr.model.configuration import check_members, invalid
@@ -23,9 +24,6 @@ from omnizarr.model.configuration import check_members, invalid
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Region: TypeAlias = tuple[slice, ...]  # start, stop and a positive step for every axis
 Kind: TypeAlias = Literal["array->array", "array->bytes", "bytes->bytes"]
-
-# How many bytes a step may produce when the array's own type does not say how many.
-UNBOUNDED = 2**32
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +146,14 @@ def as_bytes_array(data: Buffer) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8)
 
 
+def limit_of(size: int | None) -> int:
+    """How many bytes may be unpacked: the expected size, or what the settings allow without."""
+    return config.get().max_unpacked if size is None else size
+
+
 def bounded(stream: Callable[[Buffer, int], bytes], data: Buffer, size: int | None) -> bytes:
     """Run a decompressor that takes a limit; one byte more than allowed is an error."""
-    limit = UNBOUNDED if size is None else size
+    limit = limit_of(size)
     out = stream(data, limit + 1)
     if len(out) > limit:
         raise ValueError(f"it unpacks to more than the {limit} bytes expected")

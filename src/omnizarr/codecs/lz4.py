@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from numcodecs import lz4
 
-from omnizarr.codecs.codec import UNBOUNDED, Buffer, Configured, Kind, as_bytes_array
+from omnizarr.codecs.codec import Buffer, Configured, Kind, as_bytes_array, limit_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Lz4(Configured):
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         stated = int.from_bytes(bytes(data[:4]), "little")
-        limit = UNBOUNDED if size is None else size
+        limit = limit_of(size)
         if len(data) < 5 or stated > limit:
             raise ValueError(f"the header says {stated} bytes, expected {limit}")
         return bytes(lz4.decompress(as_bytes_array(data)))

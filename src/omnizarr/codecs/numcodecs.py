@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import registry
-from omnizarr.codecs.codec import UNBOUNDED, Buffer, Codec, Kind, Spec, as_bytes_array
+from omnizarr.codecs.codec import Buffer, Codec, Kind, Spec, as_bytes_array, limit_of
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types import describe
 from omnizarr.errors import InvalidMetadata, MissingPackage, UnknownExtension
@@ -172,7 +172,7 @@ class NumcodecsBytes:
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         out = _to_bytes(self.codec.decode(as_bytes_array(data)))
-        if len(out) > (UNBOUNDED if size is None else size):
+        if len(out) > limit_of(size):
             raise ValueError(f"it unpacks to {len(out)} bytes, expected {size}")
         return out
 

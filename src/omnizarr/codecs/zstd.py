@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs import zstd
 
-from omnizarr.codecs.codec import UNBOUNDED, Buffer, Configured, Kind, as_bytes_array
+from omnizarr.codecs.codec import Buffer, Configured, Kind, as_bytes_array, limit_of
 from omnizarr.codecs.optional import optional
 
 zstandard = optional("zstandard")
@@ -74,7 +74,7 @@ class Zstd(Configured):
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         stated = content_size(data)
-        limit = UNBOUNDED if size is None else size
+        limit = limit_of(size)
         if stated is not None and (stated > limit or (size is not None and stated != size)):
             raise ValueError(f"the frame says {stated} bytes, expected {limit}")
         if stated is None and size is not None:

@@ -43,6 +43,7 @@ ENTRY = "zarr.json"
 VERSION = "https://purl.org/zarr/spec/core/3.0"
 _VERSION = re.compile(r"https://purl\.org/zarr/spec/(protocol/)?core/(\d+)\.(\d+)")
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_CHUNK = re.compile(r"c|c?\d+(\.\d+)*")  # the end of a key
 REQUIRED = (
     "shape",
     "data_type",
@@ -157,7 +158,10 @@ class V3Draft:
         return list(self.keys(path)), [self.listing(path), self.chunk_prefix(path)]
 
     def looks_owned(self, key: str) -> bool:
-        return key == ENTRY or key.startswith(("meta/", "data/"))
+        endings = tuple(f"{kind}{self.suffix}" for kind in ("array", "group"))
+        document = key.startswith("meta/") and key.endswith(endings)
+        chunk = key.startswith("data/") and _CHUNK.fullmatch(paths.name(key)) is not None
+        return key == ENTRY or document or chunk
 
     def name_advice(self, path: str) -> str | None:
         return ascii_advice(path, self.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from omnizarr.chunk_grids import Grid
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidMetadata, SelectionError
 from omnizarr.indexing import Plan, plan
+from omnizarr.model import paths
 
 Planner = Callable[[Grid, Any], Plan]
 
@@ -30,7 +32,14 @@ def read(
     chosen = _planned(planner, array.grid, selection)
     if out is not None:
         return _read_into(array, chosen, fields, out, missing, filled)
-    full = engine.empty(chosen.full_shape, array.dtype)
+    try:
+        full = engine.empty(chosen.full_shape, array.dtype)
+    except MemoryError:
+        size = math.prod(chosen.full_shape) * array.dtype.itemsize
+        raise MemoryError(
+            f"there is no memory for {size} bytes, {chosen.shape} of {array.dtype}, that were"
+            f" selected of {paths.show(array.path)} in {array.store!r}; select less at a time"
+        ) from None
     engine.read(array, chosen, full, missing, filled)
     return _result(full, chosen, fields)
 

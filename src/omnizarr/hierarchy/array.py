@@ -20,7 +20,7 @@ from omnizarr.formats.dimensions import ATTRIBUTE, check_attributes
 from omnizarr.hierarchy import access, render, stored
 from omnizarr.hierarchy.array_config import ArrayConfig
 from omnizarr.hierarchy.change import alone
-from omnizarr.hierarchy.chunking import inner_chunks, packed_shape
+from omnizarr.hierarchy.chunking import check_countable, inner_chunks, packed_shape
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.pipeline import as_object, pipeline
@@ -139,12 +139,14 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         inner = inner_chunks(self._model)
         if inner is None:
             return self.write_chunk_sizes
+        check_countable(self._location, self.cdata_shape)
         pairs = zip(self.shape, inner, strict=True)
         return tuple(tuple(min(c, n - i) for i in range(0, n, c)) for n, c in pairs)
 
     @property
     def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
         """The lengths of what is stored as one value along each axis: chunks, or shards."""
+        check_countable(self._location, self._bound.grid.shape)
         axes = self._bound.grid.axes
         pairs = ((a, [int(a.start(k)) for k in range(a.count)]) for a in axes)
         return tuple(
@@ -291,7 +293,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     @property
     def nchunks_initialized(self) -> int:
         """How many chunks the store has."""
-        return int(self.chunks_present().sum())
+        return stored.count_present(self._bound, self.cdata_shape)
 
     def nbytes_stored(self) -> int:
         """Bytes of the array's documents and chunks in the store."""

@@ -17,6 +17,7 @@ from omnizarr.model import ArrayModel, Named
 AUTO: Any = "auto"
 TARGET_BYTES = 2**20
 SHARD_BYTES = 2**26
+MAX_LISTED = 10**7
 
 
 def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Named:
@@ -62,6 +63,15 @@ def guess_chunks(shape: tuple[int, ...], itemsize: int, target: int) -> tuple[in
         longest = chunks.index(max(chunks))
         chunks[longest] = -(-chunks[longest] // 2)
     return tuple(chunks)
+
+
+def check_countable(where: object, counts: tuple[int, ...]) -> None:
+    """Raise where an axis has so many chunks that a list of them would fill the memory."""
+    if max(counts, default=0) > MAX_LISTED:
+        raise InvalidMetadata(
+            f"{where} has {max(counts)} chunks along one axis, more than the {MAX_LISTED} that are"
+            " listed; see chunks and shards for their shape"
+        )
 
 
 def inner_chunks(array: ArrayModel) -> tuple[int, ...] | None:

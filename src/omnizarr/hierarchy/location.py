@@ -37,6 +37,8 @@ from omnizarr.stores import (
     one_level,
 )
 
+MAX_LEVELS = 128  # of groups in groups, whose members are listed: walks may be recursive
+
 
 @dataclass(frozen=True)
 class Location:
@@ -140,6 +142,11 @@ class Location:
             raise StoreError(
                 f"{self.store!r} cannot list its keys, so the members of {paths.show(self.path)}"
                 " cannot be found; open them by name"
+            )
+        if self.path.count("/") >= MAX_LEVELS:
+            raise InvalidMetadata(
+                f"{self.store!r} has groups more than {MAX_LEVELS} levels deep, further than"
+                " members are listed; open what lies there by its path"
             )
         prefix = self.format.listing(self.path)
         if self.known is None:

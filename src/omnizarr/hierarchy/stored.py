@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,6 +16,7 @@ from omnizarr.model import paths
 from omnizarr.stores import list_prefix
 
 Coords = tuple[int, ...]
+MAX_GRID = 2**32  # chunks, a byte each, that are told one by one
 
 
 def stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
@@ -28,25 +30,38 @@ def stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
 
 def chunks_present(array: BoundArray, counts: Coords) -> npt.NDArray[np.bool_]:
     """For every chunk whether the store has it; the index of every shard is read."""
+    if math.prod(counts) > MAX_GRID:
+        raise SelectionError(
+            f"{paths.show(array.path)} has {math.prod(counts)} chunks, too many to tell each;"
+            " nchunks_initialized counts those that are stored"
+        )
     found = np.zeros(counts, bool)
+    for place, there in _present(array, counts):
+        found[tuple(slice(p, p + n) for p, n in zip(place, there.shape, strict=True))] = there
+    return found
+
+
+def count_present(array: BoundArray, counts: Coords) -> int:
+    """How many chunks the store has; the index of every shard is read."""
+    return sum(int(there.sum()) for _, there in _present(array, counts))
+
+
+def _present(array: BoundArray, counts: Coords) -> Iterator[tuple[Coords, npt.NDArray[np.bool_]]]:
+    """Boxes of the grid of `counts` chunks: where each begins, and which of its chunks are."""
     inner = inner_chunks(array.model)
     for coords, key in stored_keys(array):
         if inner is None:
-            found[coords] = True
+            yield coords, np.ones((1,) * len(coords), bool)
             continue
         shape = array.grid.chunk_shape(coords)
         place = tuple(o // c for o, c in zip(array.grid.origin(coords), inner, strict=True))
-        part = found[
-            tuple(slice(p, p + n // c) for p, n, c in zip(place, shape, inner, strict=True))
-        ]
         try:
             there = _in_shard(array, shape, key)
         except OmnizarrError as e:
             message = f"cannot read shard {coords} of {paths.show(array.path)} (key {key!r}): {e}"
             raise ChunkError(message, path=paths.show(array.path), chunk=coords, key=key) from e
-        if there is not None:
-            part[...] = there[tuple(slice(n) for n in part.shape)]
-    return found
+        if there is not None:  # cut at the end of the array
+            yield place, there[tuple(slice(n - p) for n, p in zip(counts, place, strict=True))]
 
 
 def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool_] | None:
@@ -61,8 +76,9 @@ def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool
     stored = array.chunk_store.get(key, shards.layout.index_range)
     if stored is None:
         return None
-    there = np.zeros(shards.layout.count, bool)
-    there[present(shards.index(stored))] = True
+    numbers = present(shards.index(stored))
+    there = np.zeros(shards.layout.count, bool)  # not more than the index that was read
+    there[numbers] = True
     return there.reshape(shards.layout.counts).transpose(np.argsort(axes))
 
 

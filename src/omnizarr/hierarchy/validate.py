@@ -103,7 +103,12 @@ def _walk(location: Location, problems: list[Problem]) -> None:
         return
     if isinstance(node, ArrayModel) or not format.has_groups:
         return
-    for name, kind in sorted(location.child_names().items()):
+    try:
+        names = location.child_names()
+    except InvalidMetadata as e:
+        _merge(problems, e, paths.show(location.path))
+        return
+    for name, kind in sorted(names.items()):
         child = location.child(name)
         if kind is not None or fetch(store, format.keys(child.path)):
             _walk(child, problems)

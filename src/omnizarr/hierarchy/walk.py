@@ -11,15 +11,16 @@ from omnizarr.model import GroupModel, Node, paths
 def below(start: Location, node: Node) -> Iterator[tuple[Location, Node | Exception]]:
     """A node and all below it, each before those in it; one that cannot be read is its error.
 
-    Without recursion: a hierarchy may be deeper than Python's stack.
+    Raises where the members of a group cannot be listed.
     """
     left: list[tuple[Location, Node | Exception]] = [(start.listed(), node)]
     while left:
         place, found = left.pop()
         yield place, found
-        if isinstance(found, GroupModel):
-            children = sorted(place.children().items(), reverse=True)
-            left += [(place.child(name), child) for name, child in children]
+        if not isinstance(found, GroupModel):
+            continue
+        children = sorted(place.children().items(), reverse=True)
+        left += [(place.child(name), child) for name, child in children]
 
 
 def walk(location: Location, node: Node) -> dict[str, Node]:

@@ -174,14 +174,7 @@ class _Verification:
         array, faults = stored.array, Faults()
         try:
             for chunk in chunk_keys(stored):
-                inside = all(c < n for c, n in zip(chunk.coords, array.grid.shape, strict=True))
-                before = faults.chunks
-                check_chunk(chunk, self.report.depth, faults)
-                with self.lock:
-                    self.found[array.prefix] += (faults.chunks - before) if inside else 0
-                if not inside:
-                    message = f"lies outside the shape {array.model.shape}"
-                    self._tell(array.path, chunk.key, message, chunk.coords, "warning")
+                self._check_one(chunk, faults)
         except OmnizarrError as e:
             self._tell(array.path, stored.key, str(e), stored.coords)
         for coords, message in faults.told:
@@ -193,6 +186,18 @@ class _Verification:
             self.done += 1
             if self.progress is not None:
                 self.progress(self.done, self.listed, paths.show(array.path))
+
+    def _check_one(self, chunk: Chunk, faults: Faults) -> None:
+        array, before = chunk.array, faults.chunks
+        inside = all(c < n for c, n in zip(chunk.coords, array.grid.shape, strict=True))
+        try:
+            check_chunk(chunk, self.report.depth, faults)
+        finally:
+            with self.lock:
+                self.found[array.prefix] += faults.chunks - before if inside else 0
+        if not inside:
+            message = f"lies outside the shape {array.model.shape}"
+            self._tell(array.path, chunk.key, message, chunk.coords, "warning")
 
     def finish(self) -> None:
         """Count what is absent, and put the findings into order."""

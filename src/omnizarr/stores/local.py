@@ -248,6 +248,8 @@ class LocalStore:
             return
         except OSError as e:
             raise StoreError(f"cannot erase {path!r}: {e.strerror or e}") from e
+        except RecursionError:
+            raise StoreError(f"cannot erase all of {path!r}: folders are too deep") from None
         if prefix:
             self._remove_empty(path)
         else:
@@ -334,9 +336,12 @@ def _make_folder(path: str) -> None:
     except FileExistsError:
         return
     except FileNotFoundError:
-        # Where another thread erases what this one makes, the caller tries again.
-        with contextlib.suppress(FileExistsError, FileNotFoundError):
-            os.makedirs(path, exist_ok=True)
+        try:
+            # Where another thread erases what this one makes, the caller tries again.
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                os.makedirs(path, exist_ok=True)
+        except RecursionError:
+            raise StoreError(f"cannot make {path!r}: too many folders in folders") from None
 
 
 class DirectoryStore(LocalStore):

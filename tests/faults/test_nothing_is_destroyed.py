@@ -1,0 +1,294 @@
+"""No public function removes a byte of data unless its name, or what it is given, says so."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+
+FORMATS = [1, 2, "3-draft", 3]
+DATA = np.arange(1, 401, dtype="i4").reshape(20, 20)
+OTHER = np.full((7, 7), 9, "i4")
+
+# These change what they are told to, and are shown elsewhere to change nothing else.
+ASSIGN = {
+    *("append", "writer", "set_basic_selection", "set_block_selection", "set_encoded_chunk"),
+    *("set_coordinate_selection", "set_mask_selection", "set_orthogonal_selection"),
+}
+SAY_SO = {"delete"}
+# They take no place where something is stored, or are other words for calls in the list.
+HARMLESS = {
+    *("configure", "register", "print_debug_info", "with_config", "astype", "chunk_key", "at"),
+    *("get_basic_selection", "get_block_selection", "get_coordinate_selection"),
+    *("get_mask_selection", "get_orthogonal_selection", "get_encoded_chunk"),
+}
+
+
+def populate(where: Path, zarr_format: Any) -> None:
+    if zarr_format == 1:
+        oz.create_array(where, data=DATA, chunks=(10, 10), zarr_format=1, attributes={"k": 1})
+        return
+    group = oz.create_group(where, zarr_format=zarr_format, attributes={"k": 1})
+    group.create_array("a", data=DATA, chunks=(10, 10), attributes={"k": 1})
+    group.create_array("g/b", data=DATA, chunks=(10, 10))
+    group.create_group("empty")
+
+
+def stored(where: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(where)): f.read_bytes() for f in where.rglob("*") if f.is_file()}
+
+
+def is_document(key: str) -> bool:
+    return key.endswith((".json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "meta", "attrs"))
+
+
+Call = Callable[[Path, Path], Any]
+
+
+def _consume(result: Any) -> Any:
+    return list(result) if inspect.isgenerator(result) else result
+
+
+def functions() -> dict[str, list[Call]]:
+    """Calls of every public function on a place where something is stored; `new` is free."""
+    new = {"shape": (7, 7), "dtype": "f8"}
+    calls: dict[str, list[Call]] = {
+        "array": [lambda at, _: oz.array(OTHER, store=at)],
+        "consolidate_metadata": [lambda at, _: oz.consolidate_metadata(at)],
+        "convert": [
+            lambda at, _: oz.convert(at, at),
+            lambda at, _: oz.convert(at, at / "a"),
+            lambda at, _: oz.convert(at / "a", at),
+            lambda at, to: oz.convert(_filled(to), at, zarr_format=2),
+            lambda at, to: oz.convert(at, to),
+            lambda at, _: oz.convert(at, in_place=True),
+            lambda at, _: oz.convert(at, in_place=True, zarr_format=2),
+        ],
+        "copy": [
+            lambda at, _: oz.copy(oz.open(at, path="g/b"), oz.open_group(at, "r+"), "a"),
+            lambda at, _: oz.copy(oz.open(at, path="g"), oz.open_group(at, "r+"), "a"),
+            lambda at, _: oz.copy(oz.open(at, path="g/b"), oz.open_group(at, "r+"), "g"),
+        ],
+        "copy_all": [lambda at, to: oz.copy_all(oz.open_group(at), _filled(to))],
+        "copy_store": [
+            lambda at, _: oz.copy_store(at, at),
+            lambda at, to: oz.copy_store(_filled(to).store, at),
+        ],
+        "create": [lambda at, _: oz.create((7, 7), store=at, dtype="f8")],
+        "create_array": [
+            lambda at, _: oz.create_array(at, **new),
+            lambda at, _: oz.create_array(at, path="a", **new),
+            lambda at, _: oz.create_array(at, path="g", **new),
+            lambda at, _: oz.create_array(at, path="a/below", **new),
+            lambda at, _: oz.create_array(at, path="a", zarr_format=2, **new),
+        ],
+        "create_group": [
+            lambda at, _: oz.create_group(at),
+            lambda at, _: oz.create_group(at, path="a"),
+            lambda at, _: oz.create_group(at, path="g", zarr_format=2),
+        ],
+        "create_hierarchy": [
+            lambda at, _: oz.create_hierarchy(
+                store=at, nodes={"a": oz.open(at, path="g/b").metadata}
+            )
+        ],
+        "from_array": [lambda at, _: oz.from_array(at, data=OTHER, name="a")],
+        "group": [lambda at, _: oz.group(at), lambda at, _: oz.group(at, path="a")],
+        "init_store": [lambda at, _: oz.init_store(at, shape=7)],  # type: ignore[call-arg]  # any
+        "load": [lambda at, _: oz.load(at)],
+        "open_consolidated": [lambda at, _: oz.open_consolidated(at)],
+        "save": [
+            lambda at, _: oz.save(at, OTHER),
+            lambda at, _: oz.save(at, a=OTHER),
+            lambda at, _: oz.save(at, OTHER, path="a"),
+        ],
+        "save_array": [lambda at, _: oz.save_array(at, OTHER, path="a")],
+        "save_group": [lambda at, _: oz.save_group(at, g=OTHER, a=OTHER)],
+        "tree": [lambda at, _: oz.tree(oz.open_group(at))],
+        "validate": [lambda at, _: oz.validate(at)],
+        "verify": [lambda at, _: oz.verify(at)],
+        "open": [lambda at, _: oz.open(at), lambda at, _: oz.open(at, "a", shape=3, dtype="i1")],
+        "open_array": [
+            lambda at, _: oz.open_array(at, "a", path="a", **new),
+            lambda at, _: oz.open_array(at, "w-", path="a", **new),
+            lambda at, _: oz.open_array(at, path="g", **new),
+        ],
+        "open_group": [
+            lambda at, _: oz.open_group(at, "a", path="a"),
+            lambda at, _: oz.open_group(at, "w-"),
+        ],
+        "open_like": [lambda at, _: oz.open_like(OTHER, at)],
+    }
+    for name in ("empty", "zeros", "ones"):
+        make = getattr(oz, name)
+        calls[name] = [lambda at, _, make=make: make((7, 7), store=at, path="a")]  # type: ignore[misc]  # bound now
+    calls["full"] = [lambda at, _: oz.full((7, 7), 3, store=at, path="a")]
+    for name in ("empty_like", "zeros_like", "ones_like"):
+        like = getattr(oz, name)
+        calls[name] = [lambda at, _, like=like: like(OTHER, store=at, path="a")]  # type: ignore[misc]  # bound now
+    calls["full_like"] = [lambda at, _: oz.full_like(OTHER, fill_value=3, store=at, path="a")]
+    return calls
+
+
+def _filled(to: Path) -> oz.Group:
+    group = oz.create_group(to)
+    group.create_array("a", data=OTHER)
+    return group
+
+
+def methods() -> dict[str, list[Call]]:
+    """As `functions`, of the methods of arrays and groups."""
+
+    def array(at: Path) -> Any:
+        try:
+            return oz.open_array(at, "r+", path="a")
+        except oz.NodeNotFound:
+            return oz.open_array(at, "r+")
+
+    def group(at: Path) -> Any:
+        return oz.open_group(at, "r+")
+
+    calls: dict[str, list[Call]] = {
+        "resize": [lambda at, _: array(at).resize((5, 5)), lambda at, _: array(at).resize((0, 9))],
+        "refresh": [lambda at, _: array(at).refresh()],
+        "read": [lambda at, _: array(at).read()],
+        "chunks_present": [lambda at, _: array(at).chunks_present()],
+        "info_complete": [lambda at, _: array(at).info_complete()],
+        "nbytes_stored": [lambda at, _: array(at).nbytes_stored()],
+        "update_attributes": [lambda at, _: array(at).update_attributes({"new": 2})],
+        "open": [lambda at, _: oz.Array.open(at), lambda at, _: oz.Group.open(at)],
+        "from_store": [lambda at, _: oz.Group.from_store(at)],
+        "move": [
+            lambda at, _: group(at).move("a", "g"),
+            lambda at, _: group(at).move("a", "g/b"),
+            lambda at, _: group(at).move("g", "g/b"),
+            lambda at, _: group(at).move("g", "g/inside"),
+        ],
+        "array": [lambda at, _: group(at).array("a", data=OTHER)],
+        "create": [lambda at, _: group(at).create("a", shape=3, dtype="i1")],
+        "create_hierarchy": [
+            lambda at, _: list(group(at).create_hierarchy({"a": group(at)["g/b"].metadata}))
+        ],
+        "get": [lambda at, _: group(at).get("a")],
+        "tree": [lambda at, _: group(at).tree()],
+        "nmembers": [lambda at, _: group(at).nmembers(max_depth=None)],
+        "require_array": [
+            lambda at, _: group(at).require_array("a", shape=3, dtype="i1"),
+            lambda at, _: group(at).require_array("g", shape=3, dtype="i1"),
+        ],
+        "require_group": [lambda at, _: group(at).require_group("a")],
+        "require_groups": [lambda at, _: group(at).require_groups("a", "g")],
+        "create_groups": [lambda at, _: group(at).create_groups("g", "a")],
+        "create_group": [lambda at, _: group(at).create_group("g")],
+        "create_array": [lambda at, _: group(at).create_array("g", shape=3, dtype="i1")],
+        "create_dataset": [lambda at, _: group(at).create_dataset("a", data=OTHER)],
+        "require_dataset": [lambda at, _: group(at).require_dataset("a", shape=3, dtype="i1")],
+        "full": [lambda at, _: group(at).full("a", shape=3, fill_value=3)],
+        "full_like": [lambda at, _: group(at).full_like("a", OTHER, fill_value=3)],
+    }
+    for name in ("empty", "zeros", "ones"):
+        calls[name] = [lambda at, _, n=name: getattr(group(at), n)("a", shape=3)]  # type: ignore[misc]  # bound now
+        calls[f"{name}_like"] = [lambda at, _, n=name: getattr(group(at), f"{n}_like")("a", OTHER)]  # type: ignore[misc]  # bound now
+    for name in (
+        *("array_keys", "array_values", "arrays", "group_keys", "group_values", "groups"),
+        *("items", "keys", "members", "values"),
+    ):
+        calls[name] = [lambda at, _, n=name: list(getattr(group(at), n)())]  # type: ignore[misc]  # bound now
+    for name in ("visit", "visititems", "visitkeys", "visitvalues"):
+        calls[name] = [lambda at, _, n=name: getattr(group(at), n)(lambda *_: None)]  # type: ignore[misc]  # bound now
+    return calls
+
+
+def test_the_lists_below_have_every_public_function() -> None:
+    public = {n for n in oz.__all__ if inspect.isfunction(getattr(oz, n))}
+    assert public - HARMLESS == functions().keys()
+    of_nodes = {
+        n
+        for node in (oz.Array, oz.Group)
+        for n in dir(node)
+        if not n.startswith("_") and callable(getattr(node, n))
+    }
+    assert of_nodes - HARMLESS - ASSIGN - SAY_SO == methods().keys()
+
+
+CALLS = [
+    pytest.param(call, id=f"{kind}-{name}-{number}")
+    for kind, table in (("oz", functions()), ("node", methods()))
+    for name, calls in table.items()
+    for number, call in enumerate(calls)
+]
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_stored_stays(call: Call, zarr_format: Any, tmp_path: Path) -> None:
+    where = tmp_path / "x.zarr"
+    populate(where, zarr_format)
+    before = stored(where)
+    assert sum(not is_document(key) for key in before) >= 4
+    with warnings.catch_warnings(), contextlib.suppress(oz.OmnizarrError):
+        warnings.simplefilter("ignore")
+        _consume(call(where, tmp_path / "new.zarr"))
+    after = stored(where)
+    assert {k: v for k, v in before.items() if not is_document(k)}.items() <= after.items()
+    assert before.keys() <= after.keys()
+    node = oz.open(where, zarr_format=zarr_format)
+    assert node.attrs["k"] == 1
+    arrays = [node] if isinstance(node, oz.Array) else [node["a"], node["g/b"]]
+    for array in arrays:
+        again = oz.open_array(where, "r+", path=array.path, zarr_format=zarr_format)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that chunks show again
+            again.resize((20, 20))
+        assert np.array_equal(again[...], DATA)
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda at: oz.create_array(at, shape=3, dtype="i1", overwrite=True),
+        lambda at: oz.create_group(at, overwrite=True),
+        lambda at: oz.open_group(at, "w"),
+        lambda at: oz.open_array(at, "w", shape=3, dtype="i1"),
+        lambda at: oz.open(at, "w"),
+        lambda at: oz.save(at, OTHER, overwrite=True),
+        lambda at: oz.group(at, overwrite=True),
+    ],
+)
+@pytest.mark.parametrize("mine", ["notes.txt", "a/notes.txt", "g/photo.jpg", "empty/x/y"])
+def test_overwriting_refuses_where_something_is_not_zarr(
+    call: Callable[[Path], Any], zarr_format: Any, mine: str, tmp_path: Path
+) -> None:
+    where = tmp_path / "x"
+    populate(where, zarr_format)
+    if zarr_format == "3-draft":
+        mine = f"data/root/{mine}"
+    (where / mine).parent.mkdir(parents=True, exist_ok=True)
+    (where / mine).write_text("not Zarr")
+    before = stored(where)
+    with contextlib.suppress(oz.OmnizarrError):
+        call(where)
+    assert before.items() <= stored(where).items()
+
+
+def test_links_are_removed_and_not_what_they_lead_to(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    oz.create_array(outside, data=DATA, chunks=(10, 10))
+    group = oz.create_group(tmp_path / "x")
+    group.create_array("a", data=DATA)
+    (tmp_path / "x/link").symlink_to(outside)
+    before = stored(outside)
+    with pytest.raises(oz.StoreError, match="symbolic link"):
+        del group["link"]
+    assert stored(outside) == before
+    oz.create_group(tmp_path / "x", overwrite=True)
+    assert stored(outside) == before
