@@ -55,7 +55,7 @@ from omnizarr.registry import register
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
 
 if _typing.TYPE_CHECKING:
-    from omnizarr import aio, ome, storage
+    from omnizarr import aio, ome, storage, xarray
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.deflate import Gzip as GZip
     from omnizarr.codecs.deflate import Zlib
@@ -152,6 +152,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "storage",
     "tree",
     "validate",
+    "xarray",
     "zeros",
     "zeros_like",
     "__version__",
@@ -192,6 +193,7 @@ _LATER = {
     "SQLiteStore": "stores.sqlite:SQLiteStore",
     "RedisStore": "stores.redis:RedisStore",
     "LMDBStore": "stores.lmdb:LMDBStore",
+    "xarray": "xarray",
 }
 
 

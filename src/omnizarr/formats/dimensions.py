@@ -25,7 +25,7 @@ def from_attributes(attributes: Mapping[str, Any], rank: int) -> tuple[str | Non
 def to_attributes(array: ArrayModel, format_name: str) -> dict[str, Any]:
     """The attributes with the array's dimension names among them."""
     attributes = dict(array.attributes)
-    if array.dimension_names is None or not any(array.dimension_names):
+    if array.dimension_names is None or (array.shape and not any(array.dimension_names)):
         return attributes
     if None in array.dimension_names:
         raise cannot(format_name, f"names for only some dimensions {array.dimension_names}")

@@ -33,7 +33,6 @@ class V1:
     name = "1"
     dialect: Dialect = "v1"
     undefined_fill = True
-    fill_masks = True
     has_groups = False
     implicit_groups = False
     frozen: str | None = None

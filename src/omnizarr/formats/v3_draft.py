@@ -62,7 +62,6 @@ class V3Draft:
     name = "3-draft"
     dialect: Dialect = "v3-draft"
     undefined_fill = False
-    fill_masks = True
     has_groups = True
     implicit_groups = True
 
