@@ -56,7 +56,7 @@ from omnizarr.registry import register
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
 
 if _typing.TYPE_CHECKING:
-    from omnizarr import aio, cf, geo, ome, storage
+    from omnizarr import aio, cf, geo, ome, storage, xarray
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.deflate import Gzip as GZip
     from omnizarr.codecs.deflate import Zlib
@@ -160,6 +160,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "tree",
     "validate",
     "verify",
+    "xarray",
     "zeros",
     "zeros_like",
     "__version__",
@@ -204,6 +205,7 @@ _LATER = {
     "SQLiteStore": "stores.sqlite:SQLiteStore",
     "RedisStore": "stores.redis:RedisStore",
     "LMDBStore": "stores.lmdb:LMDBStore",
+    "xarray": "xarray",
 }
 
 

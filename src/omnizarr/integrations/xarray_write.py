@@ -1,0 +1,272 @@
+"""Datasets of xarray into groups: new ones, appended ones, regions of existing ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import xarray as xr
+
+from omnizarr.errors import CannotExpress, InvalidMetadata, NodeNotFound, WrongNode, WrongType
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.consolidate import consolidate_metadata
+from omnizarr.hierarchy.create import open_group
+from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.grow import take_room, with_room
+from omnizarr.integrations.xarray_encode import (
+    check_encoding,
+    encoded,
+    encoded_dataset,
+    encoded_like,
+    new_array,
+)
+from omnizarr.integrations.xarray_read import fill_is_mask
+from omnizarr.integrations.xarray_region import resolve_region
+
+if find_spec("dask"):
+    from omnizarr.integrations import dask as tasks
+
+WriteMode: TypeAlias = Literal["w", "w-", "a", "a-", "r+"]
+UNNAMED = "__xarray_dataarray_variable__"  # xarray's name for an array without one
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Values that go to one place of an array, and the shape the array has afterwards."""
+
+    array: Array
+    data: Any
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def room(self) -> Array:
+        return self.array if self.shape == self.array.shape else with_room(self.array, self.shape)
+
+    @property
+    def box(self) -> tuple[slice, ...]:
+        return tuple(slice(a, a + n) for a, n in zip(self.start, self.data.shape, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How a dataset is to be written."""
+
+    mode: WriteMode
+    append_dim: str | None
+    region: Any
+    write_empty_chunks: bool | None
+
+
+def write(
+    data: xr.Dataset | xr.DataArray | xr.DataTree,
+    store: Any,
+    *,
+    mode: WriteMode | None = None,
+    group: str | None = None,
+    encoding: Mapping[str, Any] | None = None,
+    append_dim: str | None = None,
+    region: Mapping[str, slice | Literal["auto"]] | Literal["auto"] | None = None,
+    compute: bool = True,
+    consolidated: bool | None = None,
+    zarr_format: int | str | None = None,
+    write_empty_chunks: bool | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Store a dataset, an array or a tree, and give back the group.
+
+    Modes: ``w-``, the default, creates; ``w`` replaces; ``a`` also writes over variables, or adds
+    some; ``a-``, with `append_dim`, leaves variables without that dimension; ``r+`` changes values
+    only. `append_dim` adds along a dimension: all values are stored before the new length is.
+    `region` writes into a part: slices by dimension, or ``"auto"`` to find it by coordinates.
+    `encoding` has the options of `create_array`, and those of CF, by variable (of a tree by
+    path, then variable).
+
+    Dask arrays may have any blocks: every task stores whole chunks or shards. With
+    ``compute=False`` everything but their values is stored, and a `dask.delayed.Delayed` is given
+    back. `consolidated`: None makes consolidated metadata where the format has them.
+    """
+    order = Order(_mode(mode, append_dim, region), append_dim, region, write_empty_chunks)
+    if isinstance(data, xr.DataArray):
+        data = data.to_dataset(name=data.name or UNNAMED)
+    datasets = _nodes(data, encoding) if isinstance(data, xr.DataTree) else {"": (data, encoding)}
+    if order.mode == "w":
+        for dataset, _ in datasets.values():  # it may be what is about to be replaced
+            _load_lazy(dataset)
+    top = open_group(
+        store,
+        "a" if order.mode == "a-" else order.mode,
+        path=group,
+        zarr_format=zarr_format,
+        storage_options=storage_options,
+    )
+    pieces: list[Piece] = []
+    for path, (dataset, given) in datasets.items():
+        pieces += _prepare(dataset, given, _below(top, path, order), order)
+    if order.mode != "r+" and consolidated is not False:
+        _consolidate(top, bool(consolidated))
+    return _store(pieces, top, compute)
+
+
+def _mode(mode: WriteMode | None, append_dim: str | None, region: Any) -> WriteMode:
+    chosen: WriteMode = mode or ("a" if append_dim else "w-" if region is None else "r+")
+    if chosen not in ("w", "w-", "a", "a-", "r+"):
+        raise InvalidMetadata(f"mode must be one of w, w-, a, a-, r+, got {chosen!r}")
+    if append_dim is not None and chosen not in ("a", "a-"):
+        raise InvalidMetadata(f"append_dim needs mode 'a' or 'a-', got {chosen!r}")
+    if region is not None and chosen not in ("a", "a-", "r+"):
+        raise InvalidMetadata(f"region needs mode 'r+', 'a' or 'a-', got {chosen!r}")
+    if isinstance(region, Mapping) and append_dim in region:
+        raise InvalidMetadata(f"append_dim {append_dim!r} cannot be in the region {region!r} too")
+    return chosen
+
+
+def _nodes(
+    tree: xr.DataTree, encoding: Mapping[str, Any] | None
+) -> dict[str, tuple[xr.Dataset, Mapping[str, Any] | None]]:
+    """The datasets of a tree by relative path, each with its encodings."""
+    given = {k.strip("/"): v for k, v in (encoding or {}).items()}
+    found: dict[str, tuple[xr.Dataset, Mapping[str, Any] | None]] = {}
+    for path, node in tree.subtree_with_keys:
+        name = "" if path == "." else path
+        found[name] = node.to_dataset(inherit=node is tree), given.pop(name, None)
+    if given:
+        raise InvalidMetadata(f"encoding for {sorted(given)}, which are no groups of the tree")
+    return found
+
+
+def _load_lazy(dataset: xr.Dataset) -> None:
+    for var in dataset.variables.values():
+        if var.chunks is None:
+            var.load()
+
+
+def _below(top: Group, path: str, order: Order) -> Group:
+    if not path:
+        return top
+    if order.mode != "r+":
+        return top.require_group(path)
+    found = top[path]
+    if not isinstance(found, Group):
+        raise WrongNode(f"{found.name} is an array, not a group")
+    return found
+
+
+def _prepare(
+    dataset: xr.Dataset, encoding: Mapping[str, Any] | None, group: Group, order: Order
+) -> list[Piece]:
+    """Create what is new, and say what goes where; values are not stored yet."""
+    region: dict[str, slice] = {}
+    if order.region is not None:
+        region = resolve_region(dataset, order.region, group)
+        dataset = dataset.drop_vars(list(dataset.indexes))  # they are stored already
+    existing = {} if order.mode in ("w", "w-") else dict(group.arrays())
+    variables, attributes = encoded_dataset(dataset, encoding)
+    old = {name: existing[name] for name in variables if name in existing}
+    _check_names(variables, old, existing, order, set(encoding or ()))
+    masks = fill_is_mask(group)
+    stored = {
+        name: encoded_like(name, var, old[name]) if name in old else encoded(name, var)
+        for name, var in variables.items()
+    }
+    new = {}
+    for name, var in stored.items():
+        if name not in old:
+            if name in (encoding or ()):
+                check_encoding(name, var, masks)
+            new[name] = new_array(var, masks)
+    pieces = [
+        piece
+        for name, array in old.items()
+        if (piece := _placed(name, stored[name], array, region, order)) is not None
+    ]
+    if order.mode != "r+":
+        group.attrs.put(attributes)
+    for name, options in new.items():
+        if order.write_empty_chunks is not None:
+            options["write_empty_chunks"] = order.write_empty_chunks
+        array = group.create_array(name, **options)
+        pieces.append(Piece(array, stored[name].data, (0,) * array.ndim, array.shape))
+    return pieces
+
+
+def _check_names(
+    variables: Mapping[str, Any],
+    old: Mapping[str, Array],
+    existing: Mapping[str, Array],
+    order: Order,
+    given: set[str],
+) -> None:
+    new = [name for name in variables if name not in old]
+    if new and (order.mode == "r+" or order.region is not None):
+        raise NodeNotFound(
+            f"variables {new} are not stored; a region, or mode 'r+', changes only those that are"
+        )
+    both = sorted(given & old.keys())
+    if both:
+        raise InvalidMetadata(
+            f"encoding for {both}, which are stored already; leave it out, they keep theirs"
+        )
+    known = {d for array in existing.values() for d in array.dimension_names or ()}
+    if order.append_dim is not None and existing and order.append_dim not in known:
+        raise InvalidMetadata(
+            f"append_dim {order.append_dim!r} is no stored dimension;"
+            f" known: {', '.join(sorted(d for d in known if d))}"
+        )
+
+
+def _placed(
+    name: str, var: xr.Variable, array: Array, region: Mapping[str, slice], order: Order
+) -> Piece | None:
+    """Where the values of a variable go in the array that has it; None: it stays as it is."""
+    grows = order.append_dim in var.dims
+    if order.mode == "a-" and order.append_dim is not None and not grows:
+        return None
+    start, shape = [], []
+    for dim, length, given in zip(var.dims, array.shape, var.shape, strict=True):
+        first, last, _ = region.get(str(dim), slice(None)).indices(length)
+        if dim == order.append_dim:
+            first, last = length, length + given
+        if last - first != given:
+            raise InvalidMetadata(
+                f"variable {name!r} has {given} along {dim!r}, where {max(0, last - first)} fit;"
+                " append_dim makes an array longer, region writes a part of it"
+            )
+        start.append(first)
+        shape.append(max(length, last))
+    if order.write_empty_chunks is not None:
+        array = array.with_config(
+            replace(array.config, write_empty_chunks=order.write_empty_chunks)
+        )
+    return Piece(array, var.data, tuple(start), tuple(shape))
+
+
+def _consolidate(group: Group, asked: bool) -> None:
+    """Copy all documents to the root of the hierarchy, where the format can."""
+    with suppress(*(() if asked else (CannotExpress,))):
+        consolidate_metadata(group.store)
+
+
+def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
+    """Store values, those of Dask arrays by its tasks, and then the new lengths."""
+
+    def finish() -> Group:
+        for piece in pieces:
+            if piece.shape != piece.array.shape:
+                take_room(piece.array, piece.shape)
+        group.refresh()
+        return group
+
+    later = [p for p in pieces if hasattr(p.data, "dask")]
+    for piece in pieces:
+        if piece not in later and piece.data.size:
+            piece.room[piece.box] = np.asarray(piece.data)
+    if not later and compute:
+        return finish()
+    if not find_spec("dask"):
+        raise WrongType("compute=False needs Dask: pip install 'dask[array]'")
+    return tasks.run([tasks.writes(p.data, p.room, p.start) for p in later], finish, compute)

@@ -1,0 +1,14 @@
+"""Datasets of xarray: written here, read by ``xarray.open_dataset(path, engine="omnizarr")``.
+
+>>> import omnizarr.xarray
+>>> dataset.omnizarr.to("ocean.zarr")
+>>> more.omnizarr.to("ocean.zarr", append_dim="time")
+>>> omnizarr.xarray.write(dataset, "copy.zarr", zarr_format=2)
+
+Importing this module gives datasets, arrays and trees of xarray their method ``omnizarr.to``.
+"""
+
+from omnizarr.integrations.xarray import Engine
+from omnizarr.integrations.xarray_write import write
+
+__all__ = ["Engine", "write"]
