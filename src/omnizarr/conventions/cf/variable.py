@@ -153,7 +153,7 @@ def decode(
         raise InvalidMetadata(f"{array.name} in {array.store!r}: {e}") from e
     if _is_scalar(array):
         return Variable(array, array.view[0], (), decoding)
-    return Variable(array, array, array.dimension_names, decoding)
+    return Variable(array, array, array.dimension_names if array.ndim else (), decoding)
 
 
 def variable_attributes(array: Array) -> dict[str, Any]:
