@@ -41,3 +41,21 @@ def test_in_version_3_the_attribute_is_one_like_others() -> None:
     array = oz.create_array({}, shape=(2, 3), zarr_format=3, dimension_names="yx")
     array.attrs[ATTRIBUTE] = ["lat"]
     assert array.dimension_names == ("y", "x")
+
+
+@pytest.mark.filterwarnings("ignore::omnizarr.OmnizarrWarning")
+@pytest.mark.parametrize("zarr_format", [2, "3-draft", 3])
+def test_names_that_do_not_fit_stop_no_copy(zarr_format: Any) -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, data=[[1, 2]], path="a", zarr_format=2)
+    store["a/.zattrs"] = b'{"_ARRAY_DIMENSIONS": ["x"], "other": 1}'
+    target = oz.create_group({}, zarr_format=zarr_format)
+    oz.copy(oz.open_group(store)["a"], target)
+    assert target["a"][...].tolist() == [[1, 2]]
+    assert dict(target["a"].attrs) == {"other": 1}
+    made = oz.from_array({}, data=oz.open_array(store, path="a"))
+    assert dict(made.attrs) == {"other": 1}
+    array = oz.open_array(store, "r+", path="a")
+    array.attrs["more"] = 2
+    array.resize(2, 2)
+    assert array.shape == (2, 2)

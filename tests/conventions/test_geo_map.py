@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import dask.array as da
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -189,3 +190,19 @@ def test_a_map_without_place_is_read_by_index_only() -> None:
         found.read(BOUNDS)
     with pytest.raises(oz.InvalidMetadata, match="how large"):
         found.level(1)
+
+
+def test_blocks_of_dask_are_computed_once() -> None:
+    seen: list[Any] = []
+
+    def block(block_info: Any) -> np.ndarray[Any, Any]:
+        place = block_info[None]
+        seen.append(place["chunk-location"])
+        return np.ones(place["chunk-shape"], "f4")
+
+    source = da.map_blocks(
+        block, chunks=((70, 50), (90, 10)), dtype="f4", meta=np.ones((0, 0), "f4")
+    )
+    found = oz.geo.write({}, source, levels=2, chunks=(32, 32))
+    assert sorted(seen) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    np.testing.assert_array_equal(found.levels[1].array[...], np.ones((60, 50)))

@@ -57,9 +57,9 @@ class Dataset(Mapping[str, Variable]):
 
     def __getitem__(self, name: str) -> Variable:
         here, _, rest = name.strip("/").partition("/")
-        if rest:
+        if rest and here in self.groups:
             return self.groups[here][rest]
-        if here not in self._arrays:
+        if rest or here not in self._arrays:
             known = ", ".join(self._arrays) or "none"
             raise NodeNotFound(f"there is no variable {name!r} in {self.group!r}; known: {known}")
         return decode(self._arrays[here], times=self._times, fill_value_is_missing=self._fill)

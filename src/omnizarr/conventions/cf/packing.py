@@ -185,7 +185,8 @@ def _number(value: Any, dtype: np.dtype[Any], name: str, either_sign: bool) -> A
     try:
         number = _text(value) if isinstance(value, str) else value
         if dtype.kind == "f":
-            return float(dtype.type(number))
+            with np.errstate(over="ignore"):
+                return float(np.asarray(number, "f8").astype(dtype))
         if not np.isfinite(number) or int(number) != number:
             return None
     except (ValueError, TypeError, OverflowError, struct.error):
