@@ -6,8 +6,6 @@ values are those that xarray gives.
 
 from __future__ import annotations
 
-import base64
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.conventions.cf.fill import decode_fill
 from omnizarr.errors import InvalidMetadata
 
 Values = npt.NDArray[Any]
@@ -161,20 +160,10 @@ class Packing:
         return self.missing[0]
 
 
-def fill_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
-    """`_FillValue` for formats whose JSON has no words for it: the base64 form of xarray."""
-    if dtype.kind != "f":
-        return int(value)
-    return base64.standard_b64encode(struct.pack("<d", float(value))).decode()
-
-
 def _several(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-_WORDS = {"NaN": np.nan, "nan": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 
 
 def _number(value: Any, dtype: np.dtype[Any], name: str, either_sign: bool) -> Any:
@@ -183,13 +172,13 @@ def _number(value: Any, dtype: np.dtype[Any], name: str, either_sign: bool) -> A
     Beside `_Unsigned`, some writers state it in the stored type and some in the meant one.
     """
     try:
-        number = _text(value) if isinstance(value, str) else value
+        number = decode_fill(value, np.dtype("f8")) if isinstance(value, str) else value
         if dtype.kind == "f":
             with np.errstate(over="ignore"):
                 return float(np.asarray(number, "f8").astype(dtype))
         if not np.isfinite(number) or int(number) != number:
             return None
-    except (ValueError, TypeError, OverflowError, struct.error):
+    except (ValueError, TypeError, OverflowError):
         raise InvalidMetadata(f"{name}: expected a number, got {value!r}") from None
     bounds, span = np.iinfo(dtype), 2 ** (8 * dtype.itemsize)
     candidates = (int(number), int(number) - span, int(number) + span)
@@ -197,16 +186,6 @@ def _number(value: Any, dtype: np.dtype[Any], name: str, either_sign: bool) -> A
         if bounds.min <= candidate <= bounds.max:
             return candidate
     return None
-
-
-def _text(value: str) -> float:
-    if value in _WORDS:
-        return float(_WORDS[value])
-    try:
-        return float(value)
-    except ValueError:
-        found: float = struct.unpack("<d", base64.standard_b64decode(value))[0]
-        return found
 
 
 def _factor(attributes: Mapping[str, Any], name: str) -> float | None:
