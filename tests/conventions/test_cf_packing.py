@@ -79,19 +79,21 @@ def test_assigned_values_are_stored_packed(zarr_format: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attributes", "value", "words"),
+    ("dtype", "attributes", "value", "words"),
     [
-        ({"scale_factor": 0.5}, 1e9, "does not fit"),
-        ({"scale_factor": 0.5}, np.inf, "does not fit"),
-        ({"scale_factor": 0.5}, np.nan, "no _FillValue"),
-        ({"scale_factor": 0.5, "_FillValue": 4}, 2.0, "for missing values"),
-        ({"_FillValue": -1}, 2.5, "not whole"),
+        ("f4", {"_FillValue": -1}, 1e300, "does not fit"),
+        ("f4", {"_FillValue": -1}, -1.0, "for missing values"),
+        ("i2", {"scale_factor": 0.5}, 1e9, "does not fit"),
+        ("i2", {"scale_factor": 0.5}, np.inf, "does not fit"),
+        ("i2", {"scale_factor": 0.5}, np.nan, "no _FillValue"),
+        ("i2", {"scale_factor": 0.5, "_FillValue": 4}, 2.0, "for missing values"),
+        ("i2", {"_FillValue": -1}, 2.5, "not whole"),
     ],
 )
 def test_a_value_that_cannot_be_stored_is_refused(
-    attributes: dict[str, Any], value: float, words: str
+    dtype: str, attributes: dict[str, Any], value: float, words: str
 ) -> None:
-    array = oz.create_array({}, shape=1, dtype="i2", attributes=attributes)
+    array = oz.create_array({}, shape=1, dtype=dtype, attributes=attributes)
     with pytest.raises(oz.InvalidMetadata, match=words):
         oz.cf.decode(array)[...] = [value]
     assert array.nchunks_initialized == 0

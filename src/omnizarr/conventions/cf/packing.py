@@ -114,12 +114,31 @@ class Packing:
             packed = (values.astype("f8") - (self.offset or 0.0)) / (self.scale or 1.0)
         target = self.stored.newbyteorder("=")
         if self.stored.kind == "f":
-            out = np.asarray(packed.astype(target))
+            out = self._floats(packed)
         else:
             out = self._integers(packed, absent).view(target)
+        clash = self.is_missing(out) & ~absent
+        if self.missing and clash.any():
+            raise InvalidMetadata(
+                f"{values[clash].flat[0]} would be stored as the number for missing values"
+                f" {self.missing}; choose another _FillValue"
+            )
         if absent.any() and (self.missing or self.stored.kind != "f"):
             out = np.where(absent, target.type(self._fill()), out)
         return out.astype(self.stored, copy=False)
+
+    def _floats(self, values: Values) -> Values:
+        with np.errstate(over="ignore"):
+            out = np.asarray(values.astype(self.seen))
+        if np.isfinite(values[~np.isfinite(out)]).any():
+            raise self._unfit(values[~np.isfinite(out) & np.isfinite(values)].flat[0])
+        return out
+
+    def _unfit(self, value: Any) -> InvalidMetadata:
+        return InvalidMetadata(
+            f"{value} does not fit into {self.seen} with scale_factor {self.scale} and"
+            f" add_offset {self.offset}; choose others or a wider type"
+        )
 
     def _integers(self, values: Values, absent: npt.NDArray[np.bool_]) -> Values:
         present = np.where(absent, 0, values)
@@ -127,7 +146,7 @@ class Packing:
             whole = np.rint(present)
             if not self.packed and (whole != present).any():
                 raise InvalidMetadata(
-                    f"values such as {present[whole != present].flat[0]!r} are not whole, but are"
+                    f"values such as {present[whole != present].flat[0]} are not whole, but are"
                     f" stored as {self.stored} without scale_factor; store them as floats"
                 )
             present = whole
@@ -137,20 +156,8 @@ class Packing:
         if present.dtype.kind == "f":  # the largest 64-bit integer is no float
             outside = (present < low) | (present >= high + 1) | ~np.isfinite(present)
         if outside.any():
-            worst = np.asarray(values)[outside].flat[0]
-            raise InvalidMetadata(
-                f"{worst!r} does not fit into {self.seen} with scale_factor {self.scale} and"
-                f" add_offset {self.offset}; choose others or a wider type"
-            )
-        out = np.asarray(present.astype(self.seen))
-        if self.missing:
-            clash = self.is_missing(out.view(self.stored.newbyteorder("="))) & ~absent
-            if clash.any():
-                raise InvalidMetadata(
-                    f"{np.asarray(values)[clash].flat[0]!r} would be stored as the number for"
-                    f" missing values {self.missing}; choose another _FillValue"
-                )
-        return out
+            raise self._unfit(values[outside].flat[0])
+        return np.asarray(present.astype(self.seen))
 
     def _fill(self) -> Any:
         if not self.missing:
