@@ -58,7 +58,11 @@ def microscopy() -> dict[str, object]:
 
 
 # What the examples of a document take for granted.
-GIVEN: dict[str, Callable[[], dict[str, object]]] = {"ome.md": microscopy}
+GIVEN: dict[str, Callable[[], dict[str, object]]] = {
+    "ome.md": microscopy,
+    "cf.md": lambda: {"oz": oz, "np": np},
+    "maps.md": lambda: {"oz": oz, "heights": np.ones((360, 720), "f4")},
+}
 
 
 @pytest.mark.parametrize("document", WITH_EXAMPLES, ids=lambda d: str(d.relative_to(ROOT)))

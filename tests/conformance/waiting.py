@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-GEO = "geospatial conventions are not there yet"
-
 WAITING: dict[str, str] = {
     "DX-27": "not offered: writing in place or appending would give up atomic replacement",
     "SH-25": "not offered: whole shards are written, so that a crash cannot tear one",
-    **{f"GEO-{n:02d}": GEO for n in range(11, 35)},
 }
 
 PARTLY: dict[str, str] = {

@@ -79,19 +79,21 @@ def test_assigned_values_are_stored_packed(zarr_format: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attributes", "value", "words"),
+    ("dtype", "attributes", "value", "words"),
     [
-        ({"scale_factor": 0.5}, 1e9, "does not fit"),
-        ({"scale_factor": 0.5}, np.inf, "does not fit"),
-        ({"scale_factor": 0.5}, np.nan, "no _FillValue"),
-        ({"scale_factor": 0.5, "_FillValue": 4}, 2.0, "for missing values"),
-        ({"_FillValue": -1}, 2.5, "not whole"),
+        ("f4", {"_FillValue": -1}, 1e300, "does not fit"),
+        ("f4", {"_FillValue": -1}, -1.0, "for missing values"),
+        ("i2", {"scale_factor": 0.5}, 1e9, "does not fit"),
+        ("i2", {"scale_factor": 0.5}, np.inf, "does not fit"),
+        ("i2", {"scale_factor": 0.5}, np.nan, "no _FillValue"),
+        ("i2", {"scale_factor": 0.5, "_FillValue": 4}, 2.0, "for missing values"),
+        ("i2", {"_FillValue": -1}, 2.5, "not whole"),
     ],
 )
 def test_a_value_that_cannot_be_stored_is_refused(
-    attributes: dict[str, Any], value: float, words: str
+    dtype: str, attributes: dict[str, Any], value: float, words: str
 ) -> None:
-    array = oz.create_array({}, shape=1, dtype="i2", attributes=attributes)
+    array = oz.create_array({}, shape=1, dtype=dtype, attributes=attributes)
     with pytest.raises(oz.InvalidMetadata, match=words):
         oz.cf.decode(array)[...] = [value]
     assert array.nchunks_initialized == 0
@@ -113,8 +115,8 @@ def test_several_missing_values_are_missing_and_impossible_ones_do_not_matter() 
     np.testing.assert_array_equal(oz.cf.decode(array)[...], np.array([np.nan, 0, np.nan], "f4"))
 
 
-def test_a_fill_value_is_missing_where_a_format_lets_arrays_have_none() -> None:
-    for zarr_format, missing in ((1, True), (2, True), ("3-draft", False), (3, False)):
+def test_a_fill_value_is_missing_data_before_version_3() -> None:
+    for zarr_format, missing in ((1, True), (2, True), ("3-draft", True), (3, False)):
         array = oz.create_array({}, shape=2, dtype="f4", fill_value=7, zarr_format=zarr_format)
         assert np.isnan(oz.cf.decode(array)[0]) == missing
         assert oz.cf.decode(array, fill_value_is_missing=False)[0] == 7

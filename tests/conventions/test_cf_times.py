@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import cftime
@@ -135,3 +136,14 @@ def test_a_time_zone_counts_however_it_is_spelled(calendar: str, zone: str) -> N
     [found] = times.decode(np.array([0]), NONE)
     date = found if isinstance(found, np.datetime64) else as_numpy(found)
     assert date == np.datetime64("1992-10-08T21:15:42.5")
+
+
+def test_without_cftime_the_error_names_it_and_the_numbers_stay_readable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cftime", None)
+    attributes = {"units": "days since 2001-01-01", "calendar": "noleap"}
+    array = oz.create_array({}, data=np.arange(2), attributes=attributes)
+    with pytest.raises(oz.MissingPackage, match="pip install cftime"):
+        oz.cf.decode(array)[...]
+    assert oz.cf.decode(array, times=None)[...].tolist() == [0, 1]

@@ -59,7 +59,7 @@ def test_levels_equal_what_numpy_makes_of_the_data(
     )
     store = Recording()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("omnizarr.ops.ome_write.UNIT_BYTES", unit)
+        patch.setattr("omnizarr.ops.pyramid.UNIT_BYTES", unit)
         image = oz.ome.write(
             store, source, factors=factors, method=method, chunks=chunks, **options
         )
@@ -139,7 +139,7 @@ def test_memory_stays_within_a_few_units(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("omnizarr.ops.ome_write.UNIT_BYTES", 2**20)
+            patch.setattr("omnizarr.ops.pyramid.UNIT_BYTES", 2**20)
             image = oz.ome.write(
                 tmp_path / "t.zarr", source, levels=4, chunks=(16, 32, 32), shards=(32, 64, 64)
             )

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 import omnizarr
+from omnizarr.cli.geo import cf, geo
 from omnizarr.cli.ome import ome
 from omnizarr.cli.screen import console, errors, show_findings, show_problems, watched
 from omnizarr.errors import OmnizarrError
@@ -46,6 +47,8 @@ def main() -> None:
     """Every Zarr ever written: version 1, 2, the draft of 3, and 3."""
 
 
+main.add_command(cf)
+main.add_command(geo)
 main.add_command(ome)
 
 path_argument = click.argument("path", type=click.Path(path_type=str))

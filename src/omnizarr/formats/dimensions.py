@@ -37,6 +37,12 @@ def check_attributes(attributes: Mapping[str, Any], rank: int) -> None:
         raise InvalidMetadata(f"{ATTRIBUTE}: {_expected(attributes, rank)}")
 
 
+def without_misfit(attributes: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    """The attributes, but for names that no reader uses because they do not fit."""
+    fits = ATTRIBUTE in attributes and _names(attributes[ATTRIBUTE], rank) is not None
+    return {k: v for k, v in attributes.items() if k != ATTRIBUTE or fits}
+
+
 def from_nczarr(places: Mapping[str, Any], rank: int) -> tuple[str, ...] | None:
     """The names in NCZarr's own field, without the groups that their paths start with."""
     for field, member in _NCZARR.items():

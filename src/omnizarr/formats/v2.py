@@ -36,6 +36,7 @@ class V2:
     name = "2"
     dialect: Dialect = "v2"
     undefined_fill = True
+    fill_masks = True
     names_in_attributes = True
     has_groups = True
     implicit_groups = False

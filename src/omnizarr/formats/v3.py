@@ -39,6 +39,7 @@ class V3:
     name = "3"
     dialect: Dialect = "v3"
     undefined_fill = False
+    fill_masks = False
     names_in_attributes = False
     has_groups = True
     implicit_groups = False

@@ -146,7 +146,8 @@ def array_model(
             f"dimension_names has {len(names)} entries, but the array has {len(lengths)} axes"
         )
     attributes = json_attributes(options.get("attributes") or {})
-    check_attributes(attributes, len(lengths))
+    if format.names_in_attributes:
+        check_attributes(attributes, len(lengths))
     model = ArrayModel(
         shape=lengths,
         data_type=named,

@@ -11,9 +11,9 @@ from xarray import conventions
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
+from omnizarr.conventions.cf.fill import encode_fill
 from omnizarr.errors import InvalidMetadata, WrongType
 from omnizarr.hierarchy.array import Array
-from omnizarr.integrations.xarray_fill import encode_fill
 from omnizarr.integrations.xarray_read import variable
 
 _OPTIONS = {

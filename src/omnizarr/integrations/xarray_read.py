@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from omnizarr.conventions.cf.fill import decode_fill
 from omnizarr.errors import InvalidMetadata, MissingPackage
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import open as open_node
 from omnizarr.hierarchy.group import Group
-from omnizarr.integrations.xarray_fill import decode_fill
 
 try:
     import xarray as xr

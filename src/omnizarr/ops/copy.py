@@ -10,6 +10,7 @@ import numpy as np
 
 from omnizarr import stores
 from omnizarr.errors import InvalidMetadata, NodeExists
+from omnizarr.formats.dimensions import without_misfit
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_array
 from omnizarr.hierarchy.group import Group
@@ -58,7 +59,7 @@ def from_array(
     if "chunks" in wanted and "shards" not in wanted:
         found.pop("shards", None)
     if isinstance(data, Array):
-        found.setdefault("attributes", data.attrs.asdict())
+        found.setdefault("attributes", without_misfit(data.attrs, data.ndim))
         if CODECS & wanted.keys():
             kept = like(data, {})
             found = {**{k: kept[k] for k in CODECS if k in kept}, **found}
@@ -166,7 +167,8 @@ def copy(
 def _copy_array(
     source: Any, dest: Group, name: str, without_attrs: bool, options: dict[str, Any]
 ) -> int:
-    attributes = {} if without_attrs else dict(getattr(source, "attrs", {}))
+    stated = {} if without_attrs else dict(getattr(source, "attrs", {}))
+    attributes = without_misfit(stated, len(source.shape))
     made = dest.empty_like(name, source, overwrite=True, **{"attributes": attributes, **options})
     return copy_values(source, made)
 

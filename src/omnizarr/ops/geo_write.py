@@ -19,7 +19,8 @@ from omnizarr.hierarchy.create import create_group
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.options import ArrayOptions
 from omnizarr.ops.downsample import NAMES
-from omnizarr.ops.pyramid import UNIT_BYTES, Progress, Pyramid, level_shapes, unit_shape
+from omnizarr.ops.ome_levels import level_chunks
+from omnizarr.ops.pyramid import Progress, fill_levels, level_shapes
 
 # Without a number of levels, they end when both sides are at most this long.
 SMALL = 256
@@ -87,8 +88,7 @@ def write(
     names = list(options.pop("dimension_names", None) or _names(len(source.shape)))
     group = create_group(store, path=path, zarr_format=zarr_format, overwrite=overwrite)
     arrays = _create(group, source, level_shapes(source.shape, steps), names, options)
-    unit = unit_shape(arrays[0], steps, UNIT_BYTES)
-    Pyramid(source, arrays, steps, method, unit, progress).run()
+    fill_levels(source, arrays, steps, method, progress)
 
     transforms = [
         None if placed is None else placed.scaled(factor**i, factor**i) for i in range(len(arrays))
@@ -162,8 +162,12 @@ def _create(
     if options.get("chunks", "auto") in ("auto", None, True):
         flat = (*(1 for _ in source.shape[:-2]), *source.shape[-2:])
         options["chunks"] = guess_chunks(flat, np.dtype(source.dtype).itemsize, TARGET_BYTES)
-    arrays = []
+    arrays: list[Array] = []
     for i, shape in enumerate(shapes):
+        if arrays:
+            options["chunks"], shards = level_chunks(arrays[0].chunks, arrays[0].shards, shape)
+            if shards is not None:
+                options["shards"] = shards
         arrays.append(group.create_array(str(i), shape=shape, dtype=source.dtype, **options))
     return arrays
 

@@ -42,7 +42,7 @@ from omnizarr.ops.ome_levels import (
     level_transforms,
     per_axis,
 )
-from omnizarr.ops.pyramid import UNIT_BYTES, Progress, Pyramid, level_shapes, unit_shape
+from omnizarr.ops.pyramid import Progress, fill_levels, level_shapes
 
 _COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
 
@@ -136,7 +136,7 @@ def write_levels(
     (multiscale,) = metadata.multiscales
     shapes = level_shapes(source.shape, steps)
     arrays = _create(group, source, multiscale, shapes, version, options)
-    _fill(source, arrays, steps, multiscale.type or "nearest", progress)
+    fill_levels(source, arrays, steps, multiscale.type or "nearest", progress)
     group.attrs.update(attributes)
     loaded = load(group)
     if loaded is None:
@@ -211,41 +211,6 @@ def _default_chunks(shape: Sequence[int], multiscale: Multiscale, itemsize: int)
         n if a.type == "space" else 1 for n, a in zip(shape, multiscale.axes, strict=True)
     )
     return guess_chunks(space, itemsize, TARGET_BYTES)
-
-
-def _fill(
-    source: Any,
-    arrays: Sequence[Array],
-    steps: Sequence[Factors],
-    method: str,
-    progress: Progress | None,
-) -> None:
-    target = UNIT_BYTES
-    if method == "gaussian" and steps:
-        target //= int(np.prod(steps[0]))
-    blocks = _blocks(source)
-    unit = unit_shape(arrays[0], steps, target, blocks)
-    stored = False
-    if blocks and any(u % b and u < n for u, b, n in zip(unit, blocks, source.shape, strict=True)):
-        _stage(source, arrays[0])
-        source, stored = arrays[0], True
-    Pyramid(source, arrays, steps, method, unit, progress, stored).run()
-
-
-def _blocks(source: Any) -> tuple[int, ...]:
-    """The largest block of a Dask array along each axis; empty for anything else."""
-    if not hasattr(source, "__dask_graph__"):
-        return ()
-    return tuple(max(lengths, default=1) or 1 for lengths in source.chunks)
-
-
-def _stage(source: Any, target: Array) -> None:
-    """Store a Dask array block by block, so that each is computed once though units cut it."""
-    ends = [np.cumsum([0, *lengths]).tolist() for lengths in source.chunks]
-    with target.writer() as writer:
-        for index in np.ndindex(*source.numblocks):
-            box = tuple(slice(e[i], e[i + 1]) for e, i in zip(ends, index, strict=True))
-            writer[box] = np.asarray(source.blocks[index])
 
 
 def _omero(channels: Sequence[Any] | None, source: Any, axes: Sequence[Any]) -> Omero | None:

@@ -178,3 +178,39 @@ class Pyramid:
             values = values.astype(self.levels[0].dtype, copy=False)
             self._told(self._grid(1))
         self.levels[level][box] = gaussian(np.pad(values, padding, mode="edge"), factors)
+
+
+def fill_levels(
+    source: Any,
+    arrays: Sequence[Array],
+    steps: Sequence[tuple[int, ...]],
+    method: str,
+    progress: Progress | None,
+) -> None:
+    """Store a source in the first array and its coarser versions in the others."""
+    target = UNIT_BYTES
+    if method == "gaussian" and steps:
+        target //= int(np.prod(steps[0]))
+    blocks = _blocks(source)
+    unit = unit_shape(arrays[0], steps, target, blocks)
+    stored = False
+    if blocks and any(u % b and u < n for u, b, n in zip(unit, blocks, source.shape, strict=True)):
+        _stage(source, arrays[0])
+        source, stored = arrays[0], True
+    Pyramid(source, arrays, steps, method, unit, progress, stored).run()
+
+
+def _blocks(source: Any) -> tuple[int, ...]:
+    """The largest block of a Dask array along each axis; empty for anything else."""
+    if not hasattr(source, "__dask_graph__"):
+        return ()
+    return tuple(max(lengths, default=1) or 1 for lengths in source.chunks)
+
+
+def _stage(source: Any, target: Array) -> None:
+    """Store a Dask array block by block, so that each is computed once though units cut it."""
+    ends = [np.cumsum([0, *lengths]).tolist() for lengths in source.chunks]
+    with target.writer() as writer:
+        for index in np.ndindex(*source.numblocks):
+            box = tuple(slice(e[i], e[i + 1]) for e, i in zip(ends, index, strict=True))
+            writer[box] = np.asarray(source.blocks[index])

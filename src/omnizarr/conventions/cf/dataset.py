@@ -14,7 +14,8 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from omnizarr.conventions.cf.decoding import TimesAs
-from omnizarr.conventions.cf.packing import FILL, Packing, fill_to_json
+from omnizarr.conventions.cf.fill import encode_fill
+from omnizarr.conventions.cf.packing import FILL, Packing
 from omnizarr.conventions.cf.variable import (
     Variable,
     decode,
@@ -57,9 +58,9 @@ class Dataset(Mapping[str, Variable]):
 
     def __getitem__(self, name: str) -> Variable:
         here, _, rest = name.strip("/").partition("/")
-        if rest:
+        if rest and here in self.groups:
             return self.groups[here][rest]
-        if here not in self._arrays:
+        if rest or here not in self._arrays:
             known = ", ".join(self._arrays) or "none"
             raise NodeNotFound(f"there is no variable {name!r} in {self.group!r}; known: {known}")
         return decode(self._arrays[here], times=self._times, fill_value_is_missing=self._fill)
@@ -204,12 +205,14 @@ class Dataset(Mapping[str, Variable]):
         fills = Packing.of(stored, {FILL: stated.get(FILL)}).missing
         fill = fills[0] if fills else None
         array_attributes = dict(stated)
-        undefined = self.group._location.format.undefined_fill
-        if fill is not None and not undefined:
-            array_attributes[FILL] = fill_to_json(fill, stored)
+        format = self.group._location.format
+        if fill is not None and not format.fill_masks:
+            array_attributes[FILL] = encode_fill(fill, stored)
         options["attributes"] = array_attributes
         options["dimension_names"] = list(dimensions)
-        options["fill_value"] = fill if fill is not None or undefined else _zero(stored)
+        if fill is None and not format.undefined_fill:
+            fill = _never(stored) if format.fill_masks else _zero(stored)
+        options["fill_value"] = fill
         array = self.group.create_array(name, shape=shape, dtype=stored, **options)
         self._forget()
         variable = decode(array, times=self._times, fill_value_is_missing=self._fill)
@@ -311,6 +314,16 @@ def _user_defined(name: str) -> CannotExpress:
 
 def _zero(dtype: np.dtype[Any]) -> Any:
     return "" if dtype.kind in "UT" else np.zeros((), dtype)[()]
+
+
+def _never(dtype: np.dtype[Any]) -> Any:
+    """A fill value for arrays that must have one which readers take for missing data."""
+    if dtype.kind == "f":
+        return np.nan
+    if dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        return bounds.max if dtype.kind == "u" else bounds.min + 1
+    return _zero(dtype)
 
 
 def _size(stated: Any) -> int | None:

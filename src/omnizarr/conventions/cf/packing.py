@@ -6,8 +6,6 @@ values are those that xarray gives.
 
 from __future__ import annotations
 
-import base64
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.conventions.cf.fill import decode_fill
 from omnizarr.errors import InvalidMetadata
 
 Values = npt.NDArray[Any]
@@ -115,12 +114,31 @@ class Packing:
             packed = (values.astype("f8") - (self.offset or 0.0)) / (self.scale or 1.0)
         target = self.stored.newbyteorder("=")
         if self.stored.kind == "f":
-            out = np.asarray(packed.astype(target))
+            out = self._floats(packed)
         else:
             out = self._integers(packed, absent).view(target)
+        clash = self.is_missing(out) & ~absent
+        if self.missing and clash.any():
+            raise InvalidMetadata(
+                f"{values[clash].flat[0]} would be stored as the number for missing values"
+                f" {self.missing}; choose another _FillValue"
+            )
         if absent.any() and (self.missing or self.stored.kind != "f"):
             out = np.where(absent, target.type(self._fill()), out)
         return out.astype(self.stored, copy=False)
+
+    def _floats(self, values: Values) -> Values:
+        with np.errstate(over="ignore"):
+            out = np.asarray(values.astype(self.seen))
+        if np.isfinite(values[~np.isfinite(out)]).any():
+            raise self._unfit(values[~np.isfinite(out) & np.isfinite(values)].flat[0])
+        return out
+
+    def _unfit(self, value: Any) -> InvalidMetadata:
+        return InvalidMetadata(
+            f"{value} does not fit into {self.seen} with scale_factor {self.scale} and"
+            f" add_offset {self.offset}; choose others or a wider type"
+        )
 
     def _integers(self, values: Values, absent: npt.NDArray[np.bool_]) -> Values:
         present = np.where(absent, 0, values)
@@ -128,7 +146,7 @@ class Packing:
             whole = np.rint(present)
             if not self.packed and (whole != present).any():
                 raise InvalidMetadata(
-                    f"values such as {present[whole != present].flat[0]!r} are not whole, but are"
+                    f"values such as {present[whole != present].flat[0]} are not whole, but are"
                     f" stored as {self.stored} without scale_factor; store them as floats"
                 )
             present = whole
@@ -138,20 +156,8 @@ class Packing:
         if present.dtype.kind == "f":  # the largest 64-bit integer is no float
             outside = (present < low) | (present >= high + 1) | ~np.isfinite(present)
         if outside.any():
-            worst = np.asarray(values)[outside].flat[0]
-            raise InvalidMetadata(
-                f"{worst!r} does not fit into {self.seen} with scale_factor {self.scale} and"
-                f" add_offset {self.offset}; choose others or a wider type"
-            )
-        out = np.asarray(present.astype(self.seen))
-        if self.missing:
-            clash = self.is_missing(out.view(self.stored.newbyteorder("="))) & ~absent
-            if clash.any():
-                raise InvalidMetadata(
-                    f"{np.asarray(values)[clash].flat[0]!r} would be stored as the number for"
-                    f" missing values {self.missing}; choose another _FillValue"
-                )
-        return out
+            raise self._unfit(values[outside].flat[0])
+        return np.asarray(present.astype(self.seen))
 
     def _fill(self) -> Any:
         if not self.missing:
@@ -161,20 +167,10 @@ class Packing:
         return self.missing[0]
 
 
-def fill_to_json(value: Any, dtype: np.dtype[Any]) -> Any:
-    """`_FillValue` for formats whose JSON has no words for it: the base64 form of xarray."""
-    if dtype.kind != "f":
-        return int(value)
-    return base64.standard_b64encode(struct.pack("<d", float(value))).decode()
-
-
 def _several(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-_WORDS = {"NaN": np.nan, "nan": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 
 
 def _number(value: Any, dtype: np.dtype[Any], name: str, either_sign: bool) -> Any:
@@ -183,12 +179,13 @@ def _number(value: Any, dtype: np.dtype[Any], name: str, either_sign: bool) -> A
     Beside `_Unsigned`, some writers state it in the stored type and some in the meant one.
     """
     try:
-        number = _text(value) if isinstance(value, str) else value
+        number = decode_fill(value, np.dtype("f8")) if isinstance(value, str) else value
         if dtype.kind == "f":
-            return float(dtype.type(number))
+            with np.errstate(over="ignore"):
+                return float(np.asarray(number, "f8").astype(dtype))
         if not np.isfinite(number) or int(number) != number:
             return None
-    except (ValueError, TypeError, OverflowError, struct.error):
+    except (ValueError, TypeError, OverflowError):
         raise InvalidMetadata(f"{name}: expected a number, got {value!r}") from None
     bounds, span = np.iinfo(dtype), 2 ** (8 * dtype.itemsize)
     candidates = (int(number), int(number) - span, int(number) + span)
@@ -196,16 +193,6 @@ def _number(value: Any, dtype: np.dtype[Any], name: str, either_sign: bool) -> A
         if bounds.min <= candidate <= bounds.max:
             return candidate
     return None
-
-
-def _text(value: str) -> float:
-    if value in _WORDS:
-        return float(_WORDS[value])
-    try:
-        return float(value)
-    except ValueError:
-        found: float = struct.unpack("<d", base64.standard_b64decode(value))[0]
-        return found
 
 
 def _factor(attributes: Mapping[str, Any], name: str) -> float | None:

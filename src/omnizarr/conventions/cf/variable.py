@@ -138,11 +138,11 @@ def decode(
         cftime; ``"cftime"``: always those; None: the numbers.
     fill_value_is_missing
         Whether elements equal to the array's fill value are missing, though no `_FillValue`
-        says so. By default True where the format lets an array have no fill value, as in
-        versions 1 and 2, and False in version 3: as xarray and NetCDF-C do.
+        says so. By default True in versions 1 and 2 and the draft, where xarray and NetCDF-C keep
+        it there, and False in version 3.
     """
     if fill_value_is_missing is None:
-        fill_value_is_missing = array._location.format.undefined_fill
+        fill_value_is_missing = array._location.format.fill_masks
     attributes = array.attrs.asdict()
     fill = array.fill_value if fill_value_is_missing else None
     try:
@@ -153,7 +153,7 @@ def decode(
         raise InvalidMetadata(f"{array.name} in {array.store!r}: {e}") from e
     if _is_scalar(array):
         return Variable(array, array.view[0], (), decoding)
-    return Variable(array, array, array.dimension_names, decoding)
+    return Variable(array, array, array.dimension_names if array.ndim else (), decoding)
 
 
 def variable_attributes(array: Array) -> dict[str, Any]:

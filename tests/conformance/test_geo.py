@@ -1,0 +1,334 @@
+"""Named dimensions, NetCDF, CF, reference systems and maps of the OGC document, row by row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pyproj
+import pytest
+import xarray as xr
+
+import omnizarr as oz
+from tests.conventions.recording import Recording
+
+FORMATS = (1, 2, "3-draft", 3)
+UTM = pyproj.CRS.from_epsg(32633)
+TEXT = UTM.to_wkt("WKT2_2019")
+ARRAY = {
+    **{"zarr_format": 2, "shape": [2, 3, 4], "dtype": "<i2", "chunks": [2, 3, 4], "order": "C"},
+    **{"fill_value": None, "compressor": None, "filters": None},
+}
+
+
+def stored(attributes: dict[str, Any] | None, **more: Any) -> dict[str, bytes]:
+    store = {
+        ".zarray": json.dumps({**ARRAY, **more}).encode(),
+        "0.0.0": np.arange(24, dtype="<i2").tobytes(),
+    }
+    if attributes is not None:
+        store[".zattrs"] = json.dumps(attributes).encode()
+    return store
+
+
+def in_group(attributes: dict[str, Any], **others: dict[str, Any]) -> oz.Array:
+    group = oz.create_group({}, zarr_format=2)
+    for name, each in others.items():
+        group.create_array(name, shape=(), dtype="i4", attributes=each)
+    return group.create_array("map", shape=(4, 6), attributes=attributes)
+
+
+@pytest.mark.shows("GEO-11", "GEO-15")
+def test_names_are_read_from_the_attribute() -> None:
+    array = oz.open_array(stored({"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]}))
+    assert array.dimension_names == ("time", "lat", "lon")
+
+
+@pytest.mark.shows("GEO-12", "GEO-15")
+def test_names_are_written_as_a_list_one_for_each_axis() -> None:
+    for shape, names in (((2, 3), ["lat", "lon"]), ((), [])):
+        store: dict[str, bytes] = {}
+        oz.create_array(store, shape=shape, dimension_names=tuple(names), zarr_format=2)
+        assert json.loads(store[".zattrs"]) == {"_ARRAY_DIMENSIONS": names}
+
+
+@pytest.mark.shows("GEO-13")
+def test_arrays_without_names_are_ordinary() -> None:
+    array = oz.open_array(stored(None), "r+")
+    assert array.dimension_names is None
+    array[0, 0, 0] = 9
+    array.attrs["a"] = 1
+    assert array[0, 0].tolist() == [9, 1, 2, 3]
+    assert oz.validate(array.store) == []
+
+
+@pytest.mark.shows("GEO-14")
+@pytest.mark.parametrize("names", [["time"], ["time", "lat", 3], "time", {"time": 2}])
+def test_names_that_do_not_fit_are_reported_and_not_used(names: Any) -> None:
+    store = stored({"_ARRAY_DIMENSIONS": names})
+    with pytest.warns(oz.OmnizarrWarning, match="names are ignored"):
+        array = oz.open_array(store)
+    assert array.dimension_names is None
+    assert array[...].sum() == 276
+    [problem] = oz.validate(store)
+    assert (problem.key, problem.field) == (".zattrs", "_ARRAY_DIMENSIONS")
+    with pytest.raises(oz.InvalidMetadata, match="_ARRAY_DIMENSIONS"):
+        oz.create_array({}, shape=(2, 3, 4), attributes={"_ARRAY_DIMENSIONS": names}, zarr_format=2)
+    with pytest.raises(oz.InvalidMetadata, match="dimension_names has 1"):
+        oz.create_array({}, shape=(2, 3, 4), dimension_names=["time"], zarr_format=2)
+
+
+@pytest.mark.shows("GEO-16")
+@pytest.mark.parametrize("old", FORMATS)
+@pytest.mark.parametrize("new", FORMATS)
+def test_names_travel_between_formats(old: Any, new: Any) -> None:
+    source: dict[str, bytes] = {}
+    target: dict[str, bytes] = {}
+    oz.create_array(
+        source, data=np.arange(6).reshape(2, 3), dimension_names=["lat", "lon"], zarr_format=old
+    )
+    oz.convert(source, target, zarr_format=new)
+    found = oz.open_array(target)
+    assert found.dimension_names == ("lat", "lon")
+    assert ("_ARRAY_DIMENSIONS" in found.attrs) == (new != 3)
+
+
+def netcdf_like(store: Any, zarr_format: Any) -> oz.cf.Dataset:
+    dataset = oz.cf.create(store, attributes={"title": "rivers"}, zarr_format=zarr_format)
+    dataset.create_variable("time", np.arange(3.0), dimensions=["time"])
+    dataset.create_variable(
+        "flow", np.ones((3, 2)), dimensions=["time", "river"], attributes={"units": "m3 s-1"}
+    )
+    inner = dataset.create_group("inner", attributes={"depth": 2})
+    inner.create_variable("level", np.zeros(3, "f4"), dimensions=["time"])
+    return dataset
+
+
+@pytest.mark.shows("GEO-17")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_netcdf_maps_to_zarr(tmp_path: Path, zarr_format: Any) -> None:
+    netcdf_like(tmp_path / "x.zarr", zarr_format)
+    found = oz.cf.open(tmp_path / "x.zarr")
+    assert (sorted(found), list(found.groups)) == (["flow", "time"], ["inner"])
+    assert found["flow"].dimensions == ("time", "river")
+    assert found["flow"].attributes == {"units": "m3 s-1"}
+    assert (found.attributes, found.groups["inner"].attributes) == (
+        {"title": "rivers"},
+        {"depth": 2},
+    )
+    tree = xr.open_datatree(tmp_path / "x.zarr", engine="zarr", consolidated=False)
+    assert tree["flow"].dims == ("time", "river")
+    assert tree["inner/level"].sizes == {"time": 3}
+    assert tree.attrs == {"title": "rivers"}
+
+
+@pytest.mark.shows("GEO-18")
+def test_lengths_that_disagree_are_reported_and_arrays_stay_readable() -> None:
+    group = oz.create_group({}, zarr_format=2)
+    for name, length in (("a", 10), ("b", 12)):
+        group.create_array(name, data=np.arange(length), dimension_names=["time"])
+    dataset = oz.cf.open(group.store)
+    assert [str(p) for p in dataset.problems()] == [
+        "b: dimension_names: dimension 'time' has length 12 here, but 10 in the dataset"
+    ]
+    assert (len(dataset["a"]), len(dataset["b"])) == (10, 12)
+
+
+@pytest.mark.shows("GEO-19")
+def test_user_defined_types_are_refused_by_name(tmp_path: Path) -> None:
+    dataset = oz.cf.create({})
+    with netCDF4.Dataset(tmp_path / "x.nc", "w") as file:
+        compound = file.createCompoundType(np.dtype([("u", "f4"), ("v", "f4")]), "wind")
+        enum = file.createEnumType("u1", "clouds", {"clear": 0, "grey": 1})
+        for dtype, name in ((compound, "wind"), (enum, "clouds")):
+            with pytest.raises(oz.CannotExpress, match=name):
+                dataset.create_variable("v", dimensions=["t"], shape=(2,), dtype=dtype)
+    for dtype in (np.dtype([("u", "f4")]), object, np.dtype("V4")):
+        with pytest.raises(oz.CannotExpress, match="user-defined type"):
+            dataset.create_variable("v", dimensions=["t"], shape=(2,), dtype=dtype)
+    assert list(dataset.group) == []
+
+
+@pytest.mark.shows("GEO-20")
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_cf_attributes_are_plain_attributes(zarr_format: Any) -> None:
+    attributes = {
+        **{"units": "K", "scale_factor": 0.01, "add_offset": 273, "_FillValue": -32768},
+        **{"standard_name": "air_temperature", "coordinates": "lat lon"},
+    }
+    source: dict[str, bytes] = {}
+    oz.create_array(
+        source, data=np.arange(3, dtype="i2"), attributes=attributes, zarr_format=zarr_format
+    )
+    assert dict(oz.open_array(source).attrs) == attributes
+    for other in FORMATS:
+        target: dict[str, bytes] = {}
+        oz.convert(source, target, zarr_format=other)
+        assert json.dumps(oz.open_array(target).attrs.asdict(), sort_keys=True) == json.dumps(
+            attributes, sort_keys=True
+        )
+    assert oz.cf.decode(oz.open_array(source), fill_value_is_missing=False)[2] == 273.02
+
+
+def nczarr(path: Path, mode: str) -> None:
+    with netCDF4.Dataset(f"file://{path}#mode={mode},file", "w") as file:
+        file.createDimension("lat", 3)
+        file.createVariable("lat", "f8", ["lat"])[:] = [1, 2, 3]
+
+
+@pytest.mark.shows("GEO-21")
+@pytest.mark.parametrize("zarr_format", [2, "3-draft", 3])
+def test_nothing_of_nczarr_is_written(tmp_path: Path, zarr_format: Any) -> None:
+    store: dict[str, bytes] = {}
+    netcdf_like(store, zarr_format)
+    nczarr(tmp_path / "x.zarr", "nczarr")
+    target: dict[str, bytes] = {}
+    oz.convert(tmp_path / "x.zarr", target, zarr_format=zarr_format)
+    assert [key for key in {**store, **target} if "ncz" in key.lower()] == []
+    assert not any(b"nczarr" in value.lower() for value in store.values())
+
+
+@pytest.mark.shows("GEO-22")
+def test_documents_of_nczarr_are_passed_over(tmp_path: Path) -> None:
+    for mode in ("zarr", "nczarr"):
+        nczarr(tmp_path / mode, mode)
+        group = oz.open_group(tmp_path / mode)
+        assert list(group) == ["lat"]
+        assert group["lat"].dimension_names == ("lat",)
+        assert group["lat"][...].tolist() == [1, 2, 3]
+    store = stored({}, _NCZARR_ARRAY={"dimrefs": ["/a", "/b", "/c"], "storage": "chunked"})
+    store = {**{f"v/{k}": v for k, v in store.items()}, ".zgroup": b'{"zarr_format": 2}'}
+    store |= {".nczgroup": b"{}", "v/.nczarray": b"{}", "v/.nczattr": b"{}", ".nczarr": b"{}"}
+    group = oz.open_group(store)
+    assert list(group) == ["v"]
+    assert group["v"].dimension_names == ("a", "b", "c")
+    assert group["v"][...].sum() == 276
+
+
+@pytest.mark.shows("GEO-23")
+def test_netcdf_c_reads_our_names_and_we_read_its(tmp_path: Path) -> None:
+    dataset = oz.cf.create(tmp_path / "ours.zarr", zarr_format=2)
+    dataset.create_variable("v", np.ones((3, 2)), dimensions=["lat", "lon"], compressor=None)
+    with netCDF4.Dataset(f"file://{tmp_path / 'ours.zarr'}#mode=zarr,file") as theirs:
+        assert theirs["v"].dimensions == ("lat", "lon")
+        assert {n: len(d) for n, d in theirs.dimensions.items()} == {"lat": 3, "lon": 2}
+        assert theirs["v"][:].sum() == 6
+    nczarr(tmp_path / "theirs.zarr", "zarr")
+    assert oz.open_array(tmp_path / "theirs.zarr", path="lat").dimension_names == ("lat",)
+
+
+@pytest.mark.shows("GEO-24")
+def test_no_reference_system_is_no_error_and_no_guess() -> None:
+    assert oz.geo.read_crs(in_group({"units": "degrees"})) is None
+
+
+@pytest.mark.shows("GEO-25")
+def test_a_grid_mapping_variable_has_the_system() -> None:
+    array = in_group({"grid_mapping": "spatial_ref"}, spatial_ref={"crs_wkt": TEXT})
+    found = oz.geo.read_crs(array)
+    assert found is not None
+    assert found.wkt == TEXT
+    with pytest.warns(oz.OmnizarrWarning, match="'lost', which is not there"):
+        assert oz.geo.read_crs(in_group({"grid_mapping": "lost"})) is None
+
+
+@pytest.mark.shows("GEO-26", "GEO-27")
+def test_the_attribute_of_gdal_has_the_system() -> None:
+    url = "http://www.opengis.net/def/crs/EPSG/0/4326"
+    stated = {"url": url, "wkt": TEXT, "projjson": pyproj.CRS.from_epsg(3857).to_json_dict()}
+    codes = {"url": "EPSG:4326", "wkt": "EPSG:32633", "projjson": "EPSG:3857"}
+    for name, code in codes.items():
+        alone = oz.geo.read_crs(in_group({"_CRS": {name: stated[name]}}))
+        assert alone is not None
+        assert (alone.code, alone.definition) == (code, stated[name])
+    for names in (["url", "wkt", "projjson"], ["wkt", "projjson"]):
+        found = oz.geo.read_crs(in_group({"_CRS": {n: stated[n] for n in names}}))
+        assert found is not None
+        assert found.definition == stated[names[0]]
+        assert found.code == codes[names[0]]
+    assert oz.geo.read_crs(in_group({"_CRS": {}})) is None
+
+
+@pytest.mark.shows("GEO-28")
+def test_text_is_written_in_its_second_generation_and_read_in_both() -> None:
+    old = UTM.to_wkt("WKT1_GDAL")
+    assert old.startswith("PROJCS[")
+    assert str(oz.geo.read_crs(in_group({"_CRS": {"wkt": old}}))) == "EPSG:32633"
+    array = in_group({})
+    oz.geo.write_crs(array, old, way="gdal")
+    assert array.attrs["_CRS"]["wkt"].startswith("PROJCRS[")
+    oz.geo.write_crs(array, pyproj.CRS.from_epsg(4326).to_wkt("WKT1_GDAL"), way="gdal")
+    assert array.attrs["_CRS"]["wkt"].startswith("GEOGCRS[")
+
+
+@pytest.mark.shows("GEO-29")
+def test_one_way_is_turned_into_the_other_and_back() -> None:
+    array = in_group({"grid_mapping": "crs"}, crs={"crs_wkt": TEXT})
+    for way in ("gdal", "cf", "both", "proj", "cf"):
+        oz.geo.write_crs(array, oz.geo.read_crs(array), way=way, name="crs")
+        found = oz.geo.read_crs(array)
+        assert found is not None
+        assert found.wkt == TEXT
+
+
+@pytest.mark.shows("GEO-30")
+def test_cf_counts_more_than_gdal_and_is_the_default() -> None:
+    other = {"url": "http://www.opengis.net/def/crs/EPSG/0/4326"}
+    array = in_group({"grid_mapping": "crs", "_CRS": other}, crs={"crs_wkt": TEXT})
+    with pytest.warns(oz.OmnizarrWarning, match="EPSG:32633, but _CRS says EPSG:4326"):
+        found = oz.geo.read_crs(array)
+    assert str(found) == "EPSG:32633"
+    plain = in_group({})
+    oz.geo.write_crs(plain, TEXT)
+    assert set(plain.attrs) == {"grid_mapping"}
+    oz.geo.write_crs(plain, TEXT, way="both")
+    assert set(plain.attrs) == {"grid_mapping", "_CRS"}
+    assert str(oz.geo.read_crs(plain)) == "EPSG:32633"
+
+
+@pytest.mark.shows("GEO-31")
+def test_levels_are_found_by_the_attribute_of_the_group() -> None:
+    root = oz.create_group({}, zarr_format=2)
+    group = root.create_group(
+        "map", attributes={"multiscales": [{"datasets": [{"path": "0"}, {"path": "1"}]}]}
+    )
+    for name, length in (("0", 8), ("1", 4)):
+        group.create_array(name, shape=(length, length))
+    found = oz.geo.open(root.store, path="map")
+    assert [level.array.path for level in found.levels] == ["map/0", "map/1"]
+
+
+@pytest.mark.shows("GEO-32", "GEO-33")
+def test_a_pyramid_is_an_ordinary_group_with_that_attribute() -> None:
+    store: dict[str, bytes] = {}
+    oz.geo.write(store, np.ones((16, 32), "u1"), levels=3, zarr_format=2)
+    group = oz.open_group(store, "r+")
+    [listed] = group.attrs["multiscales"]
+    assert [d["path"] for d in listed["datasets"]] == ["0", "1", "2"] == list(group)
+    assert [a.shape for _, a in group.arrays()] == [(16, 32), (8, 16), (4, 8)]
+    before = group.attrs.asdict()
+    group.create_array("more", shape=2)
+    group.attrs["note"] = "changed"
+    assert {**before, "note": "changed"} == oz.open_group(store).attrs.asdict()
+    assert oz.validate(store) == []
+
+
+@pytest.mark.shows("GEO-34")
+def test_arrays_may_be_far_larger_than_memory() -> None:
+    store = Recording({})
+    array = oz.create_array(
+        store,
+        shape=(1_000_000, 1_000_000, 1000),
+        dtype="<f4",
+        chunks=(100, 100, 100),
+        zarr_format=2,
+    )
+    assert array.nbytes == 4 * 10**15
+    assert array.nbytes_stored() < 1000
+    array[999_999, 5, 5] = 3
+    store.reads.clear()
+    assert array[999_999, 5, 5] == 3
+    assert [key for key, _ in store.reads] == ["9999.0.0"]

@@ -1,0 +1,206 @@
+"""A group as a NetCDF dataset: dimensions and their scope, coordinates, files of NetCDF-C."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+
+import omnizarr as oz
+
+FORMATS = (2, "3-draft", 3)
+
+
+def climate(store: Any, zarr_format: Any = 3) -> oz.cf.Dataset:
+    dataset = oz.cf.create(store, attributes={"title": "made up"}, zarr_format=zarr_format)
+    times = np.array(["2000-01-01", "2000-01-02", "2000-01-04"], "M8[s]")
+    dataset.create_variable(
+        "time", times, dimensions=["time"], attributes={"units": "hours since 1900-01-01"}
+    )
+    values = np.array([[1.5, np.nan], [3, 4], [5, 6]])
+    dataset.create_variable(
+        "temp",
+        values,
+        dimensions=["time", "lat"],
+        dtype="i2",
+        attributes={"scale_factor": 0.25, "_FillValue": -1, "units": "K", "coordinates": "height"},
+    )
+    dataset.create_variable("height", np.float32(2), dimensions=[])
+    inner = dataset.create_group("inner", attributes={"note": "deeper"})
+    inner.create_variable(
+        "salt",
+        np.array([[1, 2, 3], [4, np.nan, 6]], "f4"),
+        dimensions=["lat", "depth"],
+        attributes={"_FillValue": -999.0},
+    )
+    return dataset
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_a_dataset_is_read_as_it_was_written(zarr_format: Any) -> None:
+    store: dict[str, bytes] = {}
+    climate(store, zarr_format)
+    found = oz.cf.open(store)
+    assert found.attributes == {"title": "made up"}
+    assert found.dimensions == {"time": 3, "lat": 2}
+    assert sorted(found) == ["height", "temp", "time"]
+    assert sorted(found.coordinates) == ["height", "time"]
+    assert str(found["time"][2]) == "2000-01-04T00:00:00.000000"
+    np.testing.assert_array_equal(found["temp"][0], [1.5, np.nan])
+    assert found["temp"].array[0].tolist() == [6, -1]
+    assert found["inner/salt"].attributes == {"_FillValue": -999.0}
+    np.testing.assert_array_equal(found["inner/salt"][1], [4, np.nan, 6])
+    assert found.problems() == []
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_xarray_reads_what_was_written_and_the_other_way_round(
+    tmp_path: Path, zarr_format: Any
+) -> None:
+    climate(tmp_path / "ours", zarr_format)
+    options: dict[str, Any] = {"engine": "zarr", "consolidated": False}
+    with xr.open_dataset(tmp_path / "ours", **options) as theirs:
+        theirs.load()
+    theirs.attrs["by"] = "xarray"
+    theirs.to_zarr(tmp_path / "theirs", zarr_format=zarr_format, consolidated=False)
+    found = oz.cf.open(tmp_path / "theirs")
+    assert set(found) == set(theirs.variables)
+    assert found.attributes == {"title": "made up", "by": "xarray"}
+    for name, variable in found.items():
+        expected = theirs[name]
+        assert variable.dimensions == expected.dims
+        np.testing.assert_array_equal(variable[...], expected.values)
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+def test_the_engine_for_xarray_gives_the_same_values(tmp_path: Path, zarr_format: Any) -> None:
+    dataset = climate(tmp_path / "ours", zarr_format)
+    dataset.create_variable("counts", np.array([0, 1, -5], "i4"), dimensions=["time"])
+    with xr.open_dataset(tmp_path / "ours", engine="omnizarr") as theirs:
+        assert set(theirs.variables) == set(dataset)
+        for name, variable in dataset.items():
+            np.testing.assert_array_equal(variable[...], theirs[name].values)
+            assert variable.dimensions == theirs[name].dims
+    assert dataset["counts"][...].tolist() == [0, 1, -5]
+
+
+def test_dimensions_belong_to_the_group_that_names_them_and_are_seen_below() -> None:
+    inner = climate({}).groups["inner"]
+    assert inner.dimensions == {"depth": 3}
+    assert (inner.dimension("lat"), inner.dimension("depth")) == (2, 3)
+    with pytest.raises(oz.NodeNotFound, match="'altitude'"):
+        inner.dimension("altitude")
+    other = inner.create_variable("v", np.zeros(9), dimensions=["lat"])
+    assert inner.dimension("lat") == 9, "one of another length is another dimension"
+    assert other.shape == (9,)
+
+
+def test_a_variable_that_does_not_fit_is_refused() -> None:
+    dataset = climate({})
+    with pytest.raises(oz.InvalidMetadata, match="'time' has length 5 here, but 3"):
+        dataset.create_variable("v", np.zeros(5), dimensions=["time"])
+    with pytest.raises(oz.InvalidMetadata, match="2 axes"):
+        dataset.create_variable("v", np.zeros((3, 2)), dimensions=["time"])
+    with pytest.raises(oz.InvalidMetadata, match="not a type of NetCDF"):
+        dataset.create_variable("v", np.zeros(3, "M8[s]"), dimensions=["time"])
+    assert "v" not in dataset
+
+
+def test_values_that_were_never_written_are_missing() -> None:
+    for zarr_format in FORMATS:
+        dataset = climate({}, zarr_format)
+        new = dataset.create_variable(
+            "v", dimensions=["time"], dtype="f4", attributes={"_FillValue": 1e20}
+        )
+        assert np.isnan(new[...]).all()
+
+
+def test_one_variable_without_sense_leaves_the_others_readable() -> None:
+    dataset = climate({})
+    dataset.group.create_array("bad", shape=2, attributes={"units": "months since 2000-01-01"})
+    found = oz.cf.open(dataset.group.store)
+    with pytest.raises(oz.InvalidMetadata, match="/bad"):
+        found["bad"]
+    assert found["temp"][1].tolist() == [3, 4]
+    assert oz.cf.open(dataset.group.store, times=None)["bad"][...].tolist() == [0, 0]
+
+
+def test_named_variables_that_are_not_there_are_problems() -> None:
+    dataset = climate({})
+    dataset.group["temp"].attrs.update(bounds="edges", grid_mapping="crs")
+    assert [str(p) for p in dataset.problems()] == [
+        "temp: bounds: there is no variable 'edges'",
+        "temp: grid_mapping: there is no variable 'crs'",
+    ]
+
+
+def test_the_header_shows_everything_but_the_data() -> None:
+    text = climate({}).header()
+    for line in ("dimension time = 3", "int16 temp(time, lat)", "    scale_factor = 0.25",
+                 "group inner", "    float32 salt(lat, depth)", "        _FillValue = -999.0",
+                 ":title = 'made up'"):  # fmt: skip
+        assert line in text.splitlines()
+
+
+def nczarr(path: Path, mode: str = "nczarr") -> None:
+    with netCDF4.Dataset(f"file://{path}#mode={mode},file", "w") as made:
+        made.createDimension("time", 3)
+        made.createDimension("lat", 2)
+        made.createVariable("time", "f8", ["time"])[:] = [0, 1, 2]
+        made["time"].units = "days since 2000-01-01"
+        temp = made.createVariable("temp", "i2", ["time", "lat"], fill_value=-1)
+        temp.scale_factor = 0.5
+        temp[:] = np.ma.masked_equal([[1, 2], [3, 40], [5, 6]], 40)
+        made.createVariable("crs", "i4", [])[...] = 7
+        made.title = "NetCDF-C"
+        if mode == "nczarr":
+            inner = made.createGroup("inner")
+            inner.createDimension("depth", 4)
+            inner.createVariable("salt", "f4", ["lat", "depth"])[:] = 1
+
+
+@pytest.mark.parametrize("mode", ["nczarr", "zarr"])
+def test_files_of_netcdf_c_are_datasets(tmp_path: Path, mode: str) -> None:
+    nczarr(tmp_path / "x.zarr", mode)
+    found = oz.cf.open(tmp_path / "x.zarr")
+    assert {k: v for k, v in found.dimensions.items() if k != "_scalar_"} == {"time": 3, "lat": 2}
+    assert found["temp"].dimensions == ("time", "lat")
+    np.testing.assert_array_equal(found["temp"][...], [[1, 2], [3, np.nan], [5, 6]])
+    assert str(found["time"][1]) == "2000-01-02T00:00:00.000000"
+    assert found["temp"].attributes == {"_FillValue": -1, "scale_factor": 0.5}
+    assert found.attributes.keys() <= {"title", "_NCProperties"}
+    assert found.problems() == []
+    if mode == "nczarr":
+        assert found["crs"].shape == ()
+        assert found["crs"][()] == 7
+        assert found["inner/salt"].dimensions == ("lat", "depth")
+        assert found.groups["inner"].dimensions == {"depth": 4}
+
+
+def test_names_are_taken_from_nczarr_where_the_attribute_is_missing() -> None:
+    document = {
+        **{"zarr_format": 2, "shape": [3, 2], "dtype": "<i2", "chunks": [3, 2], "order": "C"},
+        **{"fill_value": -1, "compressor": None, "filters": None},
+    }
+    old = {**document, "_NCZARR_ARRAY": {"dimrefs": ["/time", "/g/lat"], "storage": "chunked"}}
+    array = oz.open_array({".zarray": json.dumps(old).encode()})
+    assert array.dimension_names == ("time", "lat")
+    new = {"_nczarr_array": {"dimension_references": ["/time", "/lat"]}}
+    store = {".zarray": json.dumps(document).encode(), ".zattrs": json.dumps(new).encode()}
+    assert oz.open_array(store).dimension_names == ("time", "lat")
+    store[".zattrs"] = b'{"_nczarr_array": {"dimension_references": [1]}}'
+    assert oz.open_array(store).dimension_names is None
+
+
+@pytest.mark.parametrize("to", ["3-draft", 3])
+def test_files_of_netcdf_c_are_converted_without_its_keys(tmp_path: Path, to: Any) -> None:
+    nczarr(tmp_path / "x.zarr")
+    oz.convert(tmp_path / "x.zarr", tmp_path / "new.zarr", zarr_format=to)
+    found = oz.open_array(tmp_path / "new.zarr", path="temp")
+    assert found.dimension_names == ("time", "lat")
+    assert oz.validate(tmp_path / "new.zarr") == []

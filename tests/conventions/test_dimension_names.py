@@ -1,0 +1,61 @@
+"""The names of dimensions are one property, in whichever way a format states them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import omnizarr as oz
+
+ATTRIBUTE = "_ARRAY_DIMENSIONS"
+IN_ATTRIBUTES = (1, 2, "3-draft")
+
+
+@pytest.mark.parametrize("zarr_format", IN_ATTRIBUTES)
+def test_names_that_are_assigned_as_an_attribute_are_the_names(zarr_format: Any) -> None:
+    store: dict[str, bytes] = {}
+    array = oz.create_array(
+        store, shape=(2, 3), zarr_format=zarr_format, dimension_names=["y", "x"]
+    )
+    array.attrs[ATTRIBUTE] = ["lat", "lon"]
+    array.attrs["other"] = 1
+    assert array.dimension_names == oz.open_array(store).dimension_names == ("lat", "lon")
+    del array.attrs[ATTRIBUTE]
+    assert array.dimension_names is oz.open_array(store).dimension_names is None
+    assert dict(oz.open_array(store).attrs) == {"other": 1}
+
+
+@pytest.mark.parametrize("zarr_format", IN_ATTRIBUTES)
+@pytest.mark.parametrize("names", [["x"], ["y", 1], "yx", None])
+def test_names_that_do_not_fit_are_not_written(zarr_format: Any, names: Any) -> None:
+    array = oz.create_array({}, shape=(2, 3), zarr_format=zarr_format, dimension_names="yx")
+    with pytest.raises(oz.InvalidMetadata, match=ATTRIBUTE):
+        array.attrs[ATTRIBUTE] = names
+    assert array.dimension_names == ("y", "x")
+    with pytest.raises(oz.InvalidMetadata, match=ATTRIBUTE):
+        oz.create_array({}, shape=(2, 3), zarr_format=zarr_format, attributes={ATTRIBUTE: names})
+
+
+def test_in_version_3_the_attribute_is_one_like_others() -> None:
+    array = oz.create_array({}, shape=(2, 3), zarr_format=3, dimension_names="yx")
+    array.attrs[ATTRIBUTE] = ["lat"]
+    assert array.dimension_names == ("y", "x")
+
+
+@pytest.mark.filterwarnings("ignore::omnizarr.OmnizarrWarning")
+@pytest.mark.parametrize("zarr_format", [2, "3-draft", 3])
+def test_names_that_do_not_fit_stop_no_copy(zarr_format: Any) -> None:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, data=[[1, 2]], path="a", zarr_format=2)
+    store["a/.zattrs"] = b'{"_ARRAY_DIMENSIONS": ["x"], "other": 1}'
+    target = oz.create_group({}, zarr_format=zarr_format)
+    oz.copy(oz.open_group(store)["a"], target)
+    assert target["a"][...].tolist() == [[1, 2]]
+    assert dict(target["a"].attrs) == {"other": 1}
+    made = oz.from_array({}, data=oz.open_array(store, path="a"))
+    assert dict(made.attrs) == {"other": 1}
+    array = oz.open_array(store, "r+", path="a")
+    array.attrs["more"] = 2
+    array.resize(2, 2)
+    assert array.shape == (2, 2)

@@ -1,0 +1,128 @@
+"""Coordinate reference systems: read and written in three ways, the same in each."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pyproj
+import pytest
+
+import omnizarr as oz
+from omnizarr.geo import CRS
+
+WKT1 = pyproj.CRS.from_epsg(32633).to_wkt("WKT1_GDAL")
+WKT2 = pyproj.CRS.from_epsg(32633).to_wkt("WKT2_2019")
+URL = "http://www.opengis.net/def/crs/EPSG/0/32633"
+
+
+def array(attributes: dict[str, Any] | None = None, zarr_format: int = 2) -> oz.Array:
+    group = oz.create_group({}, zarr_format=zarr_format)
+    data = np.zeros((4, 6), "f4")
+    return group.create_array(
+        "map", data=data, attributes=attributes or {}, dimension_names=["y", "x"]
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(32633, "EPSG:32633", "epsg:32633", URL, "urn:ogc:def:crs:EPSG::32633", WKT1, WKT2),
+        *(pyproj.CRS.from_epsg(32633), pyproj.CRS.from_epsg(32633).to_json_dict()),
+    ],
+)
+def test_every_way_to_state_one_gives_the_same(given: Any) -> None:
+    crs = CRS.of(given)
+    assert crs.code == "EPSG:32633"
+    assert crs.to_pyproj() == pyproj.CRS.from_epsg(32633)
+    assert crs.same(CRS.of("EPSG:32633"))
+    assert crs.same(CRS.of("EPSG:4326")) is False
+
+
+@pytest.mark.parametrize("given", ["", "somewhere", "FOO[1]", 3.5, None, True])
+def test_what_is_none_is_refused(given: Any) -> None:
+    with pytest.raises(oz.InvalidMetadata, match="coordinate reference system"):
+        CRS.of(given)
+
+
+def test_the_code_of_text_is_that_of_the_whole() -> None:
+    assert CRS.of(WKT2).code == "EPSG:32633"
+    without = WKT2[: WKT2.rindex("ID[")].rstrip().rstrip(",") + "]"
+    assert CRS.of(without).code is None
+    tricky = 'GEOGCRS["a [ID[""X"",1]] b",DATUM["d",ID["EPSG",1]],ID["EPSG",4326]]'
+    assert CRS.of(tricky).code == "EPSG:4326"
+
+
+@pytest.mark.parametrize("way", ["cf", "gdal", "both", "proj"])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_what_was_written_is_read(way: Any, zarr_format: int) -> None:
+    made = array(zarr_format=zarr_format)
+    oz.geo.write_crs(made, "EPSG:32633", way=way)
+    found = oz.geo.read_crs(oz.open_array(made.store, path="map"))
+    assert found is not None
+    assert found.to_pyproj() == pyproj.CRS.from_epsg(32633)
+    assert made.dimension_names == ("y", "x")
+
+
+def test_another_way_replaces_the_first() -> None:
+    made = array()
+    oz.geo.write_crs(made, "EPSG:4326", way="gdal")
+    oz.geo.write_crs(made, "EPSG:32633", way="cf")
+    assert "_CRS" not in made.attrs
+    with pytest.raises(oz.NodeExists, match="another name"):
+        oz.geo.write_crs(made, "EPSG:4326", way="cf")
+    oz.geo.write_crs(made, "EPSG:4326", way="cf", name="crs")
+    found = oz.geo.read_crs(made)
+    assert found is not None
+    assert found.code == "EPSG:4326"
+
+
+def test_a_grid_mapping_is_found_in_a_group_around_and_in_its_longer_form() -> None:
+    root = oz.create_group({})
+    root.create_array("crs", shape=(), attributes={"crs_wkt": WKT2})
+    made = root.create_array("a/b/map", shape=(2, 2), attributes={"grid_mapping": "crs: x y"})
+    found = oz.geo.read_crs(made)
+    assert found is not None
+    assert found.code == "EPSG:32633"
+
+
+def test_parameters_alone_are_a_system_too() -> None:
+    parameters = pyproj.CRS.from_epsg(32633).to_cf()
+    del parameters["crs_wkt"]
+    root = oz.create_group({})
+    root.create_array("crs", shape=(), attributes=parameters)
+    made = root.create_array("map", shape=(2, 2), attributes={"grid_mapping": "crs"})
+    found = oz.geo.read_crs(made)
+    assert found is not None
+    assert found.to_pyproj().to_cf()["longitude_of_central_meridian"] == 15
+
+
+def test_a_group_states_one_for_its_own_arrays_only() -> None:
+    root = oz.create_group({}, attributes={"proj:code": "EPSG:32633"})
+    near, far = (root.create_array(p, shape=(2, 2)) for p in ("near", "a/far"))
+    assert str(oz.geo.read_crs(near)) == "EPSG:32633"
+    assert oz.geo.read_crs(far) is None
+
+
+def test_an_array_at_the_root_has_no_place_for_a_grid_mapping() -> None:
+    made = oz.create_array({}, shape=(2, 2))
+    with pytest.raises(oz.CannotExpress, match="way='gdal'"):
+        oz.geo.write_crs(made, WKT2)
+    oz.geo.write_crs(made, WKT2, way="gdal")
+    assert str(oz.geo.read_crs(made)) == "EPSG:32633"
+
+
+def test_without_pyproj_text_passes_through_and_translations_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyproj", None)
+    made = array()
+    oz.geo.write_crs(made, WKT2, way="both")
+    assert made.attrs["_CRS"] == {"wkt": WKT2}
+    assert str(oz.geo.read_crs(made)) == "EPSG:32633"
+    other = array()
+    with pytest.raises(oz.CannotExpress, match="pip install pyproj"):
+        oz.geo.write_crs(other, "EPSG:32633")
+    assert "spatial_ref" not in oz.open_group(other.store)
+    assert CRS.of(WKT2).same(CRS.of({"type": "GeographicCRS"})) is None

@@ -1,0 +1,208 @@
+"""Maps: affine transforms, levels by resolution, regions by coordinates, pyramids of both kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import assume, given
+
+import omnizarr as oz
+from omnizarr.geo import Affine
+from omnizarr.ops.downsample import downsample
+
+BOUNDS = (5.0, 40.0, 15.0, 50.0)
+NUMBERS = st.floats(-1e6, 1e6).filter(lambda v: abs(v) > 1e-3)
+
+
+def heights() -> np.ndarray[Any, Any]:
+    return np.arange(40 * 100, dtype="f4").reshape(40, 100)
+
+
+@given(st.lists(NUMBERS, min_size=6, max_size=6), st.floats(0, 1000), st.floats(0, 1000))
+def test_a_transform_and_its_inverse_undo_each_other(
+    values: list[float], column: float, row: float
+) -> None:
+    assume(abs(values[0] * values[4] - values[1] * values[3]) > 1e-3 * abs(values[0] * values[4]))
+    affine = Affine.of(values)
+    found = affine.column_row(*affine.xy(column, row))
+    size = max(map(abs, values)) / min(abs(v) for v in values)
+    np.testing.assert_allclose(found, (column, row), atol=1e-9 * size * max(1, column, row))
+    assert Affine.from_gdal(affine.gdal) == affine
+    assert Affine.from_gdal(" ".join(map(repr, affine.gdal))) == affine
+
+
+@pytest.mark.parametrize(
+    "values", [[1, 2, 3], "abcdef", [1, 1, 0, 1, 1, 0], [1, 0, np.nan, 0, 1, 0]]
+)
+def test_a_transform_without_sense_is_refused(values: Any) -> None:
+    with pytest.raises(oz.InvalidMetadata):
+        Affine.of(values)
+
+
+@pytest.mark.parametrize("convention", ["multiscales", "geozarr"])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_written_map_is_read_by_place_and_resolution(convention: Any, zarr_format: Any) -> None:
+    store: dict[str, bytes] = {}
+    made = oz.geo.write(
+        store,
+        heights(),
+        crs="EPSG:4326",
+        bounds=BOUNDS,
+        levels=3,
+        convention=convention,
+        zarr_format=zarr_format,
+    )
+    found = oz.geo.open(store)
+    for each in (made, found):
+        assert str(each.crs) == "EPSG:4326"
+        assert each.bounds == BOUNDS
+        assert [level.shape for level in each.levels] == [(40, 100), (20, 50), (10, 25)]
+        assert each.resolutions == (0.25, 0.5, 1.0)
+    coarse = downsample(heights(), (4, 4), "mean")
+    np.testing.assert_allclose(found.read(resolution=1), coarse)
+    np.testing.assert_array_equal(found.read((5, 49, 6, 50)), heights()[:4, :10])
+    np.testing.assert_array_equal(found.read((5.05, 49.9, 5.1, 49.95)), heights()[:1, :1])
+
+
+EIGHTHS = st.lists(st.integers(-8, 88), min_size=2, max_size=2, unique=True).map(sorted)
+
+
+@given(EIGHTHS, EIGHTHS)
+def test_a_box_has_exactly_the_pixels_that_it_touches(xs: list[int], ys: list[int]) -> None:
+    left, right, bottom, top = (v / 8 + 0.03 for v in (*xs, *ys))  # never on an edge
+    data = np.arange(100).reshape(10, 10)
+    group = oz.create_group({})
+    group.create_array("0", data=data, attributes={"spatial:transform": [1, 0, 0, 0, -1, 10]})
+    found = oz.geo.open(group.store, path="0")
+    edges = np.arange(10)
+    columns = (edges + 1 > left) & (edges < right)
+    rows = (10 - edges > bottom) & (9 - edges < top)
+    if not (columns.any() and rows.any()):
+        with pytest.raises(oz.SelectionError, match="outside the map"):
+            found.read((left, bottom, right, top))
+    else:
+        expected = data[np.ix_(rows, columns)]
+        np.testing.assert_array_equal(found.read((left, bottom, right, top)), expected)
+
+
+def test_the_level_is_the_coarsest_that_is_fine_enough() -> None:
+    found = oz.geo.write({}, heights(), bounds=BOUNDS, levels=3)
+    names = [found.level(r).array.basename for r in (0.1, 0.25, 0.4, 0.5, 0.99, 1, 50)]
+    assert names == ["0", "0", "0", "1", "1", "2", "2"]
+    with pytest.raises(oz.SelectionError, match="greater than 0"):
+        found.level(0)
+
+
+def test_a_transform_is_found_wherever_it_stands() -> None:
+    expected = Affine(0.5, 0, 10, 0, -0.5, 50)
+    group = oz.create_group({})
+    group.create_array("ref", shape=(), attributes={"GeoTransform": "10 0.5 0 50 0 -0.5"})
+    by_mapping = group.create_array("a", shape=(4, 6), attributes={"grid_mapping": "ref"})
+    node = {"spatial:transform": [0.5, 0, 10.25, 0, -0.5, 49.75], "spatial:registration": "node"}
+    by_node = group.create_array("b", shape=(4, 6), attributes=node)
+    group.create_array("lat", data=49.75 - np.arange(4) * 0.5)
+    group.create_array("lon", data=(10.25 + np.arange(6) * 0.5).astype("f4"))
+    by_axes = group.create_array("c", shape=(4, 6), dimension_names=["lat", "lon"])
+    for array in (by_mapping, by_node, by_axes):
+        assert oz.geo.read_transform(array) == expected
+    uneven = group.create_array("d/c", shape=(4, 6), dimension_names=["lat", "lon"])
+    group.create_array("d/lat", data=[1.0, 2, 4, 8])
+    assert oz.geo.read_transform(uneven) is None
+
+
+def test_levels_in_groups_of_their_own_are_found() -> None:
+    root = oz.create_group({})
+    for name, step in (("r10m", 10), ("r20m", 20)):
+        size = 120 // step
+        root.create_array(f"{name}/b02", shape=(size, size))
+        root.create_array(f"{name}/b03", shape=(size, size))
+    layout = [
+        {"asset": "r10m", "spatial:transform": [10, 0, 5000, 0, -10, 9000]},
+        {"asset": "r20m", "derived_from": "r10m", "transform": {"scale": [2, 2]}},
+    ]
+    root.attrs.update({"multiscales": {"layout": layout}, "proj:code": "EPSG:32633"})
+    with pytest.raises(oz.WrongNode, match="variable=: b02, b03"):
+        oz.geo.open(root.store)
+    found = oz.geo.open(root.store, variable="b03")
+    assert [level.array.path for level in found.levels] == ["r10m/b03", "r20m/b03"]
+    assert found.resolutions == (10, 20)
+    assert str(found.crs) == "EPSG:32633"
+
+
+def test_odd_lengths_keep_the_corner_and_whole_factors() -> None:
+    store: dict[str, bytes] = {}
+    group = oz.create_group(
+        store, attributes={"multiscales": [{"datasets": [{"path": "0"}, {"path": "1"}]}]}
+    )
+    group.create_array("0", shape=(7, 9), attributes={"spatial:transform": [1, 0, 0, 0, -1, 7]})
+    group.create_array("1", shape=(4, 5))
+    assert oz.geo.open(store).levels[1].transform == Affine(2, 0, 0, 0, -2, 7)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [[], {}, {"layout": []}, [{"datasets": [{"asset": "0"}]}], "0", [{"datasets": [{"path": 0}]}]],
+)
+def test_multiscales_without_sense_are_named(stated: Any) -> None:
+    group = oz.create_group({}, attributes={"multiscales": stated})
+    with pytest.raises(oz.InvalidMetadata, match="multiscales"):
+        oz.geo.open(group.store)
+
+
+def test_levels_outside_the_group_are_refused() -> None:
+    root = oz.create_group({})
+    root.create_array("secret", shape=(2, 2))
+    group = root.create_group("map")
+    group.attrs["multiscales"] = [{"datasets": [{"path": "../secret"}]}]
+    with pytest.raises(oz.InvalidMetadata, match="leads out"):
+        oz.geo.open(root.store, path="map")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"factor": 1}, "factor"),
+        ({"levels": 0}, "levels"),
+        ({"method": "median"}, "method"),
+        ({"convention": "cog"}, "convention"),
+        ({"bounds": BOUNDS, "transform": [1, 0, 0, 0, 1, 0]}, "give one"),
+        ({"attributes": {"_FillValue": -1}}, "missing values"),
+    ],
+)
+def test_options_without_sense_are_refused_before_anything_is_stored(
+    options: dict[str, Any], words: str
+) -> None:
+    store: dict[str, bytes] = {}
+    with pytest.raises(oz.InvalidMetadata, match=words):
+        oz.geo.write(store, heights(), **options)
+    assert store == {}
+
+
+def test_a_map_without_place_is_read_by_index_only() -> None:
+    found = oz.geo.write({}, heights(), levels=2)
+    assert (found.crs, found.bounds, found.resolutions) == (None, None, (None, None))
+    assert found.read().shape == (40, 100)
+    with pytest.raises(oz.InvalidMetadata, match="where it lies"):
+        found.read(BOUNDS)
+    with pytest.raises(oz.InvalidMetadata, match="how large"):
+        found.level(1)
+
+
+def test_blocks_of_dask_are_computed_once() -> None:
+    seen: list[Any] = []
+
+    def block(block_info: Any) -> np.ndarray[Any, Any]:
+        place = block_info[None]
+        seen.append(place["chunk-location"])
+        return np.ones(place["chunk-shape"], "f4")
+
+    source = da.map_blocks(
+        block, chunks=((70, 50), (90, 10)), dtype="f4", meta=np.ones((0, 0), "f4")
+    )
+    found = oz.geo.write({}, source, levels=2, chunks=(32, 32))
+    assert sorted(seen) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    np.testing.assert_array_equal(found.levels[1].array[...], np.ones((60, 50)))
