@@ -30,6 +30,7 @@ from omnizarr.hierarchy.view import Viewer
 from omnizarr.hierarchy.writer import Writer
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
+from omnizarr.stores import sizes
 
 registry.register("integration", "dask", "omnizarr.integrations.dask:to_dask")
 registry.register("integration", "dask_token", "omnizarr.integrations.dask:token")
@@ -295,9 +296,8 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     def nbytes_stored(self) -> int:
         """Bytes of the array's documents and chunks in the store."""
-        keys = self._location.format.keys(self.path)
-        documents = sum(stored.value_size(self.store, key) for key in keys)
-        return documents + stored.stored_size(self._bound)[1]
+        documents = sizes(self.store, self._location.format.keys(self.path))
+        return sum(documents.values()) + stored.stored_size(self._bound)[1]
 
     def get_encoded_chunk(self, coords: Iterable[int]) -> bytes | None:
         """The bytes that are stored for one chunk (a shard in version 3), or None."""
