@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Unpack
 
-from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrWarning, Problem, WrongNode
+from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem, WrongNode, warn
 from omnizarr.hierarchy import render
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
@@ -155,7 +154,7 @@ class Group(NodeHandle[GroupModel]):
         good: dict[str, Node] = {}
         for name, node in (location or self._location).children().items():
             if isinstance(node, Exception):
-                warnings.warn(f"{name!r} is left out: {node}", OmnizarrWarning, stacklevel=4)
+                warn(f"{name!r} is left out: {node}", stacklevel=4)
             else:
                 good[name] = node
         return good
