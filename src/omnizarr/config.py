@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, overload
 
 from omnizarr import limits
-from omnizarr.errors import InvalidMetadata, OmnizarrWarning
+from omnizarr.errors import InvalidMetadata, warn
 
 MAX_THREADS = 16
 IN_FLIGHT = 2**25
@@ -161,9 +160,8 @@ class set:
         known = {}
         for key, value in {**(changes or {}), **more}.items():
             if key not in _THEIRS and key.partition(".")[0] in _IGNORED:
-                warnings.warn(
+                warn(
                     f"setting {key!r} of zarr-python means nothing here and is ignored",
-                    OmnizarrWarning,
                     stacklevel=2,
                 )
             else:

@@ -25,6 +25,7 @@ zarr-python's errors with the same meaning stand at the end.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -163,6 +164,25 @@ class MissingPackage(OmnizarrError, ImportError):
 
 class OmnizarrWarning(UserWarning):
     """Something that works but should be known: a fallback used, a field ignored."""
+
+
+# What was told, and the filters that were in force: whoever sets others is told again.
+_told: tuple[object, set[str]] = (None, set())
+_MOST = 10_000
+
+
+def warn(message: str, *, stacklevel: int) -> None:
+    """Give an `OmnizarrWarning`, once in a process for each message.
+
+    `stacklevel` is that of `warnings.warn`. Filters that make it an error raise each time, and
+    ``warnings.catch_warnings`` begins anew.
+    """
+    global _told
+    if _told[0] is not warnings.filters or len(_told[1]) >= _MOST:
+        _told = (warnings.filters, set())
+    if message not in _told[1]:
+        warnings.warn(message, OmnizarrWarning, stacklevel=stacklevel + 1)
+        _told[1].add(message)
 
 
 # The names that zarr-python 3, and zarr-python 2 where they differ, have for the same cases.

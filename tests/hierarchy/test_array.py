@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from omnizarr.testing import RecordingStore
 
 
 def sharded(zarr_format: int | str = 3) -> oz.Array:
@@ -73,6 +74,15 @@ def test_bytes_in_the_store_are_those_of_documents_and_chunks() -> None:
     array = oz.create_array(store, data=np.arange(100), chunks=10)
     assert array.nbytes_stored() == sum(map(len, store.values()))
     assert "10 of 10 values" in array.info_complete()["stored"]
+
+
+def test_bytes_in_the_store_are_told_without_fetching_values() -> None:
+    values: dict[str, bytes] = {}
+    store = RecordingStore(oz.storage.MemoryStore(values))
+    array = oz.create_array(store, data=np.arange(100), chunks=10)
+    store.calls.clear()
+    assert array.nbytes_stored() == sum(map(len, values.values()))
+    assert store.counts() == {"list_prefix": 1, "sizes": 2}
 
 
 def test_empty_chunks_are_stored_by_a_handle_that_says_so() -> None:

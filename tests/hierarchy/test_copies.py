@@ -366,7 +366,7 @@ def test_copies_that_are_asked_for_must_be_there() -> None:
             open_(store, use_consolidated=True)
     with pytest.raises(oz.InvalidMetadata, match="True, False or None"):
         oz.open_group(store, use_consolidated=".other")
-    with pytest.raises(oz.InvalidMetadata, match="open_group"):
+    with pytest.raises(TypeError, match="open_group"):
         oz.open_consolidated(store, use_consolidated=False)
     draft: dict[str, bytes] = {}
     oz.create_group(draft, zarr_format="3-draft")

@@ -163,13 +163,38 @@ def test_a_hierarchy_is_made_from_metadata_models_and_documents() -> None:
     }
     store: dict[str, bytes] = {}
     made = dict(oz.create_hierarchy(store=store, nodes=nodes))
-    assert sorted(made) == ["x", "x/y", "z"]
+    assert list(made) == ["", "x", "x/y", "z"]
     assert oz.open(store, path="x").attrs["g"] == 2
     for path in ("x/y", "z"):
         array = oz.open_array(store, path=path)
         assert (array.shape, array.attrs.asdict()) == ((4,), {"a": 1})
     with pytest.raises(oz.InvalidMetadata, match="'w'"):
         list(oz.create_hierarchy(store={}, nodes={"w": 3}))
+
+
+def test_a_hierarchy_that_cannot_be_made_leaves_the_store_as_it_was() -> None:
+    sample = oz.create_array(shape=4, dtype="i4").metadata
+    old = oz.create_group(zarr_format=2).metadata
+    for nodes, words in (
+        ({"a": sample, "b": old}, "one format, but 'a' is zarr 3, 'b' is zarr 2"),
+        ({"a": sample, "a/b/c": sample}, "'a' is an array"),
+    ):
+        store: dict[str, bytes] = {}
+        with pytest.raises(ValueError, match=words):
+            list(oz.create_hierarchy(store=store, nodes=nodes))
+        assert store == {}
+    list(oz.create_hierarchy(store=store, nodes={"z": sample}))
+    before = dict(store)
+    with pytest.raises(oz.NodeExists, match="/z"):
+        list(oz.create_hierarchy(store=store, nodes={"a": sample, "z": sample}))
+    with pytest.raises(ValueError, match="leave the node '' out"):
+        list(oz.open_group(store, "a").create_hierarchy({"": old.model}, overwrite=True))
+    assert store == before
+    made = dict(oz.open_group(store, "a").create_hierarchy({"p/q/r": sample}))
+    assert list(made) == ["p", "p/q", "p/q/r"]
+    again = dict(oz.create_hierarchy(store=store, nodes={"p": sample}, overwrite=True))
+    assert list(again) == ["p"]
+    assert isinstance(oz.open(store, path="p"), oz.Array)
 
 
 def test_options_that_need_nothing_here_are_taken_and_others_are_refused() -> None:

@@ -129,6 +129,37 @@ def test_masks_agree_with_numpy(data: Any, sizes: Any) -> None:
     assert np.array_equal(array[...], wanted)
 
 
+@given(st.integers(0, 99), shapes())
+def test_masks_for_all_axes_select_along_each_as_in_zarr_python(seed: int, sizes: Any) -> None:
+    array, wanted = fresh(*sizes)
+    random = np.random.default_rng(seed)
+    masks = tuple(random.random(n) > 0.5 for n in sizes[0])
+    assert np.array_equal(array[masks], wanted[np.ix_(*masks)])
+    some = (*masks[:-1], np.arange(sizes[0][-1])[::-1])
+    assert np.array_equal(array[some], wanted[np.ix_(*some)])
+    assert np.array_equal(array.view[masks].read(), wanted[np.ix_(*masks)])
+    array[masks] = -1
+    wanted[np.ix_(*masks)] = -1
+    assert np.array_equal(array[...], wanted)
+
+
+def test_blocks_outside_the_grid_are_an_error() -> None:
+    array, wanted = fresh((9, 7), (4, 3))
+    for outside in (slice(3, 5), slice(-4, None), (slice(None), slice(3, None))):
+        with pytest.raises(IndexError, match="out of bounds"):
+            _ = array.blocks[outside]
+        with pytest.raises(IndexError, match="out of bounds"):
+            array.blocks[outside] = 0
+    assert np.array_equal(array.blocks[1:9], wanted[4:])
+    assert np.array_equal(array[...], wanted)
+
+
+def test_something_else_than_an_array_to_fill_is_a_type_error() -> None:
+    array, _ = fresh((4,), (2,))
+    with pytest.raises(TypeError, match="out must be a NumPy array, got list"):
+        array.get_basic_selection(..., out=[])
+
+
 @given(st.data(), shapes())
 def test_blocks_are_the_chunks_of_the_grid(data: Any, sizes: Any) -> None:
     array, wanted = fresh(*sizes)
@@ -208,6 +239,7 @@ def test_a_plan_has_no_python_object_for_an_element() -> None:
         (([True, False],), "mask for axis 0"),
         (np.zeros((2, 2), bool), "mask"),
         (([0], [1, 2, 3], slice(None)), "ambiguous"),
+        (([True] * 9, [True] * 7, 0), "several masks beside slices are ambiguous"),
         (([0, 1], [1, 2, 3]), "do not fit"),
     ],
 )

@@ -7,7 +7,6 @@ shard is absent or only its chunk.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from omnizarr.codecs.codec import Region
 from omnizarr.engine.bound import BoundArray
-from omnizarr.errors import InvalidMetadata, MissingChunk, OmnizarrWarning
+from omnizarr.errors import InvalidMetadata, MissingChunk, warn
 from omnizarr.indexing import Row
 from omnizarr.model import paths
 
@@ -60,11 +59,10 @@ class Filled:
         if places and self.missing == "warn":
             several = len(places) > SHOWN
             names = ", ".join(map(str, places[:SHOWN])) + (", …" if several else "")
-            warnings.warn(
+            warn(
                 f"{len(places)} missing chunks of {paths.show(self.array.path)} in"
                 f" {self.array.store!r} were read as the fill value"
                 f" {self.array.fill[()]!r}: {names}",
-                OmnizarrWarning,
                 stacklevel=6,
             )
 

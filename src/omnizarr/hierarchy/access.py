@@ -12,7 +12,7 @@ import numpy.typing as npt
 from omnizarr import engine
 from omnizarr.chunk_grids import Grid
 from omnizarr.engine import BoundArray, Missing
-from omnizarr.errors import InvalidMetadata, SelectionError
+from omnizarr.errors import InvalidMetadata, SelectionError, WrongType
 from omnizarr.indexing import Plan, plan
 from omnizarr.model import paths
 
@@ -71,6 +71,8 @@ def _read_into(
     filled: list[tuple[int, ...]] | None,
 ) -> npt.NDArray[Any]:
     target: npt.NDArray[Any] = out.as_ndarray_like() if hasattr(out, "as_ndarray_like") else out
+    if not isinstance(target, np.ndarray):
+        raise WrongType(f"out must be a NumPy array, got {type(out).__name__}")
     wanted = array.dtype if fields is None else array.dtype[fields]
     if target.shape != chosen.shape or not np.can_cast(wanted, target.dtype, "safe"):
         raise SelectionError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Literal, Self, overload
@@ -15,7 +14,7 @@ from omnizarr import config as settings
 from omnizarr import engine, registry
 from omnizarr.config import byte_size
 from omnizarr.engine import BoundArray, Missing
-from omnizarr.errors import OmnizarrWarning, WrongNode
+from omnizarr.errors import WrongNode, warn
 from omnizarr.formats.dimensions import ATTRIBUTE, check_attributes
 from omnizarr.hierarchy import access, render, stored
 from omnizarr.hierarchy.array_config import ArrayConfig
@@ -30,6 +29,7 @@ from omnizarr.hierarchy.view import Viewer
 from omnizarr.hierarchy.writer import Writer
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
+from omnizarr.stores import sizes
 
 registry.register("integration", "dask", "omnizarr.integrations.dask:to_dask")
 registry.register("integration", "dask_token", "omnizarr.integrations.dask:token")
@@ -54,10 +54,9 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     def _tell(self) -> None:
         for name in self._bound.skipped:
-            warnings.warn(
+            warn(
                 f"{self._location}: {name!r} is unknown here and is skipped, as the document"
                 " allows; nothing can be written",
-                OmnizarrWarning,
                 stacklevel=5,
             )
 
@@ -68,10 +67,9 @@ class Array(Selectable, NodeHandle[ArrayModel]):
             copy = self._model
             self.refresh()
             if copy != self._model:
-                warnings.warn(
+                warn(
                     f"the consolidated metadata of {self._location} are out of date; its own"
                     " document is used. Call consolidate_metadata again",
-                    OmnizarrWarning,
                     stacklevel=4,
                 )
         return self._bound
@@ -297,9 +295,8 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     def nbytes_stored(self) -> int:
         """Bytes of the array's documents and chunks in the store."""
-        keys = self._location.format.keys(self.path)
-        documents = sum(stored.value_size(self.store, key) for key in keys)
-        return documents + stored.stored_size(self._bound)[1]
+        documents = sizes(self.store, self._location.format.keys(self.path))
+        return sum(documents.values()) + stored.stored_size(self._bound)[1]
 
     def get_encoded_chunk(self, coords: Iterable[int]) -> bytes | None:
         """The bytes that are stored for one chunk (a shard in version 3), or None."""

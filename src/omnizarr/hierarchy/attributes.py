@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Protocol, Self, TypeVar
 
 from omnizarr._json import plain
-from omnizarr.errors import OmnizarrWarning
+from omnizarr.errors import warn
 
 T = TypeVar("T")
 _MISSING: Any = object()
@@ -107,9 +106,8 @@ def json_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes in plain JSON types."""
 
     def special(where: str, value: float) -> None:
-        warnings.warn(
+        warn(
             f"{where} is {value!r}, which JSON lacks; it is stored as a string",
-            OmnizarrWarning,
             stacklevel=5,
         )
 

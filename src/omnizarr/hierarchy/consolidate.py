@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import WrongType
 from omnizarr.formats import consolidated
 from omnizarr.hierarchy.copies import changing, note_change
 from omnizarr.hierarchy.create import open_group
@@ -54,7 +54,7 @@ def _gather(location: Location) -> None:
 def open_consolidated(store: Any, *, use_consolidated: bool | str = True, **options: Any) -> Group:
     """As `open_group`, with the nodes below taken from the group's consolidated metadata."""
     if not use_consolidated:
-        raise InvalidMetadata(
+        raise WrongType(
             f"open_consolidated needs use_consolidated=True or a key, got {use_consolidated!r};"
             " use open_group to read the nodes' own documents"
         )

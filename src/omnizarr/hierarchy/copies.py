@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from omnizarr.errors import InvalidMetadata, OmnizarrWarning, StoreError
+from omnizarr.errors import InvalidMetadata, StoreError, warn
 from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.model import Node, paths
@@ -189,10 +188,9 @@ def _renewed(
 ) -> bytes | None:
     if len(data) <= LARGEST or not can_list(store):
         return consolidated.changed(format, data, key, nodes)
-    warnings.warn(
+    warn(
         f"{next(iter(nodes))!r} was changed, so the consolidated metadata in {key!r} of {store!r}"
         " were dropped; call consolidate_metadata again when done",
-        OmnizarrWarning,
         stacklevel=7,
     )
     return consolidated.dropped(format, data, key)

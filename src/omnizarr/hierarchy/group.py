@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Unpack
 
-from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrWarning, Problem, WrongNode
+from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem, WrongNode, warn
 from omnizarr.hierarchy import render
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
+from omnizarr.hierarchy.complete import complete, create_nodes
 from omnizarr.hierarchy.copies import Copies
 from omnizarr.hierarchy.location import Location, format_for, tell
 from omnizarr.hierarchy.make import check_required, like, make_array
-from omnizarr.hierarchy.metadata import described
 from omnizarr.hierarchy.move import move
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.options import ArrayOptions
@@ -155,7 +154,7 @@ class Group(NodeHandle[GroupModel]):
         good: dict[str, Node] = {}
         for name, node in (location or self._location).children().items():
             if isinstance(node, Exception):
-                warnings.warn(f"{name!r} is left out: {node}", OmnizarrWarning, stacklevel=4)
+                warn(f"{name!r} is left out: {node}", stacklevel=4)
             else:
                 good[name] = node
         return good
@@ -213,10 +212,18 @@ class Group(NodeHandle[GroupModel]):
     def create_hierarchy(
         self, nodes: Mapping[str, Any], *, overwrite: bool = False
     ) -> Iterator[tuple[str, Array | Group]]:
-        """New arrays and groups below this one by path, parents first; see `create_hierarchy`."""
-        for name, given in sorted(nodes.items(), key=lambda item: item[0].count("/")):
-            location, (node, _) = self._location.child(name), described(name, given)
-            yield name, open_node(location, location.create(node, overwrite=overwrite))
+        """New arrays and groups below this one by path, parents first; see `create_hierarchy`.
+
+        They are stored in the format of this group, whichever they are described in.
+        """
+        wanted, _ = complete(nodes)
+        if wanted.pop("", None) is not None:
+            raise InvalidMetadata(
+                f"{self._location} is there already; leave the node '' out, or use the function"
+                " create_hierarchy"
+            )
+        for name, location, node in create_nodes(self._location, wanted, overwrite):
+            yield name, open_node(location, node)
 
     def create_array(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,10 +12,10 @@ from omnizarr.errors import (
     InvalidMetadata,
     NodeExists,
     NodeNotFound,
-    OmnizarrWarning,
     Problem,
     ReadOnly,
     StoreError,
+    warn,
 )
 from omnizarr.formats import Format, Probe, by_name, consolidated
 from omnizarr.hierarchy.absent import why_absent
@@ -233,7 +232,7 @@ class Location:
         check(read)
         advice = self.format.name_advice(self.path)
         if advice is not None:
-            warnings.warn(f"the path {self.path!r} {advice}", OmnizarrWarning, stacklevel=4)
+            warn(f"the path {self.path!r} {advice}", stacklevel=4)
         around = Around.look(self.store, self.path, self.format)
         around.check_root()
         missing = around.missing_groups()
@@ -284,7 +283,7 @@ def tell(problems: Iterable[Problem]) -> None:
     """Warn about what is odd but can be read."""
     for problem in problems:
         if problem.level == "warning":
-            warnings.warn(str(problem), OmnizarrWarning, stacklevel=4)
+            warn(str(problem), stacklevel=4)
 
 
 def locate(

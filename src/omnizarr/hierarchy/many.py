@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.complete import complete, create_nodes
 from omnizarr.hierarchy.group import Group, open_node
 from omnizarr.hierarchy.location import Location, format_for
-from omnizarr.hierarchy.metadata import described
 from omnizarr.hierarchy.place import place
-from omnizarr.model import paths
 
 
 def create_hierarchy(
@@ -19,11 +18,11 @@ def create_hierarchy(
     """Create arrays and groups by path, and give each back when it is stored.
 
     A node is described by the `metadata` of another one, by its model, or by its JSON document.
-    Groups above them are created as far as they are missing.
+    Groups above them are created, and given back, as far as they are missing. Nothing is stored
+    where formats differ, an array has nodes below it, or, without `overwrite`, one is there.
     """
-    where, start = place(store)
-    wanted = {paths.normalize(path): described(path, node) for path, node in nodes.items()}
-    for path, (node, version) in sorted(wanted.items()):
-        full = paths.join(start, path)
-        location = Location(where, full, format_for(where, full, version))
-        yield path, open_node(location, location.create(node, overwrite=overwrite))
+    where, path = place(store)
+    wanted, version = complete(nodes)
+    start = Location(where, path, format_for(where, path, version))
+    for name, location, node in create_nodes(start, wanted, overwrite):
+        yield name, open_node(location, node)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 
 from omnizarr import engine
 from omnizarr.engine import BoundArray
-from omnizarr.errors import InvalidMetadata, OmnizarrWarning, SelectionError
+from omnizarr.errors import InvalidMetadata, SelectionError, warn
 from omnizarr.model import ArrayModel, paths
 from omnizarr.stores import can_list, list_prefix
 
@@ -32,10 +31,9 @@ def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMode
     elif left:
         grows = any(b > a for a, b in zip(old, shape, strict=True))
         what = "show again" if grows else "are kept, but not shown"
-        warnings.warn(
+        warn(
             f"{len(left)} chunks outside {inner} of {paths.show(array.path)} {what};"
             " resize(..., outside='erase') removes them",
-            OmnizarrWarning,
             stacklevel=5,
         )
     return model

@@ -13,7 +13,7 @@ from omnizarr.engine import BoundArray, exclusive
 from omnizarr.errors import ChunkError, OmnizarrError, SelectionError, StoreError
 from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.model import paths
-from omnizarr.stores import list_prefix
+from omnizarr.stores import list_prefix, sizes
 
 Coords = tuple[int, ...]
 MAX_GRID = 2**32  # chunks, a byte each, that are told one by one
@@ -84,21 +84,14 @@ def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool
 
 def stored_size(array: BoundArray) -> tuple[int, int]:
     """How many values with chunks the store has, and their bytes; lists the array's keys."""
-    count, total = 0, 0
-    for key in list_prefix(array.store, array.prefix):
-        if array.encoding.coords(key[len(array.prefix) :], len(array.model.shape)) is not None:
-            count += 1
-            total += value_size(array.store, key)
-    return count, total
-
-
-def value_size(store: object, key: str) -> int:
-    """Bytes of one value; it is fetched only where the store cannot tell."""
-    getsize = getattr(store, "getsize", None)
-    if getsize is not None:
-        return int(getsize(key))
-    value = store.get(key)  # type: ignore[attr-defined]  # every store has it
-    return 0 if value is None else len(value)
+    start, rank = len(array.prefix), len(array.model.shape)
+    keys = (
+        key
+        for key in list_prefix(array.store, array.prefix)
+        if array.encoding.coords(key[start:], rank) is not None
+    )
+    found = sizes(array.store, keys)
+    return len(found), sum(found.values())
 
 
 def check_coords(array: BoundArray, coords: Coords) -> Coords:

@@ -43,7 +43,8 @@ class AxisSelection:
 
     def select(self, selection: Any) -> Selection:
         """What square brackets choose of this."""
-        return self.points(selection) if means_points(selection) else self.along(selection)
+        points = means_points(selection, len(self.shape))
+        return self.points(selection) if points else self.along(selection)
 
     def along(self, selection: Any) -> AxisSelection:
         """An integer, slice, list or mask for each axis of the result."""
@@ -99,7 +100,8 @@ class PointSelection:
 
     def select(self, selection: Any) -> PointSelection:
         """What square brackets choose of this."""
-        return self.points(selection) if means_points(selection) else self.along(selection)
+        points = means_points(selection, len(self.shape))
+        return self.points(selection) if points else self.along(selection)
 
     def along(self, selection: Any) -> PointSelection:
         """An integer, slice, list or mask for each axis of the result."""

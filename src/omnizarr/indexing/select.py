@@ -26,23 +26,28 @@ def plan(grid: Grid, selection: Any) -> Plan:
 
     Integers, slices and an ellipsis mean what they mean in NumPy. A list or mask for one axis
     selects along it; lists or integers for all axes select points; a mask of the whole shape
-    selects the points where it is true.
+    selects the points where it is true. Masks for several axes, also beside lists, select along
+    each axis on its own, as in zarr-python.
     """
-    return point_plan(grid, selection) if means_points(selection) else axis_plan(grid, selection)
+    points = means_points(selection, len(grid.axes))
+    return point_plan(grid, selection) if points else axis_plan(grid, selection)
 
 
-def means_points(selection: Any) -> bool:
+def means_points(selection: Any, rank: int) -> bool:
     """Whether a selection in square brackets is one of points, not one for each axis."""
     items = _items(selection)
     if len(items) == 1 and _is_mask(items[0]) and np.ndim(items[0]) > 1:
         return True
     lists = [i for i in items if _is_list(i)]
-    if len(lists) > 1 and not all(_is_list(i) or _is_integer(i) for i in items):
+    masks = any(_is_mask(i) for i in lists)
+    if len(lists) < 2 or (masks and len(lists) == len(items) == rank):
+        return False
+    if masks or not all(_is_list(i) or _is_integer(i) for i in items):
         raise SelectionError(
-            "several lists beside slices are ambiguous; use .oindex[...] for each axis on its"
-            " own, or .vindex[...] for points"
+            f"several {'masks' if masks else 'lists'} beside slices are ambiguous; use .oindex[...]"
+            " for each axis on its own, or .vindex[...] for points"
         )
-    return len(lists) > 1
+    return True
 
 
 def axis_items(axes: Sequence[Axis], selection: Any) -> list[int | slice | Integers]:
@@ -137,6 +142,8 @@ def block_plan(grid: Grid, selection: Any) -> ProductPlan:
             first, last, step = item.indices(axis.count)
             if step != 1:
                 raise SelectionError("blocks are selected without a step")
+            if item.start is not None:
+                _position(item.start, _Blocks(axis), number)
             last = max(first, last)
         elif _is_integer(item):
             first = _position(item, _Blocks(axis), number)

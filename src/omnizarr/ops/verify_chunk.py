@@ -13,6 +13,7 @@ from omnizarr.codecs.sharding_indexed import Shards
 from omnizarr.engine import BoundArray
 from omnizarr.errors import ChunkError, OmnizarrError, StoreError
 from omnizarr.stores import Range, get_many
+from omnizarr.stores.store import TellsSizes
 
 Depth: TypeAlias = Literal["present", "checksums", "decode"]
 Coords: TypeAlias = tuple[int, ...]
@@ -172,5 +173,5 @@ def _place(chunk: Chunk, shards: Shards, axes: Coords, number: int) -> Coords:
 
 def _size(array: BoundArray, key: str) -> int | None:
     """Bytes of a stored value, where the store can tell without fetching it."""
-    getsize = getattr(array.chunk_store, "getsize", None)
-    return None if getsize is None else int(getsize(key))
+    store = array.chunk_store
+    return store.sizes([key]).get(key) if isinstance(store, TellsSizes) else None

@@ -20,6 +20,7 @@ from omnizarr.stores.abilities import (
     replace,
     set_many,
     set_partial_values,
+    sizes,
 )
 from omnizarr.stores.local import DirectoryStore, LocalStore, NestedDirectoryStore
 from omnizarr.stores.memory import MemoryStore
@@ -69,6 +70,7 @@ __all__ = [
     "resolve",
     "set_many",
     "set_partial_values",
+    "sizes",
 ]
 
 

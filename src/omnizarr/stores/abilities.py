@@ -24,6 +24,7 @@ from omnizarr.stores.store import (
     SetsMany,
     SetsPartially,
     Store,
+    TellsSizes,
     Versioned,
 )
 
@@ -44,6 +45,14 @@ def get_partial_values(
 ) -> list[bytes | None]:
     """As `get_many`, in the draft's words: ``(key, (start, length or None))``."""
     return get_many(store, [(key, Range(*range)) for key, range in key_ranges])
+
+
+def sizes(store: Store, keys: Iterable[str]) -> dict[str, int]:
+    """Bytes of those values that are there; they are fetched only where a store cannot tell."""
+    if isinstance(store, TellsSizes):
+        return store.sizes(keys)
+    found = ((key, store.get(key)) for key in keys)
+    return {key: len(value) for key, value in found if value is not None}
 
 
 def set_many(store: Store, values: Iterable[tuple[str, Bytes]]) -> None:

@@ -46,12 +46,12 @@ class CacheStore(WrapperStore):
         self.max_bytes = max_bytes
         self.validate = validate
         self._turn = threading.Lock()
-        self._sizes: OrderedDict[str, int] = OrderedDict()  # the longest unused first
+        self._lengths: OrderedDict[str, int] = OrderedDict()  # the longest unused first
         for name in list_prefix(self.cache, "") if can_list(self.cache) else ():
             digest, _, size = name.partition("-")
             if size.isdecimal():
-                self._sizes[digest] = int(size)
-        self._used = sum(self._sizes.values())
+                self._lengths[digest] = int(size)
+        self._used = sum(self._lengths.values())
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         check_key(key)
@@ -94,10 +94,10 @@ class CacheStore(WrapperStore):
 
     def _kept(self, digest: str) -> bytes | None:
         with self._turn:
-            size = self._sizes.get(digest)
+            size = self._lengths.get(digest)
             if size is None:
                 return None
-            self._sizes.move_to_end(digest)
+            self._lengths.move_to_end(digest)
         value = self.cache.get(f"{digest}-{size}")
         return value if value is not None and len(value) == size else None
 
@@ -107,10 +107,10 @@ class CacheStore(WrapperStore):
         self.cache.set(f"{digest}-{len(value)}", value)
         dropped = []
         with self._turn:
-            self._used += len(value) - self._sizes.pop(digest, 0)
-            self._sizes[digest] = len(value)
+            self._used += len(value) - self._lengths.pop(digest, 0)
+            self._lengths[digest] = len(value)
             while self._used > self.max_bytes:
-                old, size = self._sizes.popitem(last=False)
+                old, size = self._lengths.popitem(last=False)
                 self._used -= size
                 dropped.append(f"{old}-{size}")
         for name in dropped:

@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from omnizarr.errors import InvalidMetadata, MissingPackage, StoreError
@@ -98,6 +99,16 @@ class FsspecStore:
             else:
                 values.append(_cut(bytes(value), range))
         return values
+
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        found = {}
+        for key in keys:
+            info = self._call("read", key, partial(self.fs.info, self._path(key)), None)
+            if info is None or info["type"] != "file":
+                continue
+            known = info.get("size")
+            found[key] = len(self.get(key) or b"") if known is None else int(known)
+        return found
 
     # Writing
 

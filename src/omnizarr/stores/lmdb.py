@@ -139,6 +139,14 @@ class LMDBStore:
                 return [None] * len(asked)
             return [_cut(_find(transaction, key), range) for key, range in asked]
 
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        asked = [*map(check_key, keys)]
+        with self._transaction("read", ", ".join(asked[:3])) as transaction:
+            if transaction is None:
+                return {}
+            values = ((key, _find(transaction, key)) for key in asked)
+            return {key: len(value) for key, value in values if value is not None}
+
     def generation(self, key: str) -> str | None:
         return self.get_versioned(key, Range(0, 0))[1]
 

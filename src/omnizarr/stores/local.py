@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
@@ -301,12 +302,14 @@ class LocalStore:
             path = path[1:]  # a Windows drive
         return cls(path, read_only=read_only)
 
-    def getsize(self, key: str) -> int:
-        """Bytes of a value; 0 where there is none."""
-        try:
-            return os.stat(self._path(key)).st_size
-        except (FileNotFoundError, NotADirectoryError):
-            return 0
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        found = {}
+        for key in keys:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                about = os.stat(self._path(key))
+                if not stat.S_ISDIR(about.st_mode):
+                    found[key] = about.st_size
+        return found
 
     def close(self) -> None:
         """Nothing is held open; other stores have this too."""

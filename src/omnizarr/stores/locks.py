@@ -14,11 +14,10 @@ import os
 import struct
 import sys
 import threading
-import warnings
 import zlib
 from collections.abc import Iterable, Iterator
 
-from omnizarr.errors import OmnizarrWarning
+from omnizarr.errors import warn
 
 if sys.platform != "win32":
     import fcntl
@@ -158,10 +157,9 @@ def _tell(path: str, error: OSError) -> None:
     directory = os.path.dirname(path)
     if directory not in _told:
         _told.add(directory)
-        warnings.warn(
+        warn(
             f"{directory!r} has no locks between processes ({error.strerror or error});"
             " let only one process change a chunk at a time",
-            OmnizarrWarning,
             stacklevel=6,
         )
 

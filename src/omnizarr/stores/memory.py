@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Self
 
 from omnizarr.stores.abilities import check_key, check_writable
@@ -46,9 +46,9 @@ class MemoryStore:
     def list(self) -> Iterator[str]:
         yield from tuple(self.values)
 
-    def getsize(self, key: str) -> int:
-        """Bytes of a value; 0 where there is none."""
-        return len(self.values.get(check_key(key), b""))
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        found = ((key, self.values.get(check_key(key))) for key in keys)
+        return {key: len(value) for key, value in found if value is not None}
 
     def close(self) -> None:
         """Nothing is held open; other stores have this too."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
@@ -93,6 +94,14 @@ class ObjectStore:
     def generation(self, key: str) -> str | None:
         path = self._path(key)
         return self._call("read", key, lambda client: _generation(client.head(path)), None)
+
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        asked = [(key, self._path(key)) for key in keys]
+        found = in_parallel(self._size, asked)
+        return {key: size for (key, _), size in zip(asked, found, strict=True) if size is not None}
+
+    def _size(self, place: tuple[str, str]) -> int | None:
+        return self._call("read", place[0], lambda client: int(client.head(place[1])["size"]), None)
 
     def _read(self, key: str, range: Range | None) -> tuple[bytes | None, Meta | None]:
         """A value or part of it, and what came with it; no `Meta` for a part after its end."""
@@ -183,10 +192,8 @@ class ObjectStore:
         except FileNotFoundError as e:  # another process erases as well
             self._check_bucket(e)
             for path in paths:
-                try:
+                with suppress(FileNotFoundError):
                     client.delete(path)
-                except FileNotFoundError:
-                    continue
 
     # Listing
 
@@ -202,9 +209,8 @@ class ObjectStore:
             paths = [entry["path"] for page in found for entry in page]
             return paths or self._nothing(client, paths)
 
-        skip = len(self._start)
         found: Keys = self._call("list", prefix, pages)
-        yield from (path[skip:] for path in found)
+        yield from (path[len(self._start) :] for path in found)
 
     def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
         check_prefix(prefix)

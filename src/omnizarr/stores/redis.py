@@ -119,6 +119,17 @@ class RedisStore:
             for _, range in asked
         ]
 
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        asked = [*keys]
+        with naming("read", ", ".join(asked[:3]), self, _ERRORS):
+            pipeline = self._redis().pipeline(transaction=True)
+            for key in asked:
+                pipeline.exists(self._name(key))
+                pipeline.strlen(self._name(key))
+            answers = iter(pipeline.execute() if asked else ())
+        found = ((key, next(answers), next(answers)) for key in asked)
+        return {key: size for key, exists, size in found if exists}
+
     def generation(self, key: str) -> str | None:
         name = self._name(key)
         with naming("read", key, self, _ERRORS):

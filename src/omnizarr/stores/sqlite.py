@@ -114,6 +114,15 @@ class SQLiteStore:
                 return [None] * len(asked)
             return [_read(connection, key, range) for key, range in asked]
 
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        asked = [*map(check_key, keys)]
+        size = "SELECT length(CAST(v AS BLOB)) FROM zarr WHERE k = ?"
+        with self._connected("read", ", ".join(asked[:3])) as connection:
+            if connection is None:
+                return {}
+            rows = ((key, connection.execute(size, (key,)).fetchone()) for key in asked)
+            return {key: row[0] or 0 for key, row in rows if row is not None}
+
     def generation(self, key: str) -> str | None:
         return self.get_versioned(key, Range(0, 0))[1]
 

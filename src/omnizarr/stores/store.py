@@ -87,6 +87,14 @@ class Versioned(Protocol):
 
 
 @runtime_checkable
+class TellsSizes(Protocol):
+    """Can tell how long values are without fetching them."""
+
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        """Bytes of those values that are there, by key."""
+
+
+@runtime_checkable
 class SetsIf(Protocol):
     """Can store a value only if the key has had no other since: compare and replace."""
 

@@ -9,7 +9,17 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from omnizarr.errors import StoreError
 from omnizarr.stores import abilities
-from omnizarr.stores.store import Bytes, Kind, Locks, Range, SetsIf, SetsPartially, Store, Versioned
+from omnizarr.stores.store import (
+    Bytes,
+    Kind,
+    Locks,
+    Range,
+    SetsIf,
+    SetsPartially,
+    Store,
+    TellsSizes,
+    Versioned,
+)
 
 Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
@@ -40,6 +50,7 @@ class WrapperStore:
             "set_if": isinstance(self.inner, SetsIf),
             "set_partial": isinstance(self.inner, SetsPartially),
             "lock_keys": isinstance(self.inner, Locks),
+            "sizes": isinstance(self.inner, TellsSizes),
         }
         self._bound = [name for name, there in has.items() if there]
         for name in self._bound:
@@ -93,6 +104,12 @@ class WrapperStore:
         return self._call(
             "get_versioned", [key], lambda: _versioned(self.inner).get_versioned(inside, range)
         )
+
+    def _sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        asked = [abilities.check_key(key) for key in keys]
+        inside = [*map(self._inside, asked)]
+        found = self._call("sizes", asked, lambda: abilities.sizes(self.inner, inside))
+        return {self._outside(key): size for key, size in found.items()}
 
     def set(self, key: str, value: Bytes) -> None:
         self._check(key)

@@ -10,7 +10,6 @@ Where several say different things, CF wins, then GDAL, with a warning.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -25,7 +24,7 @@ from omnizarr.conventions.geo.crs import (
     to_grid_mapping,
     to_proj,
 )
-from omnizarr.errors import CannotExpress, InvalidMetadata, NodeExists, OmnizarrWarning
+from omnizarr.errors import CannotExpress, InvalidMetadata, NodeExists, warn
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group, open_node
 from omnizarr.model import paths
@@ -72,7 +71,7 @@ def _stated(array: Array) -> Iterator[tuple[str, CRS | None]]:
 
 
 def _warn(array: Array, message: str) -> None:
-    warnings.warn(f"{array.name} in {array.store!r}: {message}", OmnizarrWarning, stacklevel=5)
+    warn(f"{array.name} in {array.store!r}: {message}", stacklevel=5)
 
 
 def grid_mapping(array: Array) -> Array | None:

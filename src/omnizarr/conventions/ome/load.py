@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,7 +9,7 @@ from omnizarr.conventions.ome import documents
 from omnizarr.conventions.ome.check import check
 from omnizarr.conventions.ome.model import Metadata
 from omnizarr.conventions.ome.versions import NEWEST, Stated, Version, known, newest, stated
-from omnizarr.errors import InvalidMetadata, NodeNotFound, OmnizarrWarning, Problem, WrongNode
+from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem, WrongNode, warn
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import existing_node
@@ -69,7 +68,7 @@ def _check_zarr(group: Group, found: Stated, version: Version, place: str) -> No
     )
     if found.namespaced:
         raise InvalidMetadata(message)
-    warnings.warn(f"{message}; it is read all the same", OmnizarrWarning, stacklevel=5)
+    warn(f"{message}; it is read all the same", stacklevel=5)
 
 
 def _usable(found: Stated, version: Version, place: str) -> dict[str, object]:
@@ -82,7 +81,7 @@ def _usable(found: Stated, version: Version, place: str) -> dict[str, object]:
             continue
         member = problem.field.removeprefix(found.field).partition("[")[0].partition(".")[0]
         if member in _OPTIONAL:
-            warnings.warn(f"{place}: {problem}", OmnizarrWarning, stacklevel=5)
+            warn(f"{place}: {problem}", stacklevel=5)
             members = {k: v for k, v in members.items() if k != member}
         elif member != "version" and problem.field != found.field.rstrip("."):
             bad.append(Problem(problem.key, problem.field, problem.message))

@@ -11,11 +11,10 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import warnings
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from omnizarr.errors import OmnizarrWarning, StoreError
+from omnizarr.errors import StoreError, warn
 from omnizarr.stores.zip.records import (
     END,
     END_SIZE,
@@ -91,10 +90,9 @@ def _recover(path: str, file: FileBytes, size: int, inner: Directory | None) -> 
             break
         entries[name] = entry
         end += header + entry.packed
-    warnings.warn(
+    warn(
         f"{path!r} was not closed: its writer was stopped, or is still writing;"
         f" {len(entries)} entries are complete and were recovered",
-        OmnizarrWarning,
         stacklevel=2,
     )
     return Directory(entries, end, end, 0, last.comment if last else b"")

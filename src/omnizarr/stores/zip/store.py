@@ -139,6 +139,10 @@ class ZipStore:
                     values[i] = value
         return values
 
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        entries = self._live()[1]
+        return {key: entries[key].size for key in map(check_key, keys) if key in entries}
+
     def generation(self, key: str) -> str | None:
         entry = self._live()[1].get(check_key(key))
         return None if entry is None else _generation(entry)

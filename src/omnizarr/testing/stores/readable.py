@@ -41,6 +41,13 @@ class ReadableTests(Suite):
         self.put(store, values)
         assert {key: store.get(key) for key in values} == values
 
+    def test_sizes_are_those_of_the_values_that_are_there(self, store: Store) -> None:
+        values = {"a": b"1", "b/c": b"", "b/d": TEN}
+        self.put(store, values)
+        found = stores.sizes(store, [*values, "x", "b", "a/c"])
+        assert found == {key: len(value) for key, value in values.items()}
+        assert stores.sizes(store, []) == {}
+
     def test_a_key_that_is_not_there_is_none(self, store: Store) -> None:
         self.put(store, {"a/b": b"1"})
         for key in ("x", "a", "a/x", "a/b/c", "x/y/z"):
