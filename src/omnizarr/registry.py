@@ -4,8 +4,8 @@ A registration is a string ``"module:Class"`` that is imported on first use, or 
 Other packages add theirs at run time with `register`, or by an entry point in the group
 ``omnizarr.<kind>`` (``omnizarr.codec``, ``omnizarr.data_type``, ``omnizarr.chunk_grid``,
 ``omnizarr.chunk_key_encoding``, ``omnizarr.storage_transformer``, ``omnizarr.store``,
-``omnizarr.store_adapter``, ``omnizarr.metadata_encoding``, ``omnizarr.integration``), which are only looked at when a name is
-not known otherwise.
+``omnizarr.store_adapter``, ``omnizarr.metadata_encoding``, ``omnizarr.integration``), which are
+only looked at when a name is not known otherwise.
 """
 
 from __future__ import annotations

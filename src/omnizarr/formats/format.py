@@ -21,8 +21,6 @@ class Format(Protocol):
     dialect: Dialect
     # Whether an array may leave its fill value undefined.
     undefined_fill: bool
-    # Whether xarray takes the fill value for the mark of missing values.
-    fill_masks: bool
     # Whether an array's dimension names are one of its attributes.
     names_in_attributes: bool
     # Whether groups exist, and whether they exist without a document of their own.

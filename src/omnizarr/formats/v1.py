@@ -33,7 +33,6 @@ class V1:
     name = "1"
     dialect: Dialect = "v1"
     undefined_fill = True
-    fill_masks = True
     names_in_attributes = True
     has_groups = False
     implicit_groups = False

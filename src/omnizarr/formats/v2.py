@@ -36,7 +36,6 @@ class V2:
     name = "2"
     dialect: Dialect = "v2"
     undefined_fill = True
-    fill_masks = True
     names_in_attributes = True
     has_groups = True
     implicit_groups = False

@@ -39,7 +39,6 @@ class V3:
     name = "3"
     dialect: Dialect = "v3"
     undefined_fill = False
-    fill_masks = False
     names_in_attributes = False
     has_groups = True
     implicit_groups = False

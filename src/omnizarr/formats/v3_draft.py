@@ -63,7 +63,6 @@ class V3Draft:
     name = "3-draft"
     dialect: Dialect = "v3-draft"
     undefined_fill = False
-    fill_masks = True
     names_in_attributes = True
     has_groups = True
     implicit_groups = True

@@ -9,7 +9,8 @@ from omnizarr.stores.turns import DOCUMENTS, turn
 
 def with_room(array: Array, shape: tuple[int, ...]) -> Array:
     """A handle of the array as if it had a larger shape already; nothing is stored yet."""
-    if len(shape) != array.ndim or any(new < old for new, old in zip(shape, array.shape)):
+    same_rank = len(shape) == array.ndim
+    if not same_rank or any(n < old for n, old in zip(shape, array.shape, strict=True)):
         raise InvalidMetadata(f"cannot make room: {shape} is not larger than {array.shape}")
     larger = Array.at(array._location, array._model.with_(shape=shape))
     larger._config = array._config

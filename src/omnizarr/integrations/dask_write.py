@@ -80,7 +80,7 @@ def writes(x: Any, array: Array, start: tuple[int, ...]) -> Writes:
     process = os.getpid() if _in_memory(array.store) else None
     axes = _stored_axes(array)
     spans = [list(axis_spans(a, s, b)) for a, s, b in zip(axes, start, x.chunks, strict=True)]
-    layer = {}
+    layer: dict[Any, Any] = {}
     for place in product(*(range(len(s)) for s in spans)):
         chosen = [s[i] for s, i in zip(spans, place, strict=True)]
         box = tuple(slice(s.start, s.stop) for s in chosen)

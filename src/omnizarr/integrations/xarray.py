@@ -60,6 +60,8 @@ class Engine(BackendEntrypoint):
         node = open_stored(filename_or_obj, group, consolidated, storage_options, zarr_format)
         arrays = {name_of(node): node} if isinstance(node, Array) else dict(node.arrays())
         attributes = {} if isinstance(node, Array) else node.attrs.asdict()
+        dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
+        arrays = {name: array for name, array in arrays.items() if name not in dropped}
         stored = Stored(arrays, attributes, use_zarr_fill_value_as_mask)
         return StoreBackendEntrypoint().open_dataset(
             stored,
@@ -67,7 +69,6 @@ class Engine(BackendEntrypoint):
             decode_times=decode_times,
             concat_characters=concat_characters,
             decode_coords=decode_coords,
-            drop_variables=drop_variables,
             use_cftime=use_cftime,
             decode_timedelta=decode_timedelta,
         )

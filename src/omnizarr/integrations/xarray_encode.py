@@ -21,11 +21,10 @@ _OPTIONS = {
     "chunk_key_encoding", "dimension_separator", "object_codec", "write_empty_chunks",
     "cache_metadata", "fill_value",
 }  # fmt: skip
+UNNAMED = "__values__"  # what xarray calls a variable whose name is None
 _OF_THE_SOURCE = {"source", "original_shape", "preferred_chunks"}
 # Older releases have no list of their own for Zarr, and encode it with this default.
-_CODERS = (
-    {"coders": conventions.ZARR_CODERS} if hasattr(conventions, "ZARR_CODERS") else {}
-)  # type: dict[str, Any]
+_CODERS = {"coders": conventions.ZARR_CODERS} if hasattr(conventions, "ZARR_CODERS") else {}  # type: dict[str, Any]
 
 
 def encoded_dataset(
@@ -33,7 +32,7 @@ def encoded_dataset(
 ) -> tuple[dict[str, xr.Variable], dict[str, Any]]:
     """Variables with the given encodings, and attributes, coordinates told among them."""
     for name in dataset.variables:
-        if not isinstance(name, str) or not name:
+        if name is not None and (not isinstance(name, str) or not name):
             raise WrongType(f"names of variables must be texts that are not empty, got {name!r}")
     variables, attributes = conventions.encode_dataset_coordinates(dataset)
     for name, given in (encoding or {}).items():
@@ -41,7 +40,7 @@ def encoded_dataset(
             known = ", ".join(map(str, variables))
             raise InvalidMetadata(f"encoding for {name!r}, which is no variable; known: {known}")
         variables[name].encoding = dict(given)
-    return variables, attributes
+    return {UNNAMED if k is None else k: v for k, v in variables.items()}, attributes
 
 
 def encoded(name: str, given: xr.Variable) -> xr.Variable:
@@ -71,13 +70,21 @@ def encoded_like(name: str, given: xr.Variable, array: Array) -> xr.Variable:
     return encoded(name, copy).transpose(*stored.dims)
 
 
-def check_encoding(name: str, var: xr.Variable, fill_masks: bool) -> None:
+def encoded_new(
+    dataset: xr.Dataset, encoding: Mapping[str, Mapping[str, Any]] | None
+) -> tuple[dict[str, xr.Variable], dict[str, Any]]:
+    """All variables as new ones are stored, and the attributes; raises where one cannot be."""
+    variables, attributes = encoded_dataset(dataset, encoding)
+    stored = {name: encoded(name, var) for name, var in variables.items()}
+    for name in encoding or ():
+        check_encoding(name, stored[name])
+    return stored, attributes
+
+
+def check_encoding(name: str, var: xr.Variable) -> None:
     """Raise where an encoding that a user gave has something that no array has."""
-    unknown = sorted(var.encoding.keys() - _OPTIONS - _OF_THE_SOURCE)
-    if fill_masks and "fill_value" in var.encoding:
-        raise InvalidMetadata(
-            f"encoding of {name!r}: the fill value is given by '_FillValue' in this format"
-        )
+    given = {k for k, v in var.encoding.items() if v is not None}
+    unknown = sorted(given - _OPTIONS - _OF_THE_SOURCE)
     if unknown:
         known = ", ".join(sorted(_OPTIONS))
         raise InvalidMetadata(f"encoding of {name!r}: unknown {unknown}; known: {known}")

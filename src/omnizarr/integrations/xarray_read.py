@@ -61,7 +61,7 @@ def name_of(array: Array) -> str:
 
 
 @dataclass(eq=False)
-class Stored(AbstractDataStore):  # type: ignore[misc]  # xarray's class is not typed
+class Stored(AbstractDataStore):
     """Arrays and attributes as xarray asks for them."""
 
     arrays: dict[str, Array]
@@ -120,7 +120,7 @@ def dimensions(name: str, array: Array) -> tuple[str, ...]:
     return tuple(d or f"{name}_dim_{i}" for i, d in enumerate(stated))
 
 
-class Lazy(BackendArray):  # type: ignore[misc]  # xarray's class is not typed
+class Lazy(BackendArray):
     """An array that xarray reads from by its three kinds of indices."""
 
     def __init__(self, array: Array) -> None:

@@ -22,15 +22,18 @@ from omnizarr.integrations.xarray_encode import (
     encoded,
     encoded_dataset,
     encoded_like,
+    encoded_new,
     new_array,
 )
 from omnizarr.integrations.xarray_read import fill_is_mask
 from omnizarr.integrations.xarray_region import resolve_region
 
 if find_spec("dask"):
-    from omnizarr.integrations import dask as tasks
+    from omnizarr.integrations.dask import run
+    from omnizarr.integrations.dask_write import writes
 
 WriteMode: TypeAlias = Literal["w", "w-", "a", "a-", "r+"]
+Encoded: TypeAlias = tuple[dict[str, xr.Variable], dict[str, Any]]
 UNNAMED = "__xarray_dataarray_variable__"  # xarray's name for an array without one
 
 
@@ -94,9 +97,12 @@ def write(
     if isinstance(data, xr.DataArray):
         data = data.to_dataset(name=data.name or UNNAMED)
     datasets = _nodes(data, encoding) if isinstance(data, xr.DataTree) else {"": (data, encoding)}
-    if order.mode == "w":
-        for dataset, _ in datasets.values():  # it may be what is about to be replaced
+    new: dict[str, Encoded] = {}
+    if order.mode in ("w", "w-"):
+        # All of it before anything is touched: it may even be what is about to be replaced.
+        for path, (dataset, given) in datasets.items():
             _load_lazy(dataset)
+            new[path] = encoded_new(dataset, given)
     top = open_group(
         store,
         "a" if order.mode == "a-" else order.mode,
@@ -106,7 +112,11 @@ def write(
     )
     pieces: list[Piece] = []
     for path, (dataset, given) in datasets.items():
-        pieces += _prepare(dataset, given, _below(top, path, order), order)
+        below = _below(top, path, order)
+        if path in new:
+            pieces += _create(*new[path], below, order)
+        else:
+            pieces += _change(dataset, given, below, order)
     if order.mode != "r+" and consolidated is not False:
         _consolidate(top, bool(consolidated))
     return _store(pieces, top, compute)
@@ -156,42 +166,48 @@ def _below(top: Group, path: str, order: Order) -> Group:
     return found
 
 
-def _prepare(
+def _create(
+    stored: Mapping[str, xr.Variable], attributes: Mapping[str, Any], group: Group, order: Order
+) -> list[Piece]:
+    """Create arrays for encoded variables; their values are not stored yet."""
+    group.attrs.put(attributes)
+    pieces = []
+    for name, var in stored.items():
+        options = new_array(var, fill_is_mask(group))
+        if order.write_empty_chunks is not None:
+            options["write_empty_chunks"] = order.write_empty_chunks
+        array = group.create_array(name, **options)
+        pieces.append(Piece(array, var.data, (0,) * array.ndim, array.shape))
+    return pieces
+
+
+def _change(
     dataset: xr.Dataset, encoding: Mapping[str, Any] | None, group: Group, order: Order
 ) -> list[Piece]:
-    """Create what is new, and say what goes where; values are not stored yet."""
+    """Say what goes where in arrays that exist, and create others; no values are stored yet."""
     region: dict[str, slice] = {}
     if order.region is not None:
         region = resolve_region(dataset, order.region, group)
         dataset = dataset.drop_vars(list(dataset.indexes))  # they are stored already
-    existing = {} if order.mode in ("w", "w-") else dict(group.arrays())
+    existing = dict(group.arrays())
     variables, attributes = encoded_dataset(dataset, encoding)
     old = {name: existing[name] for name in variables if name in existing}
     _check_names(variables, old, existing, order, set(encoding or ()))
-    masks = fill_is_mask(group)
     stored = {
         name: encoded_like(name, var, old[name]) if name in old else encoded(name, var)
         for name, var in variables.items()
     }
-    new = {}
-    for name, var in stored.items():
-        if name not in old:
-            if name in (encoding or ()):
-                check_encoding(name, var, masks)
-            new[name] = new_array(var, masks)
+    for name in encoding or ():
+        check_encoding(name, stored[name])
     pieces = [
         piece
         for name, array in old.items()
         if (piece := _placed(name, stored[name], array, region, order)) is not None
     ]
-    if order.mode != "r+":
-        group.attrs.put(attributes)
-    for name, options in new.items():
-        if order.write_empty_chunks is not None:
-            options["write_empty_chunks"] = order.write_empty_chunks
-        array = group.create_array(name, **options)
-        pieces.append(Piece(array, stored[name].data, (0,) * array.ndim, array.shape))
-    return pieces
+    if order.mode == "r+":
+        return pieces
+    new = {name: var for name, var in stored.items() if name not in old}
+    return pieces + _create(new, attributes, group, order)
 
 
 def _check_names(
@@ -269,4 +285,4 @@ def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
         return finish()
     if not find_spec("dask"):
         raise WrongType("compute=False needs Dask: pip install 'dask[array]'")
-    return tasks.run([tasks.writes(p.data, p.room, p.start) for p in later], finish, compute)
+    return run([writes(p.data, p.room, p.start) for p in later], finish, compute)

@@ -206,12 +206,12 @@ class Dataset(Mapping[str, Variable]):
         fill = fills[0] if fills else None
         array_attributes = dict(stated)
         format = self.group._location.format
-        if fill is not None and not format.fill_masks:
+        if fill is not None and not format.undefined_fill:
             array_attributes[FILL] = encode_fill(fill, stored)
         options["attributes"] = array_attributes
         options["dimension_names"] = list(dimensions)
         if fill is None and not format.undefined_fill:
-            fill = _never(stored) if format.fill_masks else _zero(stored)
+            fill = _never(stored) if format.undefined_fill else _zero(stored)
         options["fill_value"] = fill
         array = self.group.create_array(name, shape=shape, dtype=stored, **options)
         self._forget()

@@ -48,7 +48,7 @@ def decode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
     except (TypeError, ValueError) as e:
         raise InvalidMetadata(
             f"the attribute _FillValue {value!r} does not fit the type {dtype}: {e};"
-            " correct it, or open with mask_and_scale=False"
+            " correct it, or leave the variable out with drop_variables"
         ) from e
 
 

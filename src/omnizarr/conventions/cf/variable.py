@@ -142,7 +142,7 @@ def decode(
         it there, and False in version 3.
     """
     if fill_value_is_missing is None:
-        fill_value_is_missing = array._location.format.fill_masks
+        fill_value_is_missing = array._location.format.undefined_fill
     attributes = array.attrs.asdict()
     fill = array.fill_value if fill_value_is_missing else None
     try:

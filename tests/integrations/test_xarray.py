@@ -1,0 +1,287 @@
+"""xarray reads and writes through omnizarr, equal to what it does through zarr-python."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import omnizarr as oz
+import omnizarr.xarray as ozx
+from omnizarr.stores.wrapper import WrapperStore
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr")
+
+
+def climate(days: int = 6, first: str = "2000-01-01") -> xr.Dataset:
+    """A dataset with everything that is encoded: times, text, packed numbers, missing values."""
+    random = np.random.default_rng(days)
+    dataset = xr.Dataset(
+        {
+            "t": (("time", "lat"), random.random((days, 4), np.float32), {"units": "K"}),
+            "packed": (("time", "lat"), random.integers(0, 99, (days, 4)) / 2),
+            "counts": ("lat", [0, 1, 2, 3]),
+            "flags": ("lat", [True, False, True, True]),
+            "fixed": ("lat", np.array(["a", "bb", "", "dddd"])),
+            "raw": ("lat", np.array([b"a", b"bb", b"c", b"d"])),
+            "lag": ("lat", pd.to_timedelta([1, 2, 3, 4], unit="h")),
+            "wave": ((), 1 + 2j),
+        },
+        coords={
+            "time": pd.date_range(first, periods=days),
+            "lat": [1.0, 2, 3, 4],
+            "place": ("lat", ["w", "x", "y", "z"]),
+        },
+        attrs={"title": "made up", "version": np.float32(2), "range": np.array([1, 2])},
+    )
+    dataset["packed"][-1, 2] = np.nan
+    dataset["packed"].encoding = {
+        "scale_factor": 0.5, "add_offset": 5.0, "dtype": "i2", "_FillValue": -99,
+    }  # fmt: skip
+    return dataset
+
+
+def with_text(dataset: xr.Dataset) -> xr.Dataset:
+    """The same with text of any length, which the draft cannot hold."""
+    return dataset.assign(text=("lat", np.array(["a", "ä€", "", "x" * 50], object)))
+
+
+def opened(path: Any, engine: str = "omnizarr", **options: Any) -> xr.Dataset:
+    with xr.open_dataset(path, engine=engine, **options) as dataset:
+        return dataset.load()
+
+
+class Recording(WrapperStore):
+    """Remembers the keys that were read."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.seen: list[str] = []
+
+    def _call(self, verb: str, keys: Any, work: Any) -> Any:
+        self.seen += [str(k) for k in keys if verb.startswith("get")]
+        return super()._call(verb, keys, work)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("consolidated", [True, False])
+def test_a_dataset_of_zarr_python_reads_the_same(
+    tmp_path: Path, zarr_format: Any, consolidated: bool
+) -> None:
+    data = with_text(climate())
+    data.to_zarr(tmp_path / "x.zarr", zarr_format=zarr_format, consolidated=consolidated)
+    theirs = opened(tmp_path / "x.zarr", "zarr", consolidated=consolidated)
+    for given in (consolidated, None):
+        ours = opened(tmp_path / "x.zarr", consolidated=given)
+        xr.testing.assert_identical(ours, theirs)
+        for name in ours.variables:
+            for key in ("units", "calendar", "scale_factor", "_FillValue", "chunks"):
+                assert repr(ours[name].encoding.get(key)) == repr(theirs[name].encoding.get(key))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_zarr_python_reads_the_same_of_what_was_written(tmp_path: Path, zarr_format: int) -> None:
+    data = with_text(climate())
+    data.omnizarr.to(tmp_path / "x.zarr", zarr_format=zarr_format)
+    theirs = opened(tmp_path / "x.zarr", "zarr")
+    xr.testing.assert_identical(theirs, data)
+    xr.testing.assert_identical(opened(tmp_path / "x.zarr"), theirs)
+
+
+@pytest.mark.shows("GEO-11")
+@pytest.mark.parametrize("zarr_format", [2, 3, "3-draft"])
+def test_every_format_gives_back_what_was_written(tmp_path: Path, zarr_format: Any) -> None:
+    data = climate()
+    group = ozx.write(data, tmp_path / "x", zarr_format=zarr_format)
+    assert group.zarr_format == zarr_format
+    xr.testing.assert_identical(opened(tmp_path / "x"), data)
+    other = 2 if zarr_format == 3 else 3
+    opened(tmp_path / "x").omnizarr.to(tmp_path / "y", zarr_format=other)
+    xr.testing.assert_identical(opened(tmp_path / "y"), data)
+
+
+@pytest.mark.parametrize("zarr_format", [1, 2, 3, "3-draft"])
+def test_a_single_array_is_a_dataset_of_one_variable(tmp_path: Path, zarr_format: Any) -> None:
+    path = tmp_path / "ocean.zarr"
+    array = oz.create_array(path, data=np.ones((3, 4)), zarr_format=zarr_format, fill_value=9)
+    array.attrs["units"] = "m"
+    found = opened(path)
+    assert list(found.variables) == ["ocean"]
+    assert found.ocean.dims == ("ocean_dim_0", "ocean_dim_1")
+    assert found.ocean.attrs == {"units": "m"}
+    np.testing.assert_array_equal(found.ocean, array[...])
+
+
+def test_only_the_chunks_that_are_needed_are_read() -> None:
+    values = np.arange(100.0).reshape(10, 10)
+    store = Recording(oz.MemoryStore())
+    data = xr.Dataset({"t": (("y", "x"), values)})
+    data.omnizarr.to(store, encoding={"t": {"chunks": (5, 5)}})
+    dataset = xr.open_dataset(store, engine="omnizarr")
+    points = {"y": xr.DataArray([0, 9], dims="p"), "x": xr.DataArray([0, 9], dims="p")}
+    for indices, chunks in (
+        ({}, set()),
+        ({"y": 3, "x": slice(0, 5)}, {"t/c/0/0"}),
+        ({"y": slice(None, None, -3), "x": [7, 6]}, {"t/c/0/1", "t/c/1/1"}),
+        (points, {"t/c/0/0", "t/c/1/1"}),
+    ):
+        part = dataset.t.isel(indices)  # type: ignore[arg-type]
+        store.seen.clear()
+        if indices:
+            xr.testing.assert_equal(part.load(), data.t.isel(indices))  # type: ignore[arg-type]
+        assert {k for k in store.seen if "/c/" in k} == chunks
+
+
+def test_blocks_of_dask_are_shards_or_chunks(tmp_path: Path) -> None:
+    data = xr.Dataset({"a": ("x", np.arange(12)), "b": ("x", np.arange(12))})
+    encoding = {"a": {"chunks": (2,), "shards": (6,)}, "b": {"chunks": (4,)}}
+    data.omnizarr.to(tmp_path / "x", encoding=encoding)
+    found = xr.open_dataset(tmp_path / "x", engine="omnizarr", chunks={})
+    assert found.a.chunks == ((6, 6),)
+    assert found.b.chunks == ((4, 4, 4),)
+    xr.testing.assert_identical(found.compute(), data)
+    xr.testing.assert_identical(pickle.loads(pickle.dumps(found)).compute(), data)
+
+
+def test_a_tree_goes_there_and_back_and_both_engines_agree(tmp_path: Path) -> None:
+    tree = xr.DataTree.from_dict(
+        {
+            "/": xr.Dataset(attrs={"a": 1}),
+            "/sea": xr.Dataset(),
+            "/sea/top": climate(3),
+            "/sea/deep": climate(2),
+        }
+    )
+    tree.omnizarr.to(tmp_path / "t.zarr", encoding={"/sea/top": {"t": {"chunks": (1, 4)}}})
+    ours = xr.open_datatree(tmp_path / "t.zarr", engine="omnizarr")
+    xr.testing.assert_identical(ours, tree)
+    xr.testing.assert_identical(xr.open_datatree(tmp_path / "t.zarr", engine="zarr"), tree)
+    assert ours["sea/top/t"].encoding["chunks"] == (1, 4)
+    below = xr.open_datatree(tmp_path / "t.zarr", engine="omnizarr", group="sea")
+    xr.testing.assert_identical(below["deep"].to_dataset(inherit=False), climate(2))
+    xr.testing.assert_identical(opened(tmp_path / "t.zarr", group="/sea/top"), climate(3))
+
+
+def test_several_files_are_one_dataset(tmp_path: Path) -> None:
+    parts = [climate(3), climate(3, "2000-01-04")]
+    for number, part in enumerate(parts):
+        part[["t"]].omnizarr.to(tmp_path / f"{number}.zarr")
+    paths = sorted(map(str, tmp_path.glob("*.zarr")))
+    with xr.open_mfdataset(paths, engine="omnizarr", combine="by_coords") as found:
+        xr.testing.assert_equal(found.compute(), xr.concat([p[["t"]] for p in parts], "time"))
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3, "3-draft"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_appending_keeps_the_encoding_and_matches_concatenation(
+    tmp_path: Path, zarr_format: Any, chunked: bool
+) -> None:
+    parts = [climate(6), climate(5, "2000-01-07"), climate(1, "2000-01-12")]
+    given = [p.chunk({"time": 4, "lat": 3}) if chunked else p for p in parts]
+    options = {"t": {"chunks": (5, 2)}}
+    given[0].omnizarr.to(tmp_path / "x", zarr_format=zarr_format, encoding=options)
+    for part in given[1:]:
+        part.omnizarr.to(tmp_path / "x", append_dim="time", mode="a-")
+    whole = xr.concat(parts, "time", data_vars="minimal", coords="minimal")
+    xr.testing.assert_allclose(opened(tmp_path / "x"), whole)
+    assert opened(tmp_path / "x").time.encoding["units"] == "days since 2000-01-01 00:00:00"
+
+
+def test_readers_see_appended_values_or_none_of_them(tmp_path: Path) -> None:
+    climate(6).omnizarr.to(tmp_path / "x")
+    more = climate(5, "2000-01-07").chunk({"time": 2})
+    later = more.omnizarr.to(tmp_path / "x", append_dim="time", compute=False)
+    xr.testing.assert_identical(opened(tmp_path / "x"), climate(6))
+    later.compute(scheduler="threads")
+    assert opened(tmp_path / "x").sizes["time"] == 11
+
+
+def test_regions_are_found_by_coordinates_or_given(tmp_path: Path) -> None:
+    data = climate(8)
+    template = data.chunk({"time": 3})
+    template.omnizarr.to(tmp_path / "x", compute=False)
+    only = [n for n, v in data.variables.items() if "time" not in v.dims]
+    for part in (slice(0, 3), slice(3, 8)):
+        piece = data.drop_vars(only).isel(time=part).chunk({"time": 2})
+        where: Any = "auto" if part.start else {"time": part}
+        piece.omnizarr.to(tmp_path / "x", region=where)
+    found = opened(tmp_path / "x")
+    for name in ("t", "packed", "time"):
+        xr.testing.assert_identical(found[name].variable, data[name].variable)
+
+
+def test_modes_say_what_may_change(tmp_path: Path) -> None:
+    one, two = xr.Dataset({"a": ("x", [1, 2])}), xr.Dataset({"b": ("x", [3, 4])})
+    one.omnizarr.to(tmp_path / "x")
+    with pytest.raises(FileExistsError):
+        one.omnizarr.to(tmp_path / "x")
+    with pytest.raises(KeyError, match=r"variables \['b'\] are not stored"):
+        two.omnizarr.to(tmp_path / "x", mode="r+")
+    two.omnizarr.to(tmp_path / "x", mode="a")
+    xr.testing.assert_identical(opened(tmp_path / "x"), xr.merge([one, two]))
+    two.omnizarr.to(tmp_path / "x", mode="w")
+    xr.testing.assert_identical(opened(tmp_path / "x"), two)
+
+
+def test_a_dataset_may_replace_the_one_it_is_read_from(tmp_path: Path) -> None:
+    climate().omnizarr.to(tmp_path / "x")
+    lazy = xr.open_dataset(tmp_path / "x", engine="omnizarr")
+    lazy.omnizarr.to(tmp_path / "x", mode="w")
+    xr.testing.assert_identical(opened(tmp_path / "x"), climate())
+
+
+def test_what_cannot_be_written_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    data = climate()
+    data.omnizarr.to(path)
+    refused: list[tuple[xr.Dataset, dict[str, Any], type[Exception], str]] = [
+        (data, {"append_dim": "lon"}, ValueError, "append_dim 'lon' is no stored dimension"),
+        (data, {"append_dim": "time", "mode": "w"}, ValueError, "append_dim needs mode 'a'"),
+        (data, {"mode": "x"}, ValueError, "mode must be one of"),
+        (data.isel(time=[0]), {"mode": "a"}, ValueError, "append_dim makes an array longer"),
+        (data, {"mode": "a", "encoding": {"t": {}}}, ValueError, "are stored already"),
+        (data[["t"]], {"region": {"lon": slice(1)}}, ValueError, "'lon', which is no dimension"),
+        (data, {"region": {"time": slice(6)}}, ValueError, "leave them out with .drop_vars"),
+        (data[["t"]].isel(lat=[0, 2]), {"region": {"lat": "auto"}}, ValueError, "one run of them"),
+        (data.rename(lat="y"), {"mode": "a", "append_dim": "time"}, ValueError, "has dimensions"),
+    ]
+    for dataset, options, kind, words in refused:
+        with pytest.raises(kind, match=words):
+            dataset.omnizarr.to(path, **options)
+    xr.testing.assert_identical(opened(path), data)
+    with pytest.raises(NotImplementedError, match="MultiIndex"):
+        data[["t"]].stack(z=("time", "lat")).omnizarr.to(tmp_path / "y")
+    with pytest.raises(ValueError, match=r"unknown \['color'\]; known: .*chunks"):
+        data.omnizarr.to(path, mode="w", encoding={"t": {"color": 1}})
+    xr.testing.assert_identical(opened(path), data)
+    assert not (tmp_path / "y").exists()
+
+
+def test_a_fill_value_that_other_programs_write_as_a_number_is_read() -> None:
+    group = oz.create_group({})
+    options: dict[str, Any] = {"data": np.array([1.0, -9.0]), "dimension_names": ["x"]}
+    group.create_array("plain", attributes={"_FillValue": -9}, **options)
+    group.create_array("text", attributes={"_FillValue": "NaN"}, **options)
+    group.create_array("wrong", attributes={"_FillValue": "none"}, **options)
+    found = xr.open_dataset(group, engine="omnizarr", drop_variables=["wrong"])
+    np.testing.assert_array_equal(found.plain, [1, np.nan])
+    np.testing.assert_array_equal(found.text, [1, -9])
+    with pytest.raises(ValueError, match=r"_FillValue 'none' does not fit.*drop_variables"):
+        xr.open_dataset(group, engine="omnizarr")
+
+
+def test_loading_can_be_awaited(tmp_path: Path) -> None:
+    climate().omnizarr.to(tmp_path / "x")
+    dataset = xr.open_dataset(tmp_path / "x", engine="omnizarr")
+    xr.testing.assert_identical(asyncio.run(dataset.load_async()), climate())
+
+
+def test_an_array_on_its_own_is_written_with_its_name(tmp_path: Path) -> None:
+    climate().t.omnizarr.to(tmp_path / "x")
+    xr.testing.assert_identical(xr.open_dataarray(tmp_path / "x", engine="omnizarr"), climate().t)
