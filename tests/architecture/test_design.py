@@ -69,6 +69,7 @@ PUBLIC = [
     "empty_like",
     "errors",
     "from_array",
+    "from_dask",
     "full",
     "full_like",
     "geo",
@@ -93,6 +94,7 @@ PUBLIC = [
     "tree",
     "validate",
     "verify",
+    "xarray",
     "zeros",
     "zeros_like",
 ]
