@@ -1,13 +1,14 @@
 # Two commands do everything on a machine with python3 (3.11 or newer), make and a compiler:
 #   make demo   writes, reads and compares one dataset in all four formats
 #   make test   style, types, layers, tests
+# make soak runs for hours what must never go wrong, and writes docs/reliability.md.
 # make bench (make bench QUICK=1: under three minutes) compares with other Zarr libraries.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml setup.py src/kernel/* src/strings/* src/files/* | cksum | cut -d" " -f1)
 
-.PHONY: demo test lint types layers tests servers sanitize format bench clean
+.PHONY: demo test lint types layers tests servers sanitize format bench soak clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py demo-data
@@ -37,6 +38,10 @@ servers: $(STAMP)
 # The compiled kernel under gcc's sanitizers: the engine's tests and a minute of fuzzing.
 sanitize: $(STAMP)
 	.ci/sanitize $(BIN)/python
+
+# For a shorter run: make soak SOAK="--rounds 100 --kills 500 --repeats 20"
+soak: $(STAMP)
+	$(BIN)/python -m tests.soak $(SOAK)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -13,23 +13,27 @@ from typing import Any
 import numpy as np
 
 import omnizarr as oz
+from tests.soak import peers
 
 TASKS = ("chunk", "shard", "attributes", "append")
 SPAWN = multiprocessing.get_context("spawn")
 
 
-def run(store: Any, task: str, processes: int, threads: int, rounds: int) -> dict[str, int]:
-    """How many changes were made, were lost, and failed with an error."""
+def run(
+    store: Any, task: str, processes: int, threads: int, rounds: int, library: str = "omnizarr"
+) -> dict[str, int]:
+    """How many changes were made, were lost, were not seen at once, and writers that failed."""
     writers = processes * threads
     _prepare(store, task, writers)
     lost = SPAWN.Value("q", 0)
+    misread = SPAWN.Value("q", 0)
     failed = SPAWN.Value("q", 0)
     if processes == 1:
-        _threads(store, task, 0, threads, rounds, lost, failed)
+        _threads(store, task, library, 0, threads, rounds, lost, misread, failed)
     else:
-        args = (threads, rounds, lost, failed)
+        args = (threads, rounds, lost, misread, failed)
         started = [
-            SPAWN.Process(target=_threads, args=(store, task, n * threads, *args))
+            SPAWN.Process(target=_threads, args=(store, task, library, n * threads, *args))
             for n in range(processes)
         ]
         for process in started:
@@ -38,7 +42,12 @@ def run(store: Any, task: str, processes: int, threads: int, rounds: int) -> dic
             process.join()
             failed.value += process.exitcode != 0
     lost.value += _missing(store, task, writers, rounds)
-    return {"changes": writers * rounds, "lost": lost.value, "errors": failed.value}
+    return {
+        "changes": writers * rounds,
+        "lost": lost.value,
+        "misread": misread.value,
+        "errors": failed.value,
+    }
 
 
 def _prepare(store: Any, task: str, writers: int) -> None:
@@ -52,13 +61,22 @@ def _prepare(store: Any, task: str, writers: int) -> None:
 
 
 def _threads(
-    store: Any, task: str, first: int, threads: int, rounds: int, lost: Any, failed: Any
+    store: Any,
+    task: str,
+    library: str,
+    first: int,
+    threads: int,
+    rounds: int,
+    lost: Any,
+    misread: Any,
+    failed: Any,
 ) -> None:
     def work(writer: int) -> None:
         try:
-            missed = _WORK[task](oz.open(store, path="x", mode="r+"), writer, rounds)
+            gone, odd = _WORK[task](peers.opened(library, store), writer, rounds)
             with lost.get_lock():
-                lost.value += missed
+                lost.value += gone
+                misread.value += odd
         except Exception:
             traceback.print_exc()
             with failed.get_lock():
@@ -71,32 +89,35 @@ def _threads(
         thread.join()
 
 
-def _elements(array: oz.Array, writer: int, rounds: int) -> int:
+def _elements(array: Any, writer: int, rounds: int) -> tuple[int, int]:
+    """Losses, and reads that showed something else than the next one."""
     width = len(array) // (len(array) if array.shards is None else array.shards[0] // 2)
     part = slice(writer * width, (writer + 1) * width)
-    missed = 0
+    lost, misread = 0, 0
     for number in range(1, rounds + 1):
-        missed += bool((array[part] != number - 1).any())
+        if (array[part] != number - 1).any():
+            again = bool((array[part] != number - 1).any())
+            lost, misread = lost + again, misread + (not again)
         array[part] = number
-    return missed
+    return lost, misread
 
 
-def _attributes(array: oz.Array, writer: int, rounds: int) -> int:
-    missed = 0
+def _attributes(array: Any, writer: int, rounds: int) -> tuple[int, int]:
+    lost = 0
     for number in range(1, rounds + 1):
         array.refresh()
-        missed += array.attrs.get(f"writer {writer}", 0) != number - 1
+        lost += array.attrs.get(f"writer {writer}", 0) != number - 1
         array.attrs[f"writer {writer}"] = number
-    return missed
+    return lost, 0
 
 
-def _append(array: oz.Array, writer: int, rounds: int) -> int:
+def _append(array: Any, writer: int, rounds: int) -> tuple[int, int]:
     for number in range(rounds):
         array.append(np.array([writer * rounds + number]))
-    return 0
+    return 0, 0
 
 
-_WORK: dict[str, Callable[[oz.Array, int, int], int]] = {
+_WORK: dict[str, Callable[[Any, int, int], tuple[int, int]]] = {
     "chunk": _elements,
     "shard": _elements,
     "attributes": _attributes,
@@ -109,8 +130,8 @@ def _missing(store: Any, task: str, writers: int, rounds: int) -> int:
     array = oz.open(store, path="x")
     if task == "append":
         found = array[:]
-        wrong = int(np.setdiff1d(np.arange(writers * rounds), found).size)
-        return wrong + abs(len(found) - writers * rounds)
+        gone = int(np.setdiff1d(np.arange(writers * rounds), found).size)
+        return gone + max(0, len(found) - writers * rounds)
     if task == "attributes":
         return sum(array.attrs.get(f"writer {n}") != rounds for n in range(writers))
     return int((array[:] != rounds).sum())

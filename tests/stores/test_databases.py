@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,6 +105,23 @@ class TestRedis(DatabaseTests, PartialTests):
     @pytest.fixture
     def broken(self, tmp_path: Path) -> Store:
         return RedisStore(f"unix://{tmp_path}/nobody")
+
+    def test_threads_that_use_a_store_first_share_one_client(
+        self, redis_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made: list[redis.Redis] = []
+        real = redis.Redis.from_url
+
+        def slowly(url: str, **options: Any) -> redis.Redis:
+            time.sleep(0.05)
+            made.append(real(url, **options))
+            return made[-1]
+
+        monkeypatch.setattr(redis.Redis, "from_url", slowly)
+        store = RedisStore(redis_url)
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(store.get, "abcdefgh")) == [None] * 8
+        assert len(made) == 1
 
 
 # SQLite

@@ -55,7 +55,11 @@ def _read(array: BoundArray, plan: Plan, out: npt.NDArray[Any], filled: Filled |
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
     """Store `value`, of the plan's full shape, in the chunks."""
     array.check_skipped()
-    with exclusive(array, _changed(array, plan)):
+    changed = _changed(array, plan)
+    if not changed:
+        _store(array, plan, value)
+        return
+    with exclusive(array, changed):
         _store(array, plan, value)
 
 

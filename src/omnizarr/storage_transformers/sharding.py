@@ -6,8 +6,9 @@ little-endian uint64 pair (offset, length) for every chunk in C order, both 2^64
 no chunk, without a checksum. zarr-python 2.13 to 2.18 wrote the same.
 
 A shard is always replaced as a whole: writing parts of it in place would be cheaper, but a crash
-could then damage chunks that nobody touched. Threads of one process take turns; a reader in
-another process may meet a shard that is replaced between its two requests.
+could then damage chunks that nobody touched. Threads take turns here, and the engine keeps other
+processes from changing a shard at the same time; a reader in another process may meet a shard that
+is replaced between its two requests.
 """
 
 from __future__ import annotations

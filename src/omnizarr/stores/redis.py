@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -31,6 +32,7 @@ Values: TypeAlias = list[bytes | None]
 _ERRORS = (redis.RedisError, OSError)
 _BATCH = 1000
 _inherited: list[object] = []  # clients of a parent process: a thread may have held their locks
+_making = threading.Lock()
 _VALUE = "local v = redis.call('GET', KEYS[1]) "
 _GENERATION = _VALUE + "return v and redis.sha1hex(v)"
 _SET_IF = _VALUE + (
@@ -80,12 +82,16 @@ class RedisStore:
         """The client, which has connections for each thread and process."""
         if self._closed:
             raise StoreError("the store is closed")
-        if self._client is None or self._owner != os.getpid():
-            if self._client is not None:
-                _inherited.append(self._client)
-            self._owner = os.getpid()
-            self._client = redis.Redis.from_url(self.url, **{"socket_timeout": 60, **self.options})
-        return self._client
+        client = self._client
+        if client is not None and self._owner == os.getpid():
+            return client
+        with _making:  # a second client would close the connections of the first
+            if self._client is None or self._owner != os.getpid():
+                if self._client is not None:
+                    _inherited.append(self._client)
+                made = redis.Redis.from_url(self.url, **{"socket_timeout": 60, **self.options})
+                self._client, self._owner = made, os.getpid()
+            return self._client
 
     def _name(self, key: str) -> str:
         return f"{self.prefix}:{check_key(key)}"
@@ -233,3 +239,13 @@ def _flat(value: Bytes) -> bytes:
 
 def _text(answer: Any) -> str | None:
     return None if answer is None else bytes(answer).decode()
+
+
+def _forget() -> None:
+    """A forked child has none of the threads that may have held a lock."""
+    global _making
+    _making = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

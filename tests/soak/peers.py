@@ -1,0 +1,85 @@
+"""Arrays of other libraries in the same hands: what `writers` and its tasks need of them."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Any
+
+import omnizarr as oz
+
+LIBRARIES = ("omnizarr", "zarr-python", "zarrs", "tensorstore")
+_PACKAGES = {"zarr-python": "zarr"}  # where it is another
+
+
+def label(library: str) -> str:
+    """The name with its version."""
+    return f"{library} {version(_PACKAGES.get(library, library))}"
+
+
+def can(library: str, task: str) -> bool:
+    """Whether a library is installed, and has what a task needs."""
+    if find_spec(_PACKAGES.get(library, library)) is None:
+        return False
+    return library != "tensorstore" or task in ("chunk", "shard")
+
+
+def opened(library: str, store: Any) -> Any:
+    """The array ``x`` for reading and writing."""
+    if library == "omnizarr":
+        return oz.open(store, path="x", mode="r+")
+    if library == "tensorstore":
+        return _Tensorstore(f"{store}/x")
+    return _ZarrPython(f"{store}/x", library == "zarrs")
+
+
+class _ZarrPython:
+    """An array of zarr-python, with its own codecs or those of zarrs."""
+
+    def __init__(self, path: str, rust: bool) -> None:
+        import zarr
+
+        if rust:
+            zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
+        self._path, self._open = path, zarr.open_array
+        self.refresh()
+
+    def refresh(self) -> None:
+        self._array: Any = self._open(self._path, mode="r+")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._array, name)
+
+    def __len__(self) -> int:
+        return int(self._array.shape[0])
+
+    def __getitem__(self, part: Any) -> Any:
+        return self._array[part]
+
+    def __setitem__(self, part: Any, value: Any) -> None:
+        self._array[part] = value
+
+    def append(self, values: Any) -> None:
+        self.refresh()  # a handle does not see what others appended
+        self._array.append(values)
+
+
+class _Tensorstore:
+    """An array of tensorstore."""
+
+    def __init__(self, path: str) -> None:
+        import tensorstore
+
+        place = {"driver": "file", "path": path}
+        self._array = tensorstore.open({"driver": "zarr3", "kvstore": place}).result()
+        outer, inner = self._array.chunk_layout.write_chunk, self._array.chunk_layout.read_chunk
+        self.shards = outer.shape if outer.shape != inner.shape else None
+
+    def __len__(self) -> int:
+        return int(self._array.shape[0])
+
+    def __getitem__(self, part: Any) -> Any:
+        return self._array[part].read().result()
+
+    def __setitem__(self, part: Any, value: Any) -> None:
+        self._array[part].write(value).result()
