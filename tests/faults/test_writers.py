@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.stores import ZipStore
+from omnizarr.engine import reference
+from omnizarr.stores import ZipStore, get_many
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
@@ -70,3 +71,26 @@ def test_two_handles_with_different_roots_take_the_same_lock(tmp_path: Path) -> 
     for number in range(10):
         (inside if number % 2 else alone).append(np.array([number]))
     np.testing.assert_array_equal(oz.open(tmp_path / "g" / "x")[:], np.arange(10))
+
+
+@pytest.mark.parametrize("kind", ["directory", "zip", "sqlite", "lmdb", "redis"])
+def test_a_shard_that_is_replaced_while_it_is_read_is_read_again(store: Any) -> None:
+    options: dict[str, Any] = {"chunks": (2,), "shards": (8,), "compressors": None}
+    array = oz.create_array(store, name="x", shape=(8,), dtype="i4", fill_value=0, **options)
+    array[4:6] = 2
+    bound = array._data
+    steps = reference._steps(bound, (0,), (slice(4, 6, 1),))
+    index = get_many(bound.store, next(steps))
+    array[:] = [1, 1, 1, 1, 2, 2, 3, 3]  # what was at the place of the third is the first now
+    wanted = steps.send(index)
+    assert decoded(steps, wanted, bound.store) == [2, 2]
+
+
+def decoded(steps: Any, wanted: Any, store: Any) -> list[int]:
+    try:
+        while True:
+            wanted = steps.send(get_many(store, wanted))
+    except StopIteration as end:
+        found = np.empty(2, "i4")
+        end.value(found)
+        return found.tolist()

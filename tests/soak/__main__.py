@@ -23,7 +23,7 @@ from tests.soak import blocks, forks, kills, peers, writers
 
 PAGE = Path("docs/reliability.md")
 THREADS, PROCESSES = 8, 4
-SLOW = 20  # how many times fewer rounds a bucket gets
+SLOW = 10  # how many times fewer rounds a bucket gets
 INTRODUCTION = """# Reliability
 
 What was run, and what came of it. `make soak` runs it again and writes this page; a short form of
@@ -108,7 +108,7 @@ def _changes(folder: Path, servers: ExitStack, rounds: int) -> str:
         "attribute of one array, or append to one array; a change counts as lost when its writer\n"
         "does not find it again, or when it is missing in the end. Misread: a read showed what\n"
         "the next one did not. Part of a shard is read in two steps, its index and then its\n"
-        "chunks; outside directories another writer may replace the shard in between."
+        "chunks; in a bucket another writer may replace the shard in between."
     )
     head = (
         "store",

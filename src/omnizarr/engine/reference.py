@@ -26,6 +26,7 @@ from omnizarr.indexing import Plan, Row
 from omnizarr.model import paths
 from omnizarr.storage_transformers import SetsGroups
 from omnizarr.stores import LocalStore, compares, erase_values, get_many, replace, set_many
+from omnizarr.stores.patience import ATTEMPTS, attempts
 
 SMALL = 2**16  # below this many bytes a call stays on its own thread
 UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
@@ -108,10 +109,33 @@ def _steps(array: BoundArray, coords: Coords, region: Region) -> Steps[Decode | 
     """What it takes to read part of one chunk; None where the store has none."""
     chain = array.chain_at(coords)
     with telling("read", array, coords):
-        decode = yield from chain.steps(array.key(coords), region)
+        decode = yield from _settled(array, chain, array.key(coords), region)
         for other in array.encoding.other_keys(coords) if decode is None else ():
             decode = yield from chain.steps(array.prefix + other, region)
     return decode
+
+
+def _settled(array: BoundArray, chain: Chain, key: str, region: Region) -> Steps[Decode | None]:
+    """The steps of a chunk, again where its shard was replaced between its index and its parts.
+
+    As long as the index is the same, what was read at its places is one value or the next of each
+    inner chunk. Far stores are not asked once more.
+    """
+    if chain.sharded is None or not getattr(array.chunk_store, "near", False):
+        return (yield from chain.steps(key, region))
+    for _ in attempts():
+        steps = chain.steps(key, region)
+        first = next(steps)
+        answers = yield first
+        try:
+            wanted = steps.send(answers)
+            while True:
+                wanted = steps.send((yield wanted))
+        except StopIteration as end:
+            decode: Decode | None = end.value
+        if first == [(key, None)] or (yield first) == answers:
+            return decode
+    raise ChunkError(f"the shard {key!r} was replaced {ATTEMPTS} times while it was read")
 
 
 def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None:

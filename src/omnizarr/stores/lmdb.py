@@ -95,6 +95,8 @@ class LMDBStore:
     `options` go to ``lmdb.open``; a `map_size` is the most that the data may take (1 TiB).
     """
 
+    near = True  # to be asked twice costs little
+
     def __init__(
         self, path: str | os.PathLike[str], *, read_only: bool = False, **options: Any
     ) -> None:

@@ -104,6 +104,8 @@ def _generation(status: os.stat_result) -> str:
 class LocalStore:
     """The files below a directory, which need not exist yet."""
 
+    near = True  # to be asked twice costs little
+
     def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self._start = os.path.join(root, "")
         self.read_only = read_only

@@ -52,6 +52,8 @@ class RedisStore:
     to the client. Passwords in the URL are not shown.
     """
 
+    near = True  # to be asked twice costs little
+
     def __init__(
         self,
         url: str = "redis://localhost:6379/0",

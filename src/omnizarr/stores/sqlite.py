@@ -46,6 +46,8 @@ class SQLiteStore:
     `timeout` is how many seconds to wait for another process that writes.
     """
 
+    near = True  # to be asked twice costs little
+
     def __init__(
         self, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = 60
     ) -> None:

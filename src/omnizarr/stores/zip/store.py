@@ -38,6 +38,8 @@ class ZipStore:
     to be there. `compression` is 0 (stored) or 8 (deflated), as in the module `zipfile`.
     """
 
+    near = True  # to be asked twice costs little
+
     def __init__(
         self,
         path: str | os.PathLike[str],
