@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dask.array
 import numpy as np
 import pytest
 
@@ -28,7 +29,7 @@ SAY_SO = {"delete"}
 HARMLESS = {
     *("configure", "register", "print_debug_info", "with_config", "astype", "chunk_key", "at"),
     *("get_basic_selection", "get_block_selection", "get_coordinate_selection"),
-    *("get_mask_selection", "get_orthogonal_selection", "get_encoded_chunk"),
+    *("get_mask_selection", "get_orthogonal_selection", "get_encoded_chunk", "to_dask"),
 }
 
 
@@ -100,11 +101,13 @@ def functions() -> dict[str, list[Call]]:
                 store=at, nodes={"a": oz.open(at, path="g/b").metadata}
             )
         ],
+        "from_dask": [lambda at, _: oz.from_dask(dask.array.from_array(OTHER), at, path="a")],
         "from_array": [lambda at, _: oz.from_array(at, data=OTHER, name="a")],
         "group": [lambda at, _: oz.group(at), lambda at, _: oz.group(at, path="a")],
         "init_store": [lambda at, _: oz.init_store(at, shape=7)],  # type: ignore[call-arg]  # any
         "load": [lambda at, _: oz.load(at)],
         "open_consolidated": [lambda at, _: oz.open_consolidated(at)],
+        "repair": [lambda at, _: oz.repair(at), lambda at, _: oz.repair(at, dry_run=False)],
         "save": [
             lambda at, _: oz.save(at, OTHER),
             lambda at, _: oz.save(at, a=OTHER),

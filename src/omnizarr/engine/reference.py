@@ -342,7 +342,9 @@ class telling:
         pass
 
     def __exit__(self, kind: object, e: BaseException | None, trace: object) -> None:
-        if not isinstance(e, OmnizarrError) or (isinstance(e, ChunkError) and e.path):
+        if isinstance(e, MemoryError):
+            e.args = (f"there is no memory for it: {e.args[0] if e.args else 'a chunk'}",)
+        elif not isinstance(e, OmnizarrError) or (isinstance(e, ChunkError) and e.path):
             return
         path, key = paths.show(self.array.path), self.array.key(self.coords)
         raise ChunkError(

@@ -18,6 +18,7 @@ from omnizarr.indexing.plan import (
     ProductPlan,
 )
 
+MAX_RUN = 2**26  # chunks along one axis in one plan: a few GiB of columns
 _TRUE, _FALSE = np.array([True]), np.array([False])
 
 
@@ -183,7 +184,7 @@ def _run(axis: Axis, start: int, count: int, step: int) -> AxisPlan:
         whole = step == 1 and count == min(axis.size(number), axis.length - begin)
         row = np.array((number, start - begin, 0, count), np.int64)
         return AxisPlan(row[0:1], row[1:2], row[2:3], row[3:4], _TRUE if whole else _FALSE, step)
-    chunks = np.arange(axis.chunk_of(start), axis.chunk_of(last) + 1, dtype=np.int64)
+    chunks = _touched(axis, start, count, step)
     begins = np.asarray(axis.start(chunks), np.int64)
     ends = np.minimum(begins + axis.size(chunks), axis.length)
     # The first selected element at or after the start of each chunk, as a position in the result.
@@ -194,6 +195,20 @@ def _run(axis: Axis, start: int, count: int, step: int) -> AxisPlan:
     inner = start + outer * step - begins
     whole = (number == ends - begins) & (step == 1)
     return AxisPlan(chunks[kept], inner[kept], outer[kept], number[kept], whole[kept], step)
+
+
+def _touched(axis: Axis, start: int, count: int, step: int) -> Integers:
+    """The chunks from the first to the last element of a run, or those that have one."""
+    first, last = int(axis.chunk_of(start)), int(axis.chunk_of(start + (count - 1) * step))
+    if last - first < MAX_RUN:
+        return np.arange(first, last + 1, dtype=np.int64)
+    if count > MAX_RUN:
+        raise SelectionError(
+            f"the selection has {count} elements in up to {last - first + 1} chunks along one"
+            f" axis, more than the {MAX_RUN} of one call; select less at a time"
+        )
+    found: Integers = np.unique(axis.chunk_of(start + step * np.arange(count, dtype=np.int64)))
+    return found
 
 
 def _listed(axis: Axis, positions: Integers) -> AxisPlan | ListedAxisPlan:

@@ -206,7 +206,7 @@ class _Verification:
         store: Any = self.start.store
         for key in store.leftovers() if hasattr(store, "leftovers") else ():
             if key.startswith(paths.prefix(self.start.path)):
-                message = "was being written when its writer stopped, or is being written now"
+                message = "is half written: its writer stopped, or is at it; see omnizarr repair"
                 self._tell(self.start.path, key, message, level="warning")
         self.report.findings.sort(key=lambda f: (f.path, f.key, f.chunk or ()))
 

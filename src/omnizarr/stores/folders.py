@@ -20,7 +20,7 @@ def entries(folder: str, root: str) -> tuple[list[str], list[str]]:
     try:
         with os.scandir(folder) as found:
             for entry in found:
-                if not entry.is_dir():
+                if not _is_folder(entry):
                     files.append(entry.name)
                 elif not entry.is_symlink() or not _leads_back(entry.path, root):
                     folders.append(entry.name)
@@ -41,6 +41,13 @@ def walk(top: str, root: str) -> Iterator[tuple[str, list[str]]]:
         files, folders = entries(os.path.join(top, inside) if inside else top, root)
         yield inside, files
         left += [f"{inside}/{name}" if inside else name for name in folders]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself: reading it will say so
+        return False
 
 
 def _leads_back(link: str, root: str) -> bool:

@@ -1,0 +1,133 @@
+"""Stores that fail, and bits that turn over: an error or the right values, nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import omnizarr as oz
+from omnizarr.stores import MemoryStore
+from omnizarr.testing import FaultyStore
+
+SHAPE = (24, 36)
+FORMATS: tuple[Any, ...] = (1, 2, "3-draft", 3)
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise AssertionError unless something holds."""
+    if not holds:
+        raise AssertionError(message)
+
+
+def make(r: random.Random, **options: Any) -> tuple[MemoryStore, npt.NDArray[Any]]:
+    """An array in memory, not all of whose chunks are stored, and its values."""
+    store = MemoryStore()
+    array = oz.create_array(store, shape=SHAPE, fill_value=0, **options)
+    data = np.zeros(SHAPE, array.dtype)
+    part = slice(r.randrange(12), 24), slice(0, r.randrange(1, 36))
+    data[part] = np.arange(1, data[part].size + 1).reshape(data[part].shape) % 250
+    array[...] = data
+    return store, data
+
+
+def options(r: random.Random, zarr_format: Any) -> dict[str, Any]:
+    """Chunks, sometimes in shards, and codecs as they are by default or none."""
+    found: dict[str, Any] = {"zarr_format": zarr_format, "chunks": r.choice(((5, 7), (6, 9)))}
+    found["dtype"] = r.choice(("u1", "<i4", ">f8"))
+    if zarr_format in (3, "3-draft") and r.random() < 0.5:
+        found["chunks"], found["shards"] = (6, 9), (12, 18)
+    return found
+
+
+def selection(r: random.Random) -> Any:
+    """All of it, a box with steps, or lists."""
+    kind = r.random()
+    if kind < 0.3:
+        return ...
+    if kind < 0.8:
+        return tuple(
+            slice(r.randrange(n), r.randrange(1, n + 1), r.choice((1, 1, 3))) for n in SHAPE
+        )
+    return tuple(sorted(r.sample(range(n), 4)) for n in SHAPE)
+
+
+def faulted_reads(seed: int, rounds: int) -> Counter[str]:
+    """Reads through a store whose calls fail at random; a wrong value is an AssertionError."""
+    r = random.Random(seed)
+    tally: Counter[str] = Counter()
+    while tally["reads"] < rounds:
+        store, data = make(r, **options(r, r.choice(FORMATS)))
+        chance = [0.0]
+
+        def fault(operation: str, key: str, chance: list[float] = chance) -> Exception | None:
+            if operation.startswith("list") or r.random() >= chance[0]:
+                return None
+            return r.choice((oz.StoreError("lost the line"), oz.StoreError("forbidden")))
+
+        with oz.configure(chunk_cache=r.choice((None, "1MB")), threads=r.choice((1, 2))):
+            array = oz.open_array(FaultyStore(store, fault))
+            for _ in range(25):
+                chance[0] = r.choice((0.02, 0.2, 0.7))
+                tally[_one_read(r, array, data)] += 1
+                tally["reads"] += 1
+    return tally
+
+
+def _one_read(r: random.Random, array: oz.Array, data: npt.NDArray[Any]) -> str:
+    chosen = selection(r)
+    missing = r.choice(("fill", "fill", "raise"))
+    try:
+        found = array.read(chosen, missing=missing)
+    except oz.MissingChunk as e:
+        place = tuple(slice(c * n, (c + 1) * n) for c, n in zip(e.chunk, array.chunks, strict=True))
+        require(not data[place].any(), f"chunk {e.chunk} is stored")
+        return "missing chunk told"
+    except oz.ChunkError as e:
+        require("lost the line" in str(e) or "forbidden" in str(e), str(e))
+        return "error"
+    require(np.array_equal(found, data[chosen]), f"wrong values of {chosen}")
+    return "right values"
+
+
+def flipped_bits(seed: int, rounds: int) -> Counter[str]:
+    """Bits turned over in the chunks of arrays as they are by default: each must be noticed."""
+    r = random.Random(seed)
+    tally: Counter[str] = Counter()
+    while tally["flips"] < rounds:
+        given = options(r, 3)
+        store, _ = make(r, **given)
+        keys = [key for key in store.list() if key != "zarr.json"]
+        for _ in range(20):
+            key = r.choice(keys)
+            good = store.values[key]
+            bad = bytearray(good)
+            bit = r.randrange(8 * len(bad))
+            bad[bit // 8] ^= 1 << bit % 8
+            store.set(key, bytes(bad))
+            engine = r.choice(("auto", "reference"))
+            tally[_noticed(store, key, engine)] += 1
+            tally["flips"] += 1
+            store.set(key, bytes(good))
+    return tally
+
+
+def _noticed(store: MemoryStore, key: str, engine: str) -> str:
+    array = oz.open_array(store)
+    with oz.configure(engine=engine):
+        try:
+            array[...]
+        except oz.ChunkError as e:
+            require(e.key == key, f"{e.key!r} is told, not {key!r}")
+            return "noticed"
+    raise AssertionError(f"a flipped bit in {key!r} went unnoticed by {engine}")
+
+
+RUNS: dict[str, Callable[[int, int], Counter[str]]] = {
+    "faulted reads": faulted_reads,
+    "flipped bits": flipped_bits,
+}

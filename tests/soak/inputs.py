@@ -1,0 +1,301 @@
+"""Inputs that nobody would write: documents, chunks, shards and archives, changed at random.
+
+Each is read as a user would. It gives values, or an error of this library; anything else, and an
+input that takes longer than `PATIENCE`, is an AssertionError that names the seed. Run alone with
+``python -m tests.soak.inputs --seconds 60``, which also bounds the memory of the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import io
+import json
+import random
+import resource
+import time
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import omnizarr as oz
+from omnizarr.codecs import Spec, bind_chain
+from omnizarr.data_types import bind as bind_type
+from omnizarr.model import Named
+from omnizarr.stores import MemoryStore
+
+PATIENCE = 5.0  # seconds for one input, on a machine that does much else
+MEMORY = 2**31  # bytes of address space above what the process has when it begins
+LITTLE = Named("bytes", {"endian": "little"})
+CODECS: dict[str, tuple[Named, ...]] = {
+    "none": (LITTLE,),
+    "big-endian": (Named("bytes", {"endian": "big"}),),
+    "crc32c": (LITTLE, Named("crc32c")),
+    "gzip": (LITTLE, Named("gzip", {"level": 1})),
+    "zstd": (LITTLE, Named("zstd", {"level": 1, "checksum": False})),
+    "blosc": (
+        LITTLE,
+        Named(
+            "blosc",
+            {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0},
+        ),
+    ),
+    **{
+        name: (LITTLE, Named(f"numcodecs.{name}", config))
+        for name, config in {
+            "zlib": {"level": 1},
+            "bz2": {"level": 1},
+            "lzma": {"preset": 0},
+            "lz4": {"acceleration": 1},
+            "shuffle": {"elementsize": 4},
+            "adler32": {},
+            "fletcher32": {},
+        }.items()
+    },
+    "transpose": (Named("transpose", {"order": [1, 0]}), LITTLE),
+    "sharding": (
+        Named(
+            "sharding_indexed",
+            {
+                "chunk_shape": [4, 4],
+                "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+                "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+            },
+        ),
+    ),
+}
+TEXT = {"vlen-utf8": "string", "vlen-bytes": "bytes"}
+NUMBERS = (-1, 0, 1, 2, 255, 2**31 - 1, 2**31, 2**32 - 1, 2**53, 2**63 - 1, 2**63, 2**64 - 1)
+ODD: tuple[Any, ...] = (
+    *(None, True, False, "", "x", "..", "../..", "/etc", "\0", "NaN", "0x7fc00000", 1.5, 1e308),
+    *(*NUMBERS, 10**30, -(2**63), [], {}, [[]], [None], {"name": "bytes"}, {"name": ""}, [1] * 40),
+    *("int8", "float16", "<M8[ns]", "|O", "complex128", "r16", "pickle", {"id": "pickle"}),
+)
+
+
+def changed_bytes(r: random.Random, good: bytes) -> bytes:
+    """Bytes cut, added, turned over, or with a number that lies put over them."""
+    data = bytearray(good)
+    for _ in range(r.choice((1, 1, 2, 5))):
+        at = r.randrange(len(data) + 1)
+        kind = r.randrange(6)
+        if kind == 0:
+            del data[at:]
+        elif kind == 1:
+            data[at:at] = r.randbytes(r.randrange(1, 9))
+        elif kind == 2 and data:
+            data[at % len(data)] ^= 1 << r.randrange(8)
+        elif kind == 3:
+            size = r.choice((1, 2, 4, 8))
+            number = r.choice(NUMBERS) % 2 ** (8 * size)
+            data[at : at + size] = number.to_bytes(size, r.choice(("little", "big")))
+        elif kind == 4:
+            del data[at : at + r.randrange(1, 20)]
+        else:
+            data[at:at] = data[: r.randrange(len(data) + 1)]
+    return bytes(data)
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container inside a JSON value with each of its places."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in list(inside):
+        yield value, key
+        if isinstance(item, (dict, list)):
+            yield from places(item)
+
+
+def changed_document(r: random.Random, text: bytes) -> bytes:
+    """A document with something in it dropped, replaced or added; or no document any more."""
+    if r.random() < 0.3:
+        return changed_bytes(r, text)
+    doc = json.loads(text)
+    for _ in range(r.choice((1, 1, 2, 4))):
+        found = list(places(doc))
+        if not found:
+            break
+        inside, key = r.choice(found)
+        kind = r.randrange(4)
+        if kind == 0:
+            del inside[key]
+        elif kind == 1 and isinstance(inside, dict):
+            name = r.choice(("", "x", "zarr_format", "shape", "codecs"))
+            inside[name] = copy.deepcopy(r.choice(ODD))
+        elif kind == 2:
+            other, from_ = r.choice(found)
+            if isinstance(other, list) or from_ in other:
+                inside[key] = json.loads(json.dumps(other[from_]))
+        else:
+            inside[key] = copy.deepcopy(r.choice(ODD))
+    return json.dumps(doc).encode()
+
+
+# What is tried
+
+
+def try_documents(r: random.Random) -> Callable[[], None]:
+    store = MemoryStore()
+    zarr_format: Any = r.choice((1, 2, "3-draft", 3))
+    given: dict[str, Any] = {"shape": (9, 7), "chunks": (4, 4), "zarr_format": zarr_format}
+    if zarr_format == 3 and r.random() < 0.4:
+        given["shards"] = (8, 8)
+    dtype = r.choice(("u1", "<i4", ">f8", "c8", "M8[s]", "S3", [("a", "<i2"), ("b", "u1")]))
+    array = oz.create_array(store, dtype=np.dtype(dtype), **given)
+    array[...] = np.zeros((9, 7), dtype)
+    with oz.configure(write_empty_chunks=True):
+        array[:5] = np.zeros((5, 7), dtype)
+    documents = [k for k in store.list() if store.values[k][:1] == b"{"]
+    key = r.choice(documents)
+    store.set(key, changed_document(r, store.values[key]))
+
+    def read() -> None:
+        oz.validate(store)
+        found = oz.open(store)
+        str(found.info), repr(found)
+        if isinstance(found, oz.Array) and found.nbytes < 2**24 and found.nchunks < 2**10:
+            found[...]
+
+    return read
+
+
+def try_chunks(r: random.Random) -> Callable[[], None]:
+    if r.random() < 0.15:
+        name = r.choice(list(TEXT))
+        data_type = bind_type(Named(TEXT[name]))
+        codecs: tuple[Named, ...] = (Named(name),)
+        if r.random() < 0.5:
+            codecs = (*codecs, Named("zstd", {"level": 1, "checksum": False}))
+        values = np.array([["ab", "c" * 30, ""]] * 3, object)
+        values = values if name == "vlen-utf8" else np.vectorize(str.encode, "O")(values)
+        values = values.astype(data_type.dtype)
+    else:
+        codecs = CODECS[r.choice(list(CODECS))]
+        data_type = bind_type(Named("int32"))
+        values = (np.arange(64, dtype="i4") // 5).reshape(8, 8)
+    chain = bind_chain(codecs, Spec(values.shape, data_type, data_type.scalar(data_type.zero)))
+    bad = changed_bytes(r, bytes(chain.encode(values)))
+
+    def read() -> None:
+        assert chain.decode(bad).shape == values.shape
+
+    return read
+
+
+def try_shards(r: random.Random) -> Callable[[], None]:
+    store = MemoryStore()
+    zarr_format: Any = r.choice((3, 3, "3-draft"))
+    array = oz.create_array(
+        store, shape=(8, 8), chunks=(4, 2), shards=(8, 8), dtype="u1", zarr_format=zarr_format
+    )
+    array[...] = np.arange(1, 65).reshape(8, 8)
+    [key] = [k for k in store.list() if store.values[k][:1] != b"{"]
+    store.set(key, changed_bytes(r, store.values[key]))
+    chosen = r.choice((..., (3, 5), (slice(0, 8, 3), slice(2, 7)), ([1, 6], [0, 7])))
+
+    def read() -> None:
+        with oz.configure(engine=r.choice(("auto", "reference"))):
+            oz.open_array(store)[chosen]
+            oz.open_array(store).chunks_present()
+            oz.verify(store)
+
+    return read
+
+
+def _archive() -> bytes:
+    out = io.BytesIO()
+    store = MemoryStore()
+    group = oz.create_group(store)
+    group.create_array("a", data=np.arange(100, dtype="i4"), chunks=30)
+    with zipfile.ZipFile(out, "w") as archive:
+        for number, key in enumerate(store.list()):
+            kind = zipfile.ZIP_DEFLATED if number % 2 else zipfile.ZIP_STORED
+            archive.writestr(key, store.values[key], kind)
+    return out.getvalue()
+
+
+ARCHIVE = _archive()
+
+
+def try_archives(r: random.Random, file: str) -> Callable[[], None]:
+    directory = ARCHIVE.rindex(b"PK\1\2", 0, ARCHIVE.index(b"PK\5\6")) if r.random() < 0.5 else 0
+    bad = ARCHIVE[:directory] + changed_bytes(r, ARCHIVE[directory:])
+    with open(file, "wb") as out:
+        out.write(bad)
+
+    def read() -> None:
+        group = oz.open(file)
+        for name in list(group):
+            group[name][...]
+
+    return read
+
+
+def one(kind: str, seed: str, file: str) -> str:
+    """Try one input of a kind; what came of it."""
+    r = random.Random(seed)
+    tries: dict[str, Callable[[random.Random], Callable[[], None]]] = {
+        "documents": try_documents,
+        "chunks": try_chunks,
+        "shards": try_shards,
+        "archives": lambda r: try_archives(r, file),
+    }
+    read = tries[kind](r)
+    begin = time.monotonic()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            read()
+        answer = "read"
+    except oz.OmnizarrError:
+        answer = "refused"
+    except Exception as e:
+        raise AssertionError(f"{kind} {seed}: {type(e).__name__}: {e}") from e
+    taken = time.monotonic() - begin
+    if taken > PATIENCE:
+        raise AssertionError(f"{kind} {seed}: took {taken:.1f} s")
+    return answer
+
+
+KINDS = ("documents", "chunks", "shards", "archives")
+
+
+def run(seed: int, rounds: int, file: str, seconds: float = 1e9) -> Counter[str]:
+    """Rounds of one input of each kind and ten of chunks; what happened."""
+    tally: Counter[str] = Counter()
+    end = time.monotonic() + seconds
+    for number in range(rounds):
+        if time.monotonic() > end:
+            break
+        for kind in KINDS:
+            for n in range(10 if kind == "chunks" else 1):
+                tally[f"{kind} {one(kind, f'{seed}/{number}/{n}', file)}"] += 1
+                tally["inputs"] += 1
+    return tally
+
+
+def bound_memory() -> None:
+    """Let this process have no more than `MEMORY` above what it has now."""
+    with open("/proc/self/statm") as statm:
+        now = int(statm.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, now + MEMORY))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=10**9)
+    parser.add_argument("--file", default="/tmp/omnizarr-soak.zip")
+    given = parser.parse_args()
+    bound_memory()
+    found = run(given.seed, given.rounds, given.file, given.seconds)
+    for what, count in sorted(found.items()):
+        print(f"{count:9} {what}")
+
+
+if __name__ == "__main__":
+    main()
