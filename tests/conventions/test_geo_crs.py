@@ -126,3 +126,20 @@ def test_without_pyproj_text_passes_through_and_translations_are_refused(
         oz.geo.write_crs(other, "EPSG:32633")
     assert "spatial_ref" not in oz.open_group(other.store)
     assert CRS.of(WKT2).same(CRS.of({"type": "GeographicCRS"})) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        *((32633, "code"), (URL, "code"), (WKT2, "wkt2"), (WKT1, "wkt2"), ("OGC:CRS84", "wkt2")),
+        (pyproj.CRS.from_epsg(32633).to_json_dict(), "projjson"),
+    ],
+)
+def test_the_convention_proj_gets_exactly_one_statement(given: Any, name: str) -> None:
+    made = array()
+    oz.geo.write_crs(made, given, way="proj")
+    assert [key for key in made.attrs if key.startswith("proj:")] == [f"proj:{name}"]
+    assert [c["name"] for c in made.attrs["zarr_conventions"]] == ["proj:"]
+    found = oz.geo.read_crs(made)
+    assert found is not None
+    assert found.same(CRS.of(given))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import dask.array as da
@@ -171,6 +172,9 @@ def test_levels_outside_the_group_are_refused() -> None:
         ({"convention": "cog"}, "convention"),
         ({"bounds": BOUNDS, "transform": [1, 0, 0, 0, 1, 0]}, "give one"),
         ({"attributes": {"_FillValue": -1}}, "missing values"),
+        ({"dimension_names": [None, "x"]}, "rows and columns"),
+        ({"dimension_names": ["x"]}, "rows and columns"),
+        ({"crs": "nowhere"}, "coordinate reference system"),
     ],
 )
 def test_options_without_sense_are_refused_before_anything_is_stored(
@@ -206,3 +210,14 @@ def test_blocks_of_dask_are_computed_once() -> None:
     found = oz.geo.write({}, source, levels=2, chunks=(32, 32))
     assert sorted(seen) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     np.testing.assert_array_equal(found.levels[1].array[...], np.ones((60, 50)))
+
+
+def test_a_system_that_cannot_be_written_is_refused_before_anything_is_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyproj", None)
+    store: dict[str, bytes] = {}
+    with pytest.raises(oz.CannotExpress, match="pip install pyproj"):
+        oz.geo.write(store, heights(), crs="EPSG:4326")
+    assert store == {}
+    assert str(oz.geo.write(store, heights(), crs="EPSG:4326", way="gdal").crs) == "EPSG:4326"

@@ -7,7 +7,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from omnizarr.conventions.geo.crs import CRS, to_proj
+from omnizarr.conventions.geo.crs import CRS, to_gdal, to_proj
 from omnizarr.conventions.geo.pyramid import Map
 from omnizarr.conventions.geo.pyramid import open as open_map
 from omnizarr.conventions.geo.reference import PROJ, Way, registered, write_crs
@@ -33,14 +33,12 @@ SPATIAL = {
     "spec_url": _SPEC.format("spatial"),
     "uuid": "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4",
     "name": "spatial",
-    "description": "Spatial coordinate information",
 }
 MULTISCALES = {
     "schema_url": _SCHEMA.format("multiscales"),
     "spec_url": _SPEC.format("multiscales"),
     "uuid": "d35379db-88df-4056-af3a-620245f8e347",
     "name": "multiscales",
-    "description": "Multiscale layout of zarr datasets",
 }
 
 
@@ -83,9 +81,14 @@ def write(
     source = data if hasattr(data, "shape") and hasattr(data, "dtype") else np.asarray(data)
     _check(source, factor, method, convention, options)
     placed = _transform(transform, bounds, source.shape[-2:])
-    given = None if crs is None else CRS.of(crs)
+    given = None if crs is None else _stated(crs, way)
     steps = _steps(source.shape, levels, factor)
     names = list(options.pop("dimension_names", None) or _names(len(source.shape)))
+    if len(names) != len(source.shape) or None in names[-2:]:
+        raise InvalidMetadata(
+            f"dimension_names must name the rows and columns of {len(source.shape)} axes,"
+            f" got {names}"
+        )
     group = create_group(store, path=path, zarr_format=zarr_format, overwrite=overwrite)
     arrays = _create(group, source, level_shapes(source.shape, steps), names, options)
     fill_levels(source, arrays, steps, method, progress)
@@ -132,6 +135,18 @@ def _transform(
     if bounds is not None:
         return Affine.from_bounds(bounds, shape)
     return None if transform is None else Affine.of(transform)
+
+
+def _stated(crs: Any, way: Way) -> CRS:
+    """The system in the words that `way` needs; raises before anything is stored."""
+    given = CRS.of(crs)
+    if way in ("cf", "both") and given.parameters is None:
+        given = given.with_wkt2()
+    if way in ("gdal", "both"):
+        to_gdal(given)
+    if way == "proj":
+        to_proj(given)
+    return given
 
 
 def _steps(shape: Sequence[int], levels: int | None, factor: int) -> list[tuple[int, ...]]:

@@ -16,6 +16,7 @@ from omnizarr.errors import CannotExpress, InvalidMetadata, MissingPackage
 
 _URL = re.compile(r"^https?://www\.opengis\.net/def/crs/([\w.-]+)/([\w.-]+)/([\w.-]+)/?$")
 _URN = re.compile(r"^urn:ogc:def:crs:([\w.-]+):([\w.-]*):([\w.-]+)$")
+_PROJ_CODE = re.compile(r"^[A-Z]+:[0-9]+$")
 _CODE = re.compile(r"^([A-Za-z][\w-]*):([\w.-]+)$")
 _WKT = re.compile(r"^\s*([A-Z][A-Z0-9_]*)\s*[\[(]", re.IGNORECASE)
 # What well-known text of the second generation starts with, and of the first.
@@ -185,15 +186,13 @@ def to_gdal(crs: CRS) -> dict[str, Any]:
 
 
 def to_proj(crs: CRS) -> dict[str, Any]:
-    """The attributes of the convention `proj:`."""
-    found: dict[str, Any] = {}
-    if crs.code is not None:
-        found["proj:code"] = crs.code
-    if crs.wkt is not None or not (found or crs.projjson):
-        found["proj:wkt2"] = crs.to_wkt2()
-    if crs.projjson is not None:
-        found["proj:projjson"] = dict(crs.projjson)
-    return found
+    """The attribute of the convention `proj:`, whose schema wants exactly one of the three."""
+    by_code = crs.url is not None or crs.stated_code is not None
+    if by_code and _PROJ_CODE.match(crs.code or ""):
+        return {"proj:code": crs.code}
+    if crs.wkt is None and crs.projjson is not None:
+        return {"proj:projjson": dict(crs.projjson)}
+    return {"proj:wkt2": crs.to_wkt2()}
 
 
 def to_grid_mapping(crs: CRS) -> dict[str, Any]:

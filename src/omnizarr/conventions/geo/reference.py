@@ -32,11 +32,12 @@ from omnizarr.model import paths
 Way = Literal["cf", "gdal", "both", "proj"]
 GRID_MAPPING = "spatial_ref"
 PROJ = {
-    "schema_url": "https://raw.githubusercontent.com/zarr-experimental/geo-proj/refs/tags/v1/schema.json",
-    "spec_url": "https://github.com/zarr-experimental/geo-proj/blob/v1/README.md",
+    "schema_url": (
+        "https://raw.githubusercontent.com/zarr-conventions/geo-proj/refs/tags/v1/schema.json"
+    ),
+    "spec_url": "https://github.com/zarr-conventions/geo-proj/blob/v1/README.md",
     "uuid": "f17cb550-5864-4468-aeb7-f3180cfb622f",
     "name": "proj:",
-    "description": "Coordinate reference system information for geospatial data",
 }
 
 
