@@ -221,3 +221,35 @@ def test_names_for_errors_of_zarr_python_catch_ours() -> None:
 
 def test_dir_shows_public_names_only() -> None:
     assert set(dir(oz)) == set(oz.__all__)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_wrong_values_are_listed_where_fields_are_missing_too(version: int) -> None:
+    found = oz.validate({"zarr_format": version, "shape": [3, 0], "chunks": [0, 0]})
+    fields = {problem.field for problem in found}
+    assert {"dtype", "order", "chunks[0]"} <= fields
+    assert "chunks[1]" not in fields
+
+
+@pytest.mark.parametrize("code", ["M8[ns]", "m8[s]"])
+@pytest.mark.parametrize("version", [1, 2, 3, "3-draft"])
+def test_times_that_were_never_written_are_none_where_the_format_can_say_so(
+    version: Any, code: str
+) -> None:
+    options = {"shape": 2, "dtype": code, "zarr_format": version}
+    store: dict[str, bytes] = {}
+    expected = version in (2, 3)
+    assert np.isnat(oz.create_array(store, **options)[...]).all() == expected
+    assert np.isnat(oz.open_array(store).fill_value) == expected
+    assert np.isnat(oz.empty(**options)[...]).all() == expected
+    zeros = oz.zeros(**options)
+    for array in (zeros, oz.zeros_like(zeros)):
+        assert array[...].view("i8").tolist() == [0, 0]
+
+
+def test_times_and_texts_of_a_group_are_zero_where_zeros_are_asked_for() -> None:
+    group = oz.group()
+    assert group.zeros("t", 2, dtype="M8[s]")[...].view("i8").tolist() == [0, 0]
+    assert group.zeros("s", 2, dtype="U3")[...].tolist() == ["", ""]
+    assert group.zeros_like("l", group["s"])[...].tolist() == ["", ""]
+    assert np.isnat(group.empty("e", 2, dtype="m8[s]")[...]).all()

@@ -37,6 +37,14 @@ class DataType:
         """Whether items have no fixed size in bytes."""
         return self.dtype.hasobject or self.dtype.kind == "T"
 
+    def unset(self, dialect: Dialect) -> Any:
+        """What elements of a new array read as until they are written: no time, else zero.
+
+        The other formats have no words for "no time".
+        """
+        times = self.dtype.kind in "mM" and dialect in ("v2", "v3")
+        return np.array("NaT", self.dtype) if times else self.zero
+
     def scalar(self, value: Any) -> Scalar:
         """`value` as a 0-dimensional array of this type."""
         if isinstance(value, np.ndarray) and value.dtype == self.dtype and value.ndim == 0:

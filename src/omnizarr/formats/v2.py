@@ -95,8 +95,7 @@ class V2:
         fields.require(*FIELDS)
         check_version(fields, 2)
         shape = fields.integers("shape")
-        chunks = fields.integers("chunks")
-        fields.same_rank("shape", shape, "chunks", chunks)
+        chunks = fields.chunks(shape)
         order = fields.choice("order", ("C", "F"))
         separator = fields.choice("dimension_separator", (".", "/"))
         separator = separator if "dimension_separator" in doc else self.separator

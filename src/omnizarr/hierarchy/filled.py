@@ -8,16 +8,17 @@ from typing import Any
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_array, open_array
 from omnizarr.hierarchy.make import like
+from omnizarr.hierarchy.options import ZERO
 
 
 def empty(shape: int | Iterable[int], *, store: Any = None, **options: Any) -> Array:
-    """A new array whose values do not matter; they are zeros."""
+    """A new array whose values do not matter; they are the default fill value."""
     return create_array(store, shape=shape, **options)
 
 
 def zeros(shape: int | Iterable[int], *, store: Any = None, **options: Any) -> Array:
     """A new array of zeros."""
-    return create_array(store, shape=shape, **options)
+    return create_array(store, shape=shape, **{"fill_value": ZERO, **options})
 
 
 def ones(shape: int | Iterable[int], *, store: Any = None, **options: Any) -> Array:
@@ -39,7 +40,7 @@ def empty_like(a: Any, **options: Any) -> Array:
 
 def zeros_like(a: Any, **options: Any) -> Array:
     """A new array of zeros with the shape, type and chunks of another."""
-    return zeros(**like(a, {"fill_value": 0, **options}))
+    return zeros(**like(a, {"fill_value": ZERO, **options}))
 
 
 def ones_like(a: Any, **options: Any) -> Array:

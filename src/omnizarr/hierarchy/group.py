@@ -16,7 +16,7 @@ from omnizarr.hierarchy.location import Location, format_for, tell
 from omnizarr.hierarchy.make import check_required, like, make_array
 from omnizarr.hierarchy.move import move
 from omnizarr.hierarchy.node import NodeHandle
-from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.hierarchy.options import ZERO, ArrayOptions
 from omnizarr.hierarchy.place import place
 from omnizarr.hierarchy.tree import Tree, tree
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
@@ -266,10 +266,12 @@ class Group(NodeHandle[GroupModel]):
     require_dataset = require_array
 
     def empty(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
-        """A new array whose values do not matter; they are zeros."""
+        """A new array whose values do not matter; they are the default fill value."""
         return self.create_array(name, shape=shape, **options)
 
-    zeros = empty
+    def zeros(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
+        """A new array of zeros."""
+        return self.full(name, shape, **{"fill_value": ZERO, **options})
 
     def ones(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
         """A new array of ones."""
@@ -287,7 +289,7 @@ class Group(NodeHandle[GroupModel]):
 
     def zeros_like(self, name: str, data: Any, **options: Any) -> Array:
         """A new array of zeros like `data`."""
-        return self.empty_like(name, data, **{"fill_value": 0, **options})
+        return self.empty_like(name, data, **{"fill_value": ZERO, **options})
 
     def ones_like(self, name: str, data: Any, **options: Any) -> Array:
         """A new array of ones like `data`."""

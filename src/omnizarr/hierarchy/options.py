@@ -26,6 +26,8 @@ _REFUSED = {
 }
 _VARIABLE = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
 
+ZERO: Any = object()  # as a fill value: the zero, or the empty text, of whichever type
+
 
 class ArrayOptions(TypedDict, total=False):
     """Options of every function that creates an array.
@@ -38,8 +40,8 @@ class ArrayOptions(TypedDict, total=False):
         Versions 3 and 3-draft: pack the chunks into values of this shape, a multiple of the
         chunk shape; a size such as ``"100MB"``, or an integer for all axes.
     fill_value
-        What elements that were never written read as. Zero unless given. None leaves it
-        undefined in versions 1 and 2.
+        What elements that were never written read as. Unless given zero, and for times in
+        versions 2 and 3 "not a time". None leaves it undefined in versions 1 and 2.
     codecs
         The whole list of codecs, in place of the next four.
     filters, serializer, compressors
@@ -224,12 +226,15 @@ def _key_encoding(format: Format, options: ArrayOptions) -> Named:
 
 
 def _fill(options: ArrayOptions, data_type: DataType, format: Format) -> FillValue:
-    value = options.get("fill_value", data_type.zero)
+    unset = data_type.unset(format.dialect)
+    value = options.get("fill_value", unset)
     if isinstance(value, str) and value == AUTO and data_type.dtype.kind not in "TUO":
-        value = data_type.zero
+        value = unset
     if value is None:
         if format.undefined_fill:
             return FillValue(None, format.dialect)
+        value = unset
+    if value is ZERO:
         value = data_type.zero
     return data_type.fill_json(value, format.dialect)
 

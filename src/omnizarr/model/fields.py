@@ -99,11 +99,19 @@ class Fields:
         self.error(name, f"expected {words}, got {kind_of(value)}")
         return allowed[0]
 
-    def same_rank(self, first: str, a: tuple[int, ...], second: str, b: tuple[int, ...]) -> None:
-        """Record when two lists that belong together differ in length."""
-        known = first in self.values and second in self.values
-        if known and len(a) != len(b) and not self._bad(first) and not self._bad(second):
-            self.error(second, f"has {len(b)} entries, but {first} has {len(a)}")
+    def chunks(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a chunk of an array of that shape."""
+        found = self.integers("chunks")
+        known = "shape" in self.values and "chunks" in self.values
+        if not known or self._bad("shape") or self._bad("chunks"):
+            return found
+        if len(shape) != len(found):
+            self.error("chunks", f"has {len(found)} entries, but shape has {len(shape)}")
+        for i, (length, chunk) in enumerate(zip(shape, found, strict=False)):
+            if chunk == 0 and length:
+                message = "a chunk cannot have length 0 where the array does not"
+                self.error(f"chunks[{i}]", message)
+        return found
 
     def _bad(self, field: str) -> bool:
         return any(p.level == "error" and p.field.startswith(field) for p in self.problems)
