@@ -6,6 +6,8 @@ import argparse
 import datetime
 import os
 import platform
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,7 +21,7 @@ from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.servers.processes import make_s3_bucket, moto
 from tests.servers.redis import redis_server
-from tests.soak import blocks, forks, kills, peers, writers
+from tests.soak import blocks, faults, forks, inputs, kills, peers, writers
 
 PAGE = Path("docs/reliability.md")
 THREADS, PROCESSES = 8, 4
@@ -38,6 +40,8 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=1000, help="writers killed in all")
     parser.add_argument("--repeats", type=int, default=200, help="processes started in each way")
     parser.add_argument("--blocks", type=int, default=100, help="arrays written in blocks")
+    parser.add_argument("--faults", type=int, default=10_000, help="failing reads; flipped bits")
+    parser.add_argument("--inputs", type=int, default=10**6, help="inputs changed at random")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as servers:
         place = Path(folder)
@@ -49,6 +53,8 @@ def main() -> None:
             _blocks(place, given.blocks),
             _kills(place, given.kills),
             _forks(place, given.repeats),
+            _faults(given.faults),
+            _inputs(place, given.inputs),
         ]
     PAGE.write_text("\n".join(sections))
 
@@ -180,6 +186,48 @@ def _forks(folder: Path, repeats: int) -> str:
     )
     head = ("start method", "action", "parent", "started", "hung", "failed", "slowest (s)")
     return _table("Starting processes", text, head, rows())
+
+
+def _faults(count: int) -> str:
+    def rows() -> Iterator[tuple[Any, ...]]:
+        reads = faults.faulted_reads(1, count)
+        told = reads["error"] + reads["missing chunk told"]
+        yield "reads through a failing store", reads["reads"], told, reads["right values"], 0
+        flips = faults.flipped_bits(1, count)
+        yield "flipped bits in default arrays", flips["flips"], flips["noticed"], 0, 0
+
+    text = (
+        "Reads of all formats through a store whose calls fail at random, and single bits turned\n"
+        "over in chunks of version 3 arrays as they are by default. The run stops at the first\n"
+        "wrong value."
+    )
+    head = ("what", "tried", "errors", "right values", "wrong values")
+    return _table("Failing stores and damaged chunks", text, head, rows())
+
+
+def _inputs(folder: Path, count: int) -> str:
+    rounds = str(-(-count // inputs.A_ROUND))
+    command = [sys.executable, "-m", "tests.soak.inputs", "--seconds", "1e9", "--rounds", rounds]
+    done = subprocess.run(
+        [*command, "--file", str(folder / "x.zip")], capture_output=True, text=True, check=True
+    )
+    counts = (line.strip().partition(" ") for line in done.stdout.splitlines())
+    found = {name: int(number) for number, _, name in counts}
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for kind in inputs.KINDS:
+            read, refused = found.get(f"{kind} read", 0), found.get(f"{kind} refused", 0)
+            yield kind, read + refused, read, refused, 0
+
+    text = (
+        "Documents of all formats, chunks of every codec, shards and zip archives, changed at\n"
+        f"random and read. Bounds: {inputs.PATIENCE:g} s for one input, and"
+        f" {inputs.MEMORY // 2**20} MiB of address space\n"
+        "beyond what the process has at its start. The run stops at the first crash, foreign\n"
+        "error, or bound that is passed."
+    )
+    head = ("inputs", "tried", "read", "refused", "anything else")
+    return _table("Hostile inputs", text, head, rows())
 
 
 if __name__ == "__main__":
