@@ -94,7 +94,6 @@ def test_zarr_python_reads_the_same_of_what_was_written(tmp_path: Path, zarr_for
     xr.testing.assert_identical(opened(tmp_path / "x.zarr"), theirs)
 
 
-@pytest.mark.shows("GEO-11")
 @pytest.mark.parametrize("zarr_format", [2, 3, "3-draft"])
 def test_every_format_gives_back_what_was_written(tmp_path: Path, zarr_format: Any) -> None:
     data = climate()
@@ -285,3 +284,5 @@ def test_loading_can_be_awaited(tmp_path: Path) -> None:
 def test_an_array_on_its_own_is_written_with_its_name(tmp_path: Path) -> None:
     climate().t.omnizarr.to(tmp_path / "x")
     xr.testing.assert_identical(xr.open_dataarray(tmp_path / "x", engine="omnizarr"), climate().t)
+    climate().t.rename(None).omnizarr.to(tmp_path / "y")
+    assert xr.open_dataarray(tmp_path / "y", engine="omnizarr").name == "array"

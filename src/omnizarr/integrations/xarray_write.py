@@ -34,7 +34,7 @@ if find_spec("dask"):
 
 WriteMode: TypeAlias = Literal["w", "w-", "a", "a-", "r+"]
 Encoded: TypeAlias = tuple[dict[str, xr.Variable], dict[str, Any]]
-UNNAMED = "__xarray_dataarray_variable__"  # xarray's name for an array without one
+UNNAMED = "array"  # xarray's own name for it begins with "__", which version 3 reserves
 
 
 @dataclass(frozen=True, slots=True)
