@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from omnizarr.errors import InvalidMetadata, Problem
+from omnizarr.errors import InvalidMetadata, Problem, WrongType
 
 # A JSON value. Spelled `Any` inside containers: every reader checks before it uses.
 JSON: TypeAlias = "bool | int | float | str | Sequence[Any] | Mapping[str, Any] | None"
@@ -141,7 +141,7 @@ def plain(value: object, where: str, on_special: Callable[[str, float], None]) -
         converted = tolist()
         if type(converted) is not type(value):
             return plain(converted, where, on_special)
-    raise InvalidMetadata(
+    raise WrongType(
         f"{where}: {type(value).__name__} cannot be stored as JSON;"
         " use numbers, strings, booleans, None, lists and dicts"
     )

@@ -253,3 +253,29 @@ def test_times_and_texts_of_a_group_are_zero_where_zeros_are_asked_for() -> None
     assert group.zeros("s", 2, dtype="U3")[...].tolist() == ["", ""]
     assert group.zeros_like("l", group["s"])[...].tolist() == ["", ""]
     assert np.isnat(group.empty("e", 2, dtype="m8[s]")[...]).all()
+
+
+def test_axes_that_the_chunks_leave_out_are_whole() -> None:
+    assert oz.create_array(shape=(6, 7, 8), dtype="i4", chunks=(3,)).chunks == (3, 7, 8)
+    with pytest.raises(oz.InvalidMetadata, match="2 entries, shape 1"):
+        oz.create_array(shape=6, dtype="i4", chunks=(3, 3))
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, "3-draft"])
+def test_overwriting_leaves_no_chunks_of_an_array_whose_document_is_lost(version: Any) -> None:
+    store: dict[str, bytes] = {}
+    options = {"shape": (4, 4), "dtype": "i4", "chunks": 2, "zarr_format": version}
+    oz.create_array(store, **options)[...] = 7
+    for key in [k for k in store if "zarr" in k or "meta" in k]:
+        del store[key]
+    assert store
+    store["notes.txt"] = b"kept"
+    assert not oz.create_array(store, **options, overwrite=True)[...].any()
+    assert store["notes.txt"] == b"kept"
+
+
+def test_what_is_of_a_wrong_type_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="'foo' is not known"):
+        oz.zeros(3, dtype="foo")
+    with pytest.raises(TypeError, match="cannot be stored as JSON"):
+        oz.group().attrs["x"] = object()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr.data_types.numeric import NUMPY, SMALL_FLOATS, SMALL_INTEGERS
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidMetadata, WrongType
 from omnizarr.model import Named
 
 _KINDS = {np.dtype(code).str[1:]: name for name, code in reversed(NUMPY.items())}
@@ -31,7 +31,7 @@ def describe(dtype: Any) -> Named:
     try:
         found = np.dtype(_nested(dtype))
     except (TypeError, ValueError) as e:
-        raise InvalidMetadata(f"data type {dtype!r} is not known: {e}") from None
+        raise WrongType(f"data type {dtype!r} is not known: {e}") from None
     return _named(found)
 
 

@@ -33,6 +33,7 @@ def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Name
     sizes = list(chunks)
     if any(isinstance(c, (list, tuple)) for c in sizes):
         return Named("rectilinear", {"kind": "inline", "chunk_shapes": [_edges(c) for c in sizes]})
+    sizes += shape[len(sizes) :]
     if len(sizes) != len(shape):
         raise InvalidMetadata(f"chunks {chunks!r} has {len(sizes)} entries, shape {len(shape)}")
     filled = [n if c in (None, -1) else c for c, n in zip(sizes, shape, strict=True)]

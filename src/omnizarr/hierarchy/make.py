@@ -13,6 +13,7 @@ from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import ArrayOptions, array_model, runtime_config
 from omnizarr.hierarchy.pipeline import pipeline
+from omnizarr.hierarchy.stored import erase_leftovers
 from omnizarr.model import ArrayModel, Node
 
 # Options that say how chunks become bytes.
@@ -51,6 +52,8 @@ def make_array(
             _ = bound.encoding, bound.chunk_store
 
     array = Array.at(location, location.create(model, overwrite=overwrite, check=check))
+    if overwrite:
+        erase_leftovers(array._bound)
     array = array.with_config(runtime_config(options))
     if data is not None and write_data:
         array[...] = data

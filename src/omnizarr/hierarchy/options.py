@@ -33,9 +33,9 @@ class ArrayOptions(TypedDict, total=False):
     """Options of every function that creates an array.
 
     chunks
-        The shape of a chunk; an integer for all axes; ``"auto"`` (about 1 MiB); a size such
-        as ``"4MB"``; False for one chunk; a list of lists of lengths for a rectilinear grid
-        (version 3). `chunk_shape` is another name for it.
+        The shape of a chunk, whole along axes that are left out; an integer for all axes;
+        ``"auto"`` (about 1 MiB); a size such as ``"4MB"``; False for one chunk; a list of lists
+        of lengths for a rectilinear grid (version 3). `chunk_shape` is another name for it.
     shards
         Versions 3 and 3-draft: pack the chunks into values of this shape, a multiple of the
         chunk shape; a size such as ``"100MB"``, or an integer for all axes.

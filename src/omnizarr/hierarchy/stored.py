@@ -13,7 +13,7 @@ from omnizarr.engine import BoundArray, exclusive
 from omnizarr.errors import ChunkError, OmnizarrError, SelectionError, StoreError
 from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.model import paths
-from omnizarr.stores import list_prefix, sizes
+from omnizarr.stores import can_list, erase_values, list_prefix, sizes
 
 Coords = tuple[int, ...]
 MAX_GRID = 2**32  # chunks, a byte each, that are told one by one
@@ -92,6 +92,14 @@ def stored_size(array: BoundArray) -> tuple[int, int]:
     )
     found = sizes(array.store, keys)
     return len(found), sum(found.values())
+
+
+def erase_leftovers(array: BoundArray) -> None:
+    """Erase chunks that a new array would take for its own, such as those of a lost document."""
+    start, rank = len(array.prefix), len(array.model.shape)
+    keys = list_prefix(array.store, array.prefix) if can_list(array.store) else ()
+    found = [key for key in keys if array.encoding.coords(key[start:], rank) is not None]
+    erase_values(array.store, found)
 
 
 def check_coords(array: BoundArray, coords: Coords) -> Coords:
