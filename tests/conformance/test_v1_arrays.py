@@ -104,8 +104,8 @@ def test_only_the_integer_1_is_accepted_as_the_version(version: Any) -> None:
         ([20], ["10"], "chunks[0]"),
         ([20], [2.5], "chunks[0]"),
         ([20], None, "chunks"),
-        ([20], [0], "chunk_shape[0]"),
-        ([20, 20], [10, 0], "chunk_shape[1]"),
+        ([20], [0], "chunks[0]"),
+        ([20, 20], [10, 0], "chunks[1]"),
     ],
 )
 def test_shape_and_chunks_are_integers_of_one_rank(shape: Any, chunks: Any, field: str) -> None:
