@@ -15,7 +15,7 @@ import pytest
 import omnizarr
 from omnizarr import LocalStore, stores
 from omnizarr.errors import InvalidMetadata, StoreError
-from omnizarr.stores import Range, local
+from omnizarr.stores import Range, folders, local
 
 
 @pytest.fixture
@@ -41,14 +41,16 @@ def test_a_key_is_a_path_below_the_base_directory(store: LocalStore) -> None:
 @pytest.mark.shows("DX-50")
 def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    walks = [("C:\\data", ["foo"], ["top"]), ("C:\\data\\foo", [], ["bar"])]
+    listings = {"C:\\data": (["top"], ["foo"]), "C:\\data\\foo": (["bar"], [])}
 
     def read(path: str, part: Range | None) -> tuple[bytes, None, None]:
         opened.append(path)
         return b"x", None, None
 
-    windows = SimpleNamespace(path=ntpath, sep="\\", walk=lambda top, **_: iter(walks))
+    windows = SimpleNamespace(path=ntpath, sep="\\")
     monkeypatch.setattr(local, "os", windows)
+    monkeypatch.setattr(folders, "os", windows)
+    monkeypatch.setattr(folders, "entries", lambda folder, root: listings[ntpath.normpath(folder)])
     monkeypatch.setattr(local, "_read_file", read)
     store = LocalStore("C:\\data")
     assert store.get("foo/bar") == b"x"

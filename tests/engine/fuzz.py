@@ -329,7 +329,7 @@ def try_calls(r: random.Random, folder: Path) -> Counter[str]:
     directory = os.open(folder, os.O_RDONLY)
     array = np.zeros((9, 9), "V2")[:, :: r.choice((1, -1))]
     key = (b"a/", 0, ord("/"))
-    flags = (writing, r.random() < 0.5)
+    flags = (writing, r.random() < 0.1, r.random() < 0.5)
     call = [bound, axes, directory, given, *key, array, *flags, r.randint(1, 5), 0]
     if r.random() < 0.5:
         listed = tuple(np.array(v, np.int64) for v in ([0, 1], [0, 2, 3], [0, 3, 1], [8, 0, 4]))
