@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.testing import assert_array_equal  # at once: a thread may not import at a fork
+from numpy.testing import assert_array_equal  # not later: a fork may come during the import
 
 import omnizarr as oz
 

@@ -113,6 +113,8 @@ def _leave(path: str, file: _File) -> None:
         with contextlib.suppress(OSError):
             _lock(file.descriptor, fcntl.F_WRLCK, 0, 1, wait=False)
             os.unlink(path)
+        # A child that was forked just now has the file open too, until it comes to closing it.
+        _lock(file.descriptor, fcntl.F_UNLCK, 0, 1)
     finally:
         file.close()
 
@@ -145,7 +147,10 @@ def _is_at(descriptor: int, path: str) -> bool:
 def _lock(descriptor: int, kind: int, start: int, length: int, *, wait: bool = True) -> None:
     """Lock a range of bytes; where descriptions own no ranges, the file as a whole."""
     if not _HAS_RANGES:
-        if kind == fcntl.F_UNLCK or (kind == fcntl.F_WRLCK and start):
+        if start:
+            return
+        if kind == fcntl.F_UNLCK:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
             return
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         return
