@@ -16,7 +16,6 @@ PARTLY: dict[str, str] = {
     "SH-26": "threads of one process; processes are not synchronised yet",
     "V3-33": "as D3-10",
     "V3-57": "an explicit 0 on an empty axis is written as 1, not refused (V3-97)",
-    "V3-68": "Blosc chunks by block with the kernel only; the reference engine decodes them whole",
     "V3-76": "this build of Blosc has no snappy; the error names it",
     "V3-82": "a store with only the partial forms goes through an adapter",
     "V3-86": "the Windows half with a stand-in",

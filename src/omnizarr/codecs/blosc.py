@@ -42,6 +42,7 @@ class NumcodecsBlosc(Configured):
 
     name: ClassVar[str] = "numcodecs.blosc"
     kind: ClassVar[Kind] = "bytes->bytes"
+    by_block: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check_common()

@@ -6,7 +6,7 @@ of bytes→bytes. So is every size that can be known in advance, before and afte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import registry
+from omnizarr.codecs import blosc_blocks
 from omnizarr.codecs.codec import ArrayArray, ArrayBytes, Buffer, BytesBytes, Codec, Region, Spec
 from omnizarr.codecs.emptiness import is_fill
 from omnizarr.codecs.holes import moved
@@ -67,6 +68,8 @@ class Chain:
     # Whether the last step of decoding can fill a given buffer, and whether that is the chunk.
     packed_into: bool = field(init=False)
     direct: bool = field(init=False)
+    # Whether parts of large chunks can be had by the blocks of Blosc that hold them.
+    by_block: bool = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "axes", _axes(self))
@@ -78,6 +81,7 @@ class Chain:
         object.__setattr__(self, "sharded", None if axes is None else (self.array_bytes, axes))
         object.__setattr__(self, "packed_into", into)
         object.__setattr__(self, "direct", direct)
+        object.__setattr__(self, "by_block", _by_block(self))
 
     def encode(self, chunk: npt.NDArray[Any]) -> Buffer:
         """The bytes to store for a chunk."""
@@ -116,13 +120,15 @@ class Chain:
     @property
     def reads_parts(self) -> bool:
         """Whether a part of a chunk can be had from a part of its bytes."""
-        return self.sharded is not None
+        return self.sharded is not None or self.by_block
 
     def steps(self, key: str, region: Region) -> Steps[Decode | None]:
         """Part of a chunk, fetching and decoding no more than the codecs allow; None: absent.
 
         What comes back fills an array of the region's shape.
         """
+        if self.by_block and any(s != slice(0, n, 1) for s, n in self._sizes(region)):
+            return (yield from self._block_steps(key, region))
         if self.sharded is None:
             [data] = yield [(key, None)]
             return None if data is None else partial(self.decode_into, data, region)
@@ -130,6 +136,25 @@ class Chain:
         # Not by `_run`: where the store fails, the codec is not at fault.
         decode: Decode | None = yield from inside.steps(key, tuple(region[i] for i in axes))
         return None if decode is None else partial(self._decode_turned, decode)
+
+    def _sizes(self, region: Region) -> Iterable[tuple[slice, int]]:
+        return zip(region, self.spec.shape, strict=True)
+
+    def _block_steps(self, key: str, region: Region) -> Steps[Decode | None]:
+        shape, turned = self.inner.shape, tuple(region[i] for i in self.axes)
+        size, itemsize = self.inner.nbytes or 0, self.inner.data_type.dtype.itemsize
+        found = yield from blosc_blocks.steps(key, shape, itemsize, turned, size)
+        if found is None:
+            return None
+        if not isinstance(found, blosc_blocks.Blocks):
+            return partial(self.decode_into, found, region)
+        return partial(self._decode_blocks, found, turned)
+
+    def _decode_blocks(
+        self, blocks: blosc_blocks.Blocks, region: Region, out: npt.NDArray[Any]
+    ) -> None:
+        chunk = blocks.unpack().view(self.inner.data_type.dtype).reshape(self.inner.shape)
+        out.transpose(self.axes)[...] = chunk[region]
 
     def _decode_turned(self, decode: Decode, out: npt.NDArray[Any]) -> None:
         with moved(self.turned_back):
@@ -193,6 +218,17 @@ def _axes(chain: Chain) -> tuple[int, ...]:
         if isinstance(codec, Transpose):
             axes = tuple(axes[i] for i in codec.axes(len(spec.shape)))
     return axes
+
+
+def _by_block(chain: Chain) -> bool:
+    """Whether chunks are large, and nothing but Blosc makes their stored bytes."""
+    size = chain.inner.nbytes or 0
+    plain = getattr(chain.array_bytes, "plain", None)
+    if len(chain.bytes_bytes) != 1 or size < blosc_blocks.LEAST or plain is None:
+        return False
+    turns = all(isinstance(codec, Transpose) for codec, _ in chain.array_array)
+    codec = chain.bytes_bytes[0][0]
+    return turns and getattr(codec, "by_block", False) and bool(plain(chain.inner))
 
 
 def _only_turns(chain: Chain) -> bool:

@@ -121,7 +121,11 @@ def _settled(array: BoundArray, chain: Chain, key: str, region: Region) -> Steps
     As long as the index is the same, what was read at its places is one value or the next of each
     inner chunk. Far stores are not asked once more.
     """
-    if chain.sharded is None or not getattr(array.chunk_store, "near", False):
+    near = getattr(array.chunk_store, "near", False)
+    if near and chain.sharded is None:  # one request is as quick, and sees one value
+        [data] = yield [(key, None)]
+        return None if data is None else partial(chain.decode_into, data, region)
+    if not near:
         return (yield from chain.steps(key, region))
     for _ in attempts():
         steps = chain.steps(key, region)
@@ -141,7 +145,8 @@ def _settled(array: BoundArray, chain: Chain, key: str, region: Region) -> Steps
 def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None:
     """What fills an array with part of one chunk, or None where the store has none."""
     chain = array.chain_at(coords)
-    if chain.sharded is None and coords:  # the same in fewer steps
+    far = chain.reads_parts and not getattr(array.chunk_store, "near", False)
+    if chain.sharded is None and coords and not far:  # the same in fewer steps
         with telling("read", array, coords):
             data = array.chunk_store.get(array.key(coords))
         return None if data is None else partial(chain.decode_into, data, region)
