@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr.conventions.ome.load import Loaded, load, member
+from omnizarr.conventions.ome.load import Described, Loaded, load, member
 from omnizarr.conventions.ome.model import (
     Axis,
     Channel,
     ImageLabel,
-    Metadata,
     Multiscale,
     Transform,
 )
@@ -27,7 +26,7 @@ from omnizarr.model import paths
 Unit = str | Mapping[str, str] | None
 
 
-class Image:
+class Image(Described):
     """An image at several resolutions; nothing is read until it is asked for."""
 
     def __init__(self, loaded: Loaded, multiscale: int | str = 0) -> None:
@@ -35,21 +34,6 @@ class Image:
         self.multiscale = _choose(loaded, multiscale)
 
     # What it is
-
-    @property
-    def group(self) -> Group:
-        """The Zarr group of the image."""
-        return self._loaded.group
-
-    @property
-    def version(self) -> str:
-        """The version of OME-Zarr that the metadata are in."""
-        return self._loaded.stated_version
-
-    @property
-    def metadata(self) -> Metadata:
-        """All that the group says, in the terms of the newest version."""
-        return self._loaded.metadata
 
     @property
     def name(self) -> str | None:

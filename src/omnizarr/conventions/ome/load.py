@@ -34,6 +34,27 @@ class Loaded:
         return f"{self.group.name} in {self.group.store!r}"
 
 
+class Described:
+    """What images, plates, wells and series have in common: a group and what it says."""
+
+    _loaded: Loaded
+
+    @property
+    def group(self) -> Group:
+        """The Zarr group."""
+        return self._loaded.group
+
+    @property
+    def version(self) -> str:
+        """The version of OME-Zarr that the metadata are in."""
+        return self._loaded.stated_version
+
+    @property
+    def metadata(self) -> Metadata:
+        """All that the group says, in the terms of the newest version."""
+        return self._loaded.metadata
+
+
 def load(group: Group, parent: Loaded | None = None) -> Loaded | None:
     """What a group says, or None where it is not OME-Zarr; `parent` must have the same version."""
     found = stated(group.attrs)

@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Any, overload
 
 from omnizarr.conventions.ome.image import Image, image_at
-from omnizarr.conventions.ome.load import Loaded, load, member
-from omnizarr.conventions.ome.model import Metadata, PlateLayout, WellLayout
+from omnizarr.conventions.ome.load import Described, Loaded, load, member
+from omnizarr.conventions.ome.model import PlateLayout, WellLayout
 from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongNode
 from omnizarr.hierarchy.group import Group
 
 
-class Well(Mapping[str, Image]):
+class Well(Described, Mapping[str, Image]):
     """The fields of view of a well by path; ``well[0]`` does too."""
 
     def __init__(self, loaded: Loaded) -> None:
@@ -21,16 +21,6 @@ class Well(Mapping[str, Image]):
             raise WrongNode(f"{loaded} is not a well")
         self._loaded = loaded
         self.layout: WellLayout = loaded.metadata.well
-
-    @property
-    def group(self) -> Group:
-        """The Zarr group of the well."""
-        return self._loaded.group
-
-    @property
-    def version(self) -> str:
-        """The version of OME-Zarr that the metadata are in."""
-        return self._loaded.stated_version
 
     def __getitem__(self, field: str | int) -> Image:
         names = list(self)
@@ -55,7 +45,7 @@ class Well(Mapping[str, Image]):
         )
 
 
-class Plate(Mapping[str, Well]):
+class Plate(Described, Mapping[str, Well]):
     """The wells of a plate by path, such as ``"A/1"``."""
 
     def __init__(self, loaded: Loaded) -> None:
@@ -63,21 +53,6 @@ class Plate(Mapping[str, Well]):
             raise WrongNode(f"{loaded} is not a plate")
         self._loaded = loaded
         self.layout: PlateLayout = loaded.metadata.plate
-
-    @property
-    def group(self) -> Group:
-        """The Zarr group of the plate."""
-        return self._loaded.group
-
-    @property
-    def version(self) -> str:
-        """The version of OME-Zarr that the metadata are in."""
-        return self._loaded.stated_version
-
-    @property
-    def metadata(self) -> Metadata:
-        """All that the group says."""
-        return self._loaded.metadata
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -115,21 +90,11 @@ class Plate(Mapping[str, Well]):
         )
 
 
-class Series(Sequence[Image]):
+class Series(Described, Sequence[Image]):
     """The images of a file that bioformats2raw converted, in the file's order."""
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
-
-    @property
-    def group(self) -> Group:
-        """The Zarr group around the images."""
-        return self._loaded.group
-
-    @property
-    def version(self) -> str:
-        """The version of OME-Zarr that the metadata are in."""
-        return self._loaded.stated_version
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
