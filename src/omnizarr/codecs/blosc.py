@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs import blosc
 
-from omnizarr.codecs.codec import Buffer, Configured, Kind, as_bytes_array, limit_of
+from omnizarr.codecs import blosc_blocks
+from omnizarr.codecs.codec import Buffer, Configured, Kind, Region, as_bytes_array, limit_of
+from omnizarr.codecs.steps import Steps
 from omnizarr.model import Named
 
 # Threads are the engine's affair; on the main thread Blosc would start its own.
@@ -42,7 +44,7 @@ class NumcodecsBlosc(Configured):
 
     name: ClassVar[str] = "numcodecs.blosc"
     kind: ClassVar[Kind] = "bytes->bytes"
-    by_block: ClassVar[bool] = True
+    by_block_from: ClassVar[int] = blosc_blocks.LEAST
 
     def __post_init__(self) -> None:
         self._check_common()
@@ -89,6 +91,12 @@ class NumcodecsBlosc(Configured):
                 typesize=size if size < 256 else 1,
             )
         )
+
+    def block_steps(
+        self, key: str, shape: tuple[int, ...], itemsize: int, region: Region, size: int
+    ) -> Steps[blosc_blocks.Unpack | Buffer | None]:
+        """What it takes to unpack the blocks that hold a region of a chunk."""
+        return blosc_blocks.steps(key, shape, itemsize, region, size)
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         return bytes(_decompress(data, size, None))

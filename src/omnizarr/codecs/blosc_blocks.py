@@ -7,7 +7,9 @@ any order. Each can be unpacked by itself, in a buffer that has only this one.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +23,7 @@ from omnizarr.stores import Range
 LEAST = 2**18  # bytes of a chunk below which asking twice does not pay
 MOST = 0.5  # of the blocks; for more the chunk is read whole
 FIRST = 2**12  # bytes of the first request: header and table of up to a thousand blocks
+Unpack: TypeAlias = Callable[[], npt.NDArray[np.uint8]]
 _HEADER = struct.Struct("<BBBBIII")
 _MEMCPY, _UNSPLIT = 0x02, 0x10
 
@@ -106,8 +109,8 @@ class Blocks:
 
 def steps(
     key: str, shape: tuple[int, ...], itemsize: int, region: Region, size: int
-) -> Steps[Blocks | Buffer | None]:
-    """The blocks that a region of a chunk needs; None: absent.
+) -> Steps[Unpack | Buffer | None]:
+    """What unpacks the blocks that a region of a chunk needs; None: absent.
 
     All stored bytes come back where it needs most of them, or where the value was replaced while
     it was read.
@@ -128,7 +131,7 @@ def steps(
                 if data is None or len(data) != part.length:
                     raise ChunkError(f"the value ends within block {number}", codec="blosc")
                 stored.append((number, data))
-            return Blocks(frame, stored)
+            return Blocks(frame, stored).unpack
     [data] = yield [(key, None)]
     return data
 

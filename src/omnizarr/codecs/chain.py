@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import registry
-from omnizarr.codecs import blosc_blocks
 from omnizarr.codecs.codec import ArrayArray, ArrayBytes, Buffer, BytesBytes, Codec, Region, Spec
 from omnizarr.codecs.emptiness import is_fill
 from omnizarr.codecs.holes import moved
@@ -143,17 +142,18 @@ class Chain:
     def _block_steps(self, key: str, region: Region) -> Steps[Decode | None]:
         shape, turned = self.inner.shape, tuple(region[i] for i in self.axes)
         size, itemsize = self.inner.nbytes or 0, self.inner.data_type.dtype.itemsize
-        found = yield from blosc_blocks.steps(key, shape, itemsize, turned, size)
+        codec: Any = self.bytes_bytes[0][0]
+        found = yield from codec.block_steps(key, shape, itemsize, turned, size)
         if found is None:
             return None
-        if not isinstance(found, blosc_blocks.Blocks):
+        if not callable(found):  # all stored bytes
             return partial(self.decode_into, found, region)
         return partial(self._decode_blocks, found, turned)
 
     def _decode_blocks(
-        self, blocks: blosc_blocks.Blocks, region: Region, out: npt.NDArray[Any]
+        self, unpack: Callable[[], npt.NDArray[np.uint8]], region: Region, out: npt.NDArray[Any]
     ) -> None:
-        chunk = blocks.unpack().view(self.inner.data_type.dtype).reshape(self.inner.shape)
+        chunk = unpack().view(self.inner.data_type.dtype).reshape(self.inner.shape)
         out.transpose(self.axes)[...] = chunk[region]
 
     def _decode_turned(self, decode: Decode, out: npt.NDArray[Any]) -> None:
@@ -222,13 +222,13 @@ def _axes(chain: Chain) -> tuple[int, ...]:
 
 def _by_block(chain: Chain) -> bool:
     """Whether chunks are large, and nothing but Blosc makes their stored bytes."""
-    size = chain.inner.nbytes or 0
     plain = getattr(chain.array_bytes, "plain", None)
-    if len(chain.bytes_bytes) != 1 or size < blosc_blocks.LEAST or plain is None:
+    if len(chain.bytes_bytes) != 1 or plain is None:
         return False
     turns = all(isinstance(codec, Transpose) for codec, _ in chain.array_array)
-    codec = chain.bytes_bytes[0][0]
-    return turns and getattr(codec, "by_block", False) and bool(plain(chain.inner))
+    least = getattr(chain.bytes_bytes[0][0], "by_block_from", None)
+    large = least is not None and (chain.inner.nbytes or 0) >= least
+    return turns and large and bool(plain(chain.inner))
 
 
 def _only_turns(chain: Chain) -> bool:
