@@ -13,7 +13,6 @@ PARTLY: dict[str, str] = {
     "D3-96": "opening by path takes the entry point and one batch of two documents",
     "DX-10": "this build of Blosc has no snappy; the error names it",
     "DX-50": "the Windows half with a stand-in",
-    "SH-26": "threads of one process; processes are not synchronised yet",
     "V3-33": "as D3-10",
     "V3-57": "an explicit 0 on an empty axis is written as 1, not refused (V3-97)",
     "V3-76": "this build of Blosc has no snappy; the error names it",

@@ -66,6 +66,7 @@ def test_processes_count_together_and_leave_no_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a"]
 
 
+@pytest.mark.shows("SH-26")
 @pytest.mark.parametrize("shards", [None, (8,)])
 def test_processes_that_change_parts_of_one_chunk_lose_nothing(
     tmp_path: Path, shards: tuple[int] | None
