@@ -220,8 +220,8 @@ def _inputs(folder: Path, count: int) -> str:
             yield kind, read + refused, read, refused, 0
 
     text = (
-        "Documents of all formats, chunks of 17 chains of codecs, shards and zip archives, changed\n"
-        f"at random and read. Bounds: {inputs.PATIENCE:g} s for one input, and"
+        "Documents of all formats, chunks of 17 chains of codecs, shards and zip archives,\n"
+        f"changed at random and read. Bounds: {inputs.PATIENCE:g} s for one input, and"
         f" {inputs.MEMORY // 2**20} MiB of address space\n"
         "beyond what the process has at its start. The run stops at the first crash, foreign\n"
         "error, or bound that is passed."
