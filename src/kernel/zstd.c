@@ -19,7 +19,7 @@ unsigned long long ZSTD_getFrameContentSize(const void *, size_t);
 void *ZSTD_createDCtx(void);
 void *ZSTD_createCCtx(void);
 
-enum { RESET_PARAMETERS = 2, LEVEL = 100, CHECKSUM = 201, SPLITTER = 1017, NO_SPLITTER = 1 };
+enum { RESET_ALL = 3, LEVEL = 100, CHECKSUM = 201, SPLITTER = 1017, NO_SPLITTER = 1 };
 
 int zstd_unpack(scratch_t *s, const unsigned char *data, size_t size, unsigned char *out,
                 size_t want) {
@@ -45,7 +45,7 @@ size_t zstd_bound(size_t size) {
 size_t zstd_pack(scratch_t *s, int level, int checksum, int as_large, const unsigned char *data,
                  size_t size, unsigned char *out, size_t room) {
     if (!s->zstd_c && !(s->zstd_c = ZSTD_createCCtx())) return 0;
-    if (ZSTD_isError(ZSTD_CCtx_reset(s->zstd_c, RESET_PARAMETERS)) ||
+    if (ZSTD_isError(ZSTD_CCtx_reset(s->zstd_c, RESET_ALL)) ||
         ZSTD_isError(ZSTD_CCtx_setParameter(s->zstd_c, LEVEL, level)) ||
         ZSTD_isError(ZSTD_CCtx_setParameter(s->zstd_c, CHECKSUM, checksum)))
         return 0;

@@ -268,3 +268,15 @@ def test_the_reference_engine_can_be_points(tmp_path: Path) -> None:
         assert kernel._layout(array._bound) is None
     with pytest.raises(oz.InvalidMetadata, match="engine"), oz.configure(engine="warp"):
         pass
+
+
+@needs_kernel
+def test_a_block_that_does_not_shrink_leaves_the_compressor_usable() -> None:
+    data = np.random.default_rng(0).integers(0, 2**16, (64, 64)).astype("u2")
+    settings = {"cname": "zstd", "clevel": 5, "shuffle": "shuffle", "typesize": 2, "blocksize": 0}
+    blosc = {"name": "blosc", "configuration": settings}
+    for codec in (blosc, *CODECS["zstd"]):
+        array = oz.create_array({}, shape=data.shape, dtype="u2", compressors=codec)
+        chosen = plan(array._bound.grid, ...)
+        assert kernel.write(array._bound, chosen, data) == []
+        assert np.array_equal(array[:], data)
