@@ -6,11 +6,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed-$(shell cat pyproject.toml setup.py src/kernel/* src/strings/* src/files/* | cksum | cut -d" " -f1)
+SOURCES := pyproject.toml setup.py $(wildcard src/kernel/* src/strings/* src/files/*)
+SUM := $(shell cat $(SOURCES) | cksum | cut -d" " -f1)
+STAMP := $(VENV)/.installed-$(SUM)
+LIGHT := $(VENV)/.package-$(SUM)
 
 .PHONY: demo test lint types layers tests servers sanitize format bench soak clean
 
-demo: $(STAMP)
+demo: $(LIGHT)
 	$(BIN)/python examples/demo.py demo-data
 
 test: lint types layers tests
@@ -47,11 +50,17 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# pip before 25.1 cannot read dependency groups, so it is brought up to date first.
-$(STAMP): pyproject.toml setup.py $(wildcard src/kernel/* src/strings/* src/files/*)
+# The demo needs the package alone, as a user installs it; everything else the tests' packages too.
+$(LIGHT): $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	rm -f $(VENV)/.package-*
+	touch $@
+
+# pip before 25.1 cannot read dependency groups, so it is brought up to date first.
+$(STAMP): $(LIGHT)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable . --group test
+	$(BIN)/python -m pip install --quiet --group test
 	rm -f $(VENV)/.installed-*
 	touch $@
 
@@ -67,7 +76,7 @@ bench: $(BENCH_STAMP)
 	$(BENCH)/bin/python -m compileall -q src/omnizarr
 	$(BENCH)/bin/python -m benchmarks $(if $(QUICK),--quick)
 
-$(BENCH_STAMP): pyproject.toml setup.py $(wildcard src/kernel/* src/strings/* src/files/*)
+$(BENCH_STAMP): $(SOURCES)
 	test -x $(BENCH)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BENCH)/bin/python -m pip install --quiet --editable . --group bench
