@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
 from omnizarr import stores
@@ -193,12 +192,7 @@ class ZarrPythonStore:
     def __enter__(self) -> ZarrPythonStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __eq__(self, other: object) -> bool:

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
-from types import TracebackType
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
@@ -226,12 +225,7 @@ class LMDBStore:
     def __enter__(self) -> LMDBStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:

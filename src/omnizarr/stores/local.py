@@ -319,7 +319,7 @@ class LocalStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *args: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __eq__(self, other: object) -> bool:

@@ -11,7 +11,6 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode
 
@@ -209,12 +208,7 @@ class RedisStore:
     def __enter__(self) -> RedisStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 from weakref import WeakSet
@@ -213,12 +212,7 @@ class SQLiteStore:
     def __enter__(self) -> SQLiteStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import os
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -244,12 +243,7 @@ class ZipStore:
     def __enter__(self) -> ZipStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
