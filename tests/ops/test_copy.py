@@ -78,3 +78,17 @@ def test_a_store_is_copied_key_by_key() -> None:
     some: dict[str, bytes] = {}
     oz.copy_store(source, some, source_path="a", excludes="/c/", includes="/c/1")
     assert sorted(some) == ["b/c/1", "b/zarr.json", "zarr.json"]
+
+
+def test_places_instead_of_open_nodes_are_refused_with_the_way_to_copy_places() -> None:
+    group = oz.group()
+    with pytest.raises(
+        oz.errors.WrongType, match=r"source must be an array or a group, got 'a\.zarr'; .*convert"
+    ):
+        oz.copy("a.zarr", group)
+    with pytest.raises(
+        oz.errors.WrongType, match=r"destination must be a group, got 'b\.zarr'; .*convert"
+    ):
+        oz.copy(group, "b.zarr", "x")  # type: ignore[arg-type]
+    with pytest.raises(oz.errors.WrongType, match="source must be"):
+        oz.copy_all("a.zarr", group)  # type: ignore[arg-type]

@@ -35,7 +35,10 @@ def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Name
         return Named("rectilinear", {"kind": "inline", "chunk_shapes": [_edges(c) for c in sizes]})
     sizes += shape[len(sizes) :]
     if len(sizes) != len(shape):
-        raise InvalidMetadata(f"chunks {chunks!r} has {len(sizes)} entries, shape {len(shape)}")
+        raise InvalidMetadata(
+            f"chunks {chunks!r} has {len(sizes)} entries, the shape {tuple(shape)} has"
+            f" {len(shape)}; give at most one length per axis"
+        )
     filled = [n if c in (None, -1) else c for c, n in zip(sizes, shape, strict=True)]
     if any(isinstance(c, bool) or not isinstance(c, (int, np.integer)) for c in filled):
         raise WrongType(f"chunks: expected positive integers, got {chunks!r}")

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from omnizarr import stores
-from omnizarr.errors import InvalidMetadata, NodeExists
+from omnizarr.errors import InvalidMetadata, NodeExists, WrongType
 from omnizarr.formats.dimensions import without_misfit
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_array
@@ -128,6 +128,7 @@ def copy(
     """
     if if_exists not in ("raise", "replace", "skip", "skip_initialized"):
         raise InvalidMetadata(f"if_exists must be raise, replace or skip, got {if_exists!r}")
+    _check_nodes(source, dest)
     name = name or paths.name(getattr(source, "path", "") or "")
     if not name:
         raise InvalidMetadata("the root has no name; give the name that the copy shall have")
@@ -164,6 +165,15 @@ def copy(
     )
 
 
+def _check_nodes(source: Any, dest: Any) -> None:
+    """Refuse places where open nodes are meant."""
+    remedy = "open it first; `convert` takes places, and copies whole hierarchies"
+    if not hasattr(source, "attrs") and not hasattr(source, "shape"):
+        raise WrongType(f"the source must be an array or a group, got {source!r}; {remedy}")
+    if dest is not None and not isinstance(dest, Group):
+        raise WrongType(f"the destination must be a group, got {dest!r}; {remedy}")
+
+
 def _copy_array(
     source: Any, dest: Group, name: str, without_attrs: bool, options: dict[str, Any]
 ) -> int:
@@ -185,6 +195,7 @@ def copy_all(
     **create_kws: Any,
 ) -> tuple[int, int, int]:
     """Copy all members of a group into another; see `copy`."""
+    _check_nodes(source, dest)
     copied = skipped = size = 0
     for name, member in source.members():
         if shallow and isinstance(member, Group):
