@@ -9,6 +9,7 @@ import platform
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -16,6 +17,7 @@ from rich.console import Console
 from benchmarks import peers
 from benchmarks.harness import OURS, Row, ask
 from benchmarks.layouts import place
+from benchmarks.machine import Watch, cores, processor
 from benchmarks.plot import draw
 from benchmarks.questions import ALL
 from benchmarks.questions.shards import cost
@@ -27,19 +29,10 @@ LAST = Path(sys.prefix) / "last-run.json"
 DOCS = Path(__file__).parent.parent / "docs"
 
 
-def processor() -> str:
-    """The name of the processor, as far as the system says it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def ask_all(scale: Scale, only: list[str], console: Console) -> list[Row]:
-    """All rows; one line on the screen as each is there."""
+def ask_all(
+    scale: Scale, only: list[str], console: Console, keep: Callable[[list[Row]], None]
+) -> list[Row]:
+    """All rows; one line on the screen as each is there. `keep` gets what is there so far."""
     libraries = [peers.load(name) for name in peers.NAMES]
     rows: list[Row] = []
     with place() as folder:
@@ -51,23 +44,12 @@ def ask_all(scale: Scale, only: list[str], console: Console) -> list[Row]:
                 rows.append(row)
                 ratio, value = show_ratio(row, OURS[0]), show(row.value(OURS[0]), row.unit)
                 console.print(f"[dim]{row.topic}: {row.label}: {value}, ratio {ratio}[/]")
+            keep(rows)
     return rows + cost(rows)
 
 
-def busy(load: float, cores: int) -> str:
-    """What other work there was."""
-    text = f"Load average at the start {load:.1f}, at the end {os.getloadavg()[0]:.1f}."
-    if load > cores / 2:
-        text += (
-            " Other work shared the cores: single times vary by a factor of two or more from run to"
-            " run, and verdicts with them."
-        )
-    return text
-
-
-def describe(scale: Scale, started: float, load: float, command: str) -> Run:
+def describe(scale: Scale, started: float, watch: Watch) -> Run:
     """What the page says about this run."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     shape = " × ".join(map(str, scale.shape))
     sizes = (
         f"arrays of {shape} uint16 (float32: half as long, the same bytes), smooth with four bits"
@@ -77,13 +59,13 @@ def describe(scale: Scale, started: float, load: float, command: str) -> Run:
         sizes += " This was the quick run: small arrays, few rounds, so more noise."
     return Run(
         date=datetime.date.today().isoformat(),
-        machine=f"{processor()}, {cores} cores, {platform.system()} {platform.machine()}",
+        machine=f"{processor()}, {cores()} cores, {platform.system()} {platform.machine()}",
         python=platform.python_version(),
         versions=peers.versions(),
-        command=command,
+        command="make bench QUICK=1" if scale.quick else "make bench",
         minutes=(time.perf_counter() - started) / 60,
         sizes=sizes,
-        load=busy(load, cores or 1),
+        load=watch.text(),
     )
 
 
@@ -99,15 +81,18 @@ def main() -> None:
     if options.again:
         write(*load_run(LAST.read_text()), console)
         return
-    started, load = time.perf_counter(), os.getloadavg()[0]
+    started, watch = time.perf_counter(), Watch()
     scale = QUICK if options.quick else FULL
-    rows = ask_all(scale, [name for name in options.only.split(",") if name], console)
+
+    def keep(rows: list[Row]) -> None:
+        if not options.only:
+            LAST.write_text(dump(rows, describe(scale, started, watch)))
+
+    rows = ask_all(scale, [name for name in options.only.split(",") if name], console, keep)
     print_rows(rows, console)
-    if options.only:
-        return
-    run = describe(scale, started, load, "make bench QUICK=1" if options.quick else "make bench")
-    LAST.write_text(dump(rows, run))
-    write(rows, run, console)
+    if not options.only:
+        keep(rows)
+        write(*load_run(LAST.read_text()), console)
 
 
 def write(rows: list[Row], run: Run, console: Console) -> None:
