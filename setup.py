@@ -23,6 +23,7 @@ SOURCES = (
     "blosc1_decode",
     "blosc1_encode",
     "deflate",
+    "snappy",
     "copy",
     "crc32c",
     "zstd",

@@ -28,7 +28,7 @@ static int open_frame(frame_t *f, const unsigned char *head, int64_t packed, int
     f->size = size, f->packed = packed, f->block = get32(head + 8);
     if (head[0] != 2 || head[1] != 1 || f->type == 0 || f->flags & FUTURE) return -1;
     if (f->flags & SHUFFLED && f->flags & BIT_SHUFFLED) return -1; /* a header of Blosc 2 */
-    if (f->format > FORMAT_ZSTD || f->format == FORMAT_SNAPPY) return -1;
+    if (f->format > FORMAT_ZSTD) return -1;
     if (size < 1 || size > INT32_MAX || get32(head + 4) != size || get32(head + 12) != packed)
         return -1;
     if (f->block < 1 || f->block > size || f->block > MAX_BLOCK) return -1;
@@ -75,6 +75,7 @@ static int unpack_stream(const frame_t *f, scratch_t *s, const unsigned char *da
                    ? 0
                    : -1;
     if (f->format == FORMAT_ZSTD) return zstd_unpack_stream(s, data, size, out, want);
+    if (f->format == FORMAT_SNAPPY) return snappy_unpack(data, size, out, want);
     return unpack_other(f, s, data, size, out, want);
 }
 

@@ -23,6 +23,8 @@ static size_t pack_block(const step_t *step, scratch_t *s, const unsigned char *
                               10 - step->level);
     } else if (step->name == BLOSC_NAME_LZ4HC) {
         n = LZ4_compress_HC((const char *)data, (char *)out, (int)size, (int)room, step->level);
+    } else if (step->name == BLOSC_NAME_SNAPPY) {
+        return snappy_pack(data, size, out, room);
     } else {
         int level = step->level < 9 ? 2 * step->level - 1 : ZSTD_maxCLevel();
         return zstd_pack(s, level, 0, 1, data, size, out, room);
@@ -56,7 +58,9 @@ int blosc1_encode(const step_t *step, scratch_t *s, const unsigned char *data, s
     int type = step->typesize > 255 ? 1 : step->typesize;
     size_t block = block_size(step, size);
     size_t count = size ? (size + block - 1) / block : 0;
-    int format = step->name == BLOSC_NAME_ZSTD ? FORMAT_ZSTD : FORMAT_LZ4;
+    int format = step->name == BLOSC_NAME_ZSTD     ? FORMAT_ZSTD
+                 : step->name == BLOSC_NAME_SNAPPY ? FORMAT_SNAPPY
+                                                   : FORMAT_LZ4;
     int shuffle = type > 1 || step->shuffle == 2 ? step->shuffle : 0;
     int flags = NOT_SPLIT | format << 5;
     flags |= shuffle == 1 ? SHUFFLED : shuffle == 2 ? BIT_SHUFFLED : 0;

@@ -15,7 +15,13 @@
 #define MAX_ITEM 64
 
 enum step_kind { STEP_CRC32C = 1, STEP_BLOSC, STEP_ZSTD, STEP_LZ4, STEP_GZIP, STEP_ZLIB };
-enum blosc_name { BLOSC_NAME_LZ4, BLOSC_NAME_LZ4HC, BLOSC_NAME_ZSTD, BLOSC_NAME_OTHER };
+enum blosc_name {
+    BLOSC_NAME_LZ4,
+    BLOSC_NAME_LZ4HC,
+    BLOSC_NAME_ZSTD,
+    BLOSC_NAME_SNAPPY,
+    BLOSC_NAME_OTHER
+};
 
 typedef struct {
     int kind;
@@ -135,6 +141,10 @@ size_t zstd_bound(size_t size);
 /* The size of the frame, or 0. */
 size_t zstd_pack(scratch_t *s, int level, int checksum, int as_large, const unsigned char *data,
                  size_t size, unsigned char *out, size_t room);
+
+/* snappy.c: raw streams; 0 on success, and the size of what was packed, or 0. */
+int snappy_unpack(const unsigned char *data, size_t size, unsigned char *out, size_t want);
+size_t snappy_pack(const unsigned char *data, size_t size, unsigned char *out, size_t room);
 
 /* deflate.c: gzip and zlib by the libdeflate in a file; NULL as file: whether there is one. */
 int deflate_load(const char *file);

@@ -308,24 +308,16 @@ def test_a_block_size_can_be_stated() -> None:
 
 
 @pytest.mark.shows("DX-10")
-def test_snappy_works_where_the_library_has_it_and_else_is_named() -> None:
-    config = {**BLOSC, "cname": "snappy"}
+def test_snappy_is_read_and_written_though_numcodecs_lacks_it() -> None:
     data = np.zeros(1000, "<i4") + 3
-    # A Blosc buffer of one block whose header says snappy.
+    store = created(data, compressor={"id": "blosc", **BLOSC, "cname": "snappy"})
+    assert store["data/c0"][2] >> 5 == 2
+    np.testing.assert_array_equal(omnizarr.open_array(store)[...], data)
+    # A Blosc buffer of one block whose stream is damaged.
     header = struct.pack("<4B3I", 2, 1, 2 << 5, 4, data.nbytes, data.nbytes, 26)
-    foreign = header + struct.pack("<2I", 20, 2) + b"\0\0"
-    store = stored([codec("blosc", **config)], foreign, size=1000)
-    array = omnizarr.open_array(store, "r+")  # the document alone is no problem
-    assert omnizarr.validate(store) == []
-    if "snappy" in numcodecs.blosc.list_compressors():
-        array[...] = data
-        np.testing.assert_array_equal(array[...], data)
-        return
-    with pytest.raises(ChunkError, match="snappy"):
-        array[...]
-    with pytest.raises(ChunkError, match="snappy"):
-        array[...] = data
-    assert store["data/c0"] == foreign
+    store["data/c0"] = header + struct.pack("<2I", 20, 2) + b"\0\0"
+    with pytest.raises(ChunkError, match="snappy: the stream says 0 bytes, expected"):
+        omnizarr.open_array(store)[...]
 
 
 BYTE_SHUFFLE, BIT_SHUFFLE = 1, 4

@@ -427,7 +427,7 @@ def test_a_gzip_level_is_an_integer_from_0_to_9(configuration: dict[str, Any]) -
 
 
 @pytest.mark.shows("V3-76")
-@pytest.mark.parametrize("cname", ["lz4", "lz4hc", "blosclz", "zstd", "zlib"])
+@pytest.mark.parametrize("cname", ["lz4", "lz4hc", "blosclz", "zstd", "zlib", "snappy"])
 @pytest.mark.parametrize("shuffle", ["noshuffle", "shuffle", "bitshuffle"])
 def test_blosc_with_every_compressor_and_shuffle(cname: str, shuffle: str) -> None:
     import numcodecs
@@ -439,22 +439,9 @@ def test_blosc_with_every_compressor_and_shuffle(cname: str, shuffle: str) -> No
     oz.create_array(store, data=values, chunks=(1000,), codecs=codecs)
     assert stored(store)["codecs"][1]["configuration"] == configuration
     assert store["c/0"][3] == 4
-    assert numcodecs.Blosc().decode(store["c/0"]) == values.tobytes()
+    if cname != "snappy":  # numcodecs cannot read it
+        assert numcodecs.Blosc().decode(store["c/0"]) == values.tobytes()
     assert np.array_equal(oz.open_array(store)[...], values)
-
-
-@pytest.mark.shows("V3-76")
-def test_snappy_is_a_known_name_and_says_so_where_the_build_lacks_it() -> None:
-    from numcodecs import blosc
-
-    configuration = {**BLOSC, "cname": "snappy", "typesize": 1}
-    store = put(array_doc(codecs=["bytes", codec("blosc", **configuration)]))
-    assert oz.validate(store) == []
-    array = oz.open_array(store, mode="r+")
-    assert "snappy" not in blosc.list_compressors()
-    with pytest.raises(oz.ChunkError, match="snappy"):
-        array[...] = np.arange(1, 7)
-    assert chunks_of(store) == {}
 
 
 @pytest.mark.shows("V3-76", "V3-77", "V3-78")

@@ -63,7 +63,7 @@ def test_any_range_of_a_blosc_chunk_is_read(
     assert np.array_equal(array[start : start + length], data[start : start + length])
 
 
-@pytest.mark.parametrize("cname", ["lz4", "lz4hc", "zstd"])
+@pytest.mark.parametrize("cname", ["lz4", "lz4hc", "zstd", "snappy"])
 @pytest.mark.parametrize("shuffle", ["shuffle", "bitshuffle"])
 @pytest.mark.parametrize("typesize", [1, 2, 3, 7, 16, 255, 300])
 @pytest.mark.parametrize("size", [129, 1000, 4099])

@@ -14,6 +14,7 @@ import omnizarr as oz
 HERE = Path(__file__).parent
 V1 = "v1-by-zarr-1.1.0"
 V2 = "v2-by-zarr-2.17.2"
+SNAPPY = "v2-snappy-by-zarr-2.6.1"
 DRAFT = "v3draft-by-zarr-2.17.2"
 
 

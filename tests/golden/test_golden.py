@@ -11,13 +11,13 @@ import pytest
 import omnizarr as oz
 from omnizarr.engine import kernel
 from tests.golden import archives
-from tests.golden.archives import DRAFT, V1, V2
+from tests.golden.archives import DRAFT, SNAPPY, V1, V2
 
 OLD_ZSTD = {"blosc_zstd_0", "blosc_zstd_1", "blosc_zstd_2"}
 
 
 def test_the_archives_hold_what_their_readme_says() -> None:
-    assert [len(archives.names(a)) for a in (V1, V2, DRAFT)] == [38, 87, 41]
+    assert [len(archives.names(a)) for a in (V1, V2, SNAPPY, DRAFT)] == [38, 87, 17, 41]
 
 
 @pytest.mark.shows("V1-37")
@@ -60,6 +60,15 @@ def test_version_2_arrays_read_as_their_writer_read_them(name: str) -> None:
     assert isinstance(array, oz.Array)
     assert archives.equal(array[...], archives.expected(V2, name))
     assert array.attrs == {"n": name} or not array.attrs
+
+
+@pytest.mark.parametrize("engine", ["reference", "auto"])
+@pytest.mark.parametrize("name", archives.names(SNAPPY))
+def test_snappy_inside_blosc_reads_as_its_writer_read_it(name: str, engine: str) -> None:
+    array = oz.open_group(archives.store(SNAPPY, "store"))[name]
+    assert isinstance(array, oz.Array)
+    with oz.configure(engine=engine):
+        assert archives.equal(array[...], archives.expected(SNAPPY, name))
 
 
 @pytest.mark.shows("D3-120")

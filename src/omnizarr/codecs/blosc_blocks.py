@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs import blosc
 
+from omnizarr.codecs.blosc_snappy import readable
 from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.steps import Steps
 from omnizarr.errors import ChunkError
@@ -160,6 +161,6 @@ def _unpack(frame: Frame, number: int, data: Buffer, out: npt.NDArray[np.uint8])
         out[:] = np.frombuffer(data, np.uint8)
         return
     try:
-        blosc.decompress(frame.alone(number, data), out)
+        blosc.decompress(readable(frame.alone(number, data)), out)
     except (RuntimeError, ValueError) as e:
         raise ChunkError(f"codec 'blosc': decode: block {number}: {e}", codec="blosc") from e

@@ -41,8 +41,8 @@ SMALL = 2**17  # bytes that a thread has to read, decode or encode to be worth i
 _STORES = (LocalStore, DirectoryStore, NestedDirectoryStore, MemoryStore)
 _STYLES = {Default: 0, V2: 1, Draft: 2}
 _CRC32C, _BLOSC, _ZSTD, _LZ4, _GZIP, _ZLIB = 1, 2, 3, 4, 5, 6
-_BLOSC_NAMES = {"lz4": 0, "lz4hc": 1, "zstd": 2}
-_OTHER = 3
+_BLOSC_NAMES = {"lz4": 0, "lz4hc": 1, "zstd": 2, "snappy": 3}
+_OTHER = 4
 
 Step = tuple[int, int, int, int, int, int, int]
 

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.codecs import blosc_snappy, snappy
+from omnizarr.engine import kernel
+
+# Bytes with much and with little to find again, also across the border of a fragment.
+TEXTS = st.one_of(
+    st.binary(max_size=2000),
+    st.builds(lambda a, n: a * n, st.binary(min_size=1, max_size=300), st.integers(0, 400)),
+    st.lists(st.sampled_from([b"abcd", b"wxyz12", b"\0" * 70, b"q"]), max_size=600).map(b"".join),
+)
+
+
+@given(TEXTS)
+def test_what_is_packed_comes_back(data: bytes) -> None:
+    assert snappy.unpack(snappy.pack(data), len(data)) == data
+
+
+@pytest.mark.parametrize("tag", [0b01, 0b10, 0b11])
+def test_copies_of_all_widths_are_read_also_where_they_overlap(tag: int) -> None:
+    wide = {1: 1, 2: 2, 3: 4}[tag]
+    count = 9
+    head = (count - 4 << 2 | tag) if tag == 1 else (count - 1 << 2 | tag)
+    stream = bytes([2 + count, 1 << 2, 65, 66, head]) + (2).to_bytes(wide, "little")
+    assert snappy.unpack(stream, 11) == b"ABABABABABA"
+
+
+def test_long_literals_state_their_length_in_one_to_four_bytes() -> None:
+    for wide in (1, 2, 3, 4):
+        body = bytes(range(200))
+        stream = b"\xc8\x01" + bytes([59 + wide << 2]) + (199).to_bytes(wide, "little") + body
+        assert snappy.unpack(stream, 200) == body
+
+
+@given(st.binary(max_size=60), st.integers(0, 100))
+def test_damaged_streams_are_refused_and_never_longer_than_expected(data: bytes, n: int) -> None:
+    found = None
+    with contextlib.suppress(ValueError):
+        found = snappy.unpack(data, n)
+    assert found is None or len(found) == n
+
+
+@given(
+    st.sampled_from(["u1", "<u2", "<f4", "<c16", "V300"]),
+    st.sampled_from([0, 1, 2]),
+    st.integers(0, 9),
+    st.sampled_from([0, 100, 4096]),
+    st.integers(0, 5000),
+    st.integers(0, 3),
+)
+def test_both_engines_store_the_same_and_read_each_other(
+    dtype: str, shuffle: int, clevel: int, blocksize: int, count: int, noise: int
+) -> None:
+    random = np.random.default_rng(count)
+    steps = random.integers(0, 1 + noise, count * np.dtype(dtype).itemsize)
+    values = np.cumsum(steps).astype("u1").view(dtype)
+    stored = {}
+    for engine in ("reference", *(["auto"] if kernel.available() else [])):
+        with oz.configure(engine=engine):
+            found: dict[str, bytes] = {}
+            options = {"cname": "snappy", "clevel": clevel, "shuffle": shuffle}
+            compressor = {"id": "blosc", **options, "blocksize": blocksize}
+            array = oz.create_array(
+                found,
+                data=values,
+                chunks=(max(1, count),),
+                zarr_format=2,
+                fill_value=None,
+                compressors=compressor,
+                filters=None,
+            )
+            assert array[...].tobytes() == values.tobytes()
+            stored[engine] = {k: bytes(v) for k, v in found.items() if not k.startswith(".")}
+    if kernel.available():
+        assert stored["auto"] == stored["reference"]
+
+
+def test_a_buffer_without_snappy_is_left_as_it_is() -> None:
+    buffer = bytes([2, 1, 0x21, 4]) + bytes(12)
+    assert blosc_snappy.readable(buffer) is buffer
