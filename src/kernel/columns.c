@@ -73,29 +73,32 @@ static int allot(axis_t *axis, Py_ssize_t rows) {
     return 0;
 }
 
-/* A run: five buffers and a step. Every row lies in its chunk, whose length is `limit`, and in the
- * array, whose length is `extent`. */
-static int read_run(PyObject *item, axis_t *axis, int64_t limit, int64_t extent) {
-    long long step;
-    PyObject *columns[5];
-    if (!PyArg_ParseTuple(item, "OOOOOL", &columns[0], &columns[1], &columns[2], &columns[3],
-                          &columns[4], &step))
-        return -1;
-    if (step < 1) return fail("no such step");
-    if (allot(axis, PyObject_Length(columns[4]))) return -1;
+/* A run: its start, count and step, and the array's length; cut here along chunks of one size. */
+static int read_run(PyObject *item, axis_t *axis, int64_t size, int64_t extent) {
+    int64_t given[4], last = -1;
+    if (read_axes(item, 4, given)) return -1;
+    int64_t start = given[0], count = given[1], step = given[2], length = given[3];
+    if (start < 0 || count < 0 || step < 1) return fail("no such run");
+    if (count > extent) return fail("a run reaches out of the array");
+    if (count && (__builtin_mul_overflow(count - 1, step, &last) ||
+                  __builtin_add_overflow(last, start, &last) || last >= length))
+        return fail("a run reaches out of its axis");
+    int64_t rows = count ? last / size - start / size + 1 : 0;
+    if (allot(axis, rows < count ? rows : count)) return -1;
     axis->step = step;
-    int64_t rows = axis->length;
-    for (int i = 0; i < 5; i++)
-        if (read_column(columns[i], rows, i < 4 ? 8 : 1, axis->chunk + i * rows)) return -1;
-    for (Py_ssize_t k = 0; k < rows; k++) {
-        int64_t last, end, count = axis->count[k];
-        if (axis->chunk[k] < 0 || axis->inner[k] < 0 || axis->outer[k] < 0 || count < 1 ||
-            __builtin_mul_overflow(count - 1, axis->step, &last) ||
-            __builtin_add_overflow(last, axis->inner[k], &last) || last >= limit)
-            return fail("a row reaches out of its chunk");
-        if (__builtin_add_overflow(axis->outer[k], count, &end) || end > extent)
-            return fail("a row reaches out of the array");
+    int64_t k = 0, at = start;
+    for (int64_t done = 0; done < count; k++) {
+        int64_t chunk = at / size, begin = chunk * size;
+        int64_t end = length - begin < size ? length : begin + size;
+        int64_t here = (end - at - 1) / step + 1;
+        if (here > count - done) here = count - done;
+        axis->chunk[k] = chunk, axis->inner[k] = at - begin;
+        axis->outer[k] = done, axis->count[k] = here;
+        axis->whole[k] = step == 1 && here == end - begin;
+        done += here;
+        if (done < count) at += here * step;
     }
+    axis->length = k;
     return 0;
 }
 
@@ -162,7 +165,7 @@ int read_array(batch_t *b, const Py_buffer *view, PyObject *plan) {
         PyObject *item = PyTuple_GET_ITEM(plan, i);
         if (!PyTuple_Check(item)) return fail("an axis is a tuple");
         b->strides[i] = view->strides[i];
-        int listed = PyTuple_GET_SIZE(item) == 4;
+        int listed = PyTuple_GET_SIZE(item) < 1 || !PyLong_Check(PyTuple_GET_ITEM(item, 0));
         if ((listed ? read_list : read_run)(item, &b->axes[i], c->shape[i], view->shape[i]))
             return -1;
         b->picks |= listed;

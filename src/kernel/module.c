@@ -2,11 +2,14 @@
 #include "columns.h"
 
 #include <blosc2.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_THREADS 64
+#define FEW 8 /* rows for which a directory is not worth being opened */
 #define MAX_INNER (1 << 26)
 #define SLICE (1 << 20) /* decoded bytes of a shard that one thread encodes at a time */
 
@@ -141,6 +144,10 @@ static void run(batch_t *b, int threads) {
     pthread_t started[MAX_THREADS];
     sigset_t all, before;
     int count = 0;
+    if (threads < 2) {
+        work(b, interrupted);
+        return;
+    }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (; count < threads - 1; count++)
@@ -172,6 +179,21 @@ static int read_values(batch_t *b, PyObject *values) {
             return fail("values are bytes or None");
         }
     }
+    return 0;
+}
+
+/* Finds the directory of the keys: it is opened, but for reading a few of them by their paths. */
+static int find_directory(batch_t *b, const char *root, size_t size) {
+    if (b->writing || b->rows > FEW) {
+        b->directory = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return b->directory < 0 ? -1 : 0;
+    }
+    b->path = malloc(size + b->prefix_size + 1);
+    if (!b->path) return -1;
+    memcpy(b->path, root, size);
+    memcpy(b->path + size, b->prefix, b->prefix_size);
+    b->prefix = b->path, b->prefix_size += size;
+    b->directory = AT_FDCWD;
     return 0;
 }
 
@@ -246,22 +268,25 @@ static void free_batch(batch_t *b) {
     for (int64_t i = 0; b->jobs && i < b->rows; i++) drop_job(b, b->jobs[i]);
     for (int64_t i = 0; b->stored && i < b->rows; i++) free(b->stored[i].own);
     free_columns(b);
-    free((void *)b->values), free(b->stored);
+    if (b->directory >= 0) close(b->directory);
+    free(b->path), free((void *)b->values), free(b->stored);
     free(b->jobs), free(b->failed), free(b->seen), free(b);
 }
 
-/* run(chain, plan, directory, values, prefix, style, separator, array, writing, sync,
- *     leave_absent, threads, small) -> the rows that were not done; what is written to memory comes
- * back in the list `values` */
+/* run(chain, plan, root, values, prefix, style, separator, array, writing, sync, leave_absent,
+ *     threads, small) -> the rows that were not done, None where the root cannot be opened; what is
+ * written to memory comes back in the list `values` */
 static PyObject *py_run(PyObject *self, PyObject *args) {
     PyObject *capsule, *plan, *values, *array, *kept = NULL, *result = NULL;
-    Py_ssize_t prefix_size;
+    Py_ssize_t prefix_size, root_size;
+    const char *root;
     Py_buffer view = {0};
     int threads;
     long long small;
     batch_t *b = calloc(1, sizeof *b);
     if (!b) return PyErr_NoMemory();
-    if (!PyArg_ParseTuple(args, "OOiOy#iiOpppiL", &capsule, &plan, &b->directory, &values,
+    b->directory = -1;
+    if (!PyArg_ParseTuple(args, "OOy#Oy#iiOpppiL", &capsule, &plan, &root, &root_size, &values,
                           &b->prefix, &prefix_size, &b->style, &b->separator, &array,
                           &b->writing, &b->sync, &b->leave_absent, &threads, &small))
         goto done;
@@ -278,6 +303,12 @@ static PyObject *py_run(PyObject *self, PyObject *args) {
         }
         kept = PyList_AsTuple(values);
         if (!kept || read_values(b, kept)) goto done;
+    } else if (memchr(root, 0, (size_t)root_size) || !root_size || root[root_size - 1] != '/') {
+        fail("no such root");
+        goto done;
+    } else if (find_directory(b, root, (size_t)root_size)) {
+        result = Py_NewRef(Py_None);
+        goto done;
     }
     result = finish_rows(b, threads, small);
     if (result && b->stored && give_values(b, values)) Py_CLEAR(result);

@@ -37,12 +37,13 @@ typedef struct {
     points_t points;
     int picks; /* whether rows are boxes around points or listed positions */
     int64_t rows;
-    /* Keys below an open directory, or values in memory. */
+    /* Keys below a directory, or values in memory. */
     int directory;
     const value_t *values; /* as they are before */
     value_t *stored;       /* of rows that are written to memory */
     const char *prefix;
     size_t prefix_size;
+    char *path; /* of the directory and the prefix, where that is not open */
     int style, separator;
     /* The array that is filled or stored. */
     unsigned char *array;

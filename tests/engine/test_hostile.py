@@ -317,6 +317,24 @@ def test_a_path_of_any_length_is_no_error_of_the_kernel(tmp_path: Path) -> None:
     assert array[...].tolist() == [3] * 4
 
 
+def test_a_directory_may_be_the_one_the_program_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    array = oz.create_array("", shape=40, chunks=2, dtype="u1")
+    array[...] = np.arange(40)
+    assert left_of(array, slice(3, 5)) == left_of(array, ...) == []
+    assert array[3:5].tolist() == [3, 4]
+
+
+def test_a_directory_that_is_gone_has_no_chunks(tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path / "gone", shape=40, chunks=2, dtype="u1", fill_value=7)
+    (tmp_path / "gone" / "zarr.json").unlink()
+    (tmp_path / "gone").rmdir()
+    for some in (slice(3), slice(None)):  # a few chunks by their paths, more in the directory
+        assert set(array[some].tolist()) == set(by_reference(array, some).tolist()) == {7}
+
+
 # Calls
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.chunk_grids import Grid, RegularAxis
-from omnizarr.indexing import AxisPlan, axis_plan, plan
+from omnizarr.chunk_grids.grid import ListedAxis
+from omnizarr.indexing import Run, axis_plan, plan
 
 Array = np.ndarray[Any, Any]
 
@@ -211,9 +212,41 @@ def test_out_is_filled_and_given_back() -> None:
 def test_a_list_that_is_a_run_stays_a_run() -> None:
     grid = Grid((RegularAxis(100, 10),))
     chosen = axis_plan(grid, (list(range(5, 95, 3)),))
-    assert isinstance(chosen.axes[0], AxisPlan)
+    assert chosen.parts == (Run(5, 30, 3, 100),)
     assert chosen.runs
-    assert chosen.axes[0].step == 3
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[Run, RegularAxis | ListedAxis]:
+    """A run along an axis, of one chunk size or of listed ones."""
+    length = draw(st.integers(1, 40))
+    start = draw(st.integers(0, length - 1))
+    step = draw(st.integers(1, 12))
+    size = draw(st.integers(0, (length - 1 - start) // step + 1))
+    run = Run(start, size, step if size > 1 else 1, length)
+    if draw(st.booleans()):
+        return run, RegularAxis(length, draw(st.integers(1, 45)))
+    cuts = draw(st.sets(st.integers(1, length), max_size=6)) | {length}
+    return run, ListedAxis(length, np.array(sorted(cuts)))
+
+
+@given(runs())
+def test_the_rows_of_a_run_are_its_elements_chunk_by_chunk(
+    given: tuple[Run, RegularAxis | ListedAxis],
+) -> None:
+    run, axis = given
+    columns = run.cut(axis)
+    found = []
+    for chunk, region, _, part, whole in columns.rows():
+        begin = axis.start(chunk)
+        there = min(axis.size(chunk), axis.length - begin)
+        assert part.start == len(found)
+        found += [begin + i for i in range(region.start, region.stop, region.step)]
+        assert part.stop == len(found)
+        assert whole == (run.step == 1 and part.stop - part.start == there)
+    assert found == [run.start + k * run.step for k in range(run.size)]
+    if run.size:
+        assert run.whole(axis) == columns.whole.all()
 
 
 def test_a_plan_has_no_python_object_for_an_element() -> None:

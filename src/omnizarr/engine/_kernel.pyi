@@ -19,7 +19,7 @@ def memory(size: int, /) -> Any: ...
 def run(
     chain: Any,
     plan: tuple[Any, ...] | list[Any],
-    directory: int,
+    root: bytes,
     values: list[bytes | None] | None,
     prefix: bytes,
     style: int,
@@ -31,4 +31,4 @@ def run(
     threads: int,
     small: int,
     /,
-) -> list[int]: ...
+) -> list[int] | None: ...

@@ -51,16 +51,22 @@ def _give_back(count: int) -> None:
         _used.threads -= count
 
 
-@contextmanager
-def threads(wanted: int) -> Iterator[int]:
+class threads:
     """How many threads a call may use until the block ends, its own among them."""
-    own, more = _take(wanted)
-    _mark.counted = True
-    try:
-        yield 1 + more
-    finally:
-        _mark.counted = not own
-        _give_back(own + more)
+
+    __slots__ = ("_more", "_own", "_wanted")
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+
+    def __enter__(self) -> int:
+        self._own, self._more = _take(self._wanted)
+        _mark.counted = True
+        return 1 + self._more
+
+    def __exit__(self, *args: object) -> None:
+        _mark.counted = not self._own
+        _give_back(self._own + self._more)
 
 
 def surplus() -> bool:

@@ -6,6 +6,7 @@ what needs it raises then, naming it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -148,6 +149,11 @@ class BoundArray:
             "chunk_key_encoding",
             lambda: chunk_key_encodings.bind(self.model.chunk_key_encoding),
         )
+
+    @cached_property
+    def encoded_prefix(self) -> bytes:
+        """The prefix as it stands in names of files."""
+        return os.fsencode(self.prefix)
 
     @cached_property
     def chunk_store(self) -> Store:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -26,7 +25,7 @@ from omnizarr.codecs.transpose import Transpose
 from omnizarr.engine.allowance import threads
 from omnizarr.engine.bound import BoundArray
 from omnizarr.errors import OmnizarrError
-from omnizarr.indexing import AxisPlan, Plan, PointPlan
+from omnizarr.indexing import Plan, PointPlan, Run
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
 
 try:
@@ -86,8 +85,8 @@ def read(
         values = [store.values.get(array.key(coords)) for coords in _coords(plan)]
         if not all(v is None or type(v) is bytes for v in values):
             return None
-        return _run(layout, array, plan, -1, values, out, False, leave_absent)
-    return _in_directory(layout, array, plan, out, False, leave_absent)
+        return _run(layout, array, plan, values, out, False, leave_absent)
+    return _run(layout, array, plan, None, out, False, leave_absent)
 
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] | None:
@@ -99,7 +98,7 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] |
         return None
     if isinstance(array.store, MemoryStore):
         return _in_memory(layout, array, plan, value)
-    return _in_directory(layout, array, plan, value, writing=True)
+    return _run(layout, array, plan, None, value, writing=True)
 
 
 def _in_memory(
@@ -110,8 +109,8 @@ def _in_memory(
     values = [store.values.get(key) for key in keys]
     if not all(v is None or type(v) is bytes for v in values):
         return None
-    left = _run(layout, array, plan, -1, values, data, writing=True)
-    skipped = set(left)
+    left = _run(layout, array, plan, values, data, writing=True)
+    skipped = set(left or ())
     for number, (key, value) in enumerate(zip(keys, values, strict=True)):
         if number in skipped:
             continue
@@ -122,54 +121,39 @@ def _in_memory(
     return left
 
 
-def _in_directory(
-    layout: Layout,
-    array: BoundArray,
-    plan: Plan,
-    data: npt.NDArray[Any],
-    writing: bool,
-    leave_absent: bool = False,
-) -> list[int] | None:
-    store = array.store
-    if not isinstance(store, LocalStore):
-        return None
-    try:
-        directory = os.open(store.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return _run(layout, array, plan, directory, None, data, writing, leave_absent)
-    finally:
-        os.close(directory)
-
-
 def _run(
     layout: Layout,
     array: BoundArray,
     plan: Plan,
-    directory: int,
     values: list[bytes | None] | None,
     data: npt.NDArray[Any],
     writing: bool,
     leave_absent: bool = False,
-) -> list[int]:
-    with threads(config.get().threads) as allowed:
-        left: list[int] = _kernel.run(
+) -> list[int] | None:
+    settings, store = config.get(), array.store
+    root = store.encoded_root if isinstance(store, LocalStore) else b""
+    with threads(settings.threads) as allowed:
+        return _kernel.run(
             layout.capsule,
             _columns(plan),
-            directory,
+            root,
             values,
-            os.fsencode(array.prefix),
+            array.encoded_prefix,
             layout.style,
             layout.separator,
-            data.view(f"V{data.dtype.itemsize}"),  # not every type has a buffer of its own
+            data.view(_items(data.itemsize)),  # not every type has a buffer of its own
             writing,
-            config.get().durability == "fsync",
+            settings.durability == "fsync",
             leave_absent,
             allowed,
             SMALL,
         )
-    return left
+
+
+@cache
+def _items(size: int) -> np.dtype[Any]:
+    """The type of any items of a size."""
+    return np.dtype(f"V{size}")
 
 
 def _coords(plan: Plan) -> Iterable[tuple[int, ...]]:
@@ -184,11 +168,13 @@ def _columns(plan: Plan) -> tuple[Any, ...] | list[Any]:
     if isinstance(plan, PointPlan):
         parts = (plan.coords, plan.begin, plan.inner, plan.outer)
         return [np.ascontiguousarray(p, np.int64) for p in parts]
+    if plan.runs:
+        return plan.parts
     return tuple(
-        (a.chunk, a.inner, a.outer, a.count, a.whole, a.step)
-        if isinstance(a, AxisPlan)
-        else tuple(np.ascontiguousarray(p, np.int64) for p in (a.chunk, a.begin, a.inner, a.outer))
-        for a in plan.axes
+        p
+        if isinstance(p, Run)
+        else tuple(np.ascontiguousarray(c, np.int64) for c in (p.chunk, p.begin, p.inner, p.outer))
+        for p in plan.parts
     )
 
 

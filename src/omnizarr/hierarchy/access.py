@@ -28,8 +28,7 @@ def read(
     filled: list[tuple[int, ...]] | None = None,
 ) -> Any:
     """The selected elements as a NumPy array, or a scalar where every index is a number."""
-    fields, selection = split_fields(selection, array.dtype)
-    chosen = _planned(planner, array.grid, selection)
+    chosen, fields = _planned(planner, array, selection)
     if out is not None:
         return _read_into(array, chosen, fields, out, missing, filled)
     try:
@@ -41,25 +40,28 @@ def read(
             f" selected of {paths.show(array.path)} in {array.store!r}; select less at a time"
         ) from None
     engine.read(array, chosen, full, missing, filled)
-    return _result(full, chosen, fields)
-
-
-def _result(full: npt.NDArray[Any], chosen: Plan, fields: Any) -> Any:
-    index: Any = (*chosen.final, ...)
-    result = full[index].reshape(chosen.shape)[()]  # an element, where there are no axes left
+    result = chosen.result(full)
     return result if fields is None else result[fields]
 
 
-def _planned(planner: Planner, grid: Grid, selection: Any) -> Plan:
-    """The plan; a stored array among the indices is read first."""
+def _planned(planner: Planner, array: BoundArray, selection: Any) -> tuple[Plan, Any]:
+    """The plan, and names of fields; a stored array among the indices is read first.
+
+    Planners know no names, so they are looked for where a plan cannot be made.
+    """
+    grid = array.grid
     try:
-        return planner(grid, selection)
+        return planner(grid, selection), None
     except SelectionError:
+        fields, selection = split_fields(selection, array.dtype)
         items = selection if isinstance(selection, tuple) else (selection,)
         known = (np.ndarray, np.generic)
-        if not any(hasattr(i, "__array__") and not isinstance(i, known) for i in items):
+        stored = any(hasattr(i, "__array__") and not isinstance(i, known) for i in items)
+        if fields is None and not stored:
             raise
-        return planner(grid, tuple(np.asarray(i) if hasattr(i, "__array__") else i for i in items))
+    if stored:
+        selection = tuple(np.asarray(i) if hasattr(i, "__array__") else i for i in items)
+    return planner(grid, selection), fields
 
 
 def _read_into(
@@ -85,16 +87,18 @@ def _read_into(
         return target
     whole = np.empty(chosen.full_shape, array.dtype)
     engine.read(array, chosen, whole, missing, filled)
-    np.copyto(target, _result(whole, chosen, fields), casting="safe")
+    result = chosen.result(whole)
+    np.copyto(target, result if fields is None else result[fields], casting="safe")
     return target
 
 
 def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> None:
     """Store values, broadcast to the shape of the selection."""
-    fields, selection = split_fields(selection, array.dtype)
-    chosen = _planned(planner, array.grid, selection)
+    chosen, fields = _planned(planner, array, selection)
     if fields is not None:
-        changed = np.array(read(array, planner, selection))
+        whole = np.empty(chosen.full_shape, array.dtype)
+        engine.read(array, chosen, whole)
+        changed = np.array(chosen.result(whole))
         changed[fields] = value
         value = changed
     engine.write(array, chosen, spread(value, array.dtype, chosen))

@@ -1,11 +1,10 @@
 """Indexing: selections become plans."""
 
 from omnizarr.indexing.compose import AxisSelection, PointSelection, Selection, everything
-from omnizarr.indexing.plan import AxisPlan, ListedAxisPlan, Plan, PointPlan, ProductPlan, Row
+from omnizarr.indexing.plan import ListedAxisPlan, Plan, PointPlan, ProductPlan, Row, Run
 from omnizarr.indexing.select import axis_plan, block_plan, mask_plan, plan, point_plan
 
 __all__ = [
-    "AxisPlan",
     "AxisSelection",
     "ListedAxisPlan",
     "Plan",
@@ -13,6 +12,7 @@ __all__ = [
     "PointSelection",
     "ProductPlan",
     "Row",
+    "Run",
     "Selection",
     "axis_plan",
     "block_plan",

@@ -1,8 +1,9 @@
 """Plans: which part of which chunk goes where. Pure numbers, no store.
 
-A selection along the axes is a `ProductPlan`: one set of columns an axis, and the chunks touched
-are all their combinations. A selection of single points is a `PointPlan`: its columns have a row
-for every point, sorted by chunk. Neither makes a Python object for an element.
+A selection along the axes is a `ProductPlan`: a run or one set of columns an axis, and the chunks
+touched are all their combinations. Runs are cut along the chunks when columns are asked for. A
+selection of single points is a `PointPlan`: its columns have a row for every point, sorted by
+chunk. Neither makes a Python object for an element.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.chunk_grids import Axis, Grid
+
+MAX_RUN = 2**26  # chunks along one axis in one plan: a few GiB of columns
 Integers: TypeAlias = npt.NDArray[np.int64]
 Part: TypeAlias = "slice | Integers"
 
@@ -33,6 +38,58 @@ class Row:
     pick: Any
     outer: Any
     whole: bool
+
+
+class Run(NamedTuple):
+    """Positions along one axis, from the first on, a step apart."""
+
+    start: int
+    size: int  # how many
+    step: int
+    length: int  # of the axis
+
+    def whole(self, axis: Axis) -> bool:
+        """Whether every chunk touched is selected in full."""
+        end = self.start + self.size
+        begins = not self.size or _begins(axis, self.start)
+        return self.step == 1 and begins and (end == self.length or _begins(axis, end))
+
+    def cut(self, axis: Axis) -> AxisPlan:
+        """The run in columns, a row for each chunk touched."""
+        start, size, step, length = self
+        chunks = self.chunks(axis)
+        if len(chunks) == 1:  # most small reads
+            begin = axis.start(number := int(chunks[0]))
+            full = step == 1 and size == min(axis.size(number), length - begin)
+            row = np.array((number, start - begin, 0, size), np.int64)
+            return AxisPlan(row[0:1], row[1:2], row[2:3], row[3:4], np.array([full]), step)
+        begins = np.asarray(axis.start(chunks), np.int64)
+        ends = np.minimum(begins + axis.size(chunks), length)
+        # The first selected element at or after the start of a chunk, as a position in the result.
+        outer = np.maximum(0, -((start - begins) // step))
+        beyond = np.minimum(size, -((start - ends) // step))
+        number = beyond - outer
+        kept = number > 0
+        inner = start + outer * step - begins
+        whole = (number == ends - begins) & (step == 1)
+        return AxisPlan(chunks[kept], inner[kept], outer[kept], number[kept], whole[kept], step)
+
+    def chunks(self, axis: Axis) -> Integers:
+        """The chunks from the first to the last element, or, where they are many, with one."""
+        if not self.size:
+            return np.zeros(0, np.int64)
+        last = self.start + (self.size - 1) * self.step
+        first, end = int(axis.chunk_of(self.start)), int(axis.chunk_of(last)) + 1
+        if end - first <= MAX_RUN:
+            return np.arange(first, end, dtype=np.int64)
+        positions = self.start + self.step * np.arange(self.size, dtype=np.int64)
+        found: Integers = np.unique(axis.chunk_of(positions))
+        return found
+
+
+def _begins(axis: Axis, position: int) -> bool:
+    """Whether a chunk begins at a position."""
+    return bool(axis.start(axis.chunk_of(position)) == position)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,17 +138,24 @@ class ListedAxisPlan:
         return out
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ProductPlan:
-    """A selection along the axes, cut along the chunks.
+    """A selection along the axes of a grid.
 
     `full_shape` has an axis of length 1 for every integer; `final` turns such an array into
     what the user asked for: integers dropped, backward slices turned round.
     """
 
-    axes: tuple[AxisPlan | ListedAxisPlan, ...]
+    grid: Grid
+    parts: tuple[Run | ListedAxisPlan, ...]
     full_shape: tuple[int, ...]
     final: tuple[int | slice, ...]
+
+    @cached_property
+    def axes(self) -> tuple[AxisPlan | ListedAxisPlan, ...]:
+        """The columns of each axis, cut along the chunks."""
+        pairs = zip(self.parts, self.grid.axes, strict=True)
+        return tuple(p.cut(axis) if isinstance(p, Run) else p for p, axis in pairs)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -107,7 +171,7 @@ class ProductPlan:
     @property
     def runs(self) -> bool:
         """Whether every axis is a run, so that regions are boxes."""
-        return all(isinstance(a, AxisPlan) for a in self.axes)
+        return all(isinstance(p, Run) for p in self.parts)
 
     def rows(self) -> Iterator[Row]:
         """Every chunk touched."""
@@ -124,7 +188,8 @@ class ProductPlan:
     @property
     def whole(self) -> bool:
         """Whether every chunk touched is selected in full."""
-        return all(isinstance(a, AxisPlan) and bool(a.whole.all()) for a in self.axes)
+        pairs = zip(self.parts, self.grid.axes, strict=True)
+        return all(isinstance(p, Run) and p.whole(axis) for p, axis in pairs)
 
     def some_rows(self, numbers: list[int]) -> list[Row]:
         """Some of the chunks touched, by their places in `rows`."""
@@ -136,6 +201,10 @@ class ProductPlan:
         index: Any = (*axes, ...)  # the ellipsis keeps a 0-dimensional array an array
         turned: npt.NDArray[Any] = value[index]
         return turned
+
+    def result(self, full: npt.NDArray[Any]) -> Any:
+        """What the user asked for, of values of the full shape; an element without axes."""
+        return full[self.final]
 
 
 def _some(rows: Iterator[Row], numbers: list[int]) -> list[Row]:
@@ -167,11 +236,6 @@ class PointPlan:
         return (len(self.outer),)
 
     @property
-    def final(self) -> tuple[slice, ...]:
-        """What turns the filled array into the result, before its shape is set."""
-        return (slice(None),)
-
-    @property
     def count(self) -> int:
         """How many chunks are touched."""
         return len(self.coords)
@@ -200,6 +264,10 @@ class PointPlan:
     def to_full(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Values of the result's shape in one row."""
         return value.reshape(-1)
+
+    def result(self, full: npt.NDArray[Any]) -> Any:
+        """As `ProductPlan.result`."""
+        return full.reshape(self.shape)[()]
 
 
 Plan: TypeAlias = ProductPlan | PointPlan

@@ -10,16 +10,17 @@ import numpy as np
 from omnizarr.chunk_grids import Axis, Grid
 from omnizarr.errors import SelectionError
 from omnizarr.indexing.plan import (
-    AxisPlan,
+    MAX_RUN,
     Integers,
     ListedAxisPlan,
     Plan,
     PointPlan,
     ProductPlan,
+    Run,
 )
 
-MAX_RUN = 2**26  # chunks along one axis in one plan: a few GiB of columns
-_TRUE, _FALSE = np.array([True]), np.array([False])
+_PLAIN = frozenset((int, slice))  # types of most selections, which need no closer look
+_ALL, _TURNED = slice(None), slice(None, None, -1)
 
 
 def plan(grid: Grid, selection: Any) -> Plan:
@@ -37,6 +38,8 @@ def plan(grid: Grid, selection: Any) -> Plan:
 def means_points(selection: Any, rank: int) -> bool:
     """Whether a selection in square brackets is one of points, not one for each axis."""
     items = _items(selection)
+    if _PLAIN.issuperset(map(type, items)):
+        return False
     if len(items) == 1 and _is_mask(items[0]) and np.ndim(items[0]) > 1:
         return True
     lists = [i for i in items if _is_list(i)]
@@ -53,19 +56,17 @@ def means_points(selection: Any, rank: int) -> bool:
 
 def axis_items(axes: Sequence[Axis], selection: Any) -> list[int | slice | Integers]:
     """For each axis a position, a slice or positions, all checked; masks become positions."""
-    return [
-        item
-        if isinstance(item, slice)
-        else _positions(item, axis, number)
-        if _is_list(item)
-        else _position(item, axis, number)
-        for number, (axis, item) in enumerate(zip(axes, _expand(selection, len(axes)), strict=True))
-    ]
+    items = _expand(selection, len(axes))
+    for number, item in enumerate(items):
+        if type(item) is not slice:
+            checked = _positions if _is_list(item) else _position
+            items[number] = checked(item, axes[number], number)
+    return items
 
 
 def axis_plan(grid: Grid, selection: Any) -> ProductPlan:
     """The plan for one integer, slice, list or mask for each axis on its own."""
-    axes: list[AxisPlan | ListedAxisPlan] = []
+    parts: list[Run | ListedAxisPlan] = []
     full: list[int] = []
     final: list[int | slice] = []
     for axis, item in zip(grid.axes, axis_items(grid.axes, selection), strict=True):
@@ -75,18 +76,18 @@ def axis_plan(grid: Grid, selection: Any) -> ProductPlan:
             turn = step < 0
             if turn:
                 start, step = start + (count - 1) * step, -step
-            axes.append(_run(axis, start, count, step))
+            parts.append(_run(axis, start, count, step))
             full.append(count)
-            final.append(slice(None, None, -1) if turn else slice(None))
+            final.append(_TURNED if turn else _ALL)
         elif isinstance(item, np.ndarray):
-            axes.append(_listed(axis, item))
+            parts.append(_listed(axis, item))
             full.append(len(item))
-            final.append(slice(None))
+            final.append(_ALL)
         else:
-            axes.append(_run(axis, item, 1, 1))
+            parts.append(Run(item, 1, 1, axis.length))
             full.append(1)
             final.append(0)
-    return ProductPlan(tuple(axes), tuple(full), tuple(final))
+    return ProductPlan(grid, tuple(parts), tuple(full), tuple(final))
 
 
 def point_plan(grid: Grid, selection: Any) -> PointPlan:
@@ -173,45 +174,19 @@ class _Blocks:
         return 1
 
 
-def _run(axis: Axis, start: int, count: int, step: int) -> AxisPlan:
-    if count == 0:
-        none = np.zeros(0, np.int64)
-        return AxisPlan(none, none, none, none, none.astype(bool), step)
-    last = start + (count - 1) * step
-    number = axis.chunk_of(start)
-    if number == axis.chunk_of(last):  # one chunk: most small reads
-        begin = axis.start(number)
-        whole = step == 1 and count == min(axis.size(number), axis.length - begin)
-        row = np.array((number, start - begin, 0, count), np.int64)
-        return AxisPlan(row[0:1], row[1:2], row[2:3], row[3:4], _TRUE if whole else _FALSE, step)
-    chunks = _touched(axis, start, count, step)
-    begins = np.asarray(axis.start(chunks), np.int64)
-    ends = np.minimum(begins + axis.size(chunks), axis.length)
-    # The first selected element at or after the start of each chunk, as a position in the result.
-    outer = np.maximum(0, -((start - begins) // step))
-    beyond = np.minimum(count, -((start - ends) // step))
-    number = beyond - outer
-    kept = number > 0
-    inner = start + outer * step - begins
-    whole = (number == ends - begins) & (step == 1)
-    return AxisPlan(chunks[kept], inner[kept], outer[kept], number[kept], whole[kept], step)
-
-
-def _touched(axis: Axis, start: int, count: int, step: int) -> Integers:
-    """The chunks from the first to the last element of a run, or those that have one."""
-    first, last = int(axis.chunk_of(start)), int(axis.chunk_of(start + (count - 1) * step))
-    if last - first < MAX_RUN:
-        return np.arange(first, last + 1, dtype=np.int64)
+def _run(axis: Axis, start: int, count: int, step: int) -> Run:
     if count > MAX_RUN:
-        raise SelectionError(
-            f"the selection has {count} elements in up to {last - first + 1} chunks along one"
-            f" axis, more than the {MAX_RUN} of one call; select less at a time"
-        )
-    found: Integers = np.unique(axis.chunk_of(start + step * np.arange(count, dtype=np.int64)))
-    return found
+        last = start + (count - 1) * step
+        chunks = int(axis.chunk_of(last)) - int(axis.chunk_of(start)) + 1
+        if chunks > MAX_RUN:
+            raise SelectionError(
+                f"the selection has {count} elements in up to {chunks} chunks along one axis, more"
+                f" than the {MAX_RUN} of one call; select less at a time"
+            )
+    return Run(start, count, step if count > 1 else 1, axis.length)
 
 
-def _listed(axis: Axis, positions: Integers) -> AxisPlan | ListedAxisPlan:
+def _listed(axis: Axis, positions: Integers) -> Run | ListedAxisPlan:
     """Positions as a run where they are one, else sorted by chunk."""
     if len(positions) > 1:
         steps = np.diff(positions)
@@ -249,6 +224,8 @@ def _items(selection: Any) -> list[Any]:
 def _expand(selection: Any, rank: int) -> list[Any]:
     """One item for every axis, in place of an ellipsis and of what was left out."""
     items = _items(selection)
+    if len(items) == rank and _PLAIN.issuperset(map(type, items)):
+        return items
     for item in items:
         if not (item is Ellipsis or isinstance(item, slice) or _is_integer(item) or _is_list(item)):
             raise SelectionError(
@@ -270,7 +247,7 @@ def _expand(selection: Any, rank: int) -> list[Any]:
 def _is_integer(item: Any) -> bool:
     if type(item) is int:
         return True
-    if isinstance(item, (bool, np.bool_)) or np.ndim(item) or not hasattr(item, "__index__"):
+    if isinstance(item, (bool, np.bool_)) or not hasattr(item, "__index__") or np.ndim(item):
         return False
     return not (isinstance(item, np.ndarray) and item.dtype == bool)
 

@@ -116,6 +116,11 @@ class LocalStore:
         return Path(self._start)
 
     @cached_property
+    def encoded_root(self) -> bytes:
+        """The directory as the system names it, with a slash at the end."""
+        return os.fsencode(self._start or "./")
+
+    @cached_property
     def _folds(self) -> bool:
         return spelling.folds(self._start)
 
