@@ -6,7 +6,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed-$(shell cat pyproject.toml setup.py src/kernel/* src/strings/* src/files/* | cksum | cut -d" " -f1)
+STAMP := $(VENV)/.installed-$(shell cat pyproject.toml setup.py src/kernel/* src/strings/* src/files/* src/blocks/* | cksum | cut -d" " -f1)
 
 .PHONY: demo test lint types layers tests servers sanitize format bench soak clean
 
@@ -48,7 +48,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 # pip before 25.1 cannot read dependency groups, so it is brought up to date first.
-$(STAMP): pyproject.toml setup.py $(wildcard src/kernel/* src/strings/* src/files/*)
+$(STAMP): pyproject.toml setup.py $(wildcard src/kernel/* src/strings/* src/files/* src/blocks/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable . --group test
@@ -67,7 +67,7 @@ bench: $(BENCH_STAMP)
 	$(BENCH)/bin/python -m compileall -q src/omnizarr
 	$(BENCH)/bin/python -m benchmarks $(if $(QUICK),--quick)
 
-$(BENCH_STAMP): pyproject.toml setup.py $(wildcard src/kernel/* src/strings/* src/files/*)
+$(BENCH_STAMP): pyproject.toml setup.py $(wildcard src/kernel/* src/strings/* src/files/* src/blocks/*)
 	test -x $(BENCH)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BENCH)/bin/python -m pip install --quiet --editable . --group bench
