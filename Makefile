@@ -6,7 +6,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := pyproject.toml setup.py $(wildcard src/kernel/* src/strings/* src/files/*)
+SOURCES := pyproject.toml setup.py $(wildcard src/kernel/* src/strings/* src/files/* src/blocks/*)
 SUM := $(shell cat $(SOURCES) | cksum | cut -d" " -f1)
 STAMP := $(VENV)/.installed-$(SUM)
 LIGHT := $(VENV)/.package-$(SUM)

@@ -1,5 +1,5 @@
 """Builds the compiled parts where there is a compiler: the kernel, linked to libblosc2, the string
-codec, and batches of small files. Without them Python code does all the work."""
+codec, batches of small files, and blocks of images. Without them Python code does all the work."""
 
 from __future__ import annotations
 
@@ -82,4 +82,18 @@ def files() -> list[Extension]:
     ]
 
 
-setup(ext_modules=[*kernel(), *strings(), *files()])
+def blocks() -> list[Extension]:
+    """Levels of images: means of blocks and the like."""
+    return [
+        Extension(
+            "omnizarr.ops._blocks",
+            sources=["src/blocks/module.c", "src/blocks/methods.c"],
+            depends=["src/blocks/blocks.h"],
+            # Products that are added without rounding would differ from NumPy's.
+            extra_compile_args=["-O3", "-std=gnu11", "-fvisibility=hidden", "-ffp-contract=off"],
+            optional=True,
+        )
+    ]
+
+
+setup(ext_modules=[*kernel(), *strings(), *files(), *blocks()])

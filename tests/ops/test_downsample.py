@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
+from omnizarr.ops import downsample as module
 from omnizarr.ops.downsample import downsample
 
 Values = npt.NDArray[Any]
+
+
+def compiled() -> bool:
+    return bool(module._COMPILED)
 
 
 def blocks(values: Values, factors: tuple[int, ...]) -> Values:
@@ -109,3 +114,77 @@ def test_the_mean_of_the_largest_numbers_does_not_overflow() -> None:
 def test_an_unknown_method_names_the_known_ones() -> None:
     with pytest.raises(oz.InvalidMetadata, match="known: mean, mode, nearest, max, gaussian"):
         downsample(np.zeros((2, 2)), (2, 2), "median")
+
+
+TYPES = "? u1 u2 u4 u8 i1 i2 i4 i8 f2 f4 f8 >u2 >f4 c8"
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> tuple[Values, tuple[int, ...]]:
+    """Values of any type and size, with rows that may lie apart, backwards or across."""
+    dtype = np.dtype(draw(st.sampled_from(TYPES.split())))
+    shape = draw(hnp.array_shapes(min_dims=1, max_dims=4, max_side=9))
+    values = draw(hnp.arrays(dtype, shape, elements=hnp.from_dtype(dtype, allow_nan=False)))
+    steps = draw(st.lists(st.sampled_from([1, 1, 2, -1]), min_size=len(shape), max_size=len(shape)))
+    values = values[tuple(slice(None, None, s) for s in steps)]
+    if draw(st.booleans()):
+        values = values.T
+    factors = draw(st.lists(st.integers(1, 5), min_size=len(shape), max_size=len(shape)))
+    return values, tuple(factors)
+
+
+@pytest.mark.skipif(not compiled(), reason="no compiler")
+@pytest.mark.parametrize("method", ["mean", "max", "mode"])
+@given(case=layouts())
+def test_the_compiled_form_agrees_with_numpy_to_the_last_bit(
+    method: str, case: tuple[Values, tuple[int, ...]]
+) -> None:
+    values, factors = case
+    with np.errstate(all="ignore"):
+        found = downsample(values, factors, method)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_COMPILED", {})
+            expected = downsample(values, factors, method)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.skipif(not compiled(), reason="no compiler")
+@pytest.mark.parametrize("dtype", ["u1", "u2", "i2", "u4", "i4", "f4", "f8"])
+def test_long_rows_agree_too(dtype: str) -> None:
+    random = np.random.default_rng(0)
+    for length, factor in ((5000, 1), (9001, 2), (7000, 3), (6000, 2500)):
+        values = (random.random((3, length)) * 100).astype(dtype)
+        if values.dtype.kind == "f":
+            values *= random.random(length).astype(dtype) ** 20  # sums depend on their order
+        for method in ("mean", "max", "mode"):
+            found = downsample(values, (2, factor), method)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(module, "_COMPILED", {})
+                np.testing.assert_array_equal(found, downsample(values, (2, factor), method))
+
+
+@pytest.mark.skipif(not compiled(), reason="no compiler")
+def test_the_compiled_form_refuses_what_does_not_fit_and_leaves_what_it_does_not_know() -> None:
+    fold, mean = module._blocks.fold, module._blocks.MEAN
+    values, out = np.zeros((4, 4), "u2"), np.zeros((2, 2), "u2")
+    assert fold(mean, values, out, (2, 2))
+    for factors in ((2,), (2, 3), (2, 0), (2, -2), (4, 1), (2, 2**62), (2**64, 2)):
+        with pytest.raises((ValueError, OverflowError)):
+            fold(mean, values, out, factors)
+    for method in (-1, 3):
+        with pytest.raises(ValueError, match="do not fit"):
+            fold(method, values, out, (2, 2))
+    read_only = out.copy()
+    read_only.flags.writeable = False
+    unaligned = np.zeros(33, "u1")[1:].view("u2").reshape(4, 4)
+    dates = np.zeros((4, 4), "M8[s]")
+    for source, target in (
+        (values, read_only),
+        (values, out.astype("u4")),
+        (values.astype("f2"), out.astype("f2")),
+        (values.astype(">u2"), out.astype(">u2")),
+        (unaligned, out),
+        (dates, dates[:2, :2]),
+    ):
+        assert not fold(mean, source, target, (2, 2))

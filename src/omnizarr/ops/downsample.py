@@ -6,6 +6,7 @@ cut off, so a length n becomes ceil(n / factor). Integers are rounded to the nea
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -15,41 +16,51 @@ import numpy.typing as npt
 
 from omnizarr.errors import InvalidMetadata
 
+try:
+    from omnizarr.ops import _blocks
+except ImportError:  # no compiler when it was installed
+    _blocks = None  # type: ignore[assignment]
+
 Values: TypeAlias = npt.NDArray[Any]
 Factors: TypeAlias = tuple[int, ...]
 
 
-def downsample(values: Values, factors: Sequence[int], method: str) -> Values:
-    """`values` made smaller; `gaussian` repeats the border elements around them."""
+def downsample(
+    values: Values, factors: Sequence[int], method: str, out: Values | None = None
+) -> Values:
+    """`values` made smaller, in `out` where it is given; `gaussian` repeats the border elements."""
     factors = tuple(factors)
+    if method not in NAMES:
+        raise InvalidMetadata(f"method {method!r} is not known; known: {', '.join(NAMES)}")
+    if out is None:
+        shape = [-(-n // f) for n, f in zip(values.shape, factors, strict=True)]
+        out = np.empty(shape, values.dtype)
     if method == "gaussian":
         reach = gaussian_reach(factors)
         padding = [(r, r + -n % f) for r, n, f in zip(reach, values.shape, factors, strict=True)]
-        return gaussian(np.pad(values, padding, mode="edge"), factors)
-    if method not in METHODS:
-        raise InvalidMetadata(f"method {method!r} is not known; known: {', '.join(NAMES)}")
-    return _by_blocks(values, factors, METHODS[method])
+        out[...] = gaussian(np.pad(values, padding, mode="edge"), factors)
+    else:
+        _by_blocks(values, factors, method, out)
+    return out
 
 
-def _by_blocks(
-    values: Values, factors: Factors, whole: Callable[[Values, Factors], Values]
-) -> Values:
-    """Apply `whole`, which wants whole blocks, to the parts with blocks of one shape each."""
+def _by_blocks(values: Values, factors: Factors, method: str, out: Values) -> None:
+    """Fill `out` part by part; those at the far border have smaller blocks."""
     for axis, (n, f) in enumerate(zip(values.shape, factors, strict=True)):
         cut = n - n % f
         if cut == n:
             continue
         at = (slice(None),) * axis
-        rest = _by_blocks(values[(*at, slice(cut, None))], _with(factors, axis, n - cut), whole)
-        if cut == 0:
-            return rest
-        first = _by_blocks(values[(*at, slice(cut))], factors, whole)
-        return np.concatenate([first, rest], axis)
-    return whole(values, factors)
-
-
-def _with(factors: Factors, axis: int, factor: int) -> Factors:
-    return (*factors[:axis], factor, *factors[axis + 1 :])
+        first, rest = (*at, slice(cut // f)), (*at, slice(cut // f, None))
+        _by_blocks(values[(*at, slice(cut))], factors, method, out[first])
+        less = (*factors[:axis], n - cut, *factors[axis + 1 :])
+        _by_blocks(values[(*at, slice(cut, None))], less, method, out[rest])
+        return
+    if not values.size:
+        return
+    if method in _COMPILED and _blocks.fold(_COMPILED[method], values, out, factors):
+        return
+    out[...] = METHODS[method](values, factors)
 
 
 def _nearest(values: Values, factors: Factors) -> Values:
@@ -57,15 +68,24 @@ def _nearest(values: Values, factors: Factors) -> Values:
 
 
 def _fold(values: Values, factors: Factors, combine: np.ufunc) -> Values:
-    """Combine the elements of each block axis by axis, the outermost first: it is the quickest."""
-    for axis, f in enumerate(factors):
-        if f == 1:
-            continue
-        parts = [values[(slice(None),) * axis + (slice(i, None, f),)] for i in range(f)]
-        values = combine(parts[0], parts[1])
-        for part in parts[2:]:
-            combine(values, part, out=values)
-    return values
+    """Combine the elements of each block: rows one after the other, then along the last axis.
+
+    The compiled form has the same order, so that sums of floats come out the same.
+    """
+    *outer, last = factors
+    rows = itertools.product(*map(range, outer))
+    starts = (zip(row, outer, strict=True) for row in rows)
+    folded = _combined([values[tuple(slice(i, None, f) for i, f in s)] for s in starts], combine)
+    return _combined([folded[..., i::last] for i in range(last)], combine)
+
+
+def _combined(parts: Sequence[Values], combine: np.ufunc) -> Values:
+    if len(parts) == 1:
+        return parts[0]
+    total: Values = combine(parts[0], parts[1])
+    for part in parts[2:]:
+        combine(total, part, out=total)
+    return total
 
 
 def _max(values: Values, factors: Factors) -> Values:
@@ -79,51 +99,17 @@ def _mean(values: Values, factors: Factors) -> Values:
         return values
     if dtype.kind in "fc":
         wide = np.promote_types(dtype, np.float32 if dtype.itemsize == 2 else np.float64)
-        return _in_slabs(values, factors, wide, lambda s: s / count)
+        return _fold(values.astype(wide, copy=False), factors, np.add) / count
     if dtype.kind not in "iub":
         raise InvalidMetadata(f"the mean of {dtype} is not defined; use method='nearest'")
-    if dtype.itemsize == 8:
-        # A sum might not fit into 64 bits: quotients and remainders apart do.
-        quotients = _fold(values // count, factors, np.add)
-        remainders = _fold(values % count, factors, np.add)
-        half = dtype.type(count // 2)
-        return np.asarray(quotients + (remainders + half) // dtype.type(count))
-    sums = np.dtype(np.int64 if dtype.itemsize == 4 or count > 2**15 else np.int32)
-    half, shift = count // 2, count.bit_length() - 1
-    if count == 1 << shift:
-        return _in_slabs(values, factors, sums, lambda s: (s + half) >> shift)
-    return _in_slabs(values, factors, sums, lambda s: (s + half) // count)
-
-
-def _in_slabs(
-    values: Values, factors: Factors, wide: np.dtype[Any], finish: Callable[[Values], Values]
-) -> Values:
-    """Sum blocks in a wider type, a slab at a time: that stays in the processor's cache."""
-    out = np.empty([n // f for n, f in zip(values.shape, factors, strict=True)], values.dtype)
-    axis = out.shape.index(max(out.shape))
-    f = factors[axis]
-    at = (slice(None),) * axis
-    step = max(1, _SLAB * out.shape[axis] // max(1, values.nbytes))
-    for start in range(0, out.shape[axis], step):
-        part = values[(*at, slice(start * f, (start + step) * f))]
-        out[(*at, slice(start, start + step))] = finish(_block_sums(part, factors, wide))
-    return out
-
-
-def _block_sums(part: Values, factors: Factors, wide: np.dtype[Any]) -> Values:
-    """The sum of each block in a wider type."""
-    double = _DOUBLE.get(part.dtype.str[1:]) if math.prod(factors) <= 256 else None
-    if factors[-1] != 2 or double is None or part.strides[-1] != part.itemsize:
-        return _fold(part.astype(wide), factors, np.add)
-    # Two neighbours as one number of twice the width: its halves are added without a copy.
-    both = part.view(double)
-    bits = 8 * part.itemsize
-    pairs = (both & double.type((1 << bits) - 1)) + (both >> double.type(bits))
-    return _fold(pairs, (*factors[:-1], 1), np.add)
-
-
-_SLAB = 2**18
-_DOUBLE: dict[str, np.dtype[Any]] = {"u1": np.dtype("u2"), "u2": np.dtype("u4")}
+    if dtype.itemsize < 8:
+        sums = _fold(values.astype(np.int64), factors, np.add)
+        return np.asarray((sums + count // 2) // count)
+    # A sum might not fit into 64 bits: quotients and remainders apart do.
+    quotients = _fold(values // count, factors, np.add)
+    remainders = _fold(values % count, factors, np.add)
+    half = dtype.type(count // 2)
+    return np.asarray(quotients + (remainders + half) // dtype.type(count))
 
 
 def _mode(values: Values, factors: Factors) -> Values:
@@ -201,3 +187,6 @@ METHODS: dict[str, Callable[[Values, Factors], Values]] = {
     "max": _max,
 }
 NAMES = (*METHODS, "gaussian")
+_COMPILED: dict[str, int] = (
+    {} if _blocks is None else {"mean": _blocks.MEAN, "max": _blocks.MAX, "mode": _blocks.MODE}
+)

@@ -42,6 +42,7 @@ from omnizarr.ops.ome_levels import (
     level_transforms,
     per_axis,
 )
+from omnizarr.ops.ome_window import with_windows
 from omnizarr.ops.pyramid import Progress, fill_levels, level_shapes
 
 _COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
@@ -82,7 +83,7 @@ def write(
         become as long along every axis. `mean`, `mode`, `nearest`, `max` or `gaussian`.
     names, name, channels
         The levels' paths (``"0"``, ``"1"``, …), the image's name, the channels: labels or
-        `Channel` objects.
+        `Channel` objects. One without a window is shown from its least to its largest value.
     version
         ``"0.5"``, on Zarr version 3, or ``"0.4"``, on version 2.
 
@@ -129,19 +130,23 @@ def write_levels(
     options: ArrayOptions,
 ) -> Image:
     """Store an image whose metadata are known: levels first, what makes it an image last."""
-    attributes = attributes_of(documents.write(metadata), version.name, {})
-    check_attributes(attributes, "this image")
+    dtype = np.dtype(source.dtype)
+    check_attributes(_attributes(with_windows(metadata, dtype), version), "this image")
     where = stores.resolve(store)
     group = create_group(where, path=path, zarr_format=version.zarr_format, overwrite=overwrite)
     (multiscale,) = metadata.multiscales
     shapes = level_shapes(source.shape, steps)
     arrays = _create(group, source, multiscale, shapes, version, options)
     fill_levels(source, arrays, steps, multiscale.type or "nearest", progress)
-    group.attrs.update(attributes)
+    group.attrs.update(_attributes(with_windows(metadata, dtype, arrays[-1]), version))
     loaded = load(group)
     if loaded is None:
         raise InvalidMetadata(f"{group.name} in {group.store!r} was changed while it was written")
     return Image(loaded)
+
+
+def _attributes(metadata: Metadata, version: Version) -> dict[str, Any]:
+    return attributes_of(documents.write(metadata), version.name, {})
 
 
 def check_attributes(attributes: dict[str, Any], what: str) -> None:
@@ -219,16 +224,13 @@ def _omero(channels: Sequence[Any] | None, source: Any, axes: Sequence[Any]) -> 
     counts = [n for n, a in zip(source.shape, axes, strict=True) if a.type == "channel"]
     if counts and counts[0] != len(channels):
         raise InvalidMetadata(f"{len(channels)} channels were given, but the data have {counts[0]}")
-    return Omero(tuple(_channel(c, i, np.dtype(source.dtype)) for i, c in enumerate(channels)))
+    return Omero(tuple(_channel(c, i) for i, c in enumerate(channels)))
 
 
-def _channel(given: Any, index: int, dtype: np.dtype[Any]) -> Channel:
+def _channel(given: Any, index: int) -> Channel:
     channel = given if isinstance(given, Channel) else Channel(str(given))
-    low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (0, 1)
-    window = {"min": low, "max": high, "start": low, "end": high}
     return replace(
         channel,
         color=channel.color or _COLOURS[index % len(_COLOURS)],
-        window=channel.window or window,
         active=True if channel.active is None else channel.active,
     )

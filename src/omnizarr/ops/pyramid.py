@@ -11,13 +11,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from omnizarr import config
+from omnizarr.engine.allowance import on_threads
+from omnizarr.engine.kernel import empty
 from omnizarr.hierarchy.array import Array
 from omnizarr.ops.downsample import Values, downsample, gaussian, gaussian_reach
 
@@ -66,18 +67,21 @@ def _whole(unit: int, length: int) -> int:
     return max(1, length) if unit >= length else unit
 
 
-def _in_threads(values: Values, factors: Sequence[int], method: str) -> Values:
-    """`downsample` in as many threads as a read may use; NumPy lets them run at once."""
-    settings = config.get()
-    axis = values.shape.index(max(values.shape))
-    blocks = -(-values.shape[axis] // factors[axis])
-    step = factors[axis] * -(-blocks // settings.threads)
-    if settings.threads == 1 or values.nbytes < 2**20:
-        return downsample(values, factors, method)
+def _in_threads(values: Values, factors: Sequence[int], method: str, out: Values) -> None:
+    """`downsample` into `out`, in as many threads as reads and writes may use."""
+    axis = out.shape.index(max(out.shape))
+    parts = min(config.get().threads, max(1, values.nbytes // 2**20), out.shape[axis])
+    ends = [out.shape[axis] * i // parts for i in range(parts + 1)]
+    left = iter([*itertools.pairwise(ends)])
     at = (slice(None),) * axis
-    parts = [values[(*at, slice(i, i + step))] for i in range(0, values.shape[axis], step)]
-    with ThreadPoolExecutor(settings.threads) as pool:
-        return np.concatenate(list(pool.map(lambda p: downsample(p, factors, method), parts)), axis)
+    f = factors[axis]
+
+    def work() -> None:
+        for start, stop in left:  # one iterator for all threads; a list's is safe to share
+            part = values[(*at, slice(start * f, stop * f))]
+            downsample(part, factors, method, out[(*at, slice(start, stop))])
+
+    on_threads(work, parts)
 
 
 @dataclass
@@ -120,18 +124,19 @@ class Pyramid:
         if level == 0:
             return self._source(box)
         factors = self.factors[level - 1]
-        out = np.empty([s.stop - s.start for s in box], self.levels[level].dtype)
+        out = empty(tuple(s.stop - s.start for s in box), self.levels[level].dtype)
         below = self._grid(level - 1)
         ranges = (
             range(c * f, min((c + 1) * f, n))
             for c, f, n in zip(coords, factors, below, strict=True)
         )
         for child in itertools.product(*ranges):
-            values = _in_threads(self._make(level - 1, child), factors, self.method)
-            parts = zip(child, self.unit, factors, box, values.shape, strict=True)
-            starts = [(c * u) // f - b.start for c, u, f, b, _ in parts]
-            at = tuple(slice(a, a + n) for a, n in zip(starts, values.shape, strict=True))
-            out[at] = values
+            values = self._make(level - 1, child)
+            sizes = [-(-n // f) for n, f in zip(values.shape, factors, strict=True)]
+            parts = zip(child, self.unit, factors, box, strict=True)
+            starts = [(c * u) // f - b.start for c, u, f, b in parts]
+            at = tuple(slice(a, a + n) for a, n in zip(starts, sizes, strict=True))
+            _in_threads(values, factors, self.method, out[at])
         self.levels[level][box] = out
         return out
 

@@ -1,0 +1,161 @@
+/* The Python side: arrays by the buffer protocol, rows of the result one after the other. */
+#define PY_SSIZE_T_CLEAN
+#include "blocks.h"
+
+#include <Python.h>
+#include <string.h>
+
+enum { MAX_AXES = 32, PIECE = 2048 }; /* elements of a row of the source that are worked on at once */
+
+/* 'u', 'i' or 'f'; 0 for other types, and for another byte order than this machine's. */
+static char kind_of(const Py_buffer *view) {
+    const char *format = view->format;
+    if (format == NULL) return 0;
+    if (*format == (PY_LITTLE_ENDIAN ? '<' : '>') || *format == '=') format++;
+    if (strlen(format) != 1) return 0;
+    if (strchr("bhilq", *format)) return 'i';
+    if (strchr("?BHILQ", *format)) return 'u';
+    return strchr("fd", *format) ? 'f' : 0;
+}
+
+/* Whether elements are where their type wants them, and neighbours along the last axis. */
+static int is_plain(const Py_buffer *view) {
+    Py_ssize_t off = (Py_ssize_t)((size_t)view->buf % (size_t)view->itemsize);
+    for (int i = 0; i < view->ndim; i++) off |= view->strides[i] % view->itemsize;
+    Py_ssize_t last = view->ndim - 1;
+    return !off && (view->strides[last] == view->itemsize || view->shape[last] == 1);
+}
+
+/* Where the rows of a block begin; NULL and an error where there is no memory. */
+static ptrdiff_t *row_offsets(const Py_buffer *in, const Py_ssize_t *factors, Py_ssize_t rows) {
+    ptrdiff_t *offsets = PyMem_Malloc((size_t)rows * sizeof *offsets);
+    if (offsets == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t r = 0; r < rows; r++) {
+        Py_ssize_t left = r, at = 0;
+        for (int i = in->ndim - 2; i >= 0; i--) {
+            at += left % factors[i] * in->strides[i];
+            left /= factors[i];
+        }
+        offsets[r] = at;
+    }
+    return offsets;
+}
+
+static void make(Maker one, const Blocks *blocks, const Py_buffer *in, const Py_buffer *out,
+                 const Py_ssize_t *factors, void *scratch) {
+    const int last = out->ndim - 1;
+    const Py_ssize_t length = out->shape[last];
+    const Py_ssize_t step = blocks->factor < PIECE ? PIECE / blocks->factor : 1;
+    Py_ssize_t index[MAX_AXES] = {0};
+    const char *from = in->buf;
+    char *to = out->buf;
+    for (;;) {
+        for (Py_ssize_t i = 0; i < length; i += step)
+            one(blocks, from + i * blocks->factor * in->itemsize, to + i * out->itemsize,
+                length - i < step ? length - i : step, scratch);
+        int axis = last - 1;
+        for (; axis >= 0; axis--) {
+            from += factors[axis] * in->strides[axis];
+            to += out->strides[axis];
+            if (++index[axis] < out->shape[axis]) break;
+            from -= index[axis] * factors[axis] * in->strides[axis];
+            to -= index[axis] * out->strides[axis];
+            index[axis] = 0;
+        }
+        if (axis < 0) return;
+    }
+}
+
+static PyObject *run(int method, const Py_buffer *in, const Py_buffer *out,
+                     const Py_ssize_t *factors) {
+    Py_ssize_t count = 1, size = 1;
+    for (int i = 0; i < in->ndim; i++) {
+        if (factors[i] < 1 || out->shape[i] > PY_SSIZE_T_MAX / factors[i] ||
+            in->shape[i] != out->shape[i] * factors[i] || count > PY_SSIZE_T_MAX / factors[i]) {
+            PyErr_SetString(PyExc_ValueError, "the source does not have whole blocks");
+            return NULL;
+        }
+        count *= factors[i];
+        size *= out->shape[i] > 0;
+    }
+    if (!size) Py_RETURN_TRUE;
+    Maker one = maker(method, kind_of(in), in->itemsize, count);
+    if (one == NULL || kind_of(out) != kind_of(in) || out->itemsize != in->itemsize ||
+        !is_plain(in) || !is_plain(out))
+        Py_RETURN_FALSE;
+    Blocks blocks = {NULL, count / factors[in->ndim - 1], factors[in->ndim - 1]};
+    ptrdiff_t *offsets = row_offsets(in, factors, blocks.rows);
+    if (offsets == NULL) return NULL;
+    blocks.offsets = offsets;
+    size_t room = (size_t)(blocks.factor < PIECE ? PIECE : blocks.factor);
+    void *scratch = PyMem_Calloc(room, 8);
+    if (scratch == NULL) {
+        PyMem_Free(offsets);
+        return PyErr_NoMemory();
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    make(one, &blocks, in, out, factors, scratch);
+    Py_END_ALLOW_THREADS;
+    PyMem_Free(scratch);
+    PyMem_Free(offsets);
+    Py_RETURN_TRUE;
+}
+
+static PyObject *fold(PyObject *module, PyObject *args) {
+    int method;
+    PyObject *values, *result, *given;
+    if (!PyArg_ParseTuple(args, "iOOO!", &method, &values, &result, &PyTuple_Type, &given))
+        return NULL;
+    Py_buffer in, out;
+    /* NumPy has no buffers of some types, such as dates: not done here. */
+    if (PyObject_GetBuffer(values, &in, PyBUF_STRIDED_RO | PyBUF_FORMAT) < 0) {
+        PyErr_Clear();
+        Py_RETURN_FALSE;
+    }
+    if (PyObject_GetBuffer(result, &out, PyBUF_STRIDED | PyBUF_FORMAT) < 0) {
+        PyBuffer_Release(&in);
+        PyErr_Clear();
+        Py_RETURN_FALSE;
+    }
+    PyObject *done = NULL;
+    Py_ssize_t factors[MAX_AXES];
+    int fits = in.ndim == out.ndim && in.ndim == PyTuple_GET_SIZE(given) && in.ndim <= MAX_AXES;
+    if (!fits || method < 0 || method >= METHODS) {
+        PyErr_SetString(PyExc_ValueError, "axes, factors and the method do not fit");
+    } else if (in.ndim == 0) {
+        done = Py_NewRef(Py_False);
+    } else {
+        for (int i = 0; i < in.ndim; i++) {
+            factors[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, i));
+            if (factors[i] == -1 && PyErr_Occurred()) break;
+        }
+        if (!PyErr_Occurred()) done = run(method, &in, &out, factors);
+    }
+    PyBuffer_Release(&out);
+    PyBuffer_Release(&in);
+    return done;
+}
+
+static PyMethodDef functions[] = {
+    {"fold", fold, METH_VARARGS,
+     "Fill a result from whole blocks of a source; False where the types are not known here."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_blocks", NULL, 0, functions, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__blocks(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL || PyModule_AddIntConstant(module, "MEAN", MEAN) < 0 ||
+        PyModule_AddIntConstant(module, "MAX", MAX) < 0 ||
+        PyModule_AddIntConstant(module, "MODE", MODE) < 0) {
+        Py_XDECREF(module);
+        return NULL;
+    }
+    return module;
+}
