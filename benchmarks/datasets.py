@@ -4,8 +4,8 @@
 and lets both engines open it, read all of it, read one place through time, write it, and append to
 it, one after the other in each round. The table has the best time of each and their ratio; above 1
 omnizarr is quicker. Both read the same files, in the format and with the codecs that zarr-python
-chooses; both write with those codecs. Each has a process of its own, so that neither finds memory or
-threads that the other left. It needs xarray, Dask and zarr beside omnizarr.
+chooses; both write with those codecs. Each has a process of its own, so that neither finds memory
+or threads that the other left. It needs xarray, Dask and zarr beside omnizarr.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import numpy as np
 import xarray as xr
 
 import omnizarr.xarray as ozx
-
 
 QUESTIONS = (
     "open", "read all", "one place through time", "read all with Dask", "write", "write with Dask",
@@ -60,10 +59,10 @@ def write_theirs(data: xr.Dataset, path: Path, **options: Any) -> None:
 
 def actions(source: Path, target: Path, days: int, engine: str) -> dict[str, Callable[[], object]]:
     """What is timed, with one engine."""
-    import zarr  # noqa: PLC0415 - its codec is used by both
+    from zarr.codecs import ZstdCodec  # noqa: PLC0415 - both use it
 
     data = made(days)
-    codec = {"air": {**data.air.encoding, "compressors": [zarr.codecs.ZstdCodec(level=0)]}}
+    codec = {"air": {**data.air.encoding, "compressors": [ZstdCodec(level=0)]}}
     writer = write_ours if engine == "omnizarr" else write_theirs
 
     def opened(**options: Any) -> xr.Dataset:
