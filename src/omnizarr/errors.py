@@ -5,6 +5,7 @@
     OmnizarrError
     ├── InvalidMetadata (ValueError)        a document, or what was asked for, is not valid Zarr
     │   ├── InvalidName (ValueError)        a node name or path that the format forbids
+    │   ├── NoSuchLabel (KeyError)          a variable or a coordinate that is not there
     │   └── WrongType (TypeError)           something of a type that does not belong there
     ├── UnknownExtension (LookupError, ValueError)   a codec, data type … not known here
     ├── CannotExpress (ValueError)          valid, but the chosen format has no words for it
@@ -36,6 +37,7 @@ __all__ = [
     "InvalidName",
     "MissingChunk",
     "MissingPackage",
+    "NoSuchLabel",
     "NodeExists",
     "NodeNotFound",
     "OmnizarrError",
@@ -92,6 +94,10 @@ class InvalidMetadata(OmnizarrError, ValueError):
 
 class InvalidName(InvalidMetadata):
     """A node name or path that the format forbids."""
+
+
+class NoSuchLabel(InvalidMetadata, KeyError):
+    """A request names a variable of a dataset, or a coordinate, that is not there."""
 
 
 class WrongType(InvalidMetadata, TypeError):

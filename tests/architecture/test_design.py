@@ -34,6 +34,7 @@ PUBLIC = [
     "MissingChunk",
     "MissingPackage",
     "NestedDirectoryStore",
+    "NoSuchLabel",
     "NodeExists",
     "NodeNotFound",
     "OmnizarrError",

@@ -139,6 +139,36 @@ def test_named_variables_that_are_not_there_are_problems() -> None:
     ]
 
 
+def test_bounds_of_times_are_times_without_saying_so() -> None:
+    dataset = climate({})
+    dataset.group["time"].attrs.update(bounds="edges", calendar="noleap")
+    edges = dataset.create_variable("edges", np.zeros((3, 2), "i4"), dimensions=["time", "two"])
+    assert edges.dtype == object
+    assert str(edges[0, 0]) == "1900-01-01 00:00:00"
+    theirs = xr.open_dataset(dataset.group.store.values, engine="omnizarr")
+    assert theirs["edges"].values.tolist() == edges[...].tolist()
+    assert "units" not in dataset.group["edges"].attrs
+    assert oz.cf.open(dataset.group.store, times=None)["edges"][0].tolist() == [0, 0]
+
+
+def test_values_outside_of_the_range_of_a_netcdf_file_are_those_that_netcdf4_masks(
+    tmp_path: Path,
+) -> None:
+    with netCDF4.Dataset(f"file://{tmp_path}/x.zarr#mode=nczarr,file", "w") as made:
+        made.createDimension("x", 6)
+        for dtype in ("i2", "u1", "f4"):
+            v = made.createVariable(dtype, dtype, ["x"], fill_value=99)
+            v.valid_range = np.array([2, 5], dtype)
+            v.missing_value = np.array([3, 99], dtype)
+            v.set_auto_mask(False)
+            v[:] = np.array([1, 2, 3, 5, 6, 99])
+    found = oz.cf.open(tmp_path / "x.zarr")
+    with netCDF4.Dataset(f"file://{tmp_path}/x.zarr#mode=nczarr,file") as theirs:
+        for name in found:
+            masked = theirs[name][:].astype("f4")
+            np.testing.assert_array_equal(found[name][...], masked.filled(np.nan))
+
+
 def test_the_header_shows_everything_but_the_data() -> None:
     text = climate({}).header()
     for line in ("dimension time = 3", "int16 temp(time, lat)", "    scale_factor = 0.25",
@@ -175,9 +205,9 @@ def test_files_of_netcdf_c_are_datasets(tmp_path: Path, mode: str) -> None:
     assert found["temp"].attributes == {"_FillValue": -1, "scale_factor": 0.5}
     assert found.attributes.keys() <= {"title", "_NCProperties"}
     assert found.problems() == []
+    assert found["crs"].shape == ()
+    assert found["crs"][()] == 7
     if mode == "nczarr":
-        assert found["crs"].shape == ()
-        assert found["crs"][()] == 7
         assert found["inner/salt"].dimensions == ("lat", "depth")
         assert found.groups["inner"].dimensions == {"depth": 4}
 
@@ -195,6 +225,24 @@ def test_names_are_taken_from_nczarr_where_the_attribute_is_missing() -> None:
     assert oz.open_array(store).dimension_names == ("time", "lat")
     store[".zattrs"] = b'{"_nczarr_array": {"dimension_references": [1]}}'
     assert oz.open_array(store).dimension_names is None
+
+
+@pytest.mark.parametrize("mode", ["nczarr", "zarr"])
+def test_xarray_sees_files_of_netcdf_c_as_netcdf_does(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "x.zarr"
+    nczarr(path, mode)
+    if mode == "nczarr":  # its own references name the dimensions as well
+        for name in ("temp", "time", "crs"):
+            del oz.open_array(path, "r+", path=name).attrs["_ARRAY_DIMENSIONS"]
+    with xr.open_dataset(path, engine="omnizarr") as found:
+        assert dict(found.sizes) == {"time": 3, "lat": 2}
+        assert found["temp"].dims == ("time", "lat")
+        assert found["crs"].dims == ()
+        assert found["crs"].item() == 7
+        assert list(found.attrs) == ["title"]
+        changed = found.load() + 1
+    changed[["crs"]].omnizarr.to(path, mode="r+")
+    assert oz.cf.open(path)["crs"][()] == 8
 
 
 @pytest.mark.parametrize("to", ["3-draft", 3])

@@ -82,12 +82,13 @@ def test_assigned_values_are_stored_packed(zarr_format: Any) -> None:
     ("dtype", "attributes", "value", "words"),
     [
         ("f4", {"_FillValue": -1}, 1e300, "does not fit"),
-        ("f4", {"_FillValue": -1}, -1.0, "for missing values"),
+        ("f4", {"_FillValue": -1}, -1.0, "read as missing"),
         ("i2", {"scale_factor": 0.5}, 1e9, "does not fit"),
         ("i2", {"scale_factor": 0.5}, np.inf, "does not fit"),
         ("i2", {"scale_factor": 0.5}, np.nan, "no _FillValue"),
-        ("i2", {"scale_factor": 0.5, "_FillValue": 4}, 2.0, "for missing values"),
+        ("i2", {"scale_factor": 0.5, "_FillValue": 4}, 2.0, "read as missing"),
         ("i2", {"_FillValue": -1}, 2.5, "not whole"),
+        ("i2", {"valid_range": [0, 9]}, 10, "valid numbers from 0 to 9"),
     ],
 )
 def test_a_value_that_cannot_be_stored_is_refused(
@@ -101,7 +102,10 @@ def test_a_value_that_cannot_be_stored_is_refused(
 
 @pytest.mark.parametrize(
     "attributes",
-    [{"scale_factor": 0}, {"scale_factor": "big"}, {"add_offset": [1, 2]}, {"_FillValue": "?"}],
+    [
+        *({"scale_factor": 0}, {"scale_factor": "big"}, {"add_offset": [1, 2]}),
+        *({"_FillValue": "?"}, {"valid_range": 3}, {"valid_min": "low"}),
+    ],
 )
 def test_attributes_without_sense_are_named(attributes: dict[str, Any]) -> None:
     array = oz.create_array({}, shape=1, dtype="i2", attributes=attributes)
@@ -113,6 +117,61 @@ def test_several_missing_values_are_missing_and_impossible_ones_do_not_matter() 
     attributes = {"_FillValue": 99999, "missing_value": [-1, -2, 1.5]}
     array = oz.create_array({}, data=np.array([-1, 0, -2], "i2"), attributes=attributes)
     np.testing.assert_array_equal(oz.cf.decode(array)[...], np.array([np.nan, 0, np.nan], "f4"))
+
+
+@st.composite
+def bounded(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
+    """Stored numbers, and attributes with bounds among them."""
+    values, attributes = draw(packed())
+    if values.dtype.kind == "f":
+        values = np.nan_to_num(values, posinf=1, neginf=-1)
+    low, high = sorted(draw(st.tuples(*[st.sampled_from([v.item() for v in values.flat])] * 2)))
+    chosen = draw(st.sampled_from(("valid_range", "valid_min", "valid_max", "both")))
+    if chosen == "valid_range":
+        attributes["valid_range"] = [low, high]
+    if chosen in ("valid_min", "both"):
+        attributes["valid_min"] = low
+    if chosen in ("valid_max", "both"):
+        attributes["valid_max"] = high
+    return values, {k: v for k, v in attributes.items() if k != "_Unsigned"}
+
+
+@given(bounded())
+def test_what_lies_outside_of_the_valid_range_is_missing_and_all_else_as_before(case: Any) -> None:
+    values, attributes = case
+    low, high = attributes.get("valid_range", (None, None))
+    low, high = attributes.get("valid_min", low), attributes.get("valid_max", high)
+    if attributes.keys() & {"scale_factor", "add_offset"} and isinstance(low or high, float):
+        return  # of unpacked values, see below
+    array = oz.create_array({}, data=values, attributes=attributes)
+    inside = (low is None or values >= low) & (high is None or values <= high)
+    with np.errstate(all="ignore"):
+        found = oz.cf.decode(array)[...]
+        before = oz.cf.decode(array, valid_only=False)[...]
+    np.testing.assert_array_equal(found, np.where(inside, before, np.nan))
+    assert found.dtype == oz.cf.decode(array).dtype
+
+
+@pytest.mark.parametrize(
+    ("dtype", "attributes", "values", "missing"),
+    [
+        # Whole numbers bound what is stored, others what is meant.
+        ("i2", {"scale_factor": 0.1, "valid_max": 1000}, [1000, 1001], [False, True]),
+        ("i2", {"scale_factor": 0.1, "valid_max": 100.0}, [1000, 1001], [False, True]),
+        ("i2", {"scale_factor": -0.5, "valid_range": [-2.0, 3.0]}, [-7, -6, 5], [1, 0, 1]),
+        ("i1", {"_Unsigned": "true", "valid_range": [1, -2]}, [0, 1, -2, -1], [1, 0, 0, 1]),
+        ("u1", {"valid_range": [0, 255]}, [0, 255], [0, 0]),
+        ("f4", {"valid_max": 0.1}, [0.1, 0.2], [0, 1]),
+        ("i4", {"valid_range": [2, 4], "valid_min": 3}, [2, 3], [0, 0]),
+    ],
+)
+def test_bounds_are_those_of_stored_or_of_meant_numbers(
+    dtype: str, attributes: dict[str, Any], values: list[Any], missing: list[Any]
+) -> None:
+    array = oz.create_array({}, data=np.array(values, dtype), attributes=attributes)
+    found = oz.cf.decode(array)
+    assert np.isnan(found[...]).tolist() == [bool(m) for m in missing]
+    assert (found.dtype.kind == "u") == (dtype == "u1"), "floats only where a value can be missing"
 
 
 def test_a_fill_value_is_missing_data_where_it_may_be_left_out() -> None:

@@ -134,6 +134,58 @@ def test_levels_in_groups_of_their_own_are_found() -> None:
     assert str(found.crs) == "EPSG:32633"
 
 
+TILES: dict[str, Any] = {
+    "id": "mine",
+    "supportedCRS": "http://www.opengis.net/def/crs/EPSG/0/32633",
+    "tileMatrices": [
+        {"id": str(i), "cellSize": 10 * 2**i, "pointOfOrigin": [5000, 9000],
+         "tileWidth": 4, "tileHeight": 4, "matrixWidth": 8, "matrixHeight": 8}
+        for i in range(3)
+    ],
+}  # fmt: skip
+
+
+def test_levels_of_a_tile_matrix_set_are_found_and_placed() -> None:
+    root = oz.create_group({})
+    for name, size in (("0", 8), ("1", 4)):
+        root.create_array(f"{name}/b02", shape=(size, size))
+    stated: dict[str, Any] = {"tile_matrix_set": TILES, "resampling_method": "average"}
+    root.attrs["multiscales"] = stated
+    found = oz.geo.open(root.store)
+    assert [level.array.path for level in found.levels] == ["0/b02", "1/b02"], "2 is not stored"
+    assert found.bounds == (5000, 8920, 5080, 9000)
+    assert found.resolutions == (10, 20)
+    assert str(found.crs) == "EPSG:32633"
+    limits = {"min_tile_col": 1, "max_tile_col": 2, "min_tile_row": 2, "max_tile_row": 3}
+    root.attrs["multiscales"] = {**stated, "tile_matrix_limits": {"0": limits}}
+    assert oz.geo.open(root.store).bounds == (5040, 8840, 5120, 8920)
+    turned = {**TILES, "orderedAxes": ["N", "E"]}
+    root.attrs["multiscales"] = {"tile_matrix_set": turned}
+    assert oz.geo.open(root.store).bounds == (9000, 4920, 9080, 5000)
+
+
+def test_levels_of_a_tile_matrix_set_that_is_only_named_lie_where_they_say() -> None:
+    root = oz.create_group({}, attributes={"multiscales": {"tile_matrix_set": "WebMercatorQuad"}})
+    with pytest.raises(oz.InvalidMetadata, match="no child is named like a tile matrix"):
+        oz.geo.open(root.store)
+    for name, size in (("9", 4), ("10", 8)):
+        root.create_array(f"{name}/b", shape=(size, size), dimension_names=["y", "x"])
+        root.create_array(f"{name}/x", data=(np.arange(size) + 0.5) / size, dimension_names=["x"])
+        root.create_array(f"{name}/y", data=1 - np.arange(size) / size, dimension_names=["y"])
+    found = oz.geo.open(root.store, variable="b")
+    assert [level.array.path for level in found.levels] == ["10/b", "9/b"]
+    assert found.resolutions == (0.125, 0.25)
+
+
+def test_a_layout_of_an_earlier_draft_is_read() -> None:
+    root = oz.create_group({})
+    for name, size in (("L0", 8), ("L1", 4)):
+        root.create_array(f"levels/{name}", shape=(size, size))
+    layout = [{"id": "a", "path": "levels/L0"}, {"id": "levels/L1", "derived_from": "a"}]
+    root.attrs["multiscales"] = {"version": "1.0", "layout": layout}
+    assert [level.shape for level in oz.geo.open(root.store).levels] == [(8, 8), (4, 4)]
+
+
 def test_odd_lengths_keep_the_corner_and_whole_factors() -> None:
     store: dict[str, bytes] = {}
     group = oz.create_group(
@@ -146,11 +198,14 @@ def test_odd_lengths_keep_the_corner_and_whole_factors() -> None:
 
 @pytest.mark.parametrize(
     "stated",
-    [[], {}, {"layout": []}, [{"datasets": [{"asset": "0"}]}], "0", [{"datasets": [{"path": 0}]}]],
+    [
+        *([], {}, {"layout": []}, [{"datasets": [{"asset": "0"}]}], "0"),
+        *([{"datasets": [{"path": 0}]}], {"tile_matrix_set": {"tileMatrices": [{}]}}),
+    ],
 )
 def test_multiscales_without_sense_are_named(stated: Any) -> None:
     group = oz.create_group({}, attributes={"multiscales": stated})
-    with pytest.raises(oz.InvalidMetadata, match="multiscales"):
+    with pytest.raises(oz.InvalidMetadata, match=r"multiscales|tile_matrix_set: expected"):
         oz.geo.open(group.store)
 
 

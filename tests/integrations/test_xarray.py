@@ -248,6 +248,8 @@ def test_what_cannot_be_written_is_refused_and_nothing_changes(tmp_path: Path) -
         (data[["t"]], {"region": {"lon": slice(1)}}, ValueError, "'lon', which is no dimension"),
         (data, {"region": {"time": slice(6)}}, ValueError, "leave them out with .drop_vars"),
         (data[["t"]].isel(lat=[0, 2]), {"region": {"lat": "auto"}}, ValueError, "one run of them"),
+        (data[["t"]].assign_coords(lat=data.lat + 90), {"region": "auto"}, KeyError, "not stored"),
+        (data, {"mode": "w", "encoding": {"u": {}}}, KeyError, "'u', which is no variable"),
         (data.rename(lat="y"), {"mode": "a", "append_dim": "time"}, ValueError, "has dimensions"),
     ]
     for dataset, options, kind, words in refused:

@@ -12,7 +12,7 @@ from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
 from omnizarr.conventions.cf.fill import encode_fill
-from omnizarr.errors import InvalidMetadata, WrongType
+from omnizarr.errors import InvalidMetadata, NoSuchLabel, WrongType
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.xarray_read import variable
 
@@ -38,7 +38,7 @@ def encoded_dataset(
     for name, given in (encoding or {}).items():
         if name not in variables:
             known = ", ".join(map(str, variables))
-            raise InvalidMetadata(f"encoding for {name!r}, which is no variable; known: {known}")
+            raise NoSuchLabel(f"encoding for {name!r}, which is no variable; known: {known}")
         variables[name].encoding = dict(given)
     return {UNNAMED if k is None else k: v for k, v in variables.items()}, attributes
 

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from omnizarr.conventions.cf.fill import decode_fill
+from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.errors import InvalidMetadata, MissingPackage
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import open as open_node
 from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.view import View
 
 try:
     import xarray as xr
@@ -76,7 +78,7 @@ class Stored(AbstractDataStore):
 
     def get_dimensions(self) -> dict[str, int]:
         pairs = ((dimensions(n, a), a.shape) for n, a in self.arrays.items())
-        return {d: n for dims, shape in pairs for d, n in zip(dims, shape, strict=True)}
+        return {d: n for dims, shape in pairs if dims for d, n in zip(dims, shape, strict=True)}
 
     def close(self) -> None:
         """Nothing is held open that needs closing."""
@@ -86,9 +88,10 @@ def variable(name: str, array: Array, fill_masks: bool | None = None) -> xr.Vari
     """An array as a variable that is not decoded yet, and is read when it is used."""
     dims = dimensions(name, array)
     attributes = {k: v for k, v in array.attrs.asdict().items() if not _HIDDEN.match(k)}
-    blocks = array.shards or array.chunks
+    scalar = array.ndim != len(dims)
+    blocks = () if scalar else array.shards or array.chunks
     encoding = {
-        "chunks": array.chunks,
+        "chunks": () if scalar else array.chunks,
         "preferred_chunks": dict(zip(dims, blocks, strict=True)),
         "shards": array.shards,
         "filters": array.filters,
@@ -103,7 +106,8 @@ def variable(name: str, array: Array, fill_masks: bool | None = None) -> xr.Vari
             attributes["_FillValue"] = array.fill_value
     elif "_FillValue" in attributes:
         attributes["_FillValue"] = decode_fill(attributes["_FillValue"], array.dtype)
-    return xr.Variable(dims, indexing.LazilyIndexedArray(Lazy(array)), attributes, encoding)
+    source = array.view[0] if scalar else array
+    return xr.Variable(dims, indexing.LazilyIndexedArray(Lazy(source)), attributes, encoding)
 
 
 def fill_is_mask(node: Array | Group) -> bool:
@@ -116,6 +120,8 @@ def fill_is_mask(node: Array | Group) -> bool:
 
 def dimensions(name: str, array: Array) -> tuple[str, ...]:
     """The names of the axes; one for each that has none."""
+    if is_scalar(array):
+        return ()
     stated = array.dimension_names or (None,) * array.ndim
     return tuple(d or f"{name}_dim_{i}" for i, d in enumerate(stated))
 
@@ -123,7 +129,7 @@ def dimensions(name: str, array: Array) -> tuple[str, ...]:
 class Lazy(BackendArray):
     """An array that xarray reads from by its three kinds of indices."""
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: Array | View) -> None:
         self._array = array
         self.shape = array.shape
         self.dtype = TEXT if array.dtype.kind == "T" else array.dtype

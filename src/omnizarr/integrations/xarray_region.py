@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 from xarray import conventions
 
-from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongType
+from omnizarr.errors import InvalidMetadata, NodeNotFound, NoSuchLabel, WrongType
 from omnizarr.hierarchy.group import Group
 from omnizarr.integrations.xarray_read import variable
 
@@ -25,7 +25,7 @@ def resolve_region(dataset: xr.Dataset, region: Any, group: Group) -> dict[str, 
     for name, part in region.items():
         if name not in dataset.dims:
             known = ", ".join(map(str, dataset.dims))
-            raise InvalidMetadata(f"region names {name!r}, which is no dimension; known: {known}")
+            raise NoSuchLabel(f"region names {name!r}, which is no dimension; known: {known}")
         found[name] = _find(dataset, name, group) if part == "auto" else part
         if not isinstance(found[name], slice):
             raise WrongType(f"region of {name!r} must be a slice or 'auto', got {part!r}")
@@ -51,7 +51,7 @@ def _find(dataset: xr.Dataset, dim: str, group: Group) -> slice:
     places = pd.Index(stored.values).get_indexer(pd.Index(dataset[dim].values))
     if (places < 0).any():
         missing = dataset[dim].values[places < 0][0]
-        raise InvalidMetadata(
+        raise NoSuchLabel(
             f"coordinate {dim!r} has {missing!r}, which is not stored; a region holds only"
             " coordinates that are there, append_dim adds new ones"
         )

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import xarray as xr
 
+from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.errors import CannotExpress, InvalidMetadata, NodeNotFound, WrongNode, WrongType
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.consolidate import consolidate_metadata
@@ -242,6 +243,8 @@ def _placed(
     grows = order.append_dim in var.dims
     if order.mode == "a-" and order.append_dim is not None and not grows:
         return None
+    if is_scalar(array):
+        return Piece(array, var.data.reshape(1), (0,), array.shape)
     start, shape = [], []
     for dim, length, given in zip(var.dims, array.shape, var.shape, strict=True):
         first, last, _ = region.get(str(dim), slice(None)).indices(length)

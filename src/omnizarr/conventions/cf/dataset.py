@@ -16,6 +16,7 @@ import numpy as np
 from omnizarr.conventions.cf.decoding import TimesAs
 from omnizarr.conventions.cf.fill import encode_fill
 from omnizarr.conventions.cf.packing import FILL, Packing
+from omnizarr.conventions.cf.times import is_time
 from omnizarr.conventions.cf.variable import (
     Variable,
     decode,
@@ -44,11 +45,13 @@ class Dataset(Mapping[str, Variable]):
         parent: Dataset | None = None,
         times: TimesAs = "auto",
         fill_value_is_missing: bool | None = None,
+        valid_only: bool = True,
     ) -> None:
         self.group = group
         self.parent = parent
         self._times: TimesAs = times
         self._fill = fill_value_is_missing
+        self._valid = valid_only
 
     # Variables
 
@@ -63,7 +66,28 @@ class Dataset(Mapping[str, Variable]):
         if rest or here not in self._arrays:
             known = ", ".join(self._arrays) or "none"
             raise NodeNotFound(f"there is no variable {name!r} in {self.group!r}; known: {known}")
-        return decode(self._arrays[here], times=self._times, fill_value_is_missing=self._fill)
+        return self._decoded(self._arrays[here])
+
+    def _decoded(self, array: Array) -> Variable:
+        return decode(
+            array,
+            times=self._times,
+            fill_value_is_missing=self._fill,
+            valid_only=self._valid,
+            inherited=self._of_bounds.get(array.basename),
+        )
+
+    @cached_property
+    def _of_bounds(self) -> dict[str, dict[str, Any]]:
+        """What variables that hold bounds of times need not say themselves (CF, section 7.1)."""
+        found: dict[str, dict[str, Any]] = {}
+        for array in self._arrays.values():
+            attributes = array.attrs.asdict()
+            said = {k: v for k, v in attributes.items() if k in ("units", "calendar")}
+            for holder in (attributes.get("bounds"), attributes.get("climatology")):
+                if isinstance(holder, str) and is_time(attributes):
+                    found[holder] = said
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
@@ -79,7 +103,10 @@ class Dataset(Mapping[str, Variable]):
     @cached_property
     def groups(self) -> dict[str, Dataset]:
         """The groups one level down by name."""
-        return {n: Dataset(g, self, self._times, self._fill) for n, g in self.group.groups()}
+        return {n: self._below(g) for n, g in self.group.groups()}
+
+    def _below(self, group: Group) -> Dataset:
+        return Dataset(group, self, self._times, self._fill, self._valid)
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -194,12 +221,15 @@ class Dataset(Mapping[str, Variable]):
 
         `dtype` is the stored type, by default that of the values; times are stored as 64-bit
         integers. Without `values` or `shape`, the lengths are those of the dimensions. Elements
-        that were never written are `_FillValue`. Other options are those of `create_array`.
+        that were never written are `_FillValue`. Texts with ``dtype="S1"`` and one dimension more
+        than they have are stored letter by letter. Other options are those of `create_array`.
         """
         stated = dict(options.get("attributes") or {})
         given = None if values is None else np.asarray(values)
+        letters = given is not None and _spelled(dtype, given, len(dimensions))
         if shape is None:
             shape = tuple(map(self.dimension, dimensions)) if given is None else given.shape
+            shape = (*shape, letters) if letters else shape
         self._check_dimensions(name, tuple(dimensions), shape)
         stored = _stored_type(dtype, given, stated)
         fills = Packing.of(stored, {FILL: stated.get(FILL)}).missing
@@ -211,11 +241,11 @@ class Dataset(Mapping[str, Variable]):
         options["attributes"] = array_attributes
         options["dimension_names"] = list(dimensions)
         if fill is None and not format.undefined_fill:
-            fill = _never(stored) if format.undefined_fill else _zero(stored)
+            fill = _zero(stored)
         options["fill_value"] = fill
         array = self.group.create_array(name, shape=shape, dtype=stored, **options)
         self._forget()
-        variable = decode(array, times=self._times, fill_value_is_missing=self._fill)
+        variable = self._decoded(array)
         if given is not None:
             variable[...] = given
         return variable
@@ -224,7 +254,7 @@ class Dataset(Mapping[str, Variable]):
         """A new group below this one."""
         group = self.group.create_group(name, attributes=dict(attributes or {}))
         self._forget()
-        return Dataset(group, self, self._times, self._fill)
+        return self._below(group)
 
     def _check_dimensions(self, name: str, dimensions: tuple[str, ...], shape: Any) -> None:
         if len(dimensions) != len(shape):
@@ -240,7 +270,7 @@ class Dataset(Mapping[str, Variable]):
                 )
 
     def _forget(self) -> None:
-        for name in ("_arrays", "groups", "dimensions"):
+        for name in ("_arrays", "_of_bounds", "groups", "dimensions"):
             self.__dict__.pop(name, None)
 
     def header(self) -> str:
@@ -259,15 +289,16 @@ def open(
     path: str | None = None,
     times: TimesAs = "auto",
     fill_value_is_missing: bool | None = None,
+    valid_only: bool = True,
 ) -> Dataset:
     """The group at an address as a dataset; `store` is as in `omnizarr.open`.
 
-    `times` and `fill_value_is_missing` are those of `decode`, for all variables.
+    `times`, `fill_value_is_missing` and `valid_only` are those of `decode`, for all variables.
     """
     group = open_zarr(store, mode, path=path)
     if not isinstance(group, Group):
         raise WrongNode(f"{group.name} in {group.store!r} is an array; open the group around it")
-    return Dataset(group, None, times, fill_value_is_missing)
+    return Dataset(group, None, times, fill_value_is_missing, valid_only)
 
 
 def create(
@@ -305,6 +336,13 @@ def _stored_type(dtype: Any, values: Any, attributes: Mapping[str, Any]) -> np.d
     return found
 
 
+def _spelled(dtype: Any, texts: Any, rank: int) -> int:
+    """The bytes of the longest text, where texts are to be stored letter by letter, else 0."""
+    if dtype is None or np.dtype(dtype) != "S1" or rank != texts.ndim + 1:
+        return 0
+    return max((len(t.encode() if isinstance(t, str) else t) for t in texts.flat), default=1) or 1
+
+
 def _user_defined(name: str) -> CannotExpress:
     return CannotExpress(
         f"the user-defined type {name} of NetCDF has no counterpart in a dataset; store its parts"
@@ -314,16 +352,6 @@ def _user_defined(name: str) -> CannotExpress:
 
 def _zero(dtype: np.dtype[Any]) -> Any:
     return "" if dtype.kind in "UT" else np.zeros((), dtype)[()]
-
-
-def _never(dtype: np.dtype[Any]) -> Any:
-    """A fill value for arrays that must have one which readers take for missing data."""
-    if dtype.kind == "f":
-        return np.nan
-    if dtype.kind in "iu":
-        bounds = np.iinfo(dtype)
-        return bounds.max if dtype.kind == "u" else bounds.min + 1
-    return _zero(dtype)
 
 
 def _size(stated: Any) -> int | None:

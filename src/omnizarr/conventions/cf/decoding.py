@@ -1,4 +1,4 @@
-"""From attributes to a way of reading: packing, times, durations and booleans together."""
+"""From attributes to a way of reading: packing, times, durations, booleans and texts together."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.conventions.cf.packing import Packing, Values
+from omnizarr.conventions.cf.text import charset, read_text, write_text
 from omnizarr.conventions.cf.times import UNITS, Times, is_time
 from omnizarr.errors import InvalidMetadata
 
@@ -24,6 +25,7 @@ class Decoding:
     times: Times | None = None
     duration: str | None = None  # a unit, for numbers that xarray wrote from timedelta64
     boolean: bool = False  # bytes that xarray wrote from booleans
+    encoding: str | None = None  # of bytes that are text
 
     @classmethod
     def of(
@@ -32,13 +34,14 @@ class Decoding:
         attributes: Mapping[str, Any],
         fill: Any = None,
         times: TimesAs = "auto",
+        valid_only: bool = True,
     ) -> Decoding:
         """What attributes say about values of a stored type."""
         if times not in ("auto", "cftime", None):
             raise InvalidMetadata(f"times must be 'auto', 'cftime' or None, got {times!r}")
-        packing = Packing.of(dtype, attributes, fill)
+        packing = Packing.of(dtype, attributes, fill, valid_only)
         if dtype.kind not in "iuf":
-            return cls(packing)
+            return cls(packing, encoding=charset(attributes, dtype))
         written = str(attributes.get("dtype", ""))
         if times is not None and is_time(attributes):
             return cls(packing, Times.of(attributes, times == "cftime"))
@@ -57,6 +60,8 @@ class Decoding:
             return self.times.dtype
         if self.duration is not None:
             return np.dtype("m8[ns]")
+        if self.encoding is not None:
+            return np.dtype(f"U{self.packing.stored.itemsize}")
         return np.dtype(bool) if self.boolean else self.packing.dtype
 
     def decode(self, stored: Any) -> Values:
@@ -64,6 +69,8 @@ class Decoding:
         values = np.asarray(stored)
         if self.boolean:
             return values.astype(bool)
+        if self.encoding is not None:
+            return read_text(values, self.encoding).astype(self.dtype)
         if self.times is None and self.duration is None:
             return self.packing.decode(values)
         absent = self.packing.is_missing(values)
@@ -86,6 +93,8 @@ class Decoding:
             return self.packing.encode(*self.times.encode(given))
         if self.duration is not None:
             return self.packing.encode(*_elapsed(given, UNITS[self.duration]))
+        if self.packing.stored.kind == "S":
+            return write_text(given, self.encoding, self.packing.stored)
         if self.packing.stored.kind not in "iuf" or self.packing.plain:
             return given
         return self.packing.encode(given)

@@ -1,19 +1,20 @@
 """Packed and missing values: scale_factor, add_offset, _Unsigned, _FillValue, missing_value.
 
 Specification: CF conventions, section 2.5.1 (missing data) and 8.1 (packed data). Types of decoded
-values are those that xarray gives.
+values are those that xarray gives; what lies outside of a valid range is missing too, see `valid`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr.conventions.cf.fill import decode_fill
+from omnizarr.conventions.cf.valid import Valid, stated_bounds
 from omnizarr.errors import InvalidMetadata
 
 Values = npt.NDArray[Any]
@@ -29,9 +30,16 @@ class Packing:
     offset: float | None = None
     signed: bool | None = None  # how stored integers are to be seen; None: as they are
     missing: tuple[Any, ...] = ()  # stored numbers that stand for no value
+    valid: Valid = field(default_factory=Valid)  # of numbers with the sign that is meant
 
     @classmethod
-    def of(cls, dtype: np.dtype[Any], attributes: Mapping[str, Any], fill: Any = None) -> Packing:
+    def of(
+        cls,
+        dtype: np.dtype[Any],
+        attributes: Mapping[str, Any],
+        fill: Any = None,
+        valid_only: bool = True,
+    ) -> Packing:
         """What attributes say; `fill` is a further value for missing data, or None."""
         if dtype.kind not in "iuf":
             return cls(dtype)
@@ -43,13 +51,13 @@ class Packing:
             for value in _several(attributes.get(name))
         ]
         found = [value for value in (*stated, fill) if value is not None]
-        return cls(
-            dtype,
-            _factor(attributes, "scale_factor"),
-            _factor(attributes, "add_offset"),
-            signed,
-            tuple({repr(v): v for v in found}.values()),
-        )
+        scale, offset = _factor(attributes, "scale_factor"), _factor(attributes, "add_offset")
+        several = tuple({repr(v): v for v in found}.values())
+        packing = cls(dtype, scale, offset, signed, several)
+        if not valid_only:
+            return packing
+        bounds = stated_bounds(attributes, packing.seen, scale, offset, signed is not None)
+        return replace(packing, valid=bounds)
 
     @property
     def packed(self) -> bool:
@@ -59,7 +67,12 @@ class Packing:
     @property
     def plain(self) -> bool:
         """Whether stored numbers are the values."""
-        return not self.packed and self.signed is None and not self.missing
+        return not self.packed and self.signed is None and not self.leaves_out
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether some stored numbers stand for no value."""
+        return bool(self.missing or self.valid)
 
     @property
     def seen(self) -> np.dtype[Any]:
@@ -73,7 +86,7 @@ class Packing:
         """The type of decoded values: floats where values can be missing or are scaled."""
         if self.packed:
             return np.dtype("f8")
-        if self.missing and self.stored.kind in "iu":
+        if self.leaves_out and self.stored.kind in "iu":
             return np.dtype("f4" if self.stored.itemsize <= 2 else "f8")
         return self.seen
 
@@ -88,14 +101,14 @@ class Packing:
         for number in self.missing:
             if number == number:
                 absent = absent | (values == self.stored.type(number))
-        return absent
+        return absent | self.valid.outside(self.as_seen(values)) if self.valid else absent
 
     def decode(self, values: Values) -> Values:
         """Values of stored numbers; missing ones are NaN."""
         if self.plain:
             return values.astype(self.dtype, copy=False)
         out: Values = self.as_seen(values).astype(self.dtype)
-        if self.missing:
+        if self.leaves_out:
             out = np.where(self.is_missing(values), self.dtype.type(np.nan), out)
         if self.scale is not None:
             out *= self.scale
@@ -118,10 +131,11 @@ class Packing:
         else:
             out = self._integers(packed, absent).view(target)
         clash = self.is_missing(out) & ~absent
-        if self.missing and clash.any():
+        if self.leaves_out and clash.any():
             raise InvalidMetadata(
-                f"{values[clash].flat[0]} would be stored as the number for missing values"
-                f" {self.missing}; choose another _FillValue"
+                f"{values[clash].flat[0]} would be read as missing: stored are {self.missing} for"
+                f" missing values, and valid numbers from {self.valid.low} to {self.valid.high};"
+                " choose another _FillValue or valid_range"
             )
         if absent.any() and (self.missing or self.stored.kind != "f"):
             out = np.where(absent, target.type(self._fill()), out)

@@ -11,10 +11,13 @@ import numpy.typing as npt
 
 from omnizarr.conventions.cf.decoding import Decoding, TimesAs
 from omnizarr.conventions.cf.packing import FILL, Packing
+from omnizarr.conventions.cf.text import Joined, is_letters
 from omnizarr.errors import InvalidMetadata
 from omnizarr.formats.dimensions import ATTRIBUTE, is_nczarr
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.view import View
+
+_SCALAR = "_scalar_"  # what NetCDF-C calls the axis of a variable without dimensions
 
 
 class Variable:
@@ -27,7 +30,7 @@ class Variable:
     def __init__(
         self,
         array: Array,
-        source: Array | View,
+        source: Array | View | Joined,
         dimensions: tuple[str | None, ...] | None,
         decoding: Decoding,
     ) -> None:
@@ -127,33 +130,53 @@ def _kept(names: tuple[str | None, ...] | None, selection: Any) -> tuple[str | N
 
 
 def decode(
-    array: Array, *, times: TimesAs = "auto", fill_value_is_missing: bool | None = None
+    array: Array,
+    *,
+    times: TimesAs = "auto",
+    fill_value_is_missing: bool | None = None,
+    valid_only: bool = True,
+    inherited: Mapping[str, Any] | None = None,
 ) -> Variable:
     """A lazy view of an array with the values that its CF attributes mean.
 
-    scale_factor, add_offset, _Unsigned, _FillValue, missing_value and times are understood.
+    scale_factor, add_offset, _Unsigned, _FillValue, missing_value, valid_range, valid_min,
+    valid_max and times are understood. Single bytes are joined along the last axis.
 
     times
         ``"auto"``: datetime64 where the calendar is that of NumPy's dates, else objects of
         cftime; ``"cftime"``: always those; None: the numbers.
     fill_value_is_missing
         Whether elements equal to the array's fill value are missing, though no `_FillValue`
-        says so. By default True in versions 1 and 2 and the draft, where xarray and NetCDF-C keep
-        it there, and False in version 3.
+        says so. By default True in versions 1 and 2, where xarray and NetCDF-C keep it there,
+        and False in the draft and version 3.
+    valid_only
+        Whether values outside of the valid range are missing; xarray passes over it.
+    inherited
+        Attributes that count where the array has none of its own: those of the variable whose
+        bounds it holds.
     """
     if fill_value_is_missing is None:
         fill_value_is_missing = array._location.format.undefined_fill
-    attributes = array.attrs.asdict()
+    attributes = {**(inherited or {}), **array.attrs.asdict()}
     fill = array.fill_value if fill_value_is_missing else None
+    source, dimensions = _source(array)
     try:
         decoding = Decoding.of(
-            array.dtype, attributes, None if fill is None else fill.item(), times
+            source.dtype, attributes, None if fill is None else fill.item(), times, valid_only
         )
     except InvalidMetadata as e:
         raise InvalidMetadata(f"{array.name} in {array.store!r}: {e}") from e
-    if _is_scalar(array):
-        return Variable(array, array.view[0], (), decoding)
-    return Variable(array, array, array.dimension_names if array.ndim else (), decoding)
+    return Variable(array, source, dimensions, decoding)
+
+
+def _source(array: Array) -> tuple[Array | View | Joined, tuple[str | None, ...] | None]:
+    """What a variable reads, and the names of its axes."""
+    if is_scalar(array):
+        return array.view[0], ()
+    names = array.dimension_names if array.ndim else ()
+    if is_letters(array):
+        return Joined(array), None if names is None else names[:-1]
+    return array, names
 
 
 def variable_attributes(array: Array) -> dict[str, Any]:
@@ -171,16 +194,18 @@ def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def named_axes(array: Array) -> list[tuple[str | None, int]]:
     """Name and length of every axis; none where NetCDF-C stored a variable without dimensions."""
-    if _is_scalar(array):
+    if is_scalar(array):
         return []
     names = array.dimension_names or (None,) * array.ndim
     return list(zip(names, array.shape, strict=True))
 
 
-def _is_scalar(array: Array) -> bool:
+def is_scalar(array: Array) -> bool:
     """Whether NetCDF-C stored a variable without dimensions, which Zarr shows with one of 1."""
+    if array.shape != (1,):
+        return False
+    if array.dimension_names == (_SCALAR,):
+        return True
     stated = {**array.metadata.model.extra, **array.attrs}
     own = next((v for k, v in stated.items() if k.lower() == "_nczarr_array"), None)
-    if array.shape != (1,) or not isinstance(own, dict):
-        return False
-    return own.get("storage") == "scalar" or bool(own.get("scalar"))
+    return isinstance(own, dict) and (own.get("storage") == "scalar" or bool(own.get("scalar")))

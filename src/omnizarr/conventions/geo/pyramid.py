@@ -1,7 +1,8 @@
 """Map: an array on the earth, with coarser versions of it where there are some.
 
 Levels are found by the multiscales convention, ``[{"datasets": [{"path": "0"}, …]}]``, or by that
-of GeoZarr, ``{"layout": [{"asset": "0", …}, …]}``. A single array is a map of one level.
+of GeoZarr, ``{"layout": [{"asset": "0", …}, …]}``, or by what its drafts had: a layout of ``path``
+or ``id``, and tile matrix sets. A single array is a map of one level.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy.typing as npt
 
 from omnizarr.conventions.geo.crs import CRS, from_proj
 from omnizarr.conventions.geo.reference import read_crs
+from omnizarr.conventions.geo.tile_matrix import PLACE, SET, tile_crs, tile_levels
 from omnizarr.conventions.geo.transform import (
     Affine,
     Bounds,
@@ -139,26 +141,32 @@ def open(
         return Map((_level(array),), read_crs(array))
     entries = _entries(node, stated)
     levels = _placed([(_array(node, path, variable), extra) for path, extra in entries], node)
-    return Map(levels, read_crs(levels[0].array) or from_proj(node.attrs))
+    return Map(levels, read_crs(levels[0].array) or from_proj(node.attrs) or tile_crs(stated))
 
 
 def _entries(group: Group, stated: Any) -> list[tuple[str, Mapping[str, Any]]]:
     """Paths of levels, each with what else is said about it."""
+    keys: tuple[str, ...] = ()
+    listed: Any = None
     if isinstance(stated, list) and stated and isinstance(stated[0], Mapping):
-        listed, key = stated[0].get("datasets"), "path"
+        listed, keys = stated[0].get("datasets"), ("path",)
+    elif isinstance(stated, Mapping) and SET in stated and "layout" not in stated:
+        return tile_levels(group, stated)
     elif isinstance(stated, Mapping):
-        listed, key = stated.get("layout"), "asset"
-    else:
-        listed, key = None, ""
+        listed, keys = stated.get("layout"), ("asset", "path", "id")
     good = isinstance(listed, list) and listed and all(
-        isinstance(e, Mapping) and isinstance(e.get(key), str) for e in listed
+        isinstance(e, Mapping) and isinstance(_first(e, keys), str) for e in listed
     )  # fmt: skip
-    if not good or listed is None:
+    if not good:
         raise InvalidMetadata(
             f"{group.name} in {group.store!r}: multiscales: expected [{{'datasets': [{{'path':"
             " …}]}] or {'layout': [{'asset': …}]}, got something else"
         )
-    return [(entry[key], entry) for entry in listed]
+    return [(_first(entry, keys), entry) for entry in listed]
+
+
+def _first(entry: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    return next((entry[key] for key in keys if key in entry), None)
 
 
 def _array(group: Group, path: str, variable: str | None) -> Array:
@@ -194,7 +202,7 @@ def _placed(found: list[tuple[Array, Mapping[str, Any]]], group: Group) -> tuple
     wide = sorted(found, key=lambda item: -math.prod(item[0].shape))
     levels: list[Level] = []
     for array, extra in wide:
-        stated = from_attributes(extra) or _own_transform(array, group)
+        stated = from_attributes(extra) or _own_transform(array, group) or extra.get(PLACE)
         if stated is None and levels:
             level = _level(array, Affine(1, 0, 0, 0, 1, 0), group.attrs)
             transform = _from_finest(levels[0], level)

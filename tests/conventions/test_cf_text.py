@@ -1,0 +1,77 @@
+"""Characters are joined to texts as xarray does, and texts are stored letter by letter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given
+
+import omnizarr as oz
+
+WORDS = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=6))
+
+
+@given(WORDS, st.sampled_from([2, "3-draft", 3]))
+def test_texts_come_back_as_they_were_and_are_those_of_xarray(words: Any, zarr_format: Any) -> None:
+    dataset = oz.cf.create({}, zarr_format=zarr_format)
+    attributes = {"_Encoding": "utf-8"}
+    given_ = np.array(words, "U6")
+    variable = dataset.create_variable(
+        "name", given_, dimensions=["station", "length"], dtype="S1", attributes=attributes
+    )
+    assert variable.array.dtype == "S1"
+    assert variable.dimensions == ("station",)
+    assert variable[...].tolist() == words
+    letters = xr.Variable(("station", "length"), variable.array[...], attributes)
+    theirs = xr.conventions.decode_cf_variable("name", letters)
+    assert theirs.values.tolist() == words
+    assert theirs.dims == variable.dimensions
+
+
+def test_parts_are_read_and_assigned_by_text() -> None:
+    array = oz.create_array({}, shape=(2, 3, 4), dtype="S1", dimension_names=["y", "x", "n"])
+    texts = oz.cf.decode(array)
+    texts[0] = [b"a", b"bc", b"def"]
+    texts[1, 2] = "long"
+    assert texts.dtype == "S4"
+    assert (texts.shape, texts.dimensions) == ((2, 3), ("y", "x"))
+    assert texts[0, 1:].tolist() == [b"bc", b"def"]
+    assert texts.view[:, 2][...].tolist() == [b"def", b"long"]
+    assert texts[..., [2, 0]].tolist() == [[b"def", b"a"], [b"long", b""]]
+    with pytest.raises(oz.InvalidMetadata, match="5 bytes, and 4 are stored"):
+        texts[0, 0] = "rather"[:5]
+    with pytest.raises(oz.InvalidMetadata, match="_Encoding = 'utf-8'"):
+        texts[0, 0] = "ü"
+    with pytest.raises(oz.InvalidMetadata, match="expected texts"):
+        texts[0, 0] = 5
+    with pytest.raises(oz.SelectionError, match="single letters are in"):
+        texts[0, 0, 0]
+    assert texts[0, 0] == b"a"
+
+
+def test_bytes_that_are_no_text_are_an_error_and_can_be_read_as_they_are() -> None:
+    array = oz.create_array({}, data=np.array([b"\xff"], "S1"), attributes={"_Encoding": "utf-8"})
+    with pytest.raises(oz.InvalidMetadata, match="no text in _Encoding 'utf-8'"):
+        oz.cf.decode(array)[...]
+    assert array[0] == b"\xff"
+    array.attrs["_Encoding"] = "klingon"
+    with pytest.raises(oz.InvalidMetadata, match="'klingon' is no encoding"):
+        oz.cf.decode(array)
+
+
+def test_characters_of_netcdf_c_are_texts_here_and_in_xarray(tmp_path: Path) -> None:
+    path = tmp_path / "x.zarr"
+    with netCDF4.Dataset(f"file://{path}#mode=nczarr,file", "w") as made:
+        made.createDimension("station", 2)
+        made.createDimension("length", 5)
+        name = made.createVariable("name", "S1", ["station", "length"])
+        name[:] = netCDF4.stringtochar(np.array(["Oslo", "Paris"], "S5"))
+    assert oz.cf.open(path)["name"][...].tolist() == [b"Oslo", b"Paris"]
+    with xr.open_dataset(path, engine="omnizarr") as theirs:
+        assert theirs["name"].values.tolist() == [b"Oslo", b"Paris"]
