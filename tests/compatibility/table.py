@@ -24,6 +24,7 @@ from omnizarr.hierarchy.options import ArrayOptions
 from tests.compatibility import reasons
 
 PAGE = Path(__file__).parents[2] / "docs" / "zarr-python.md"
+VERSION = "3.1.6"  # of zarr-python, that the page is about
 START, END = "<!-- table -->\n", "<!-- /table -->"
 
 # Functions whose keywords go on to `create_array`, so that its parameters are theirs.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dbm
 import json
 import sqlite3
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -179,3 +181,23 @@ def test_a_separator_that_is_asked_for_is_stated(tmp_path: Path) -> None:
 def test_errors_name_the_key(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="'a/k'"):
         DBMStore(tmp_path / "missing.dbm", "w").get("a/k")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="Python writes such files since 3.13")
+def test_a_dbm_file_of_the_sqlite_kind_is_used_by_any_thread(tmp_path: Path) -> None:
+    import dbm.sqlite3
+
+    with dbm.sqlite3.open(tmp_path / "x.dbm", "c") as file:
+        file[b"k"] = b"1"
+    store = DBMStore(tmp_path / "x.dbm", "w")
+    found = []
+
+    def replace(value: bytes) -> None:
+        found.append(store.get("k"))
+        store.set("k", value)
+
+    for value in (b"2", b"3"):
+        thread = threading.Thread(target=replace, args=(value,))
+        thread.start()
+        thread.join()
+    assert (found, store.get("k")) == ([b"1", b"2"], b"3")

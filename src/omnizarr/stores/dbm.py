@@ -51,10 +51,17 @@ class DBMStore:
         with gate, self._turn, naming(verb, what, self, (*dbm.error, OSError)):
             if self._closed:
                 raise StoreError("the store is closed")
-            if self._file is None:
-                self._file = dbm.open(self.path, self.flag)  # noqa: SIM115 - closed by close
-                self.flag = "c" if self.flag == "n" else self.flag
-            yield self._file
+            if self._file is not None:
+                yield self._file
+                return
+            file = dbm.open(self.path, self.flag)  # noqa: SIM115 - closed below or by close
+            self.flag = "c" if self.flag == "n" else self.flag
+            if type(file).__module__ != "dbm.sqlite3":
+                self._file = file
+                yield file
+                return
+            with file:  # only the thread that opened it may use it
+                yield file
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         check_key(key)

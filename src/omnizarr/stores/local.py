@@ -250,6 +250,11 @@ class LocalStore:
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
         path = self._path(prefix[:-1]) if prefix else str(self.root)
+        if os.path.islink(path):
+            raise StoreError(
+                f"cannot erase {path!r}: it is a symbolic link; remove the link itself, or erase"
+                " what it leads to at its own place"
+            )
         try:
             shutil.rmtree(path)
         except (FileNotFoundError, NotADirectoryError):

@@ -81,7 +81,7 @@ class Decoding:
         length = UNITS[self.duration or ""]
         present = np.where(absent, 0, numbers)
         ticks = present * length if present.dtype.kind != "f" else np.rint(present * length)
-        return np.where(absent, np.timedelta64("NaT"), ticks.astype("m8[ns]"))
+        return np.where(absent, np.timedelta64("NaT", "ns"), ticks.astype("m8[ns]"))
 
     def encode(self, values: Any) -> Values:
         """Values to store; raises where one cannot be stored without loss of its meaning.

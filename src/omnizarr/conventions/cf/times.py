@@ -98,7 +98,7 @@ class Times:
                 f" differ from the calendar {self.calendar!r}; decode with times='cftime'"
             )
         out = ticks.view(self.dtype)
-        return np.where(absent, np.datetime64("NaT"), out)
+        return np.where(absent, np.array("NaT", self.dtype), out)
 
     def encode(self, times: Values) -> tuple[Values, npt.NDArray[np.bool_]]:
         """Numbers of times, whole ones as integers, and where a time is missing."""
