@@ -226,17 +226,37 @@ def test_a_write_that_fails_is_told() -> None:
         array[...] = DATA
 
 
-def test_files_are_read_by_each_thread_on_its_own(tmp_path: Path) -> None:
+def test_small_files_are_read_a_few_at_a_time_by_each_thread(tmp_path: Path) -> None:
+    asked: list[int] = []
+
     class Watched(oz.LocalStore):
-        many = 0
-
         def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-            Watched.many += len(asked := list(requests))
-            return super().get_many(asked)
+            wanted = list(requests)
+            asked.append(len(wanted))
+            return super().get_many(wanted)
 
-    oz.create_array(tmp_path, data=DATA, chunks=(8, 16, 16))
+    data = np.arange(64 * 1024, dtype="u2").reshape(64, 1024)
+    oz.create_array(tmp_path, data=data, chunks=(1, 1024), codecs=["bytes"])
     array = oz.open_array(Watched(tmp_path))
-    Watched.many = 0
-    with oz.configure(engine="reference"):
-        assert np.array_equal(array[...], DATA)
-    assert Watched.many == 0
+    asked.clear()
+    with oz.configure(engine="reference", threads=2):
+        assert np.array_equal(array[...], data)
+    assert sum(asked) == 64
+    assert 1 < max(asked) <= 64 // 8
+
+
+def test_of_files_read_together_the_broken_one_is_named(tmp_path: Path) -> None:
+    class Broken(oz.LocalStore):
+        def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+            return [self.get(key, part) for key, part in requests]
+
+        def get(self, key: str, range: Range | None = None) -> bytes | None:
+            if key.endswith("c/5"):
+                raise StoreError("the disk is broken")
+            return super().get(key, range)
+
+    oz.create_array(tmp_path, data=np.arange(64, dtype="u2"), chunks=(1,))
+    array = oz.open_array(Broken(tmp_path))
+    with oz.configure(engine="reference", threads=1), pytest.raises(ChunkError) as caught:
+        array[...]
+    assert caught.value.chunk == (5,)

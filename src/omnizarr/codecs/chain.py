@@ -67,6 +67,8 @@ class Chain:
     # Whether the last step of decoding can fill a given buffer, and whether that is the chunk.
     packed_into: bool = field(init=False)
     direct: bool = field(init=False)
+    # The size of a chunk whose unpacked bytes are its items as they are in memory, else -1.
+    plain_size: int = field(init=False)
     # Whether parts of large chunks can be had by the blocks of Blosc that hold them.
     by_block: bool = field(init=False)
 
@@ -76,10 +78,11 @@ class Chain:
         into = bool(self.bytes_bytes) and hasattr(self.bytes_bytes[0][0], "decode_into")
         into = into and bool(self.bytes_bytes[0][1])
         plain = getattr(self.array_bytes, "plain", None)
-        direct = into and not self.array_array and plain is not None and plain(self.inner)
+        as_is = not self.array_array and plain is not None and plain(self.inner)
         object.__setattr__(self, "sharded", None if axes is None else (self.array_bytes, axes))
         object.__setattr__(self, "packed_into", into)
-        object.__setattr__(self, "direct", direct)
+        object.__setattr__(self, "direct", into and as_is)
+        object.__setattr__(self, "plain_size", self.inner.nbytes if as_is else -1)
         object.__setattr__(self, "by_block", _by_block(self))
 
     def encode(self, chunk: npt.NDArray[Any]) -> Buffer:
@@ -103,6 +106,8 @@ class Chain:
 
     def _to_array(self, data: Buffer) -> npt.NDArray[Any]:
         """The chunk behind bytes that are unpacked already."""
+        if len(data) == self.plain_size:  # the same as below in fewer steps
+            return np.frombuffer(data, self.spec.data_type.dtype).reshape(self.spec.shape)
         size = self.array_bytes.encoded_size(self.inner)
         if size is not None and len(data) != size:
             raise _fault(self.array_bytes, f"there are {len(data)} bytes, expected {size}")

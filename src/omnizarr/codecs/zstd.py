@@ -2,8 +2,8 @@
 
 Specification: registered extension ``zstd``; ``zstd`` in version 2.
 Configuration: ``{"level": 0, "checksum": false}``.
-Where the package zstandard is installed it packs, and unpacks small chunks, with one context a
-thread: chunks of 64 KiB are packed in half the time. numcodecs does everything else.
+The package zstandard packs, and unpacks small chunks, with one context a thread: chunks of 64 KiB
+are packed in half the time. numcodecs does everything else, and all where zstandard is missing.
 """
 
 from __future__ import annotations

@@ -7,14 +7,19 @@ thread. Threads are made for a call and end with it, so nothing is left to break
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from omnizarr import config
 
+SMALL = 2**16  # below this many bytes a call stays on its own thread
 LEAST = 2**20  # bytes that a call may always have in flight
+
+R = TypeVar("R")
 
 
 class _Used:
@@ -130,6 +135,38 @@ def on_threads(work: Callable[[], None], wanted: int) -> None:
         _give_back(own + more - started)
     if errors:
         raise errors[0]
+
+
+def worthwhile(count: int, nbytes: int) -> int:
+    """How many threads are worth it for so many chunks and bytes."""
+    return min(config.get().threads, count) if nbytes >= SMALL else 1
+
+
+def run_rows(rows: Iterator[R], count: int, one: Callable[[R], None], nbytes: int) -> None:
+    """Call `one` for every row, on a few threads where that is worth it."""
+    threads = worthwhile(count, nbytes)
+    if threads <= 1:
+        for row in rows:
+            one(row)
+        return
+    lock = threading.Lock()
+    batch = max(1, min(32, count // (4 * threads)))
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set() and not surplus():
+            with lock:
+                some = list(itertools.islice(rows, batch))
+            if not some:
+                return
+            try:
+                for row in some:
+                    one(row)
+            except BaseException:
+                stop.set()
+                raise
+
+    on_threads(work, threads)
 
 
 def _forget() -> None:

@@ -23,6 +23,7 @@ from omnizarr.codecs.holes import moved, tell
 from omnizarr.codecs.shard_layout import joined
 from omnizarr.codecs.sharding_indexed import Shards, telling
 from omnizarr.engine import reference
+from omnizarr.engine.allowance import run_rows
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.cache import ChunkCache, Values
 from omnizarr.engine.missing import Filled
@@ -118,13 +119,13 @@ def read(
     if not count:
         return
     if isinstance(array.store, LocalStore) or not hasattr(array.store, "get_many"):
-        reference.run_rows(rows, count, one, out.nbytes)
+        run_rows(rows, count, one, out.nbytes)
         return
     # Far away a request takes long, so those of many chunks run side by side.
     batch = max(1, config.get().in_flight // (2 * reference.fetched(array, out.nbytes // count)))
     while some := [*itertools.islice(rows, batch)]:
         known = _ahead(cache, array, some, name)
-        reference.run_rows(iter(some), len(some), partial(one, known=known), out.nbytes)
+        run_rows(iter(some), len(some), partial(one, known=known), out.nbytes)
 
 
 def _ahead(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.emptiness import is_fill
 from omnizarr.codecs.holes import watch
 from omnizarr.codecs.steps import Decode, Steps, run
-from omnizarr.engine.allowance import on_threads, surplus
+from omnizarr.engine.allowance import run_rows, worthwhile
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.fetch import fetch_ahead
 from omnizarr.engine.missing import Filled
@@ -28,11 +27,10 @@ from omnizarr.storage_transformers import SetsGroups
 from omnizarr.stores import LocalStore, compares, erase_values, get_many, replace, set_many
 from omnizarr.stores.patience import ATTEMPTS, attempts
 
-SMALL = 2**16  # below this many bytes a call stays on its own thread
+TOGETHER = 2**20  # bytes of chunks, decoded, that one call fetches
 UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
 
 Coords = tuple[int, ...]
-R = TypeVar("R")
 
 
 # Reading
@@ -44,8 +42,11 @@ def read(
     """Fill `out`, of the plan's full shape, from the chunks."""
     _ = array.fill  # bound before threads ask for it
     store, count = array.chunk_store, plan.count
-    # Files are near: threads that each read and decode one are quicker than to fetch ahead.
-    if isinstance(store, LocalStore) or not hasattr(store, "get_many"):
+    # Files are near: threads that each read and decode some are quicker than to fetch ahead.
+    if isinstance(store, LocalStore) and _first_chain(array).sharded is None:
+        some, number = _in_turn(array, plan)
+        run_rows(some, number, lambda rows: _read_some(array, rows, out, filled), out.nbytes)
+    elif isinstance(store, LocalStore) or not hasattr(store, "get_many"):
         run_rows(plan.rows(), count, lambda row: read_row(array, row, out, filled), out.nbytes)
     elif count:
         size = fetched(array, out.nbytes // count)
@@ -56,13 +57,17 @@ def read(
             lambda row, decode: fill_row(array, row, decode, out, filled),
             size=size,
             nbytes=size * count,
-            threads=_threads(count, out.nbytes),
+            threads=worthwhile(count, out.nbytes),
         )
+
+
+def _first_chain(array: BoundArray) -> Chain:
+    return array.chain_at((0,) * len(array.grid.axes))
 
 
 def fetched(array: BoundArray, selected: int) -> int:
     """About how many bytes one chunk takes while it waits to be decoded."""
-    chain = array.chain_at((0,) * len(array.grid.axes))
+    chain = _first_chain(array)
     whole = chain.spec.nbytes or UNKNOWN
     found = chain.sharded
     if found is None:
@@ -70,6 +75,32 @@ def fetched(array: BoundArray, selected: int) -> int:
     inner = found[0].inner.spec  # the selection may touch a bit of those around it
     around: int = 2 ** len(inner.shape) * (inner.nbytes or UNKNOWN)
     return min(whole, selected + around)
+
+
+def _in_turn(array: BoundArray, plan: Plan) -> tuple[Iterator[list[Row]], int]:
+    """Rows whose chunks are small enough to be fetched together, and how often there are some."""
+    rows, count = plan.rows(), plan.count
+    size = _first_chain(array).spec.nbytes or UNKNOWN
+    share = count // (4 * config.get().threads)
+    number = max(1, min(TOGETHER // max(1, size), share))
+    return iter(lambda: [*itertools.islice(rows, number)], []), -(-count // number)
+
+
+def _read_some(
+    array: BoundArray, rows: list[Row], out: npt.NDArray[Any], filled: Filled | None
+) -> None:
+    """Fill the parts of `out` that come from some chunks, which are fetched in one call."""
+    keys = [array.key(row.coords) for row in rows]
+    try:
+        found = get_many(array.chunk_store, [(key, None) for key in keys])
+    except OmnizarrError:  # of which chunk it is shows when each is asked for by itself
+        found = [None] * len(rows)
+    for row, data in zip(rows, found, strict=True):
+        if data is None:
+            read_row(array, row, out, filled)
+        else:
+            decode = partial(array.chain_at(row.coords).decode_into, data, row.region)
+            fill_row(array, row, decode, out, filled)
 
 
 def read_row(
@@ -209,7 +240,7 @@ def _by_group(array: BoundArray, store: SetsGroups, rows: Iterator[Row]) -> list
 def _in_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[list[Row]]:
     """Rows to be stored in one call: while a thread waits for the store, another encodes."""
     threads = config.get().threads
-    size = array.chain_at((0,) * len(array.grid.axes)).spec.nbytes or UNKNOWN
+    size = _first_chain(array).spec.nbytes or UNKNOWN
     batch = max(1, min(config.get().in_flight // (threads * size), -(-count // threads)))
     return [some for _ in range(-(-count // batch)) if (some := [*itertools.islice(rows, batch)])]
 
@@ -360,35 +391,3 @@ class telling:
             key=key,
             codec=getattr(e, "codec", ""),
         ) from e
-
-
-def _threads(count: int, nbytes: int) -> int:
-    """How many threads are worth it for so many chunks and bytes."""
-    return min(config.get().threads, count) if nbytes >= SMALL else 1
-
-
-def run_rows(rows: Iterator[R], count: int, one: Callable[[R], None], nbytes: int) -> None:
-    """Call `one` for every row, on a few threads where that is worth it."""
-    threads = _threads(count, nbytes)
-    if threads <= 1:
-        for row in rows:
-            one(row)
-        return
-    lock = threading.Lock()
-    batch = max(1, min(32, count // (4 * threads)))
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set() and not surplus():
-            with lock:
-                some = list(itertools.islice(rows, batch))
-            if not some:
-                return
-            try:
-                for row in some:
-                    one(row)
-            except BaseException:
-                stop.set()
-                raise
-
-    on_threads(work, threads)

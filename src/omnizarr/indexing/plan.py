@@ -23,6 +23,7 @@ from omnizarr.chunk_grids import Axis, Grid
 MAX_RUN = 2**26  # chunks along one axis in one plan: a few GiB of columns
 Integers: TypeAlias = npt.NDArray[np.int64]
 Part: TypeAlias = "slice | Integers"
+NO_COLUMNS: tuple[tuple[()], ...] = ((),) * 5  # of a row without axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +176,15 @@ class ProductPlan:
 
     def rows(self) -> Iterator[Row]:
         """Every chunk touched."""
+        listed = not self.runs
         for parts in itertools.product(*(a.rows() for a in self.axes)):
-            region = tuple(p[1] for p in parts)
-            picks = tuple(p[2] for p in parts)
-            outer: Any = tuple(p[3] for p in parts)
+            columns: Any = zip(*parts, strict=True) if parts else NO_COLUMNS
+            coords, region, picks, outer, whole = columns
             pick = None
-            if any(p is not None for p in picks):
+            if listed:
                 pick = np.ix_(*map(_choice, picks, region))
                 outer = np.ix_(*map(_positions, outer))
-            yield Row(tuple(p[0] for p in parts), region, pick, outer, all(p[4] for p in parts))
+            yield Row(coords, region, pick, outer, all(whole))
 
     @property
     def whole(self) -> bool:

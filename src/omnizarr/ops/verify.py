@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from omnizarr import stores
 from omnizarr.engine import BoundArray
-from omnizarr.engine.reference import run_rows
+from omnizarr.engine.allowance import run_rows
 from omnizarr.errors import InvalidMetadata, OmnizarrError
 from omnizarr.formats import consolidated
 from omnizarr.hierarchy.chunking import inner_chunks
