@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,22 +16,29 @@ from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.emptiness import is_fill
 from omnizarr.codecs.holes import watch
 from omnizarr.codecs.steps import Decode, Steps, run
-from omnizarr.engine.allowance import on_threads, surplus
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.fetch import fetch_ahead
 from omnizarr.engine.missing import Filled
+from omnizarr.engine.rows import run_rows, useful_threads
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.model import paths
 from omnizarr.storage_transformers import SetsGroups
-from omnizarr.stores import LocalStore, compares, erase_values, get_many, replace, set_many
+from omnizarr.stores import (
+    LocalStore,
+    MemoryStore,
+    compares,
+    erase_values,
+    get_many,
+    holding,
+    replace,
+    set_many,
+)
 from omnizarr.stores.patience import ATTEMPTS, attempts
 
-SMALL = 2**16  # below this many bytes a call stays on its own thread
 UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
 
 Coords = tuple[int, ...]
-R = TypeVar("R")
 
 
 # Reading
@@ -46,7 +52,8 @@ def read(
     store, count = array.chunk_store, plan.count
     # Files are near: threads that each read and decode one are quicker than to fetch ahead.
     if isinstance(store, LocalStore) or not hasattr(store, "get_many"):
-        run_rows(plan.rows(), count, lambda row: read_row(array, row, out, filled), out.nbytes)
+        one = partial(read_row, array, out=out, filled=filled)
+        run_rows(plan.rows(), count, one, out.nbytes, waits=False)
     elif count:
         size = fetched(array, out.nbytes // count)
         fetch_ahead(
@@ -56,7 +63,7 @@ def read(
             lambda row, decode: fill_row(array, row, decode, out, filled),
             size=size,
             nbytes=size * count,
-            threads=_threads(count, out.nbytes),
+            threads=useful_threads(count, out.nbytes),
         )
 
 
@@ -122,7 +129,8 @@ def _settled(array: BoundArray, chain: Chain, key: str, region: Region) -> Steps
     inner chunk. Far stores are not asked once more.
     """
     near = getattr(array.chunk_store, "near", False)
-    if near and chain.sharded is None:  # one request is as quick, and sees one value
+    in_memory = type(array.chunk_store) is MemoryStore
+    if near and (in_memory or chain.sharded is None):  # one request is as quick: one value
         [data] = yield [(key, None)]
         return None if data is None else partial(chain.decode_into, data, region)
     if not near:
@@ -150,7 +158,8 @@ def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None
         with telling("read", array, coords):
             data = array.chunk_store.get(array.key(coords))
         return None if data is None else partial(chain.decode_into, data, region)
-    return run(_steps(array, coords, region), partial(get_many, array.chunk_store))
+    with holding(array.chunk_store) as fetch:
+        return run(_steps(array, coords, region), fetch)
 
 
 def read_chunk(array: BoundArray, coords: Coords) -> npt.NDArray[Any] | None:
@@ -360,35 +369,3 @@ class telling:
             key=key,
             codec=getattr(e, "codec", ""),
         ) from e
-
-
-def _threads(count: int, nbytes: int) -> int:
-    """How many threads are worth it for so many chunks and bytes."""
-    return min(config.get().threads, count) if nbytes >= SMALL else 1
-
-
-def run_rows(rows: Iterator[R], count: int, one: Callable[[R], None], nbytes: int) -> None:
-    """Call `one` for every row, on a few threads where that is worth it."""
-    threads = _threads(count, nbytes)
-    if threads <= 1:
-        for row in rows:
-            one(row)
-        return
-    lock = threading.Lock()
-    batch = max(1, min(32, count // (4 * threads)))
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set() and not surplus():
-            with lock:
-                some = list(itertools.islice(rows, batch))
-            if not some:
-                return
-            try:
-                for row in some:
-                    one(row)
-            except BaseException:
-                stop.set()
-                raise
-
-    on_threads(work, threads)
