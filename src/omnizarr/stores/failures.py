@@ -24,5 +24,7 @@ def naming(
     try:
         yield
     except kinds as e:
+        if isinstance(e, TimeoutError | FileNotFoundError) and not of_the_system(e):
+            raise
         reason = (e.strerror if isinstance(e, OSError) else None) or e
         raise StoreError(f"cannot {verb} {what!r} in {store!r}: {reason}") from e

@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
@@ -332,10 +331,9 @@ class LocalStore:
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         found = {}
         for key in keys:
-            with suppress(FileNotFoundError, NotADirectoryError):
-                about = os.stat(self._path(key))
-                if not stat.S_ISDIR(about.st_mode):
-                    found[key] = about.st_size
+            about = self._with(key, os.stat)
+            if about is not None and not stat.S_ISDIR(about.st_mode):
+                found[key] = about.st_size
         return found
 
     def close(self) -> None:
