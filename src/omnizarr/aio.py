@@ -24,13 +24,14 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
 from omnizarr import config
 from omnizarr.hierarchy import create, filled
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
+from omnizarr.stores.threads import Crew
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,7 +61,7 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """
     context = contextvars.copy_context()
     work = functools.partial(_in_turn, functools.partial(function, *args, **kwargs))
-    future: Future[T] = _pool().submit(context.run, work)
+    future = _workers.submit(context.run, work)
     if _in_trio():
         return await _await_in_trio(future)
     return await _await_in_asyncio(future)
@@ -117,16 +118,7 @@ class _Turns:
 
 _runs = contextvars.ContextVar("omnizarr_aio_runs", default=False)
 _turns = _Turns()
-_workers: ThreadPoolExecutor | None = None
-_guard = threading.Lock()
-
-
-def _pool() -> ThreadPoolExecutor:
-    global _workers
-    with _guard:
-        if _workers is None:
-            _workers = ThreadPoolExecutor(config.MAX_THREADS, "omnizarr-aio")
-        return _workers
+_workers = Crew(config.MAX_THREADS, "omnizarr-aio")
 
 
 def _in_turn(function: Callable[[], T]) -> T:
@@ -148,8 +140,8 @@ def _in_turn(function: Callable[[], T]) -> T:
 
 def _forget() -> None:
     """A forked child has none of the workers."""
-    global _turns, _workers, _guard
-    _turns, _workers, _guard = _Turns(), None, threading.Lock()
+    global _turns, _workers
+    _turns, _workers = _Turns(), Crew(config.MAX_THREADS, "omnizarr-aio")
 
 
 if hasattr(os, "register_at_fork"):

@@ -18,6 +18,10 @@ from omnizarr.engine import allowance
 from omnizarr.stores import Range
 
 
+def nothing() -> None:
+    """There is nothing to stop."""
+
+
 class Watched(oz.MemoryStore):
     """Counts the threads that are inside it at the same time."""
 
@@ -69,7 +73,7 @@ def test_helpers_leave_when_other_calls_begin() -> None:
 
     with oz.configure(threads=4), ThreadPoolExecutor(1) as pool:
         second = pool.submit(contextvars.copy_context().run, call)
-        allowance.on_threads(work, 4)
+        allowance.on_threads(work, 4, nothing)
         second.result()
     assert sorted(left) == [False, False, False, True]
     assert allowance._used.threads == 0
@@ -103,7 +107,7 @@ def test_a_call_from_inside_a_worker_gets_what_is_left(busy: int, most: int) -> 
             inside.wait(30)  # until all of them are counted
 
     with oz.configure(threads=most):
-        allowance.on_threads(inner, busy)
+        allowance.on_threads(inner, busy, nothing)
     assert len(seen) == busy
     assert sum(seen) == most
 
@@ -114,7 +118,7 @@ def test_everything_is_given_back_also_after_an_error() -> None:
 
     with oz.configure(threads=3):
         with pytest.raises(KeyError, match="no"):
-            allowance.on_threads(fail, 3)
+            allowance.on_threads(fail, 3, nothing)
         with allowance.threads(9) as count:
             assert count == 3
         with allowance.bytes_in_flight(100) as granted:
@@ -134,7 +138,7 @@ def test_bytes_are_shared_and_nobody_goes_without() -> None:
 def test_workers_have_the_settings_of_their_caller() -> None:
     seen: list[Any] = []
     with oz.configure(threads=3, v1_order="writer"):
-        allowance.on_threads(lambda: seen.append(config.get().v1_order), 3)
+        allowance.on_threads(lambda: seen.append(config.get().v1_order), 3, nothing)
     assert seen == ["writer"] * 3
 
 

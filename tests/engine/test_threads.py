@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -52,3 +53,29 @@ def test_scattered_writes_lose_nothing_either() -> None:
         list(pool.map(work, range(8)))
     assert set(array[8:, 0].tolist()) == set(range(1, 9))
     assert (array[...] > 0).all()
+
+
+@pytest.mark.parametrize("where", ["memory", "directory"])
+def test_a_shard_that_is_replaced_while_it_is_read_in_parts_is_read_again(
+    where: str, tmp_path: Path
+) -> None:
+    store = oz.MemoryStore() if where == "memory" else oz.LocalStore(tmp_path)
+    array = oz.create_array(store, shape=64, dtype="i4", chunks=8, shards=64, compressors=None)
+    array[...] = expected = np.repeat(np.arange(1, 9), 8)
+    stop = threading.Event()
+
+    def rewrite() -> None:
+        own = oz.open_array(store, "r+")
+        while not stop.is_set():
+            own[:8] = 0  # the fill value: the others move to the front of the shard
+            own[:8] = 1
+
+    other = threading.Thread(target=rewrite)
+    other.start()
+    try:
+        with oz.configure(engine="reference"):
+            for _ in range(300):
+                assert np.array_equal(array[20:60], expected[20:60])
+    finally:
+        stop.set()
+        other.join()

@@ -2,87 +2,106 @@
 
 A call that comes while others are busy, or from one of their threads, gets fewer threads, so that
 threads do not multiply under Dask or in nested calls. Nobody waits: a call always has its own
-thread. Threads are made for a call and end with it, so nothing is left to break at a fork.
+thread. Threads are made for a call and end with it, so nothing is left to break at a fork. Where
+none can be started, at the end of the interpreter or at a limit of the system, there is less help.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from functools import partial
 
 from omnizarr import config
+from omnizarr.stores.threads import start
 
-SMALL = 2**16  # below this many bytes a call stays on its own thread
 LEAST = 2**20  # bytes that a call may always have in flight
-
-R = TypeVar("R")
 
 
 class _Used:
     """What is in use now."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a finaliser may strike while this thread has it
         self.threads = 0
         self.nbytes = 0
+
+
+class _Place:
+    """The place of a helping thread among those in use, given back once."""
+
+    def __init__(self, used: _Used) -> None:
+        self._used, self._taken = used, True
+        self._ended = threading.Lock()
+        self._ended.acquire()
+
+    def give_back(self) -> None:
+        with self._used.lock:
+            if self._taken:
+                self._taken = False
+                self._used.threads -= 1
+
+    def end(self) -> None:
+        self.give_back()
+        self._ended.release()
+
+    def wait(self) -> None:
+        """Return when the thread has ended; `Thread.join` does not survive an interrupt."""
+        with self._ended:
+            pass
 
 
 class _Mark(threading.local):
     """What this thread is: counted already, and one of those that help a call."""
 
     counted = False
-    helps = False
+    place: _Place | None = None
 
 
 _used = _Used()
 _mark = _Mark()
 
 
-def _take(wanted: int) -> tuple[int, int]:
+def _take(used: _Used, wanted: int) -> tuple[int, int]:
     """Whether this thread is to be counted, and how many may help it."""
     own = 0 if _mark.counted else 1
-    with _used.lock:
-        more = max(0, min(wanted - 1, config.get().threads - _used.threads - own))
-        _used.threads += own + more
+    with used.lock:
+        more = max(0, min(wanted - 1, config.get().threads - used.threads - own))
+        used.threads += own + more
     return own, more
-
-
-def _give_back(count: int) -> None:
-    with _used.lock:
-        _used.threads -= count
 
 
 class threads:
     """How many threads a call may use until the block ends, its own among them."""
 
-    __slots__ = ("_more", "_own", "_wanted")
+    __slots__ = ("_more", "_own", "_used", "_wanted")
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
 
     def __enter__(self) -> int:
-        self._own, self._more = _take(self._wanted)
+        self._used = _used
+        self._own, self._more = _take(_used, self._wanted)
         _mark.counted = True
         return 1 + self._more
 
-    def __exit__(self, *args: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         _mark.counted = not self._own
-        _give_back(self._own + self._more)
+        with self._used.lock:
+            self._used.threads -= self._own + self._more
 
 
 def surplus() -> bool:
     """Whether this thread only helps, and should end, since other calls have begun."""
-    if not _mark.helps or _used.threads <= config.get().threads:
+    if _mark.place is None or _used.threads <= config.get().threads:
         return False
     with _used.lock:
         if _used.threads <= config.get().threads:
             return False
-        _used.threads -= 1
-    _mark.helps = False
+        _mark.place.give_back()
+    _mark.place = None
     return True
 
 
@@ -100,73 +119,53 @@ def bytes_in_flight(wanted: int) -> Iterator[int]:
             used.nbytes -= granted
 
 
-def on_threads(work: Callable[[], None], wanted: int) -> None:
+def on_threads(
+    work: Callable[[], None], wanted: int, stop: Callable[[], object], *, waits: bool = True
+) -> None:
     """Call `work` on up to `wanted` threads at once, this one among them.
 
-    The first error is raised when all of them have ended; `work` must see to it that the others
-    stop. Between its parts `work` may ask `surplus` and return early.
+    The first error is raised when all of them have ended; `stop` has the others end soon. Between
+    its parts `work` may ask `surplus` and return early. Without `waits` an interrupt (Ctrl-C, not
+    an error) is raised at once, and they end behind the caller's back.
     """
-    own, more = _take(wanted)
-    _mark.counted = True
-    settings, errors = config.get(), list[BaseException]()
+    used, settings, errors = _used, config.get(), list[BaseException]()
+    own, more = _take(used, wanted)
+    places = [_Place(used) for _ in range(more)]
+    before, _mark.counted, _mark.place = _mark.place, True, None  # nobody else does this work
+    started = 0
 
-    def helper() -> None:
+    def help_out(place: _Place) -> None:
         config.inherit(settings)
-        _mark.counted = _mark.helps = True
+        _mark.counted, _mark.place = True, place
         try:
             work()
         except BaseException as e:  # raised below, on the calling thread
             errors.append(e)
+            stop()
         finally:
-            if _mark.helps:  # else it was given back before
-                _give_back(1)
+            place.end()
 
-    helpers = [threading.Thread(target=helper, daemon=True) for _ in range(more)]
-    started = 0
     try:
-        for thread in helpers:
-            thread.start()
+        for place in places:
+            if not start(partial(help_out, place), "omnizarr-helper"):
+                break
             started += 1
         work()
+        for place in places[:started]:
+            place.wait()
+    except BaseException as e:
+        stop()
+        for place in places[:started] if waits or isinstance(e, Exception) else ():
+            place.wait()
+        raise
     finally:
-        for thread in helpers[:started]:
-            thread.join()
-        _mark.counted = not own
-        _give_back(own + more - started)
+        _mark.counted, _mark.place = not own, before
+        for place in places[started:]:
+            place.give_back()
+        with used.lock:
+            used.threads -= own
     if errors:
         raise errors[0]
-
-
-def worthwhile(count: int, nbytes: int) -> int:
-    """How many threads are worth it for so many chunks and bytes."""
-    return min(config.get().threads, count) if nbytes >= SMALL else 1
-
-
-def run_rows(rows: Iterator[R], count: int, one: Callable[[R], None], nbytes: int) -> None:
-    """Call `one` for every row, on a few threads where that is worth it."""
-    threads = worthwhile(count, nbytes)
-    if threads <= 1:
-        for row in rows:
-            one(row)
-        return
-    lock = threading.Lock()
-    batch = max(1, min(32, count // (4 * threads)))
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set() and not surplus():
-            with lock:
-                some = list(itertools.islice(rows, batch))
-            if not some:
-                return
-            try:
-                for row in some:
-                    one(row)
-            except BaseException:
-                stop.set()
-                raise
-
-    on_threads(work, threads)
 
 
 def _forget() -> None:

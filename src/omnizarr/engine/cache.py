@@ -30,6 +30,7 @@ ENTRY = 512  # bytes that an entry takes besides its values
 class Flight:
     """A chunk that a thread is about to bring."""
 
+    thread: int = field(default_factory=threading.get_ident)
     landed: threading.Event = field(default_factory=threading.Event)
     values: Values | None = None  # None after it has landed: it failed
 
@@ -43,7 +44,7 @@ class ChunkCache:
         self._kept: OrderedDict[Hashable, Values] = OrderedDict()
         self._flights: dict[Hashable, Flight] = {}
         self._numbers: dict[Hashable, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def get(
         self, names: Sequence[Hashable], load: Callable[[list[int]], Sequence[Values]]
@@ -55,25 +56,27 @@ class ChunkCache:
         found: list[Values | None] = [None] * len(names)
         mine: dict[int, Flight] = {}
         theirs: dict[int, Flight] = {}
-        with self._lock:
-            for i, name in enumerate(names):
-                found[i] = self._kept.get(name)
-                if found[i] is not None:
-                    self._kept.move_to_end(name)
-                elif name in self._flights:
-                    theirs[i] = self._flights[name]
-                else:
-                    mine[i] = self._flights[name] = Flight()
         try:
+            with self._lock:
+                for i, name in enumerate(names):
+                    found[i] = self._kept.get(name)
+                    flight = self._flights.get(name)
+                    if found[i] is not None:
+                        self._kept.move_to_end(name)
+                    elif flight is None:
+                        mine[i] = self._flights[name] = Flight()
+                    elif flight.thread != threading.get_ident():  # else this is a finaliser
+                        theirs[i] = flight
             if mine:
                 for i, values in zip(mine, load(list(mine)), strict=True):
                     found[i] = mine[i].values = values
                     self._keep(names[i], values)
         finally:
             with self._lock:
-                for i, flight in mine.items():
-                    self._flights.pop(names[i], None)
-                    flight.landed.set()
+                for i, own in mine.items():
+                    if self._flights.get(names[i]) is own:
+                        del self._flights[names[i]]
+                    own.landed.set()
         # Nobody waits before its own have landed, so that no two wait for each other.
         for i, flight in theirs.items():
             flight.landed.wait()
@@ -110,7 +113,7 @@ def _cost(values: Values) -> int:
 
 
 _caches: WeakKeyDictionary[ByteBudget, ChunkCache] = WeakKeyDictionary()
-_guard = threading.Lock()
+_guard = threading.RLock()
 
 
 def current() -> ChunkCache | None:
@@ -128,7 +131,7 @@ def current() -> ChunkCache | None:
 def _forget() -> None:
     """A forked child has none of the threads that its parent's caches may wait for."""
     global _caches, _guard
-    _caches, _guard = WeakKeyDictionary(), threading.Lock()
+    _caches, _guard = WeakKeyDictionary(), threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -23,10 +23,10 @@ from omnizarr.codecs.holes import moved, tell
 from omnizarr.codecs.shard_layout import joined
 from omnizarr.codecs.sharding_indexed import Shards, telling
 from omnizarr.engine import reference
-from omnizarr.engine.allowance import run_rows
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.cache import ChunkCache, Values
 from omnizarr.engine.missing import Filled
+from omnizarr.engine.rows import run_rows
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.stores import LocalStore, Range, Versioned, get_many
@@ -119,13 +119,14 @@ def read(
     if not count:
         return
     if isinstance(array.store, LocalStore) or not hasattr(array.store, "get_many"):
-        run_rows(rows, count, one, out.nbytes)
+        run_rows(rows, count, one, out.nbytes, waits=False)
         return
     # Far away a request takes long, so those of many chunks run side by side.
     batch = max(1, config.get().in_flight // (2 * reference.fetched(array, out.nbytes // count)))
     while some := [*itertools.islice(rows, batch)]:
         known = _ahead(cache, array, some, name)
-        run_rows(iter(some), len(some), partial(one, known=known), out.nbytes)
+        here = partial(one, known=known)
+        run_rows(iter(some), len(some), here, out.nbytes, waits=False)
 
 
 def _ahead(

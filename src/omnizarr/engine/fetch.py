@@ -43,16 +43,12 @@ def fetch_ahead(
         feed = _Feed(store, rows, steps, max(1, batch // max(1, size)))
 
         def work() -> None:
-            try:
-                for row, found in feed:
-                    use(row, found)
-                    if surplus():
-                        return
-            except BaseException:
-                feed.stop()
-                raise
+            for row, found in feed:
+                use(row, found)
+                if surplus():
+                    return
 
-        on_threads(work, threads)
+        on_threads(work, threads, feed.stop, waits=False)
 
 
 class _Feed(Generic[R, T]):

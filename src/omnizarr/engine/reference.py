@@ -16,15 +16,24 @@ from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.emptiness import is_fill
 from omnizarr.codecs.holes import watch
 from omnizarr.codecs.steps import Decode, Steps, run
-from omnizarr.engine.allowance import run_rows, worthwhile
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.fetch import fetch_ahead
 from omnizarr.engine.missing import Filled
+from omnizarr.engine.rows import run_rows, useful_threads
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.model import paths
 from omnizarr.storage_transformers import SetsGroups
-from omnizarr.stores import LocalStore, compares, erase_values, get_many, replace, set_many
+from omnizarr.stores import (
+    LocalStore,
+    MemoryStore,
+    compares,
+    erase_values,
+    get_many,
+    holding,
+    replace,
+    set_many,
+)
 from omnizarr.stores.patience import ATTEMPTS, attempts
 
 TOGETHER = 2**20  # bytes of chunks, decoded, that one call fetches
@@ -45,9 +54,11 @@ def read(
     # Files are near: threads that each read and decode some are quicker than to fetch ahead.
     if isinstance(store, LocalStore) and _first_chain(array).sharded is None:
         some, number = _in_turn(array, plan)
-        run_rows(some, number, lambda rows: _read_some(array, rows, out, filled), out.nbytes)
+        several = partial(_read_some, array, out=out, filled=filled)
+        run_rows(some, number, several, out.nbytes, waits=False)
     elif isinstance(store, LocalStore) or not hasattr(store, "get_many"):
-        run_rows(plan.rows(), count, lambda row: read_row(array, row, out, filled), out.nbytes)
+        one = partial(read_row, array, out=out, filled=filled)
+        run_rows(plan.rows(), count, one, out.nbytes, waits=False)
     elif count:
         size = fetched(array, out.nbytes // count)
         fetch_ahead(
@@ -57,7 +68,7 @@ def read(
             lambda row, decode: fill_row(array, row, decode, out, filled),
             size=size,
             nbytes=size * count,
-            threads=worthwhile(count, out.nbytes),
+            threads=useful_threads(count, out.nbytes),
         )
 
 
@@ -153,7 +164,8 @@ def _settled(array: BoundArray, chain: Chain, key: str, region: Region) -> Steps
     inner chunk. Far stores are not asked once more.
     """
     near = getattr(array.chunk_store, "near", False)
-    if near and chain.sharded is None:  # one request is as quick, and sees one value
+    in_memory = type(array.chunk_store) is MemoryStore
+    if near and (in_memory or chain.sharded is None):  # one request is as quick: one value
         [data] = yield [(key, None)]
         return None if data is None else partial(chain.decode_into, data, region)
     if not near:
@@ -181,7 +193,8 @@ def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None
         with telling("read", array, coords):
             data = array.chunk_store.get(array.key(coords))
         return None if data is None else partial(chain.decode_into, data, region)
-    return run(_steps(array, coords, region), partial(get_many, array.chunk_store))
+    with holding(array.chunk_store) as fetch:
+        return run(_steps(array, coords, region), fetch)
 
 
 def read_chunk(array: BoundArray, coords: Coords) -> npt.NDArray[Any] | None:

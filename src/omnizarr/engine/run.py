@@ -91,7 +91,8 @@ def exclusive(array: BoundArray, keys: Iterable[str]) -> Iterator[None]:
     chunks = array.chunk_store
     stored = [*dict.fromkeys(stored_key(chunks, key) for key in keys)]
     take = lock if chunks is array.store else lock_prefix
-    with turn(ENGINE, stored), take(array.store, array.prefix, stored, "chunks"):
+    store = None if compares(array.store) else array.store  # by comparing nothing is lost
+    with turn(ENGINE, stored, store), take(array.store, array.prefix, stored, "chunks"):
         yield
 
 

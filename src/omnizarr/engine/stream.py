@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.engine.allowance import on_threads
 from omnizarr.engine.bound import BoundArray
+from omnizarr.engine.rows import run_rows
 from omnizarr.engine.run import merge, write
 from omnizarr.indexing import Plan, Row, axis_plan
 
@@ -92,18 +92,8 @@ class Stream:
         return tuple(min(size, length - start) for size, start, length in parts)
 
     def _store(self, several: list[Coords]) -> None:
-        left = iter(several)
-        lock = threading.Lock()
-
-        def work() -> None:
-            while True:
-                with lock:
-                    coords = next(left, None)
-                if coords is None:
-                    return
-                self._store_one(coords)
-
-        on_threads(work, len(several))
+        nbytes = sum(self._chunks[coords].nbytes for coords in several)
+        run_rows(iter(several), len(several), self._store_one, nbytes)
         for coords in several:  # only what is safely stored is forgotten
             self._nbytes -= self._chunks.pop(coords).nbytes
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from omnizarr.errors import StoreError
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
-from omnizarr.stores import SetsIf, Versioned, lock, lock_prefix
+from omnizarr.stores import SetsIf, Versioned, compares, lock, lock_prefix
 from omnizarr.stores.patience import ATTEMPTS, attempts
 from omnizarr.stores.turns import DOCUMENTS, SHAPE, turn
 
@@ -21,7 +21,10 @@ def change(location: Location, edit: Callable[[Node], Node]) -> Node:
     """The node after `edit`, which gets it as it is stored now and may be called again."""
     location.check_writable()
     keys = location.format.keys(location.path)
-    with turn(DOCUMENTS, keys), lock(location.store, _directory(keys), keys, "documents"):
+    with (
+        turn(DOCUMENTS, keys, None if compares(location.store) else location.store),
+        lock(location.store, _directory(keys), keys, "documents"),
+    ):
         for _ in attempts():
             put = _put_if_same(location, keys)
             old = location.load()

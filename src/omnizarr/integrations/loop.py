@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_guard = threading.Lock()
+_guard = threading.RLock()
 _loop: asyncio.AbstractEventLoop | None = None
 
 
@@ -36,7 +36,7 @@ def _running() -> asyncio.AbstractEventLoop:
 def _forget() -> None:
     """A forked child has no thread that runs the loop, and makes its own when it needs one."""
     global _guard, _loop
-    _guard, _loop = threading.Lock(), None
+    _guard, _loop = threading.RLock(), None
 
 
 if hasattr(os, "register_at_fork"):

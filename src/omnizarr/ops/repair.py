@@ -51,7 +51,7 @@ def repair(store: Any, *, dry_run: bool = True, older_than: float = OLD) -> list
 
 
 def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]:
-    for folder, _, names in os.walk(root):
+    for folder, _, names in os.walk(root, onerror=_raise):
         for name in sorted(names):
             path = os.path.join(folder, name)
             partial = _PARTIAL.search(name)
@@ -75,6 +75,10 @@ def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]
             )
             state: State = "in use" if not unused else "removed" if remove else "unused"
             yield Leftover(path, kind, state, status.st_size)
+
+
+def _raise(error: OSError) -> None:
+    raise StoreError(f"cannot list {error.filename!r}: {error.strerror or error}") from error
 
 
 def _runs(process: int) -> bool:

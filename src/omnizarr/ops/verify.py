@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from omnizarr import stores
 from omnizarr.engine import BoundArray
-from omnizarr.engine.allowance import run_rows
+from omnizarr.engine.rows import run_rows
 from omnizarr.errors import InvalidMetadata, OmnizarrError
 from omnizarr.formats import consolidated
 from omnizarr.hierarchy.chunking import inner_chunks
@@ -92,7 +92,7 @@ def verify(
     location, node = locate(where, paths.normalize(path))
     work = _Verification(location, VerifyReport(depth), progress)
     work.read_nodes(node)
-    run_rows(work.chunks(), ENOUGH, work.check, ENOUGH)
+    run_rows(work.chunks(), ENOUGH, work.check, ENOUGH, waits=False)
     work.finish()
     return work.report
 
@@ -106,7 +106,7 @@ class _Verification:
         self.documents: set[str] = set(start.format.root_documents())
         self.found: dict[str, int] = {}  # chunks of each array in its grid
         self.listed = self.done = 0
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
     def read_nodes(self, root: Node) -> None:
         """Bind every array; what cannot be is a finding."""

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TypeGuard
 
 from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
@@ -14,6 +15,7 @@ from omnizarr.stores.patience import ATTEMPTS, attempts
 from omnizarr.stores.store import (
     Bytes,
     ErasesPrefix,
+    GetMany,
     Kind,
     Lists,
     ListsDir,
@@ -38,6 +40,13 @@ def get_many(store: Store, requests: Iterable[tuple[str, Range | None]]) -> list
         found: list[bytes | None] = many(requests)
         return found
     return [store.get(key, range) for key, range in requests]
+
+
+def holding(store: Store) -> AbstractContextManager[GetMany]:
+    """A `get_many` for several requests to one value, which others may replace in between."""
+    hold = getattr(store, "holding", None)  # quicker than to ask for the protocol
+    held: AbstractContextManager[GetMany] | None = None if hold is None else hold()
+    return nullcontext(partial(get_many, store)) if held is None else held
 
 
 def get_partial_values(

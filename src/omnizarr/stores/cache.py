@@ -45,7 +45,7 @@ class CacheStore(WrapperStore):
         self.cache = MemoryStore() if cache is None else cache
         self.max_bytes = max_bytes
         self.validate = validate
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
         self._lengths: OrderedDict[str, int] = OrderedDict()  # the longest unused first
         for name in list_prefix(self.cache, "") if can_list(self.cache) else ():
             digest, _, size = name.partition("-")

@@ -22,7 +22,7 @@ from omnizarr.errors import MissingPackage, StoreError
 from omnizarr.stores.after_fork import keep
 
 _NATIVE = "obstore._obstore"
-_guard = threading.Lock()
+_guard = threading.RLock()
 _library: ModuleType | None = None
 _clients: dict[str, Any] = {}
 _forked = False
@@ -99,7 +99,7 @@ def _copy(path: str) -> str:
 
 def _in_child() -> None:
     global _guard, _library, _clients, _forked
-    _guard = threading.Lock()
+    _guard = threading.RLock()
     _forked = _forked or _NATIVE in sys.modules
     if _clients:
         keep(_clients)

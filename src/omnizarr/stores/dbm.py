@@ -43,7 +43,7 @@ class DBMStore:
     def _start(self) -> None:
         self._file: Any = None
         self._closed = False
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
         _stores.add(self)
 
     @contextmanager

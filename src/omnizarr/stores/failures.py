@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from omnizarr.errors import StoreError
+from omnizarr.errors import OmnizarrError, StoreError
+
+
+def of_the_system(error: OSError) -> bool:
+    """Whether the system raised it, and not a signal handler that happened to run just then.
+
+    A ``TimeoutError`` of a handler is not the store's; its ``FileNotFoundError`` proves nothing.
+    """
+    return error.errno is not None and not isinstance(error, OmnizarrError)
 
 
 @contextmanager
@@ -16,5 +24,7 @@ def naming(
     try:
         yield
     except kinds as e:
+        if isinstance(e, TimeoutError | FileNotFoundError) and not of_the_system(e):
+            raise
         reason = (e.strerror if isinstance(e, OSError) else None) or e
         raise StoreError(f"cannot {verb} {what!r} in {store!r}: {reason}") from e

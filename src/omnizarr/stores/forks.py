@@ -25,7 +25,7 @@ class Gate:
             )
 
     def _clear(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._changed = threading.Condition()
         self._inside = 0
         self._closing = False
         self._mine = threading.local()  # how often this thread is inside
@@ -33,10 +33,11 @@ class Gate:
     def _close(self) -> None:
         with self._changed:
             self._closing = True
-            while self._inside:
+            while self._inside > getattr(self._mine, "depth", 0):  # a finaliser may fork inside
                 self._changed.wait()
-        for close in self._closers:
-            close()
+        if not getattr(self._mine, "depth", 0):
+            for close in self._closers:
+                close()
 
     def _open(self) -> None:
         with self._changed:

@@ -22,6 +22,7 @@ from omnizarr.errors import StoreError
 from omnizarr.stores.locks import NAME
 from omnizarr.stores.patience import LONGEST
 from omnizarr.stores.store import SetsIf, Store, Versioned
+from omnizarr.stores.threads import start
 
 LEASE = 15.0  # seconds without a sign of life
 
@@ -37,15 +38,16 @@ def leased(store: Conditional, prefix: str, kind: str) -> Iterator[None]:
     Raises in the end where it was lost meanwhile.
     """
     lease = _Lease(store, f"{prefix}{NAME}{kind}")
-    lease.take()
-    renewing = threading.Thread(target=lease.keep, name="omnizarr-lease", daemon=True)
-    renewing.start()
+    renews = False
     try:
+        lease.take()
+        renews = start(lease.keep, "omnizarr-lease")
         yield
     finally:
         lease.done.set()
-        if lease.owner == os.getpid():
-            renewing.join()
+        if lease.owner == os.getpid() and lease.count:  # else nothing was stored
+            if renews:
+                lease.ended.wait()
             lease.give()
     if lease.lost:
         raise StoreError(
@@ -64,6 +66,7 @@ class _Lease:
         self.count = 0
         self.generation: str | None = None
         self.done = threading.Event()
+        self.ended = threading.Event()
         self.lost = False
 
     def take(self) -> None:
@@ -86,16 +89,20 @@ class _Lease:
         return value == text
 
     def keep(self) -> None:
-        while not self.done.wait(LEASE / 3):
-            try:
-                if not self._put(self.generation):
-                    self.lost = True
-                    return
-            except (OSError, RuntimeError):  # tried again; others see that nothing comes
-                continue
+        try:
+            while not self.done.wait(LEASE / 3):
+                try:
+                    if not self._put(self.generation):
+                        self.lost = True
+                        return
+                except (OSError, RuntimeError):  # tried again; others see that nothing comes
+                    continue
+        finally:
+            self.ended.set()
 
     def give(self) -> None:
-        if not self.lost and self.store.generation(self.key) == self.generation:
+        value = self.store.get(self.key)
+        if value is not None and self.name.encode() in value:
             self.store.erase(self.key)
         else:
             self.lost = True

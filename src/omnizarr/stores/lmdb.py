@@ -39,7 +39,7 @@ class _Environment:
     def __init__(self, path: str) -> None:
         self.path = path
         self._handle: lmdb.Environment | None = None
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()
 
     def handle(self, options: dict[str, Any]) -> lmdb.Environment:
         with self._turn:
@@ -70,7 +70,7 @@ class _Environment:
 
 
 _open: WeakValueDictionary[str, _Environment] = WeakValueDictionary()
-_guard = threading.Lock()
+_guard = threading.RLock()
 
 
 @gate.before_fork

@@ -7,6 +7,7 @@ crash, sees the old value or the new one, never a part.
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import shutil
@@ -15,17 +16,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Self, TypeAlias, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 from omnizarr import config
-from omnizarr.errors import InvalidMetadata, OmnizarrError, StoreError
+from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import folders, locks, spelling
 from omnizarr.stores.abilities import check_key, check_writable
-from omnizarr.stores.store import Bytes, Kind, Range
+from omnizarr.stores.failures import of_the_system
+from omnizarr.stores.store import Bytes, GetMany, Kind, Range
 
 try:
     from omnizarr.stores import _files
@@ -33,6 +34,7 @@ except ImportError:  # no compiler when it was installed, or Windows
     _files = None  # type: ignore[assignment]
 
 T = TypeVar("T")
+_ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 Names: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]
 OURS = ".__omnizarr_"  # in the name of a file that is no value
@@ -55,24 +57,29 @@ def _read_file(path: str, part: Range | None) -> tuple[bytes, os.stat_result, os
     """A file's content, or part of it, and its status before and after reading."""
     descriptor = os.open(path, _FLAGS)  # quicker for small files than a file object
     try:
-        before = os.fstat(descriptor)
-        if not stat.S_ISREG(before.st_mode):
-            kind = IsADirectoryError if stat.S_ISDIR(before.st_mode) else OSError
-            raise kind("it is not a regular file")
-        start, length = (0, None) if part is None else (part.start, part.length)
-        if start < 0:
-            start = max(0, before.st_size + start)
-        if start:
-            os.lseek(descriptor, start, os.SEEK_SET)
-        there = max(0, before.st_size - start)
-        expected = there if length is None else min(length, there)
-        # Where no length is given, one byte more shows whether the file has grown.
-        data = os.read(descriptor, min(expected + (length is None), MOST))
-        if len(data) != expected:
-            data = _read_rest(descriptor, data, None if length is None else expected - len(data))
-        return data, before, os.fstat(descriptor)
+        return _read_open(descriptor, part)
     finally:
         os.close(descriptor)
+
+
+def _read_open(descriptor: int, part: Range | None) -> tuple[bytes, os.stat_result, os.stat_result]:
+    """As `_read_file`, of a file that is open and at its beginning."""
+    before = os.fstat(descriptor)
+    if not stat.S_ISREG(before.st_mode):
+        number = errno.EISDIR if stat.S_ISDIR(before.st_mode) else errno.EINVAL
+        raise OSError(number, "it is not a regular file")
+    start, length = (0, None) if part is None else (part.start, part.length)
+    if start < 0:
+        start = max(0, before.st_size + start)
+    if start:
+        os.lseek(descriptor, start, os.SEEK_SET)
+    there = max(0, before.st_size - start)
+    expected = there if length is None else min(length, there)
+    # Where no length is given, one byte more shows whether the file has grown.
+    data = os.read(descriptor, min(expected + (length is None), MOST))
+    if len(data) != expected:
+        data = _read_rest(descriptor, data, None if length is None else expected - len(data))
+    return data, before, os.fstat(descriptor)
 
 
 def _read_rest(descriptor: int, data: bytes, left: int | None) -> bytes:
@@ -93,7 +100,7 @@ def _settled(before: os.stat_result, after: os.stat_result) -> str:
 def _generation(status: os.stat_result) -> str:
     """A text that a file's next content will not have; always another for a fresh file."""
     if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError
+        raise IsADirectoryError(errno.EISDIR, "it is a directory")
     changed = max(status.st_mtime_ns, status.st_ctime_ns)
     text = f"{status.st_ino}-{status.st_mtime_ns}-{status.st_ctime_ns}-{status.st_size}"
     tick = COARSE_TICK if changed % 10**9 == 0 else TICK
@@ -152,10 +159,10 @@ class LocalStore:
         path = self._path(key)
         try:
             return use(path)
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            return None
         except OSError as e:
-            if os.path.isdir(path):  # Windows forbids to open one
+            if not of_the_system(e):
+                raise
+            if isinstance(e, _ABSENT) or os.path.isdir(path):  # Windows forbids to open one
                 return None
             raise StoreError(f"cannot read {path!r}: {e.strerror or e}") from e
 
@@ -168,6 +175,23 @@ class LocalStore:
             if value is NotImplemented:  # it raises, or can be read in some other way
                 found[i] = self.get(wanted[i][0])
         return found
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[GetMany]:
+        """A `get_many` whose values stay as they were first met, whoever replaces them."""
+        files: dict[str, int] = {}
+
+        def get(path: str, part: Range | None) -> bytes:
+            if path not in files:
+                files[path] = os.open(path, _FLAGS)
+            os.lseek(files[path], 0, os.SEEK_SET)
+            return _read_open(files[path], part)[0]
+
+        try:
+            yield lambda asked: [self._with(key, partial(get, part=p)) for key, p in asked]
+        finally:
+            for descriptor in files.values():
+                os.close(descriptor)
 
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
@@ -189,7 +213,7 @@ class LocalStore:
         except BaseException as e:
             with contextlib.suppress(OSError):
                 os.unlink(partial)
-            if isinstance(e, OSError):
+            if isinstance(e, OSError) and of_the_system(e):
                 raise StoreError(f"cannot write {path!r}: {e.strerror or e}") from e
             raise
 
@@ -228,7 +252,7 @@ class LocalStore:
             with locks.locked(directory, [key[len(prefix) :] for key in keys], kind):
                 yield
         except OSError as e:
-            if isinstance(e, OmnizarrError):
+            if not of_the_system(e):
                 raise
             raise StoreError(f"cannot lock keys in {directory!r}: {e.strerror or e}") from e
 
@@ -317,10 +341,9 @@ class LocalStore:
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         found = {}
         for key in keys:
-            with suppress(FileNotFoundError, NotADirectoryError):
-                about = os.stat(self._path(key))
-                if not stat.S_ISDIR(about.st_mode):
-                    found[key] = about.st_size
+            about = self._with(key, os.stat)
+            if about is not None and not stat.S_ISDIR(about.st_mode):
+                found[key] = about.st_size
         return found
 
     def close(self) -> None:

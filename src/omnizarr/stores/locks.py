@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 
 from omnizarr.errors import warn
+from omnizarr.stores.turns import refuse
 
 if sys.platform != "win32":
     import fcntl
@@ -29,8 +30,26 @@ _BYTES = 2**32
 # Elsewhere the structure that is packed below has another order.
 _HAS_RANGES = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLKW")
 _open_files: set[_File] = set()
-_guard = threading.Lock()
+_guard = threading.RLock()
 _told: set[str] = set()
+
+
+class _Change:
+    """Keys that a thread is changing, by their bytes; whether it has locked the whole file."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self.keys = {1 + zlib.crc32(os.fsencode(key)): key for key in keys}
+        self.has_all = False
+
+
+class _Mine(threading.local):
+    """What this thread is changing, by lock file; more than one where a finaliser strikes."""
+
+    def __init__(self) -> None:
+        self.changes: dict[str, list[_Change]] = {}
+
+
+_mine = _Mine()
 
 
 class _File:
@@ -58,20 +77,33 @@ class _File:
 @contextlib.contextmanager
 def locked(directory: str, keys: Iterable[str], kind: str) -> Iterator[None]:
     """Wait until nobody else has these keys of a directory, and keep them."""
-    wanted = sorted({1 + zlib.crc32(os.fsencode(key)) for key in keys})
-    if not wanted:
+    change = _Change(keys)
+    if not change.keys:
         yield
         return
     path = os.path.join(directory, NAME + kind)
-    file = _enter(path, wanted)
+    outer = _mine.changes.setdefault(path, [])
+    for other in outer:
+        for byte in other.keys.keys() & change.keys.keys():
+            refuse(change.keys[byte], directory)
+    entirely = not _HAS_RANGES or (len(change.keys) > MANY and not outer)
+    ranges = [(1, _BYTES)] if entirely else [(byte, 1) for byte in sorted(change.keys)]
+    has_all = any(other.has_all for other in outer)
+    outer.append(change)
+    file = None
     try:
+        file = None if has_all else _enter(path, ranges)
+        change.has_all = entirely
         yield
     finally:
+        outer.remove(change)
+        if not outer:
+            _mine.changes.pop(path, None)
         if file is not None:
             _leave(path, file)
 
 
-def _enter(path: str, wanted: list[int]) -> _File | None:
+def _enter(path: str, ranges: list[tuple[int, int]]) -> _File | None:
     """A file that has the locks; None where the file system knows none."""
     if sys.platform == "win32":
         return None
@@ -80,7 +112,6 @@ def _enter(path: str, wanted: list[int]) -> _File | None:
         try:
             _lock(file.descriptor, fcntl.F_RDLCK, 0, 1)
             if _is_at(file.descriptor, path):
-                ranges = [(byte, 1) for byte in wanted] if len(wanted) <= MANY else [(1, _BYTES)]
                 for start, length in ranges:
                     _lock(file.descriptor, fcntl.F_WRLCK, start, length)
                 return file
@@ -171,8 +202,8 @@ def _tell(path: str, error: OSError) -> None:
 
 def _forget() -> None:
     """A forked child does not hold what its parent does."""
-    global _guard
-    _guard = threading.Lock()
+    global _guard, _mine
+    _guard, _mine = threading.RLock(), _Mine()
     for file in [*_open_files]:
         file.close()
 

@@ -12,6 +12,8 @@ from omnizarr.stores.store import Bytes, Range
 class MemoryStore:
     """Keys and values in memory; give your own dictionary to share or inspect them."""
 
+    near = True  # to be asked twice costs little
+
     def __init__(
         self, values: MutableMapping[str, bytes] | None = None, *, read_only: bool = False
     ) -> None:

@@ -31,7 +31,7 @@ Values: TypeAlias = list[bytes | None]
 _ERRORS = (redis.RedisError, OSError)
 _BATCH = 1000
 _inherited: list[object] = []  # clients of a parent process: a thread may have held their locks
-_making = threading.Lock()
+_making = threading.RLock()
 _VALUE = "local v = redis.call('GET', KEYS[1]) "
 _GENERATION = _VALUE + "return v and redis.sha1hex(v)"
 _SET_IF = _VALUE + (
@@ -251,7 +251,7 @@ def _text(answer: Any) -> str | None:
 def _forget() -> None:
     """A forked child has none of the threads that may have held a lock."""
     global _making
-    _making = threading.Lock()
+    _making = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

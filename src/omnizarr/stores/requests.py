@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
 from typing import TypeVar
 
 from omnizarr.stores.store import Range
+from omnizarr.stores.threads import Crew
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -101,8 +102,6 @@ def fetch_many(
     return found
 
 
-_pool: ThreadPoolExecutor | None = None
-_guard = threading.Lock()
 _inside = threading.local()
 
 
@@ -110,9 +109,9 @@ def in_parallel(function: Callable[[A], R], items: Sequence[A]) -> list[R]:
     """The results for all items, in order; the first error is raised and the rest given up."""
     if len(items) < 2 or getattr(_inside, "busy", False):
         return [function(item) for item in items]
-    pool = _requests()
-    futures = [pool.submit(function, item) for item in items]
+    futures = list[Future[R]]()
     try:
+        futures.extend(_crew.submit(function, item) for item in items)
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         failed = next((f for f in futures if f in done and f.exception() is not None), None)
         return [future.result() for future in futures] if failed is None else [failed.result()]
@@ -125,18 +124,13 @@ def _mark() -> None:
     _inside.busy = True  # a request that asks for more must not wait for its own pool
 
 
-def _requests() -> ThreadPoolExecutor:
-    global _pool
-    with _guard:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(CONCURRENCY, "omnizarr-request", initializer=_mark)
-        return _pool
+_crew = Crew(CONCURRENCY, "omnizarr-request", _mark)
 
 
 def _forget() -> None:
     """A forked child has none of the threads."""
-    global _pool, _guard
-    _pool, _guard = None, threading.Lock()
+    global _crew
+    _crew = Crew(CONCURRENCY, "omnizarr-request", _mark)
     _inside.busy = False
 
 

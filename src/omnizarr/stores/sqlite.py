@@ -263,7 +263,8 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # not where the disk is full: then it is rolled back already
+            connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
 

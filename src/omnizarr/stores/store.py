@@ -7,7 +7,7 @@ back. Names and meaning follow the abstract store interface of the version 3 dra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -56,6 +56,16 @@ class GetsMany(Protocol):
     """Can fetch several values, or parts of them, in one go."""
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]: ...
+
+
+GetMany: TypeAlias = Callable[[Iterable[tuple[str, Range | None]]], list[bytes | None]]
+
+
+@runtime_checkable
+class Holds(Protocol):
+    """Can read a value in several steps as it was at the first, whoever replaces it meanwhile."""
+
+    def holding(self) -> AbstractContextManager[GetMany]: ...
 
 
 @runtime_checkable

@@ -41,7 +41,7 @@ _BLOCK = 2**20
 _HEADER = LOCAL_SIZE + 2 * 0xFFFF
 
 _writing: WeakValueDictionary[str, Archive] = WeakValueDictionary()
-_guard = threading.Lock()
+_guard = threading.RLock()
 
 
 def open_file(path: str, flags: int = os.O_RDONLY) -> FileBytes | None:
@@ -321,7 +321,7 @@ def writing(path: str) -> Archive | None:
 
 def _forget() -> None:
     global _guard
-    _guard = threading.Lock()
+    _guard = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

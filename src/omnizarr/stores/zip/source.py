@@ -46,7 +46,7 @@ class FileBytes:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self._turn = threading.Lock()  # for the place of the next write
+        self._turn = threading.RLock()  # for the place of the next write
         self._locked_by: int | None = None
 
     def size(self) -> int:

@@ -178,7 +178,7 @@ class ZipStore:
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         """Whether it was stored; a ZIP archive has one process that writes, maybe in threads."""
         archive = self._write()
-        with archive.turn:
+        with naming("write", key, self), archive.turn:
             if self.generation(key) != generation:
                 return False
             archive.set(check_key(key), _flat(value))
@@ -199,7 +199,7 @@ class ZipStore:
     def erase_prefix(self, prefix: str) -> None:
         check_prefix(prefix)
         archive = self._write()
-        with archive.turn:
+        with naming("erase", f"{prefix}…", self), archive.turn:
             archive.erase([name for name in archive.live.entries if name.startswith(prefix)])
 
     # Listing

@@ -1,0 +1,254 @@
+"""Disks that are full, cannot be written or not be read: clear errors, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+
+DATA = np.random.default_rng(0).integers(1, 2**30, (128, 128), dtype="i4")
+ENGINES = ["auto", "reference"]
+SMALL_DISK = 'mount -t tmpfs -o size=2m tmpfs "$0" && exec "$@"'
+BEGIN = """
+import os, sys, warnings
+import numpy as np
+import omnizarr as oz
+from omnizarr import ome
+place, engine = sys.argv[1:]
+oz.config.set(engine=engine, threads=4)
+data = np.random.default_rng(0).integers(1, 2**30, (128, 128), dtype="i4")
+def store_of(kind):
+    if kind == "zip":
+        from omnizarr.stores import ZipStore
+        return ZipStore(place + "/x.zip", mode="a")
+    if kind == "sqlite":
+        from omnizarr.stores.sqlite import SQLiteStore
+        return SQLiteStore(place + "/x.sqlite")
+    if kind == "lmdb":
+        from omnizarr.stores.lmdb import LMDBStore
+        return LMDBStore(place + "/x.lmdb")
+    return oz.LocalStore(place + "/x")
+def make(store):
+    group = oz.create_group(store)
+    group.create_array("a", data=data, chunks=(64, 64))
+    group.create_array("b", data=data, chunks=(16, 64), shards=(64, 128))
+    return group
+def stream(array):
+    with array.writer() as writer:
+        writer[:100] = 3
+def changes(group):
+    a, b = group["a"], group["b"]
+    yield "chunks", lambda: a.__setitem__(..., data[::-1])
+    yield "parts", lambda: a.__setitem__((slice(3, 100), slice(5, 70)), 7)
+    yield "shards", lambda: b.__setitem__(..., data[::-1])
+    yield "parts of shards", lambda: b.__setitem__((slice(3, 100), slice(5, 70)), 7)
+    yield "writer", lambda: stream(b)
+    yield "append", lambda: a.append(np.tile(data, (9, 1)))
+    yield "attributes", lambda: a.attrs.__setitem__("k", "v" * 10**6)
+    yield "array", lambda: group.create_array("new", data=data)
+    yield "copy", lambda: oz.from_array(place + "/copy", data=a)
+    yield "convert", lambda: oz.convert(group.store, place + "/converted", zarr_format=2)
+    yield "image", lambda: ome.write(place + "/image", data, axes="yx")
+    yield "consolidate", lambda: oz.consolidate_metadata(group.store)
+def told(words, group):
+    for name, change in changes(group):
+        try:
+            change()
+            print(name, "went through")
+        except oz.OmnizarrError as e:
+            if not any(word in str(e) for word in words):
+                print(name, type(e), e)
+"""
+
+
+def run(code: str, command: list[str], place: Path, engine: str) -> str:
+    program = BEGIN + textwrap.dedent(code)
+    words = [*command, sys.executable, "-c", program, str(place), engine]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def mounting(script: str, place: Path) -> list[str]:
+    """The command that runs another one where a file system of its own is mounted."""
+    command = ["unshare", "--mount", "sh", "-c", script, str(place)]
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    return command
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine"),
+    [
+        ("directory", "auto"),
+        ("directory", "reference"),
+        ("zip", "auto"),
+        ("sqlite", "auto"),
+        ("lmdb", "auto"),
+    ],
+)
+def test_a_full_disk_is_told_and_loses_nothing(kind: str, engine: str, tmp_path: Path) -> None:
+    code = f"""
+    store = store_of({kind!r})
+    group = make(store)
+    filler = os.open(place + "/filler", os.O_WRONLY | os.O_CREAT)
+    try:
+        while os.write(filler, bytes(1024)):
+            pass
+    except OSError:
+        os.close(filler)
+    told(["No space left", "disk is full"], group)
+    os.unlink(place + "/filler")
+    store.close()
+    again = oz.open_group(store_of({kind!r}), "r+")
+    known = [*data.ravel(), 3, 7]  # some of several chunks may have been stored
+    print(np.isin(again["a"][...], known).all(), np.isin(again["b"][...], known).all())
+    print(oz.verify(again.store).ok, sorted(set(again.keys()) - {{"new"}}))
+    names = [name for _, _, names in os.walk(place) for name in names]
+    print([name for name in names if "__omnizarr" in name])
+    again["a"][...] = data[::-1]
+    print(np.array_equal(again["a"][...], data[::-1]))
+    """
+    said = run(code, mounting(SMALL_DISK, tmp_path), tmp_path, engine)
+    assert said.splitlines() == ["True True", "True ['a', 'b']", "[]", "True"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_read_only_file_system_is_read_and_says_so_when_written(
+    engine: str, tmp_path: Path
+) -> None:
+    group = oz.create_group(tmp_path / "x")
+    group.create_array("a", data=DATA, chunks=(64, 64))
+    group.create_array("b", data=DATA, chunks=(16, 64), shards=(64, 128))
+    code = """
+    group = oz.open_group(place + "/x", mode="r+")
+    told(["Read-only file system"], group)
+    print(np.array_equal(group["a"][...], data), np.array_equal(group["b"][...], data))
+    print(oz.verify(place + "/x").ok, oz.repair(place + "/x"))
+    """
+    script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    said = run(code, mounting(script, tmp_path), tmp_path, engine)
+    assert said.splitlines() == ["True True", "True []"]
+
+
+def as_nobody(work: Any) -> str:
+    """What a child says that has no rights of its own; `work` prints."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.dup2(writing, 1)
+            if os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            os.write(1, work().encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        text = said.read()
+    os.waitpid(child, 0)
+    return text
+
+
+READS = {
+    "chunks": lambda at: at["a"][...],
+    "shards": lambda at: at["b"][...],
+    "listing": lambda at: sorted(at.keys()),
+    "members": lambda at: [m.shape for m in oz.open_group(at.store, "r").array_values()],
+    "sizes": lambda at: at["a"].nbytes_stored(),
+    "present": lambda at: at["a"].chunks_present(),
+    "repair": lambda at: oz.repair(str(at.store)),
+    "change": lambda at: at["a"].__setitem__((slice(3, 9), slice(3, 9)), DATA[3:9, 3:9]),
+    "attributes": lambda at: at["a"].attrs.__setitem__("k", 1),
+}
+DENIED = {
+    ("", 0): {*READS},
+    ("a", 0): {*READS} - {"shards"},
+    ("a", 0o555): {"change", "attributes"},
+    ("a/zarr.json", 0): {*READS} - {"shards", "repair"},
+    ("a/c", 0): {"chunks", "sizes", "present", "repair", "change"},
+    ("a/c/0", 0o444): {"chunks", "sizes", "change"},
+    ("a/c/0", 0o555): {"change"},
+    ("a/c/0/0", 0): {"chunks", "change"},
+    ("b/c/1/0", 0): {"shards"},
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such rights")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("name", "mode"), DENIED)
+def test_what_may_not_be_read_or_written_is_told_and_never_absent(
+    name: str, mode: int, engine: str, tmp_path: Path
+) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(folder.stat().st_mode | 0o755)
+    root = tmp_path / "x"
+    group = oz.create_group(root)
+    group.create_array("a", data=DATA, chunks=(64, 64))
+    group.create_array("b", data=DATA, chunks=(16, 64), shards=(64, 128))
+    for path in (root, *root.rglob("*")):
+        path.chmod(0o777 if path.is_dir() else 0o666)
+
+    def work() -> str:
+        denied = []
+        with oz.configure(engine=engine):  # type: ignore[arg-type]  # one of them
+            for what, use in READS.items():
+                try:
+                    use(oz.open_group(oz.LocalStore(root), mode="r+"))
+                except (oz.StoreError, oz.ChunkError) as e:
+                    if "Permission denied" in str(e):
+                        denied.append(what)
+        return " ".join(denied)
+
+    (root / name).chmod(mode)
+    try:
+        assert set(as_nobody(work).split()) == DENIED[name, mode]
+    finally:
+        (root / name).chmod(0o777)
+    again = oz.open_group(root)
+    assert np.array_equal(again["a"][...], DATA)
+    assert np.array_equal(again["b"][...], DATA)
+    assert not [path for path in root.rglob("*") if "__omnizarr" in path.name]
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("durability", ["rename", "fsync"])
+def test_with_fsync_every_file_is_on_the_disk_before_its_name_and_the_name_after(
+    durability: str, engine: str, tmp_path: Path
+) -> None:
+    code = f"""
+    array = oz.create_array(place + "/x", shape=(4, 4), chunks=(4, 4), dtype="i4")
+    with oz.configure(durability={durability!r}):
+        os.mkdir(place + "/begin")
+        array[...] = 1
+        os.mkdir(place + "/end")
+    """
+    log = tmp_path / "calls"
+    calls = "trace=rename,renameat,renameat2,fsync,fdatasync,mkdir,mkdirat,openat"
+    command = ["strace", "-f", "-qq", "-y", "-e", calls, "-o", str(log)]
+    run(code, command, tmp_path, engine)
+    lines = log.read_text().split("/begin")[1].split("/end")[0].splitlines()
+    steps = [
+        line.split("(")[0].split()[-1] for line in lines if "sync(" in line or "rename" in line
+    ]
+    renamed = next(i for i, step in enumerate(steps) if step.startswith("rename"))
+    if durability == "rename":
+        assert len(steps) == 1
+        return
+    synced = [line for line in lines if "sync(" in line]
+    assert "partial" in synced[0]
+    assert set(steps[:renamed]) == {"fsync"}
+    for folder in ("/x/c/0>", "/x/c>", "/x>"):
+        assert any(folder in line for line in synced[renamed:]), (folder, synced)

@@ -1,0 +1,220 @@
+"""Work that is interrupted (Ctrl-C) at random moments, in a process that goes on afterwards.
+
+``python -m tests.soak.interrupts FOLDER TASK ENGINE CHUNK SIZE COUNT`` runs in an interpreter of
+its own. After every interrupt another thread changes and reads what was being worked on, so that a
+lock that was left behind is noticed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import omnizarr as oz
+from omnizarr import ome
+from omnizarr.engine import allowance
+from omnizarr.stores.local import OURS
+
+ENGINES = ("auto", "reference")
+CHUNKS = {"64 KiB": 2**16, "4 MiB": 2**22}
+SIZE = 2**25  # bytes of an array, unless told otherwise
+PIECES = 4  # in which a writer gets a chunk; those that it has got are stored in the end
+LONGEST = 0.3  # seconds until the interrupt comes
+PATIENCE = 60.0  # seconds, after which a thread is taken to wait for ever
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a task works, in chunks of how many elements, and how many there are."""
+
+    folder: Path
+    side: int
+    size: int
+
+    @property
+    def source(self) -> Path:
+        return self.folder / "source"
+
+    @property
+    def target(self) -> Path:
+        return self.folder / "target"
+
+    def noise(self) -> np.ndarray[Any, np.dtype[np.int32]]:
+        return np.random.default_rng(0).integers(0, 2**20, self.side, dtype="i4")
+
+    def new(self) -> Path:
+        """A target that is not there."""
+        shutil.rmtree(self.target, ignore_errors=True)
+        return self.target
+
+
+def run(
+    folder: Path, task: str, engine: str, chunk: str, count: int, size: int = SIZE
+) -> dict[str, Any]:
+    """How many interrupts came, the seconds of the slowest, and what was wrong afterwards."""
+    words = [str(folder), task, engine, chunk, str(size), str(count)]
+    command = [sys.executable, "-m", "tests.soak.interrupts", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=3600)
+    if done.returncode:
+        raise RuntimeError(f"{done.returncode}: {done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return {**found, "noise": len(done.stderr.splitlines())}
+
+
+def _values(place: Place, value: int) -> Any:
+    return np.tile(place.noise() + value, place.size // place.side)
+
+
+def prepare(place: Place) -> None:
+    array = oz.create_array(place.source, shape=place.size, chunks=place.side, dtype="i4")
+    array[...] = _values(place, 1)
+
+
+def _whole(place: Place, parts: int) -> bool:
+    """Whether every chunk, in so many parts, is as somebody wrote it."""
+    rows = oz.open_array(place.source)[: place.size].reshape(-1, place.side) - place.noise()
+    inner = rows.reshape(-1, place.side // parts)[:, 10:-10]
+    return bool((inner == inner[:, :1]).all() and (inner > 0).all())
+
+
+def _read(place: Place) -> None:
+    found = oz.open_array(place.source)[...]
+    assert found[20] - place.noise()[20] > 0
+
+
+def _write(place: Place) -> None:
+    oz.open_array(place.source, "r+")[...] = _values(place, time.time_ns() % 1000 + 1)
+
+
+def _parts(place: Place) -> None:
+    array, value = oz.open_array(place.source, "r+"), time.time_ns() % 1000 + 1
+    index = np.arange(place.size).reshape(-1, place.side)[:, 10:-10]
+    array.oindex[(index.reshape(-1),)] = _values(place, value)[index.reshape(-1)]
+
+
+def _stream(place: Place) -> None:
+    values = _values(place, time.time_ns() % 1000 + 1)
+    step = place.side // PIECES
+    with oz.open_array(place.source, "r+").writer() as writer:
+        for start in range(0, len(values), step):
+            writer[start : start + step] = values[start : start + step]
+
+
+def _append(place: Place) -> None:
+    array = oz.open_array(place.source, "r+")
+    if len(array) > 4 * place.size:
+        array.resize(place.size, outside="erase")
+    array.append(np.tile(place.noise() + 2, 16))
+
+
+def _copy(place: Place) -> None:
+    oz.from_array(place.new(), data=oz.open_array(place.source))
+
+
+def _convert(place: Place) -> None:
+    oz.convert(place.source, place.new(), zarr_format=2)
+
+
+def _pyramid(place: Place) -> None:
+    image = oz.open_array(place.source)[: place.size // 2].reshape(-1, 2**10)
+    ome.write(place.new(), image, axes="yx", chunks=(place.side // 2**10, 2**10))
+
+
+def _verify(place: Place) -> None:
+    assert oz.verify(place.source).ok
+
+
+def _attributes(place: Place) -> None:
+    array = oz.open_array(place.source, "r+")
+    for value in range(100):
+        array.attrs["value"] = value
+
+
+TASKS: dict[str, Callable[[Place], None]] = {
+    "read": _read,
+    "write": _write,
+    "parts": _parts,
+    "writer()": _stream,
+    "append": _append,
+    "copy": _copy,
+    "convert": _convert,
+    "pyramid": _pyramid,
+    "verify": _verify,
+    "attributes": _attributes,
+}
+
+
+class _Sender:
+    """Sends one SIGINT to this process after a while, and knows when it did."""
+
+    def __init__(self, wait: float) -> None:
+        self.sent = 0.0
+        self._wait = wait
+        threading.Thread(target=self._send, daemon=True).start()
+
+    def _send(self) -> None:
+        time.sleep(self._wait)
+        self.sent = time.monotonic()
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def _interrupted(work: Callable[[Place], None], place: Place, wait: float) -> float:
+    """The seconds from an interrupt to its exception."""
+    sender = _Sender(wait)
+    try:
+        while True:
+            work(place)
+    except KeyboardInterrupt:
+        return time.monotonic() - sender.sent
+
+
+def _goes_on(place: Place) -> bool:
+    """Whether another thread can change what was being worked on."""
+
+    def use() -> None:
+        array = oz.open_array(place.source, "r+")
+        for start in range(0, place.size, place.side):
+            array[start : start + 5] = 7
+        array.attrs["other"] = 1
+        assert (array[:5] == 7).all()
+
+    other = threading.Thread(target=use, daemon=True)
+    other.start()
+    other.join(PATIENCE)
+    return not other.is_alive()
+
+
+def main(folder: str, task: str, engine: str, chunk: str, size: str, count: str) -> None:
+    warnings.simplefilter("ignore")
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    oz.config.set(engine=engine, threads=4)
+    place, chance = Place(Path(folder), CHUNKS[chunk] // 4, int(size) // 4), random.Random(count)
+    prepare(place)
+    TASKS[task](place)  # all is imported
+    times, torn, stuck, left = [], 0, 0, 0
+    for _ in range(int(count)):
+        times.append(_interrupted(TASKS[task], place, chance.uniform(0.02, LONGEST)))
+        stuck += not _goes_on(place)
+        torn += not _whole(place, PIECES if task == "writer()" else 1)
+        names = (name for _, _, names in os.walk(place.folder) for name in names)
+        left += sum(OURS in name for name in names)
+    found = {"interrupts": len(times), "slowest": round(max(times), 2), "torn": torn}
+    print(json.dumps({**found, "stuck": stuck, "left": left, "busy": allowance._used.threads}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
