@@ -26,6 +26,7 @@ from omnizarr.indexing import Plan, Row
 from omnizarr.model import paths
 from omnizarr.storage_transformers import SetsGroups
 from omnizarr.stores import LocalStore, compares, erase_values, get_many, replace, set_many
+from omnizarr.stores.one_value import settled
 from omnizarr.stores.patience import ATTEMPTS, attempts
 
 SMALL = 2**16  # below this many bytes a call stays on its own thread
@@ -119,7 +120,7 @@ def _settled(array: BoundArray, chain: Chain, key: str, region: Region) -> Steps
     """The steps of a chunk, again where its shard was replaced between its index and its parts.
 
     As long as the index is the same, what was read at its places is one value or the next of each
-    inner chunk. Far stores are not asked once more.
+    inner chunk. Far stores are not asked once more, but say what value a part is of.
     """
     near = getattr(array.chunk_store, "near", False)
     if near and chain.sharded is None:  # one request is as quick, and sees one value
@@ -150,7 +151,7 @@ def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None
         with telling("read", array, coords):
             data = array.chunk_store.get(array.key(coords))
         return None if data is None else partial(chain.decode_into, data, region)
-    return run(_steps(array, coords, region), partial(get_many, array.chunk_store))
+    return settled(array.chunk_store, lambda fetch: run(_steps(array, coords, region), fetch))
 
 
 def read_chunk(array: BoundArray, coords: Coords) -> npt.NDArray[Any] | None:
