@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=1000, help="writers killed in all")
     parser.add_argument("--methods", nargs="*", choices=forks.METHODS, help="starts: only these")
     parser.add_argument("--repeats", type=int, default=200, help="processes started in each way")
+    parser.add_argument("--at-once", type=int, default=1, help="processes started side by side")
     parser.add_argument("--blocks", type=int, default=100, help="arrays written in blocks")
     parser.add_argument("--faults", type=int, default=10_000, help="failing reads; flipped bits")
     parser.add_argument("--inputs", type=int, default=10**6, help="inputs changed at random")
@@ -175,7 +176,7 @@ STARTS = Table(
     "Starting processes",
     "Processes started by a parent that has not used the library (cold), or that reads and\n"
     "writes in threads meanwhile (warm). A pool has two processes that read 20 crops.",
-    ("start method", "action", "parent", "started", "hung", "failed", "slowest (s)"),
+    ("start method", "action", "parent", "at once", "started", "hung", "failed", "slowest (s)"),
     labels=3,
 )
 
@@ -188,8 +189,8 @@ def _starts(folder: Path, given: Given) -> None:
         for method in given.methods or forks.METHODS:
             for action in forks.ACTIONS:
                 for state in forks.STATES:
-                    found = forks.run(path, method, action, state, given.repeats)
-                    yield method, action, state, *found.values()
+                    found = forks.run(path, method, action, state, given.repeats, given.at_once)
+                    yield method, action, state, given.at_once, *found.values()
 
     show(STARTS, rows(), anew=not given.methods)
 
