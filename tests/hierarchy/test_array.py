@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from omnizarr.stores import MemoryStore
 from omnizarr.testing import RecordingStore
 
 
@@ -198,3 +200,18 @@ def test_an_unknown_codec_is_shown_by_its_name() -> None:
     array = oz.open_array(store)
     assert array.compressors[0].name == "lz5"
     assert array.serializer.name == "bytes"
+
+
+@pytest.mark.parametrize("inner", [[], None, 3, {}, {"name": []}])
+def test_an_array_of_an_unknown_type_is_shown_whatever_its_shards_have_for_codecs(
+    inner: Any,
+) -> None:
+    store = MemoryStore()
+    oz.create_array(store, shape=(8,), chunks=(4,), shards=(8,), dtype="i4")
+    document = json.loads(store.values["zarr.json"])
+    document["data_type"] = "not_known_here"
+    document["codecs"][0]["configuration"]["codecs"] = [inner]
+    store.set("zarr.json", json.dumps(document).encode())
+    found = oz.open(store)
+    assert "not_known_here" in repr(found)
+    assert "sharding_indexed" in str(found.info)

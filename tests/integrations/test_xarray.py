@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import xarray as xr
 
 import omnizarr as oz
 import omnizarr.xarray as ozx
+from omnizarr.errors import InvalidMetadata
 from omnizarr.stores.wrapper import WrapperStore
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr")
@@ -199,6 +201,30 @@ def test_readers_see_appended_values_or_none_of_them(tmp_path: Path) -> None:
     xr.testing.assert_identical(opened(tmp_path / "x"), climate(6))
     later.compute(scheduler="threads")
     assert opened(tmp_path / "x").sizes["time"] == 11
+
+
+def test_who_appends_at_the_same_time_loses_nothing_and_overwrites_nothing(tmp_path: Path) -> None:
+    climate(3)[["t"]].omnizarr.to(tmp_path / "x")
+    days = np.arange("2001-01-01", "2001-01-13", dtype="M8[D]")
+
+    def append(day: Any) -> int:
+        """How often another was quicker."""
+        part = climate(1, str(day))[["t"]] * 0 + int(day.astype(int))
+        for attempt in range(1000):
+            try:
+                part.omnizarr.to(tmp_path / "x", append_dim="time", mode="a-")
+                return attempt
+            except InvalidMetadata as e:
+                if "append again" not in str(e):
+                    raise
+        raise AssertionError("never got a turn")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(append, days))
+    found = opened(tmp_path / "x").isel(time=slice(3, None)).sortby("time")
+    np.testing.assert_array_equal(found.time.values.astype("M8[D]"), days)
+    for day, values in zip(days, found.t.values, strict=True):
+        assert (values == int(day.astype(int))).all()
 
 
 def test_regions_are_found_by_coordinates_or_given(tmp_path: Path) -> None:

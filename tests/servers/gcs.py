@@ -19,8 +19,8 @@ PAGE_SIZE = 1000
 class CloudStorage(Web):
     """Buckets by name: objects with generations, conditional writes, listing in pages."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(port=port)
         self.buckets: dict[str, dict[str, tuple[bytes, int]]] = {}
         self._count = 0
         self._turn = threading.Lock()
@@ -30,14 +30,14 @@ class CloudStorage(Web):
         bucket, _, key = unquote(parts.path)[1:].partition("/")
         objects = self.buckets.get(bucket)
         if objects is None:
-            return _error(404, "NoSuchBucket")
+            return error(404, "NoSuchBucket")
         with self._turn:
             if not key:
                 return _listing(bucket, objects, parse_qs(parts.query, keep_blank_values=True))
             if method == "PUT":
                 return self._put(objects, key, headers, body)
             if key not in objects:
-                return _error(404, "NoSuchKey")
+                return error(404, "NoSuchKey")
             if method == "DELETE":
                 del objects[key]
                 return Answer(204)
@@ -54,13 +54,22 @@ class CloudStorage(Web):
         headers: dict[str, str],
         body: bytes,
     ) -> Answer:
-        wanted = headers.get("x-goog-if-generation-match")
-        current = objects[key][1] if key in objects else 0
-        if wanted is not None and int(wanted) != current:
-            return _error(412, "PreconditionFailed")
+        refused = self._refused(objects, key, headers)
+        if refused is not None:
+            return refused
         self._count += 1
         objects[key] = body, self._count
         return Answer(200, b"", _headers(body, self._count))
+
+    def _refused(
+        self, objects: dict[str, tuple[bytes, int]], key: str, headers: dict[str, str]
+    ) -> Answer | None:
+        """The answer to a write whose condition does not hold."""
+        wanted = headers.get("x-goog-if-generation-match")
+        current = objects[key][1] if key in objects else 0
+        if wanted is not None and int(wanted) != current:
+            return error(412, "PreconditionFailed")
+        return None
 
 
 def _headers(value: bytes, generation: int) -> dict[str, str]:
@@ -72,7 +81,7 @@ def _headers(value: bytes, generation: int) -> dict[str, str]:
     }
 
 
-def _error(status: int, code: str) -> Answer:
+def error(status: int, code: str) -> Answer:
     text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{code}</Message></Error>"
     return Answer(status, text.encode(), {"Content-Type": "application/xml"})
 

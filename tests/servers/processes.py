@@ -83,6 +83,14 @@ def moto() -> Iterator[int]:
         yield port
 
 
+@contextmanager
+def simple_storage(*buckets: str) -> Iterator[int]:
+    """The S3 server of `tests.servers.s3` in a process of its own; gives its port."""
+    port = free_port()
+    with started([sys.executable, "-m", "tests.servers.s3", str(port), *buckets], port):
+        yield port
+
+
 def make_s3_bucket(port: int, name: str) -> None:
     """Create a bucket."""
     place = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request"

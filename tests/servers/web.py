@@ -35,7 +35,7 @@ class Web:
     False: every answer is the whole value.
     """
 
-    def __init__(self, values: dict[str, bytes] | None = None) -> None:
+    def __init__(self, values: dict[str, bytes] | None = None, port: int = 0) -> None:
         self.values = {} if values is None else values
         self.ranges = True
         self.content_type: str | None = "application/octet-stream"
@@ -48,7 +48,7 @@ class Web:
         self.log: list[tuple[str, str, dict[str, str]]] = []
         self.stopped = threading.Event()
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self), False)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self), False)
         self._server.daemon_threads = True
         self._server.request_queue_size = 256
         self._server.server_bind()

@@ -1,233 +1,272 @@
-"""All long runs, one after the other; the tables go into docs/reliability.md."""
+"""Long runs of what must never go wrong; each puts its table into docs/reliability.md.
+
+Without names all run, one after the other. Files go where `TMPDIR` says; on a memory file system
+databases need not wait for a disk.
+"""
 
 from __future__ import annotations
 
 import argparse
-import datetime
-import os
-import platform
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import omnizarr as oz
 from omnizarr.stores import ZipStore
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
-from tests.servers.processes import make_s3_bucket, moto
+from tests.servers.processes import make_s3_bucket, moto, simple_storage
 from tests.servers.redis import redis_server
 from tests.soak import blocks, faults, forks, inputs, kills, peers, writers
+from tests.soak.page import Table, show
 
-PAGE = Path("docs/reliability.md")
 THREADS, PROCESSES = 8, 4
-SLOW = 10  # how many times fewer rounds a bucket gets
-INTRODUCTION = """# Reliability
-
-What was run, and what came of it. `make soak` runs it again and writes this page; a short form of
-each table is part of `make test`. The guarantees themselves, and what they rest on, stand in
-[design/locks.md](design/locks.md).
-"""
+SLOW = 10  # how many times fewer rounds moto gets
+Rows: TypeAlias = Iterator[tuple[Any, ...]]
+Given: TypeAlias = argparse.Namespace
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
+    parser.add_argument("--stores", nargs="*", choices=STORES, help="writers: only of these")
     parser.add_argument("--rounds", type=int, default=1000, help="changes of every writer")
     parser.add_argument("--kills", type=int, default=1000, help="writers killed in all")
+    parser.add_argument("--methods", nargs="*", choices=forks.METHODS, help="starts: only these")
     parser.add_argument("--repeats", type=int, default=200, help="processes started in each way")
+    parser.add_argument("--at-once", type=int, default=1, help="processes started side by side")
     parser.add_argument("--blocks", type=int, default=100, help="arrays written in blocks")
     parser.add_argument("--faults", type=int, default=10_000, help="failing reads; flipped bits")
     parser.add_argument("--inputs", type=int, default=10**6, help="inputs changed at random")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as servers:
-        place = Path(folder)
-        sections = [
-            INTRODUCTION,
-            _where(),
-            _changes(place, servers, given.rounds),
-            _libraries(place, min(given.rounds, 100)),
-            _blocks(place, given.blocks),
-            _kills(place, given.kills),
-            _forks(place, given.repeats),
-            _faults(given.faults),
-            _inputs(place, given.inputs),
-        ]
-    PAGE.write_text("\n".join(sections))
+    unknown = set(given.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"unknown parts {sorted(unknown)}; known: {', '.join(PARTS)}")
+    for part in given.parts or PARTS:
+        with tempfile.TemporaryDirectory() as folder:
+            PARTS[part](Path(folder), given)
 
 
-def _where() -> str:
-    today = datetime.datetime.now(datetime.UTC).date()
-    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"
-    return f"{today}, omnizarr {oz.__version__}, Python {platform.python_version()}, {system}.\n"
+# Writers
 
 
-def _table(title: str, text: str, head: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> str:
-    lines = [f"## {title}\n", text, "", f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
-    for row in rows:
-        print(title, *row, flush=True)
-        lines.append(f"| {' | '.join(map(str, row))} |")
-    return "\n".join([*lines, ""])
+def _redis(folder: Path, servers: ExitStack) -> Callable[[str], Any]:
+    url = servers.enter_context(redis_server(folder))
+    return lambda task: RedisStore(url, prefix=task)
 
 
-def _stores(folder: Path, servers: ExitStack) -> dict[str, Callable[[str], Any]]:
-    """Kinds of stores, and what makes an empty one for a task."""
-    redis_folder = folder / "redis"
-    redis_folder.mkdir()
-    url = servers.enter_context(redis_server(redis_folder))
+def _moto(folder: Path, servers: ExitStack) -> Callable[[str], Any]:
     port = servers.enter_context(moto())
+
+    def make(task: str) -> Any:
+        make_s3_bucket(port, task)
+        return _bucket(port, task)
+
+    return make
+
+
+def _simple_storage(folder: Path, servers: ExitStack) -> Callable[[str], Any]:
+    port = servers.enter_context(simple_storage(*writers.TASKS))
+    return lambda task: _bucket(port, task)
+
+
+def _bucket(port: int, name: str) -> Any:
     options = {
         "endpoint": f"http://127.0.0.1:{port}",
         "region": "us-east-1",
         "access_key_id": "key",
         "secret_access_key": "secret",
     }
-
-    def bucket(task: str) -> Any:
-        make_s3_bucket(port, task)
-        return oz.open_group(f"s3://{task}", storage_options=options, mode="a").store
-
-    return {
-        "directory": lambda task: str(folder / "directory" / task),
-        "zip, one process": lambda task: ZipStore(folder / f"{task}.zip", mode="a"),
-        "SQLite": lambda task: SQLiteStore(folder / f"{task}.sqlite"),
-        "LMDB": lambda task: LMDBStore(folder / f"{task}.lmdb"),
-        "Redis": lambda task: RedisStore(url, prefix=task),
-        "S3 (moto)": bucket,
-    }
+    return oz.open_group(f"s3://{name}", storage_options=options, mode="a").store
 
 
-def _changes(folder: Path, servers: ExitStack, rounds: int) -> str:
-    def rows() -> Iterator[tuple[Any, ...]]:
-        for kind, make in _stores(folder, servers).items():
-            count = 1 if "zip" in kind else PROCESSES
-            mine = max(1, rounds // SLOW) if "S3" in kind else rounds
-            for task in writers.TASKS:
-                found = writers.run(make(task), task, count, THREADS, mine)
-                yield kind, task, f"{THREADS} x {count}", *found.values()
-
-    text = (
-        "Threads of several processes change their own elements of one chunk or shard, their own\n"
-        "attribute of one array, or append to one array; a change counts as lost when its writer\n"
-        "does not find it again, or when it is missing in the end. Misread: a read showed what\n"
-        "the next one did not. Part of a shard is read in two steps, its index and then its\n"
-        "chunks; in a bucket another writer may replace the shard in between."
-    )
-    head = (
-        "store",
-        "what is changed",
-        "threads x processes",
-        "changes",
-        "lost",
-        "misread",
-        "errors",
-    )
-    return _table("Writers at the same time", text, head, rows())
+# Kinds of stores, and what makes an empty one for a task.
+STORES: dict[str, Callable[[Path, ExitStack], Callable[[str], Any]]] = {
+    "directory": lambda folder, _: lambda task: str(folder / task),
+    "zip": lambda folder, _: lambda task: ZipStore(folder / f"{task}.zip", mode="a"),
+    "SQLite": lambda folder, _: lambda task: SQLiteStore(folder / f"{task}.sqlite"),
+    "LMDB": lambda folder, _: lambda task: LMDBStore(folder / f"{task}.lmdb"),
+    "Redis": _redis,
+    "S3": _simple_storage,
+    "moto": _moto,
+}
+LABELS = {"zip": "zip, one process", "S3": "S3 (tests/servers/s3.py)", "moto": "S3 (moto)"}
+WRITERS = Table(
+    "Writers at the same time",
+    "Threads of several processes change their own elements of one chunk or shard, their own\n"
+    "attribute of one array, or append to one array; a change counts as lost when its writer\n"
+    "does not find it again, or when it is missing in the end. Misread: a read showed what\n"
+    "the next one did not.",
+    ("store", "what is changed", "threads x processes", "changes", "lost", "misread", "errors"),
+    labels=2,
+)
 
 
-def _libraries(folder: Path, rounds: int) -> str:
-    def rows() -> Iterator[tuple[Any, ...]]:
+def _writers(folder: Path, given: Given) -> None:
+    def rows() -> Rows:
+        for kind in given.stores or STORES:
+            count = 1 if kind == "zip" else PROCESSES
+            rounds = max(1, given.rounds // SLOW) if kind == "moto" else given.rounds
+            place = folder / kind
+            place.mkdir()
+            with ExitStack() as servers:
+                make = STORES[kind](place, servers)
+                for task in writers.TASKS:
+                    found = writers.run(make(task), task, count, THREADS, rounds)
+                    yield LABELS.get(kind, kind), task, f"{THREADS} x {count}", *found.values()
+
+    show(WRITERS, rows(), anew=not given.stores)
+
+
+LIBRARIES = Table(
+    "Other libraries",
+    f"The same script on a directory, with 2 threads in each of {PROCESSES} processes.\n"
+    "tensorstore has neither attributes nor `append`; zarrs is the codecs of zarr-python.",
+    ("library", "what is changed", "changes", "lost", "misread", "errors"),
+    labels=2,
+)
+
+
+def _libraries(folder: Path, given: Given) -> None:
+    def rows() -> Rows:
         for library in peers.LIBRARIES:
             for task in (t for t in writers.TASKS if peers.can(library, t)):
-                place = str(folder / library / task)
+                place, rounds = str(folder / library / task), min(given.rounds, 100)
                 found = writers.run(place, task, PROCESSES, 2, rounds, library)
                 yield peers.label(library), task, *found.values()
 
-    text = (
-        f"The same script on a directory, with 2 threads in each of {PROCESSES} processes.\n"
-        "tensorstore has neither attributes nor `append`; zarrs is the codecs of zarr-python."
-    )
-    head = ("library", "what is changed", "changes", "lost", "misread", "errors")
-    return _table("Other libraries", text, head, rows())
+    show(LIBRARIES, rows())
 
 
-def _blocks(folder: Path, repeats: int) -> str:
-    def rows() -> Iterator[tuple[Any, ...]]:
-        for kind in ("threads", "processes"):
-            place = folder / f"blocks by {kind}"
-            yield kind, *blocks.run(place, kind, repeats).values()
-
-    text = "Random arrays written in blocks that match neither chunks nor shards, against NumPy."
-    return _table("Blocks across chunks", text, ("written by", "arrays", "wrong"), rows())
+BLOCKS = Table(
+    "Blocks across chunks",
+    "Random arrays written in blocks that match neither chunks nor shards, against NumPy.",
+    ("written by", "arrays", "wrong"),
+)
 
 
-def _kills(folder: Path, count: int) -> str:
-    def rows() -> Iterator[tuple[Any, ...]]:
-        place = folder / "killed"
-        place.mkdir()
-        for name in kills.TASKS:
-            yield name, *kills.run(place, name, -(-count // len(kills.TASKS))).values()
-
-    text = (
-        "A process that writes over and over is killed (SIGKILL) at a random moment; then all is\n"
-        "read. Torn: a value that is neither old nor new, or a shape that shows missing elements.\n"
-        "Left: files that are no data after `omnizarr repair --yes`."
-    )
-    return _table("Killed writers", text, ("writing", "killed", "torn", "left"), rows())
+def _blocks(folder: Path, given: Given) -> None:
+    kinds = ("threads", "processes")
+    show(BLOCKS, ((k, *blocks.run(folder / k, k, given.blocks).values()) for k in kinds))
 
 
-def _forks(folder: Path, repeats: int) -> str:
-    path = str(folder / "forks")
+# Crashes and starts
+
+KILLS = Table(
+    "Killed writers",
+    "A process that writes over and over is killed (SIGKILL) at a random moment; then all is\n"
+    "read. Torn: a value that is neither old nor new, or a shape that shows missing elements.\n"
+    "Left: files that are no data after `omnizarr repair --yes`.",
+    ("writing", "killed", "torn", "left"),
+)
+
+
+def _kills(folder: Path, given: Given) -> None:
+    count = -(-given.kills // len(kills.TASKS))
+    show(KILLS, ((name, *kills.run(folder, name, count).values()) for name in kills.TASKS))
+
+
+STARTS = Table(
+    "Starting processes",
+    "Processes started by a parent that has not used the library (cold), or that reads and\n"
+    "writes in threads meanwhile (warm). A pool has two processes that read 20 crops.",
+    ("start method", "action", "parent", "at once", "started", "hung", "failed", "slowest (s)"),
+    labels=3,
+)
+
+
+def _starts(folder: Path, given: Given) -> None:
+    path = str(folder / "x.zarr")
     forks.prepare(path)
 
-    def rows() -> Iterator[tuple[Any, ...]]:
-        for method in forks.METHODS:
+    def rows() -> Rows:
+        for method in given.methods or forks.METHODS:
             for action in forks.ACTIONS:
                 for state in forks.STATES:
-                    found = forks.run(path, method, action, state, repeats)
-                    yield method, action, state, *found.values()
+                    found = forks.run(path, method, action, state, given.repeats, given.at_once)
+                    yield method, action, state, given.at_once, *found.values()
 
-    text = (
-        "Processes started by a parent that has not used the library (cold), or that reads and\n"
-        "writes in threads meanwhile (warm). A pool has two processes that read 20 crops."
-    )
-    head = ("start method", "action", "parent", "started", "hung", "failed", "slowest (s)")
-    return _table("Starting processes", text, head, rows())
+    show(STARTS, rows(), anew=not given.methods)
 
 
-def _faults(count: int) -> str:
-    def rows() -> Iterator[tuple[Any, ...]]:
-        reads = faults.faulted_reads(1, count)
+# Damage
+
+FAULTS = Table(
+    "Failing stores and damaged chunks",
+    "Reads of all formats through a store whose calls fail at random, and single bits turned\n"
+    "over in chunks of version 3 arrays as they are by default. The run stops at the first\n"
+    "wrong value.",
+    ("what", "tried", "errors", "right values", "wrong values"),
+)
+
+
+def _faults(folder: Path, given: Given) -> None:
+    def rows() -> Rows:
+        reads = faults.faulted_reads(1, given.faults)
         told = reads["error"] + reads["missing chunk told"]
         yield "reads through a failing store", reads["reads"], told, reads["right values"], 0
-        flips = faults.flipped_bits(1, count)
+        flips = faults.flipped_bits(1, given.faults)
         yield "flipped bits in default arrays", flips["flips"], flips["noticed"], 0, 0
 
-    text = (
-        "Reads of all formats through a store whose calls fail at random, and single bits turned\n"
-        "over in chunks of version 3 arrays as they are by default. The run stops at the first\n"
-        "wrong value."
-    )
-    head = ("what", "tried", "errors", "right values", "wrong values")
-    return _table("Failing stores and damaged chunks", text, head, rows())
+    show(FAULTS, rows())
 
 
-def _inputs(folder: Path, count: int) -> str:
-    rounds = str(-(-count // inputs.A_ROUND))
+INPUTS = Table(
+    "Hostile inputs",
+    f"Documents of all formats, chunks of {len(inputs.CODECS) + len(inputs.TEXT)} chains of codecs,"
+    " shards and zip archives,\n"
+    f"changed at random and read. Bounds: {inputs.PATIENCE:g} s for one input, and"
+    f" {inputs.MEMORY // 2**20} MiB of address space\n"
+    "beyond what the process has at its start. The run stops at the first crash, foreign\n"
+    "error, or bound that is passed.",
+    ("inputs", "tried", "read", "refused", "anything else"),
+)
+
+
+def _inputs(folder: Path, given: Given) -> None:
+    """In two processes, of which each has a seed of its own."""
+    rounds = str(-(-given.inputs // (2 * inputs.A_ROUND)))
     command = [sys.executable, "-m", "tests.soak.inputs", "--seconds", "1e9", "--rounds", rounds]
-    done = subprocess.run(
-        [*command, "--file", str(folder / "x.zip")], capture_output=True, text=True, check=True
-    )
-    counts = (line.strip().partition(" ") for line in done.stdout.splitlines())
-    found = {name: int(number) for number, _, name in counts}
+    started = [
+        subprocess.Popen(
+            [*command, "--seed", str(seed), "--file", str(folder / f"{seed}.zip")],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in (1, 2)
+    ]
+    found: Counter[str] = Counter()
+    for process in started:
+        lines, _ = process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"an input was neither read nor refused: {process.args}")
+        for line in lines.splitlines():
+            number, _, name = line.strip().partition(" ")
+            found[name] += int(number)
 
-    def rows() -> Iterator[tuple[Any, ...]]:
+    def rows() -> Rows:
         for kind in inputs.KINDS:
-            read, refused = found.get(f"{kind} read", 0), found.get(f"{kind} refused", 0)
+            read, refused = found[f"{kind} read"], found[f"{kind} refused"]
             yield kind, read + refused, read, refused, 0
 
-    text = (
-        "Documents of all formats, chunks of 17 chains of codecs, shards and zip archives,\n"
-        f"changed at random and read. Bounds: {inputs.PATIENCE:g} s for one input, and"
-        f" {inputs.MEMORY // 2**20} MiB of address space\n"
-        "beyond what the process has at its start. The run stops at the first crash, foreign\n"
-        "error, or bound that is passed."
-    )
-    head = ("inputs", "tried", "read", "refused", "anything else")
-    return _table("Hostile inputs", text, head, rows())
+    show(INPUTS, rows())
+
+
+PARTS: dict[str, Callable[[Path, Given], None]] = {
+    "writers": _writers,
+    "libraries": _libraries,
+    "blocks": _blocks,
+    "kills": _kills,
+    "starts": _starts,
+    "faults": _faults,
+    "inputs": _inputs,
+}
 
 
 if __name__ == "__main__":

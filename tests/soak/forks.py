@@ -1,7 +1,7 @@
 """Processes that are started in every way, by a parent that used the library before or not.
 
-``python -m tests.soak.forks PATH METHOD ACTION STATE REPEATS`` runs in a fresh interpreter: only
-so is a parent cold. A warm one goes on reading and writing in threads while it starts processes.
+``python -m tests.soak.forks PATH METHOD ACTION STATE REPEATS AT_ONCE`` runs in a fresh interpreter:
+only so is a parent cold. A warm one goes on reading and writing in threads while it starts others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,17 @@ METHODS = ("fork", "spawn", "forkserver")
 ACTIONS = ("read", "write", "pool")
 STATES = ("cold", "warm")
 SHAPE = (64, 64)
+PAUSE = 0.002  # seconds between two reads of a busy parent, for its children to get on
 PATIENCE = 60.0  # seconds, after which a process is taken to hang
 
 
-def run(path: str, method: str, action: str, state: str, repeats: int) -> dict[str, Any]:
+def run(
+    path: str, method: str, action: str, state: str, repeats: int, at_once: int = 1
+) -> dict[str, Any]:
     """How many processes were started, hung and failed, and the seconds of the slowest."""
-    command = [sys.executable, "-m", "tests.soak.forks", path, method, action, state, str(repeats)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tests.soak.forks", path, method, action, state]
+    numbers = [str(repeats), str(at_once)]
+    done = subprocess.run([*command, *numbers], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -72,6 +76,7 @@ def _busy(path: str) -> Iterator[None]:
         for number in itertools.count():
             if stop.is_set():
                 return
+            time.sleep(PAUSE)
             array[number % 64, 3:50] = _expected()[number % 64, 3:50]
             assert_array_equal(array[:], _expected())
 
@@ -86,37 +91,69 @@ def _busy(path: str) -> Iterator[None]:
             thread.join()
 
 
-def _start(path: str, method: str, action: str, repeats: int) -> dict[str, Any]:
+class _Process:
+    """One process that reads or writes."""
+
+    def __init__(self, context: Any, path: str, action: str, number: int) -> None:
+        self.began = time.monotonic()
+        self._process = context.Process(target=child, args=(path, action, number))
+        self._process.start()
+
+    def done(self) -> bool:
+        return not self._process.is_alive()
+
+    def good(self) -> bool:
+        return bool(self._process.exitcode == 0)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+class _Pool:
+    """A pool of two processes that read crops."""
+
+    def __init__(self, context: Any, path: str, action: str, number: int) -> None:
+        self.began = time.monotonic()
+        self._pool = context.Pool(2)
+        self._asked = self._pool.starmap_async(crop, [(path, 7 * n) for n in range(20)])
+
+    def done(self) -> bool:
+        return bool(self._asked.ready())
+
+    def good(self) -> bool:
+        return all(self._asked.get())
+
+    def end(self) -> None:
+        self._pool.terminate()
+        self._pool.join()
+
+
+def _start(path: str, method: str, action: str, repeats: int, at_once: int) -> dict[str, Any]:
     context: Any = multiprocessing.get_context(method)
-    times, hung, failed = [], 0, 0
-    for number in range(repeats):
-        begin = time.monotonic()
-        if action == "pool":
-            with context.Pool(2) as pool:
-                asked = pool.starmap_async(crop, [(path, 7 * n) for n in range(20)])
-                asked.wait(PATIENCE)
-                hung += not asked.ready()
-                failed += asked.ready() and not all(asked.get())
-        else:
-            process = context.Process(target=child, args=(path, action, number))
-            process.start()
-            process.join(PATIENCE)
-            if process.is_alive():
+    kind: type[_Process | _Pool] = _Pool if action == "pool" else _Process
+    running: list[_Process | _Pool] = []
+    number, hung, failed, slowest = 0, 0, 0, 0.0
+    while number < repeats or running:
+        while number < repeats and len(running) < at_once:
+            running.append(kind(context, path, action, number))
+            number += 1
+        time.sleep(0.002)
+        now = time.monotonic()
+        for one in [r for r in running if r.done() or now - r.began > PATIENCE]:
+            slowest = max(slowest, now - one.began)
+            if one.done():
+                failed += not one.good()
+            else:
                 hung += 1
-                process.kill()
-                process.join()
-            failed += process.exitcode != 0
-        times.append(time.monotonic() - begin)
-    slowest = round(max(times), 2)
-    return {"started": repeats, "hung": hung, "failed": failed, "slowest": slowest}
+            one.end()
+            running.remove(one)
+    return {"started": repeats, "hung": hung, "failed": failed, "slowest": round(slowest, 2)}
 
 
-def main(path: str, method: str, action: str, state: str, repeats: str) -> None:
-    if state == "warm":
-        with _busy(path):
-            found = _start(path, method, action, int(repeats))
-    else:
-        found = _start(path, method, action, int(repeats))
+def main(path: str, method: str, action: str, state: str, repeats: str, at_once: str) -> None:
+    with _busy(path) if state == "warm" else nullcontext():
+        found = _start(path, method, action, int(repeats), int(at_once))
     print(json.dumps(found))
 
 

@@ -13,17 +13,19 @@ import io
 import json
 import random
 import resource
+import signal
 import time
 import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 
 import omnizarr as oz
-from omnizarr.codecs import Spec, bind_chain
+from omnizarr.codecs import Chain, Spec, bind_chain
 from omnizarr.data_types import bind as bind_type
 from omnizarr.model import Named
 from omnizarr.stores import MemoryStore
@@ -137,20 +139,38 @@ def changed_document(r: random.Random, text: bytes) -> bytes:
 # What is tried
 
 
-def try_documents(r: random.Random) -> Callable[[], None]:
+Values: TypeAlias = dict[str, bytes]
+DTYPES = ("u1", "<i4", ">f8", "c8", "M8[s]", "S3", "record")
+RECORD = [("a", "<i2"), ("b", "u1")]
+
+
+@lru_cache(None)
+def _array(zarr_format: Any, dtype: str, sharded: bool) -> Values:
+    """What an array of a format and type has in its store."""
     store = MemoryStore()
-    zarr_format: Any = r.choice((1, 2, "3-draft", 3))
     given: dict[str, Any] = {"shape": (9, 7), "chunks": (4, 4), "zarr_format": zarr_format}
-    if zarr_format == 3 and r.random() < 0.4:
+    if sharded:
         given["shards"] = (8, 8)
-    dtype = r.choice(("u1", "<i4", ">f8", "c8", "M8[s]", "S3", [("a", "<i2"), ("b", "u1")]))
-    array = oz.create_array(store, dtype=np.dtype(dtype), **given)
-    array[...] = np.zeros((9, 7), dtype)
+    kind = np.dtype(RECORD if dtype == "record" else dtype)
+    array = oz.create_array(store, dtype=kind, **given)
     with oz.configure(write_empty_chunks=True):
-        array[:5] = np.zeros((5, 7), dtype)
-    documents = [k for k in store.list() if store.values[k][:1] == b"{"]
-    key = r.choice(documents)
-    store.set(key, changed_document(r, store.values[key]))
+        array[:5] = np.zeros((5, 7), kind)
+    return store.values
+
+
+def _with(values: Values, key: str, changed: bytes) -> MemoryStore:
+    store = MemoryStore()
+    store.values.update(values)
+    store.set(key, changed)
+    return store
+
+
+def try_documents(r: random.Random) -> Callable[[], None]:
+    zarr_format: Any = r.choice((1, 2, "3-draft", 3))
+    sharded = zarr_format == 3 and r.random() < 0.4
+    values = _array(zarr_format, r.choice(DTYPES), sharded)
+    key = r.choice([k for k, value in values.items() if value[:1] == b"{"])
+    store = _with(values, key, changed_document(r, values[key]))
 
     def read() -> None:
         oz.validate(store)
@@ -162,44 +182,59 @@ def try_documents(r: random.Random) -> Callable[[], None]:
     return read
 
 
-def try_chunks(r: random.Random) -> Callable[[], None]:
-    if r.random() < 0.15:
-        name = r.choice(list(TEXT))
+@lru_cache(None)
+def _encoded(name: str, compressed: bool) -> tuple[Chain, tuple[int, ...], bytes]:
+    """A chain of codecs, and a chunk with its shape that it wrote."""
+    if name in TEXT:
         data_type = bind_type(Named(TEXT[name]))
         codecs: tuple[Named, ...] = (Named(name),)
-        if r.random() < 0.5:
+        if compressed:
             codecs = (*codecs, Named("zstd", {"level": 1, "checksum": False}))
         values = np.array([["ab", "c" * 30, ""]] * 3, object)
         values = values if name == "vlen-utf8" else np.vectorize(str.encode, "O")(values)
         values = values.astype(data_type.dtype)
     else:
-        codecs = CODECS[r.choice(list(CODECS))]
+        codecs = CODECS[name]
         data_type = bind_type(Named("int32"))
         values = (np.arange(64, dtype="i4") // 5).reshape(8, 8)
     chain = bind_chain(codecs, Spec(values.shape, data_type, data_type.scalar(data_type.zero)))
-    bad = changed_bytes(r, bytes(chain.encode(values)))
+    return chain, values.shape, bytes(chain.encode(values))
+
+
+def try_chunks(r: random.Random) -> Callable[[], None]:
+    name = r.choice(list(TEXT if r.random() < 0.15 else CODECS))
+    chain, shape, good = _encoded(name, r.random() < 0.5)
+    bad = changed_bytes(r, good)
 
     def read() -> None:
-        assert chain.decode(bad).shape == values.shape
+        assert chain.decode(bad).shape == shape
 
     return read
 
 
-def try_shards(r: random.Random) -> Callable[[], None]:
+@lru_cache(None)
+def _sharded(zarr_format: Any) -> tuple[Values, str]:
+    """An array of one shard, and its key."""
     store = MemoryStore()
-    zarr_format: Any = r.choice((3, 3, "3-draft"))
     array = oz.create_array(
         store, shape=(8, 8), chunks=(4, 2), shards=(8, 8), dtype="u1", zarr_format=zarr_format
     )
     array[...] = np.arange(1, 65).reshape(8, 8)
-    [key] = [k for k in store.list() if store.values[k][:1] != b"{"]
-    store.set(key, changed_bytes(r, store.values[key]))
+    [key] = [k for k, value in store.values.items() if value[:1] != b"{"]
+    return store.values, key
+
+
+def try_shards(r: random.Random) -> Callable[[], None]:
+    values, key = _sharded(r.choice((3, 3, "3-draft")))
+    store = _with(values, key, changed_bytes(r, values[key]))
     chosen = r.choice((..., (3, 5), (slice(0, 8, 3), slice(2, 7)), ([1, 6], [0, 7])))
+    engine = r.choice(("auto", "reference"))
 
     def read() -> None:
-        with oz.configure(engine=r.choice(("auto", "reference"))):
-            oz.open_array(store)[chosen]
-            oz.open_array(store).chunks_present()
+        with oz.configure(engine=engine):
+            array = oz.open_array(store)
+            array[chosen]
+            array.chunks_present()
             oz.verify(store)
 
     return read
@@ -260,19 +295,26 @@ def one(kind: str, seed: str, file: str) -> str:
     return answer
 
 
-A_ROUND = 13  # inputs
-KINDS = ("documents", "chunks", "shards", "archives")
+KINDS = {"documents": 2, "chunks": 8, "shards": 2, "archives": 1}  # inputs of a round
+A_ROUND = sum(KINDS.values())
 
 
-def run(seed: int, rounds: int, file: str, seconds: float = 1e9) -> Counter[str]:
-    """Rounds of one input of each kind and ten of chunks; what happened."""
+def run(
+    seed: int, rounds: int, file: str, seconds: float = 1e9, kill_after: float = 0
+) -> Counter[str]:
+    """Rounds of a few inputs of each kind; what happened.
+
+    An input that takes longer than `kill_after` seconds ends the process, even in compiled code.
+    """
     tally: Counter[str] = Counter()
     end = time.monotonic() + seconds
     for number in range(rounds):
         if time.monotonic() > end:
             break
-        for kind in KINDS:
-            for n in range(10 if kind == "chunks" else 1):
+        for kind, count in KINDS.items():
+            for n in range(count):
+                if kill_after:
+                    signal.setitimer(signal.ITIMER_REAL, kill_after)
                 tally[f"{kind} {one(kind, f'{seed}/{number}/{n}', file)}"] += 1
                 tally["inputs"] += 1
     return tally
@@ -293,7 +335,7 @@ def main() -> None:
     parser.add_argument("--file", default="/tmp/omnizarr-soak.zip")
     given = parser.parse_args()
     bound_memory()
-    found = run(given.seed, given.rounds, given.file, given.seconds)
+    found = run(given.seed, given.rounds, given.file, given.seconds, 12 * PATIENCE)
     for what, count in sorted(found.items()):
         print(f"{count:9} {what}")
 

@@ -5,8 +5,8 @@ attributes of one array, or append to it. Each looks after every change whether 
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -77,8 +77,8 @@ def _threads(
             with lost.get_lock():
                 lost.value += gone
                 misread.value += odd
-        except Exception:
-            traceback.print_exc()
+        except Exception as e:
+            print(f"writer {writer}: {type(e).__name__}: {e}", file=sys.stderr, flush=True)
             with failed.get_lock():
                 failed.value += 1
 

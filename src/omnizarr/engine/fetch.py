@@ -11,13 +11,13 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Generic, TypeVar
 
 from omnizarr.codecs.steps import Steps, run, together
 from omnizarr.engine.allowance import bytes_in_flight, on_threads, surplus
 from omnizarr.errors import OmnizarrError
-from omnizarr.stores import Store, get_many
+from omnizarr.stores import Store
+from omnizarr.stores.one_value import OneValue, Replaced, settled
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -102,9 +102,11 @@ class _Feed(Generic[R, T]):
                 self._changed.notify_all()
 
     def _several(self, rows: list[R]) -> list[T]:
-        fetch = partial(get_many, self._store)
         try:
-            return run(together(map(self._steps, rows)), fetch)
-        except OmnizarrError:
+            return run(together(map(self._steps, rows)), OneValue(self._store))
+        except (OmnizarrError, Replaced):
             # Again one by one: what fails then is named.
-            return [run(self._steps(row), fetch) for row in rows]
+            return [self._one(row) for row in rows]
+
+    def _one(self, row: R) -> T:
+        return settled(self._store, lambda fetch: run(self._steps(row), fetch))

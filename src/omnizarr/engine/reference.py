@@ -30,10 +30,10 @@ from omnizarr.stores import (
     compares,
     erase_values,
     get_many,
-    holding,
     replace,
     set_many,
 )
+from omnizarr.stores.one_value import settled
 from omnizarr.stores.patience import ATTEMPTS, attempts
 
 TOGETHER = 2**20  # bytes of chunks, decoded, that one call fetches
@@ -161,7 +161,7 @@ def _settled(array: BoundArray, chain: Chain, key: str, region: Region) -> Steps
     """The steps of a chunk, again where its shard was replaced between its index and its parts.
 
     As long as the index is the same, what was read at its places is one value or the next of each
-    inner chunk. Far stores are not asked once more.
+    inner chunk. Far stores are not asked once more, but say what value a part is of.
     """
     near = getattr(array.chunk_store, "near", False)
     in_memory = type(array.chunk_store) is MemoryStore
@@ -193,8 +193,7 @@ def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None
         with telling("read", array, coords):
             data = array.chunk_store.get(array.key(coords))
         return None if data is None else partial(chain.decode_into, data, region)
-    with holding(array.chunk_store) as fetch:
-        return run(_steps(array, coords, region), fetch)
+    return settled(array.chunk_store, lambda fetch: run(_steps(array, coords, region), fetch))
 
 
 def read_chunk(array: BoundArray, coords: Coords) -> npt.NDArray[Any] | None:

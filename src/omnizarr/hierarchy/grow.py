@@ -1,10 +1,13 @@
-"""Growing an array in steps: room beyond its end that others see only when it is filled."""
+"""Growing arrays in steps: room beyond their ends that others see only when it is filled."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
 from omnizarr.errors import InvalidMetadata
 from omnizarr.hierarchy.array import Array
-from omnizarr.stores.turns import DOCUMENTS, turn
+from omnizarr.hierarchy.change import alone
 
 
 def with_room(array: Array, shape: tuple[int, ...]) -> Array:
@@ -17,12 +20,37 @@ def with_room(array: Array, shape: tuple[int, ...]) -> Array:
     return larger
 
 
+@contextmanager
+def growing(larger: Sequence[tuple[Array, tuple[int, ...]]]) -> Iterator[None]:
+    """Keep others from growing arrays while their room is filled; then store the shapes.
+
+    Raises before anything is filled where an array has another shape than its handle knows.
+    """
+    with ExitStack() as held:
+        for array, shape in sorted(larger, key=lambda pair: pair[0].path):  # as all who do
+            held.enter_context(alone(array._location))
+            known = array.shape
+            array.refresh()
+            if array.shape != known:
+                raise _changed(array, known, shape)
+        yield
+        for array, shape in larger:
+            take_room(array, shape)
+
+
 def take_room(array: Array, shape: tuple[int, ...]) -> None:
-    """Store the larger shape, now that the room is filled; raises where the array changed since."""
+    """Store the larger shape, now that the room is filled; raises where the array changed since.
+
+    The shape is compared and replaced. Whoever has not kept others away by `growing` may have
+    filled the same room as they.
+    """
     old = array.shape
-    with turn(DOCUMENTS, array._location.format.keys(array.path)):
-        if not array._take_shape(old, shape):
-            raise InvalidMetadata(
-                f"{array._location} has shape {array.shape} now, it had {old} when {shape} was"
-                " begun; another writer changed it, append again"
-            )
+    if not array._take_shape(old, shape):
+        raise _changed(array, old, shape)
+
+
+def _changed(array: Array, known: tuple[int, ...], shape: tuple[int, ...]) -> InvalidMetadata:
+    return InvalidMetadata(
+        f"{array._location} has shape {array.shape} now, it had {known} when {shape} was begun;"
+        " another writer changed it, append again"
+    )

@@ -54,7 +54,7 @@ def codec_names(array: ArrayModel) -> str:
     for codec in array.codecs:
         inner = codec.configuration.get("codecs") if codec.name == "sharding_indexed" else None
         if isinstance(inner, list):
-            names += [c if isinstance(c, str) else str(c.get("name")) for c in inner]
+            names += [str(c.get("name") if isinstance(c, dict) else c) for c in inner]
         else:
             names.append(codec.name)
     names = [name.removeprefix("numcodecs.") for name in names]

@@ -17,7 +17,7 @@ from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.consolidate import consolidate_metadata
 from omnizarr.hierarchy.create import open_group
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.grow import take_room, with_room
+from omnizarr.hierarchy.grow import growing, take_room, with_room
 from omnizarr.integrations.xarray_encode import (
     check_encoding,
     encoded,
@@ -92,7 +92,8 @@ def write(
 
     Dask arrays may have any blocks: every task stores whole chunks or shards. With
     ``compute=False`` everything but their values is stored, and a `dask.delayed.Delayed` is given
-    back. `consolidated`: None makes consolidated metadata where the format has them.
+    back; who appends like that must be alone. `consolidated`: None makes consolidated metadata
+    where the format has them.
     """
     order = Order(_mode(mode, append_dim, region), append_dim, region, write_empty_chunks)
     if isinstance(data, xr.DataArray):
@@ -272,20 +273,31 @@ def _consolidate(group: Group, asked: bool) -> None:
 
 def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
     """Store values, those of Dask arrays by its tasks, and then the new lengths."""
+    larger = [(p.array, p.shape) for p in pieces if p.shape != p.array.shape]
+    if compute:
+        with growing(larger):
+            later = _store_now(pieces)
+            if later:
+                run([writes(p.data, p.room, p.start) for p in later], lambda: None, compute)
+        group.refresh()
+        return group
+    if not find_spec("dask"):
+        raise WrongType("compute=False needs Dask: pip install 'dask[array]'")
 
     def finish() -> Group:
-        for piece in pieces:
-            if piece.shape != piece.array.shape:
-                take_room(piece.array, piece.shape)
+        for array, shape in larger:
+            take_room(array, shape)
         group.refresh()
         return group
 
+    later = _store_now(pieces)
+    return run([writes(p.data, p.room, p.start) for p in later], finish, compute)
+
+
+def _store_now(pieces: list[Piece]) -> list[Piece]:
+    """Store what is in memory; the pieces that are left, which have Dask arrays."""
     later = [p for p in pieces if hasattr(p.data, "dask")]
     for piece in pieces:
         if piece not in later and piece.data.size:
             piece.room[piece.box] = np.asarray(piece.data)
-    if not later and compute:
-        return finish()
-    if not find_spec("dask"):
-        raise WrongType("compute=False needs Dask: pip install 'dask[array]'")
-    return run([writes(p.data, p.room, p.start) for p in later], finish, compute)
+    return later

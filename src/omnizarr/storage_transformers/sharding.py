@@ -32,10 +32,10 @@ from omnizarr.stores import (
     Store,
     check_writable,
     erase_prefix,
-    get_many,
     list_dir,
     list_prefix,
 )
+from omnizarr.stores.one_value import OneValue, Replaced, settled
 from omnizarr.stores.store import Bytes
 from omnizarr.stores.turns import turn
 
@@ -135,10 +135,11 @@ class IndexedShards:
 
     # Reading
 
-    def _indices(self, shards: Iterable[str]) -> dict[str, Index]:
+    def _indices(self, shards: Iterable[str], fetch: OneValue | None = None) -> dict[str, Index]:
         """The indices of those shards that exist, in one request."""
         keys = list(dict.fromkeys(shards))
-        found = get_many(self.store, [(key, self.layout.index_range) for key in keys])
+        fetch = OneValue(self.store) if fetch is None else fetch
+        found = fetch([(key, self.layout.index_range) for key in keys])
         indices = {}
         for key, data in zip(keys, found, strict=True):
             if data is not None:
@@ -151,11 +152,17 @@ class IndexedShards:
         return value
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        asked = list(requests)
+        return settled(self.store, lambda fetch: self._get_many(asked, fetch))
+
+    def _get_many(
+        self, requests: list[tuple[str, Range | None]], fetch: OneValue
+    ) -> list[bytes | None]:
         wanted = [(key, part, self._place(key)) for key, part in requests]
         shards = {place[0] for _, _, place in wanted if place is not None}
         passed = {i: (key, part) for i, (key, part, place) in enumerate(wanted) if not place}
         with turn(self.level, shards):
-            indices = self._indices(shards) if shards else {}
+            indices = self._indices(shards, fetch) if shards else {}
             places: dict[str, dict[int, Range]] = {}
             for i, (_, part, place) in enumerate(wanted):
                 if place is not None and place[0] in indices:
@@ -165,7 +172,11 @@ class IndexedShards:
                         places.setdefault(place[0], {})[i] = (part or Range()).within(where)
             fetched = {shard: joined(parts.values()) for shard, parts in places.items()}
             below = [(shard, part) for shard, some in fetched.items() for part in some.ranges]
-            values = iter(get_many(self.store, [*passed.values(), *below]) if wanted else [])
+            values = iter(fetch([*passed.values(), *below]) if wanted else [])
+            if getattr(self.store, "near", False) and not _same(
+                indices, self._indices(indices) if below else indices
+            ):
+                raise Replaced(next(iter(indices)))
         found: list[bytes | None] = [None] * len(wanted)
         for i in passed:
             found[i] = next(values)
@@ -273,6 +284,13 @@ class IndexedShards:
                     numbers = present(indices[key]) if key in indices else []
                     found = [self._chunk_key(key, shards[key], number) for number in numbers]
                 yield from (k for k in found if k.startswith(prefix))
+
+
+def _same(before: Mapping[str, Index], after: Mapping[str, Index]) -> bool:
+    """Whether shards were not replaced while parts of them were read."""
+    return before.keys() == after.keys() and all(
+        np.array_equal(index, after[key]) for key, index in before.items()
+    )
 
 
 def _chunks_per_shard(named: Named, rank: int) -> Coords:

@@ -16,7 +16,7 @@ from omnizarr.errors import InvalidMetadata
 from omnizarr.stores.abilities import can_list, check_key, list_prefix
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.store import Range, Store, Versioned
-from omnizarr.stores.wrapper import Values, WrapperStore
+from omnizarr.stores.wrapper import Tagged, Values, WrapperStore
 
 
 class CacheStore(WrapperStore):
@@ -55,24 +55,14 @@ class CacheStore(WrapperStore):
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         check_key(key)
-        generation: str | None = ""
         if self.validate:
-            generation = self._generation(key)
-            if generation is None:
-                return None
-        return self._get(key, range, generation or "")
-
-    def _get(self, key: str, range: Range | None, generation: str) -> bytes | None:
-        value = self._kept(self._digest(key, range, generation))
-        if value is not None:
-            return value
-        if self.validate and isinstance(self.inner, Versioned):
-            value, now = self.inner.get_versioned(key, range)
-            generation = now or ""
-        else:
+            return self._get_versioned(key, range)[0]
+        digest = self._digest(key, range, "")
+        value = self._kept(digest)
+        if value is None:
             value = self.inner.get(key, range)
-        if value is not None:
-            self._keep(self._digest(key, range, generation), value)
+            if value is not None:
+                self._keep(digest, value)
         return value
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
@@ -82,11 +72,20 @@ class CacheStore(WrapperStore):
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
         generation = self._generation(key)
-        if generation is not None:
-            value = self._kept(self._digest(key, range, generation))
-            if value is not None:
-                return value, generation
-        return super()._get_versioned(key, range)
+        if generation is None:
+            return None, None
+        value = self._kept(self._digest(key, range, generation))
+        if value is not None:
+            return value, generation
+        value, generation = super()._get_versioned(key, range)
+        if value is not None and generation is not None:
+            self._keep(self._digest(key, range, generation), value)
+        return value, generation
+
+    def _get_many_versioned(self, requests: Iterable[tuple[str, Range | None]]) -> Tagged:
+        if self.validate:
+            return [self._get_versioned(key, range) for key, range in requests]
+        return [(value, None) for value in self.get_many(requests)]
 
     def _digest(self, key: str, range: Range | None, generation: str) -> str:
         what = repr((repr(self.inner), key, range, generation)).encode()

@@ -20,7 +20,7 @@ from urllib3.exceptions import HTTPError, MaxRetryError
 
 from omnizarr.errors import ReadOnly, StoreError
 from omnizarr.stores.abilities import check_key
-from omnizarr.stores.requests import CONCURRENCY, fetch_many
+from omnizarr.stores.requests import CONCURRENCY, fetch_many, fetch_many_versioned
 from omnizarr.stores.retry import PASSING, MayPass, Retry, take_retry
 from omnizarr.stores.store import Bytes, Range
 from omnizarr.stores.url import is_page, shown, without_secrets
@@ -88,6 +88,11 @@ class HTTPStore:
             value if value is None or range is None else range.of(value)
             for value, (_, range) in zip(whole, wanted, strict=True)
         ]
+
+    def get_many_versioned(
+        self, requests: Iterable[tuple[str, Range | None]]
+    ) -> list[tuple[bytes | None, str | None]]:
+        return fetch_many_versioned(self.get_versioned, requests)
 
     def get_versioned(
         self, key: str, range: Range | None = None

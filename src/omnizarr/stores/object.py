@@ -7,28 +7,24 @@ those of obstore and of `Retry`, and `anonymous`, `profile`, `absent_status`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from omnizarr.errors import StoreError
-from omnizarr.stores import cloud_library
+from omnizarr.stores import cloud_library, object_answers
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.bucket import Bucket
 from omnizarr.stores.credentials import PLACES
-from omnizarr.stores.requests import fetch_many, in_parallel
+from omnizarr.stores.object_answers import CODE, Meta, fetch, tag
+from omnizarr.stores.requests import fetch_many, fetch_many_versioned, in_parallel
 from omnizarr.stores.retry import PASSING, MayPass, Retry, take_retry
 from omnizarr.stores.store import Bytes, Range
-from omnizarr.stores.url import is_page, without_secrets
 
 T = TypeVar("T")
 Keys: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]
-Meta: TypeAlias = dict[str, Any]
-_STATUS = re.compile(r"non-2xx status code: (\d{3})")
-_CODE = re.compile(r"<Code>(\w+)</Code>")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "AccountIsDisabled")
 # obstore's words for a server that sends all of a value, and for a value that ends earlier.
 _NO_RANGES, _TOO_SHORT = "Received non-partial response", "but object was only"
@@ -82,18 +78,31 @@ class ObjectStore:
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
         return fetch_many(self.get, requests)
 
+    def get_many_versioned(
+        self, requests: Iterable[tuple[str, Range | None]]
+    ) -> list[tuple[bytes | None, str | None]]:
+        return fetch_many_versioned(self._part, requests)
+
+    def _part(self, key: str, range: Range | None) -> tuple[bytes | None, str | None]:
+        data, meta = self._read(key, range)
+        if data is not None and meta is None:
+            meta = self._call("read", key, lambda client: client.head(self._path(key)), None)
+        return data, None if meta is None else tag(meta)
+
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
         data, meta = self._read(key, range)
         if data is None:
             return None, None
-        generation = self.generation(key) if meta is None else _generation(meta)
+        generation = self.generation(key) if meta is None else object_answers.generation(meta)
         return (None, None) if generation is None else (data, generation)
 
     def generation(self, key: str) -> str | None:
         path = self._path(key)
-        return self._call("read", key, lambda client: _generation(client.head(path)), None)
+        return self._call(
+            "read", key, lambda client: object_answers.generation(client.head(path)), None
+        )
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         asked = [(key, self._path(key)) for key in keys]
@@ -112,11 +121,11 @@ class ObjectStore:
             if options is None:
                 return b"", client.head(path)
             try:
-                data, meta = _fetch(client, path, options)
+                data, meta = fetch(client, path, options)
             except cloud_library.library().exceptions.GenericError as e:
                 if range is None or _NO_RANGES not in str(e):
                     raise
-                data, meta = _fetch(client, path, {})
+                data, meta = fetch(client, path, {})
                 return range.of(data), meta
             if range is not None and range.length is not None:
                 data = data[: range.length]
@@ -229,11 +238,11 @@ class ObjectStore:
     def _nothing(self, client: Any, listing: T) -> T:
         """An empty listing, for which a web page is taken too: a missing key tells them apart."""
         try:
-            _fetch(client, self._start + _NO_KEY, {})
+            fetch(client, self._start + _NO_KEY, {})
         except FileNotFoundError:
             return listing
         except cloud_library.library().exceptions.BaseError as e:
-            if _status(e) is None:
+            if object_answers.status(e) is None:
                 raise
         return listing
 
@@ -316,7 +325,7 @@ class ObjectStore:
 
     def _answer(self, error: Exception, absent: Any, *, after_end: bool = False) -> Any:
         """What an error means where it is an answer; otherwise ``...``."""
-        status = _status(error)
+        status = object_answers.status(error)
         if isinstance(error, FileNotFoundError) or status == 404:
             self._check_bucket(error)
             return absent
@@ -327,12 +336,12 @@ class ObjectStore:
         return ...
 
     def _check_bucket(self, error: Exception) -> None:
-        code = _CODE.search(str(error))
+        code = CODE.search(str(error))
         if code is not None and code[1] in _NO_BUCKET:
             raise StoreError(f"there is no bucket or container {str(self.bucket)!r}") from None
 
     def _refuse(self, error: Exception) -> NoReturn:
-        status, reason = _status(error), _reason(error)
+        status, reason = object_answers.status(error), object_answers.reason(error)
         errors = cloud_library.library().exceptions
         if status in (401, 403) or isinstance(
             error, (errors.PermissionDeniedError, errors.UnauthenticatedError)
@@ -350,51 +359,7 @@ class Denied(StoreError):
     """The server knows who asks, or does not care to, and says no."""
 
 
-def _fetch(client: Any, path: str, options: dict[str, Any]) -> tuple[bytes, Meta]:
-    """The part of a value that options ask for, or an error."""
-    result = client.get(path, options=options)
-    first, end = result.range
-    data = bytes(result.bytes())
-    if len(data) != end - first or _differs(options, first, end, result.meta["size"]):
-        raise MayPass(f"{len(data)} bytes came as bytes {first} to {end}")
-    if is_page(result.attributes.get("Content-Type"), data, first):
-        raise StoreError("a web page came instead of data; is a login needed?")
-    return data, result.meta
-
-
-def _differs(options: dict[str, Any], first: int, end: int, size: int) -> bool:
-    """Whether another part of a value came than was asked for."""
-    asked = options.get("range")
-    if asked is None:
-        return (first, end) != (0, size)
-    if isinstance(asked, tuple):
-        return (first, end) != (asked[0], min(asked[1], size))
-    if "suffix" in asked:
-        return (first, end) != (max(0, size - asked["suffix"]), size)
-    return (first, end) != (asked["offset"], size)
-
-
-def _generation(meta: Meta) -> str:
-    version, tag = meta.get("version"), meta.get("e_tag")
-    if not version and not tag:
-        raise StoreError("the server gives neither an ETag nor a version")
-    return f"{version or ''}|{tag or ''}"
-
-
 def _contiguous(value: Bytes) -> bytes | memoryview:
     if isinstance(value, bytes):
         return value
     return memoryview(value).cast("B") if len(value) else b""
-
-
-def _status(error: Exception) -> int | None:
-    found = _STATUS.search(str(error))
-    return None if found is None else int(found[1])
-
-
-def _reason(error: Exception) -> str:
-    """What went wrong in one line that holds no secrets."""
-    text = str(error).partition("\n\nDebug source")[0]
-    code = _CODE.search(text)
-    line = without_secrets(text.partition("\n")[0].partition(": <")[0])
-    return f"{line} ({code[1]})" if code is not None else line

@@ -92,13 +92,23 @@ def fetch_many(
     asked: Iterable[tuple[str, Range | None]],
 ) -> list[bytes | None]:
     """`get_many` by means of `get`: coalesced, and as many requests at a time as are useful."""
+    return [
+        data for data, _ in fetch_many_versioned(lambda key, part: (get(key, part), None), asked)
+    ]
+
+
+def fetch_many_versioned(
+    get: Callable[[str, Range | None], tuple[bytes | None, str | None]],
+    asked: Iterable[tuple[str, Range | None]],
+) -> list[tuple[bytes | None, str | None]]:
+    """As `fetch_many`, of answers that come with their generations."""
     wanted = list(asked)
     fetches = coalesce(wanted)
     answers = in_parallel(lambda fetch: get(fetch.key, fetch.range), fetches)
-    found: list[bytes | None] = [None] * len(wanted)
-    for fetch, data in zip(fetches, answers, strict=True):
+    found: list[tuple[bytes | None, str | None]] = [(None, None)] * len(wanted)
+    for fetch, (data, generation) in zip(fetches, answers, strict=True):
         for number, part in fetch.cut(data):
-            found[number] = part
+            found[number] = part, generation
     return found
 
 

@@ -97,6 +97,16 @@ class Versioned(Protocol):
 
 
 @runtime_checkable
+class GetsManyVersioned(Protocol):
+    """Can say of every part that it fetches which value it is of, without asking once more."""
+
+    def get_many_versioned(
+        self, requests: Iterable[tuple[str, Range | None]]
+    ) -> list[tuple[bytes | None, str | None]]:
+        """As `get_many`, each with its generation; None also where a server does not tell."""
+
+
+@runtime_checkable
 class TellsSizes(Protocol):
     """Can tell how long values are without fetching them."""
 

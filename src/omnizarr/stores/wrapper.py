@@ -10,6 +10,7 @@ from omnizarr.errors import StoreError
 from omnizarr.stores import abilities
 from omnizarr.stores.store import (
     Bytes,
+    GetsManyVersioned,
     Kind,
     Locks,
     Range,
@@ -22,6 +23,7 @@ from omnizarr.stores.store import (
 
 Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
+Tagged: TypeAlias = list[tuple[bytes | None, str | None]]
 T = TypeVar("T")
 
 
@@ -46,6 +48,7 @@ class WrapperStore:
             "erase_prefix": listing,
             "generation": isinstance(self.inner, Versioned),
             "get_versioned": isinstance(self.inner, Versioned),
+            "get_many_versioned": isinstance(self.inner, GetsManyVersioned),
             "set_if": isinstance(self.inner, SetsIf),
             "set_partial": isinstance(self.inner, SetsPartially),
             "lock_keys": isinstance(self.inner, Locks),
@@ -91,6 +94,13 @@ class WrapperStore:
             [key for key, _ in asked],
             lambda: abilities.get_many(self.inner, inside),
         )
+
+    def _get_many_versioned(self, requests: Iterable[tuple[str, Range | None]]) -> Tagged:
+        asked = [(abilities.check_key(key), range) for key, range in requests]
+        inside = [(self._inside(key), range) for key, range in asked]
+        names = [key for key, _ in asked]
+        inner: Any = self.inner  # which has the method, or this would not be bound
+        return self._call("get_many", names, lambda: inner.get_many_versioned(inside))
 
     def _generation(self, key: str) -> str | None:
         inside = self._inside(abilities.check_key(key))

@@ -1,0 +1,89 @@
+"""The page of results: a section for each table, which a run brings up to date row by row.
+
+So parts can be run one at a time or several at once, and a run that is stopped keeps its rows.
+"""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import omnizarr as oz
+
+PAGE = Path("docs/reliability.md")
+INTRODUCTION = """# Reliability
+
+What was run, and what came of it. `make soak` runs it again and writes this page; a short form of
+each table is part of `make test`. The guarantees themselves, and what they rest on, stand in
+[design/locks.md](design/locks.md).
+"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A section: its title, what it says, and its columns, the first of which name a row."""
+
+    title: str
+    text: str
+    head: tuple[str, ...]
+    labels: int = 1
+
+
+def show(
+    table: Table, rows: Iterable[Sequence[Any]], *, anew: bool = True, page: Path = PAGE
+) -> None:
+    """Put rows on the page as they come; `anew`: in the place of all that were there."""
+    if anew:
+        _change(page, table, None)
+    for row in rows:
+        print(table.title, *row, flush=True)
+        _change(page, table, [str(value) for value in row])
+
+
+def _change(page: Path, table: Table, row: list[str] | None) -> None:
+    """Replace or add one row, or remove them all; others may change the page at the same time."""
+    with open(page, "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        start, *sections = (file.read() or INTRODUCTION).split("\n## ")
+        titles = [section.partition("\n")[0] for section in sections]
+        if table.title not in titles:
+            titles.append(table.title)
+            sections.append("")
+        at = titles.index(table.title)
+        rows = [] if row is None else _rows(sections[at])
+        names = [old[: table.labels] for old in rows]
+        if row is not None and row[: table.labels] in names:
+            rows[names.index(row[: table.labels])] = row
+        elif row is not None:
+            rows.append(row)
+        sections[at] = _section(table, rows)
+        file.truncate(0)
+        file.write("\n## ".join([start.rstrip("\n") + "\n", *sections]))
+
+
+def _rows(section: str) -> list[list[str]]:
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[value.strip() for value in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def _section(table: Table, rows: list[list[str]]) -> str:
+    lines = [table.title, "", table.text, "", _where(), ""]
+    lines += [_line(table.head), "| --- " * len(table.head) + "|", *map(_line, rows)]
+    return "\n".join([*lines, ""])
+
+
+def _line(values: Iterable[str]) -> str:
+    return f"| {' | '.join(values)} |"
+
+
+def _where() -> str:
+    today = datetime.datetime.now(datetime.UTC).date()
+    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"
+    return f"{today}, omnizarr {oz.__version__}, Python {platform.python_version()}, {system}."

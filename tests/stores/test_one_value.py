@@ -1,0 +1,162 @@
+"""A value that is replaced while parts of it are read is read again, from the other one alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.errors import StoreError
+from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, patience
+from omnizarr.stores.cache import CacheStore
+from omnizarr.stores.http import HTTPStore
+from omnizarr.stores.one_value import OneValue, Replaced
+from omnizarr.stores.store import GetsManyVersioned, Range
+from tests.servers.fixtures import Cloud
+from tests.servers.web import Answer, Web
+
+OLD = np.arange(64, dtype="i4")
+NEW = OLD[::-1].copy() + 1000
+SHARDED: dict[str, Any] = {"chunks": (4,), "shards": (64,), "compressors": None}
+
+
+def after_parts(server: Web, key: str, replace: Callable[[], None], times: int = 1) -> None:
+    """Have somebody replace a key right after each of the first requests for a part of it."""
+    answer, left = server.answer, [times]
+
+    def answering(method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        found = answer(method, path, headers, body)
+        mine = unquote(path.partition("?")[0]).endswith(key) and "range" in headers
+        if method == "GET" and mine and left[0]:
+            left[0] -= 1
+            replace()
+        return found
+
+    server.answer = answering  # type: ignore[method-assign]
+
+
+def bucket(cloud: Cloud) -> Any:
+    return oz.open_group(cloud.url, storage_options=cloud.options, mode="a").store
+
+
+def arrays(options: dict[str, Any], old: Any = OLD, new: Any = NEW) -> tuple[MemoryStore, bytes]:
+    """An array in memory, and the bytes of its first shard or chunk with other values."""
+    store = MemoryStore()
+    array = oz.create_array(store, shape=old.shape, dtype=old.dtype, **options)
+    array[:] = new
+    key = first(store)
+    other = store.values[key]
+    array[:] = old
+    assert store.values[key] != other
+    return store, other
+
+
+def first(store: MemoryStore) -> str:
+    return min(key for key, value in store.values.items() if value[:1] != b"{")
+
+
+@pytest.fixture(params=["s3", "gs"])
+def cloud(request: pytest.FixtureRequest) -> Cloud:
+    found: Cloud = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.mark.parametrize("engine", ["one chunk", "fetched ahead"])
+def test_a_shard_of_a_bucket_is_one_value_or_the_other(cloud: Cloud, engine: str) -> None:
+    values, other = arrays(SHARDED)
+    store = bucket(cloud)
+    for key in values.list():
+        store.set(key, values.values[key])
+    array = oz.open(cloud.url, storage_options=cloud.options)
+    after_parts(cloud.server, "c/0", lambda: store.set("c/0", other))
+    part = slice(20, 24) if engine == "one chunk" else [3, 21, 40]
+    np.testing.assert_array_equal(array.oindex[part], NEW[part])
+
+
+def test_a_shard_of_a_web_server_is_one_value_or_the_other(web: Web) -> None:
+    values, other = arrays(SHARDED)
+    web.values = dict(values.values)
+    after_parts(web, "c/0", lambda: web.values.update({"c/0": other}))
+    np.testing.assert_array_equal(oz.open(web.url)[20:24], NEW[20:24])
+
+
+def test_a_shard_that_is_erased_between_two_requests_is_absent(web: Web) -> None:
+    values, _ = arrays({**SHARDED, "fill_value": -1})
+    web.values = dict(values.values)
+    after_parts(web, "c/0", lambda: web.values.pop("c/0", None) and None)
+    assert oz.open(web.url)[20:24].tolist() == [-1] * 4
+
+
+def test_a_chunk_that_is_read_by_block_is_one_value_or_the_other(web: Web) -> None:
+    rng = np.random.default_rng(0)
+    old, new = (rng.integers(0, 256, 2**21).astype("u1") for _ in "ab")
+    blosc = {"chunks": (2**21,), "compressors": {"name": "blosc", "configuration": BLOSC}}
+    values, other = arrays(blosc, old, new)
+    web.values = dict(values.values)
+    after_parts(web, "c/0", lambda: web.values.update({"c/0": other}))
+    np.testing.assert_array_equal(oz.open(web.url)[10:20], new[10:20])
+
+
+BLOSC = {"cname": "lz4", "clevel": 1, "shuffle": "noshuffle", "typesize": 1, "blocksize": 2**16}
+
+
+def test_a_shard_of_the_draft_is_one_value_or_the_other(web: Web) -> None:
+    values, other = arrays({"chunks": (4,), "shards": (64,), "zarr_format": "3-draft"})
+    key = first(values)
+    web.values = dict(values.values)
+    after_parts(web, key, lambda: web.values.update({key: other}))
+    np.testing.assert_array_equal(oz.open(web.url)[20:24], NEW[20:24])
+
+
+def test_who_is_always_overtaken_gets_an_error(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "ATTEMPTS", 3)
+    values, other = arrays(SHARDED)
+    web.values = dict(values.values)
+    both = [values.values["c/0"], other]
+
+    def swap() -> None:
+        both.reverse()
+        web.values["c/0"] = both[0]
+
+    after_parts(web, "c/0", swap, times=1000)
+    with pytest.raises(StoreError, match=r"was replaced .* times in a row while it was read"):
+        oz.open(web.url)[20:24]
+
+
+def test_one_shard_that_is_replaced_does_not_hold_up_the_others(web: Web) -> None:
+    values, other = arrays({**SHARDED, "shards": (32,)}, OLD, np.r_[NEW[:32], OLD[32:]])
+    web.values = dict(values.values)
+    after_parts(web, "c/0", lambda: web.values.update({"c/0": other}))
+    picked = [3, 21, 40]
+    np.testing.assert_array_equal(oz.open(web.url).oindex[picked], [*NEW[[3, 21]], 40])
+
+
+def test_a_part_after_the_end_is_of_the_same_value(s3: Cloud) -> None:
+    store = bucket(s3)
+    store.set("k", b"0123456789")
+    fetch = OneValue(store)
+    assert fetch([("k", Range(0, 3)), ("k", Range(20, 3))]) == [b"012", b""]
+    assert fetch([("k", Range(30, 3))]) == [b""]
+    store.set("k", b"another")
+    with pytest.raises(Replaced, match="k"):
+        fetch([("k", Range(0, 3))])
+
+
+def test_wrappers_tell_of_what_value_a_part_is_where_the_store_does(web: Web) -> None:
+    web.values = {"a/k": b"0123456789"}
+    inner = HTTPStore(web.url)
+    for store, key in (
+        (PrefixStore(inner, "a"), "k"),
+        (CacheStore(inner), "a/k"),
+        (CacheStore(CacheStore(inner)), "a/k"),
+    ):
+        assert isinstance(store, GetsManyVersioned)
+        for _ in range(2):
+            [(data, generation)] = store.get_many_versioned([(key, Range(2, 3))])
+            assert (data, generation) == (b"234", inner.generation("a/k"))
+    assert not isinstance(PrefixStore(MemoryStore(), "a"), GetsManyVersioned)
+    assert not isinstance(LocalStore("."), GetsManyVersioned)
