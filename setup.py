@@ -87,7 +87,7 @@ def blocks() -> list[Extension]:
     return [
         Extension(
             "omnizarr.ops._blocks",
-            sources=["src/blocks/module.c", "src/blocks/methods.c"],
+            sources=[f"src/blocks/{name}.c" for name in ("module", "methods", "weigh")],
             depends=["src/blocks/blocks.h"],
             # Products that are added without rounding would differ from NumPy's.
             extra_compile_args=["-O3", "-std=gnu11", "-fvisibility=hidden", "-ffp-contract=off"],

@@ -20,4 +20,8 @@ typedef void (*Maker)(const Blocks *, const char *in, char *out, ptrdiff_t lengt
 /* The maker for a type, 'u', 'i' or 'f' and a size in bytes, or NULL where there is none. */
 Maker maker(int method, char kind, ptrdiff_t size, ptrdiff_t count);
 
+#ifdef PY_SSIZE_T_CLEAN
+PyObject *weigh(PyObject *module, PyObject *args);
+#endif
+
 #endif

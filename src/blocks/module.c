@@ -1,8 +1,9 @@
 /* The Python side: arrays by the buffer protocol, rows of the result one after the other. */
 #define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
 #include "blocks.h"
 
-#include <Python.h>
 #include <string.h>
 
 enum { MAX_AXES = 32, PIECE = 2048 }; /* elements of a row of the source that are worked on at once */
@@ -142,6 +143,8 @@ static PyObject *fold(PyObject *module, PyObject *args) {
 static PyMethodDef functions[] = {
     {"fold", fold, METH_VARARGS,
      "Fill a result from whole blocks of a source; False where the types are not known here."},
+    {"weigh", weigh, METH_VARARGS,
+     "Fill a result with weighted sums along an axis, a step of elements apart."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -120,6 +120,16 @@ def test_a_coarse_pixel_lies_in_the_middle_of_what_it_stands_for(
     assert image.transform(1) == oz.ome.Transform((2, 2), expected)
 
 
+def test_axes_and_colours_are_taken_as_people_write_them(tmp_path: Path) -> None:
+    channels = [oz.ome.Channel("a", "#ff0000"), oz.ome.Channel("b", "00FF00")]
+    image = oz.ome.write({}, np.zeros((2, 8, 8), "u1"), axes="CYX", channels=channels)
+    assert [a.name for a in image.axes] == ["c", "y", "x"]
+    assert [c.color for c in image.channels] == ["ff0000", "00FF00"]
+    (tmp_path / "image.tif").write_bytes(b"II*")
+    with pytest.raises(oz.WrongNode, match="is a file that is not Zarr; read it first"):
+        oz.ome.write({}, tmp_path / "image.tif")
+
+
 def test_nothing_looks_like_an_image_until_it_is_complete() -> None:
     class Broken(Source):
         def __getitem__(self, selection: Any) -> npt.NDArray[Any]:
@@ -165,6 +175,14 @@ def test_memory_stays_within_a_few_units(tmp_path: Path) -> None:
         ({"levels": 0}, "at least 1"),
         ({"levels": 3, "names": ["a"]}, "1 names were given for 3 levels"),
         ({"axes": "cyx", "channels": ["a"]}, "1 channels were given, but the data have 4"),
+        ({"axes": "ycx"}, r"give numpy.transpose\(data, \(1, 0, 2\)\) with axes \['c', 'y', 'x'\]"),
+        ({"axes": "zyt"}, "time, then channel, then space"),
+        ({"scale": (1, 0, 1)}, "a pixel cannot be 0 long along 'y'"),
+        ({"scale": {"x": float("nan")}}, "a pixel cannot be nan long along 'x'"),
+        (
+            {"axes": "cyx", "channels": [oz.ome.Channel("a", "red"), "b", "c", "d"]},
+            "colour of channel 'a' is 'red'; give six hexadecimal digits",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_told_before_anything_is_touched(

@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 from omnizarr import ome
+from omnizarr.conventions.ome.model import is_colour
 from omnizarr.conventions.ome.units import unit_kind, unit_name
 from omnizarr.conventions.ome.versions import stated
 from omnizarr.errors import OmnizarrError
@@ -172,7 +173,7 @@ def _rendering(image: ome.Image, number: int, count: int) -> dict[str, Any]:
     channel = image.channels[number]
     if channel.label:
         how["name"] = channel.label
-    if channel.color:
+    if channel.color and is_colour(channel.color):
         how["colormap"] = f"#{channel.color}"
     if channel.active is not None:
         how["visible"] = channel.active

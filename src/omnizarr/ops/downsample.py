@@ -153,22 +153,13 @@ def gaussian(values: Values, factors: Factors) -> Values:
     dtype = values.dtype
     if dtype.kind not in "iubf":
         raise InvalidMetadata(f"a gaussian of {dtype} is not defined; use method='nearest'")
-    out: Values = values.astype(np.float64 if dtype.itemsize > 2 else np.float32)
+    out: Values = values.astype(np.float64 if dtype.itemsize > 2 else np.float32, order="C")
     for axis, f in enumerate(factors):
         if f == 1:
             continue
         distances = np.arange(3 * f) - (3 * f - 1) / 2
         weights = np.exp(-0.5 * (distances / (f / 3)) ** 2)
-        weights = (weights / weights.sum()).astype(out.dtype)
-        count = out.shape[axis] // f - 2
-        at = (slice(None),) * axis
-        parts = (
-            out[(*at, slice(i, i + (count - 1) * f + 1, f))] * w for i, w in enumerate(weights)
-        )
-        total = next(parts)
-        for part in parts:
-            total += part
-        out = total
+        out = _weighed(out, (weights / weights.sum()).astype(out.dtype), axis, f)
     if dtype.kind == "f":
         return out.astype(dtype)
     if dtype.kind == "b":
@@ -178,6 +169,21 @@ def gaussian(values: Values, factors: Factors) -> Values:
     # The largest 64-bit integers are no floats; what is cut off there is less than the rounding.
     highest = np.nextafter(float(bounds.max) + 1, 0, dtype=out.dtype)
     return np.asarray(np.clip(rounded, float(bounds.min), highest).astype(dtype))
+
+
+def _weighed(values: Values, weights: Values, axis: int, f: int) -> Values:
+    """Sums of neighbours along an axis, with weights; the first elements of sums are `f` apart."""
+    count = (values.shape[axis] - len(weights)) // f + 1
+    if _COMPILED and values.size:
+        out = np.empty((*values.shape[:axis], count, *values.shape[axis + 1 :]), values.dtype)
+        _blocks.weigh(values, weights, out, axis, f)
+        return out
+    at = (slice(None),) * axis
+    parts = (values[(*at, slice(i, i + (count - 1) * f + 1, f))] * w for i, w in enumerate(weights))
+    total: Values = next(parts)
+    for part in parts:
+        total += part
+    return total
 
 
 METHODS: dict[str, Callable[[Values, Factors], Values]] = {

@@ -59,7 +59,9 @@ def write_labels(
         raise WrongNode(f"{image!r} is not an image; labels belong to images")
     source, _ = open_source(data)
     if np.dtype(source.dtype).kind not in "iu":
-        raise InvalidMetadata(f"labels are integers, got {source.dtype}")
+        raise InvalidMetadata(
+            f"labels are integers, got {source.dtype}; give labels.astype('uint32') or smaller"
+        )
     used = _axes(image, axes, len(source.shape))
     steps = _steps(image, used, source.shape)
     places = [image.axes.index(a) for a in used]

@@ -12,21 +12,30 @@ from omnizarr.errors import InvalidMetadata
 Factors = tuple[int, ...]
 
 _DEFAULT_AXES = {2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
+_ORDER = {"time": 0, "space": 2}
 _TYPES = {"t": "time", "time": "time", "c": "channel", "channel": "channel"}
 # Without a number of levels, they end when the longest axis of space is at most this long.
 SMALL = 256
 
 
 def image_axes(axes: Any, rank: int, unit: str | Mapping[str, str] | None) -> tuple[Axis, ...]:
-    """Axes from a text such as ``"zyx"``, names or `Axis` objects; the usual ones for None."""
+    """Axes from a text such as ``"zyx"`` in any case, names or `Axis` objects; None: the usual."""
     if axes is None:
         if rank not in _DEFAULT_AXES:
             raise InvalidMetadata(f"an image has 2 to 5 axes, got {rank}")
         axes = _DEFAULT_AXES[rank]
+    if isinstance(axes, str):
+        axes = axes.lower()
     given = [a if isinstance(a, Axis) else Axis(str(a), _TYPES.get(str(a), "space")) for a in axes]
     names = [a.name for a in given]
     if len(given) != rank:
         raise InvalidMetadata(f"the data have {rank} axes, but {len(given)} are named: {names}")
+    order = sorted(range(rank), key=lambda i: _ORDER.get(given[i].type or "", 1))
+    if order != [*range(rank)]:
+        raise InvalidMetadata(
+            f"the axes {names} are not in the order of OME-Zarr: time, then channel, then space;"
+            f" give numpy.transpose(data, {tuple(order)}) with axes {[names[i] for i in order]}"
+        )
     units = {} if unit is None or isinstance(unit, str) else dict(unit)
     for name in units.keys() - set(names):
         raise InvalidMetadata(f"unit: there is no axis {name!r}; axes: {', '.join(names)}")
@@ -53,6 +62,15 @@ def per_axis(given: Any, axes: Sequence[Axis], default: float, what: str) -> tup
     found = tuple(float(n) for n in given)
     if len(found) != len(axes):
         raise InvalidMetadata(f"{what} has {len(found)} entries, but there are {len(axes)} axes")
+    return found
+
+
+def pixel_sizes(given: Any, axes: Sequence[Axis]) -> tuple[float, ...]:
+    """The size of a pixel along each axis, 1 where none is given."""
+    found = per_axis(given, axes, 1.0, "scale")
+    for size, axis in zip(found, axes, strict=True):
+        if not 0 < size < float("inf"):
+            raise InvalidMetadata(f"scale: a pixel cannot be {size:g} long along {axis.name!r}")
     return found
 
 

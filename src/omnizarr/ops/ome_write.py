@@ -22,10 +22,11 @@ from omnizarr.conventions.ome.model import (
     Multiscale,
     Omero,
     Transform,
+    is_colour,
 )
 from omnizarr.conventions.ome.open import open as open_ome
 from omnizarr.conventions.ome.versions import NEWEST, Version, attributes_of, stated, writable
-from omnizarr.errors import InvalidMetadata, WrongNode
+from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongNode
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
 from omnizarr.hierarchy.create import create_group
@@ -41,6 +42,7 @@ from omnizarr.ops.ome_levels import (
     level_factors,
     level_transforms,
     per_axis,
+    pixel_sizes,
 )
 from omnizarr.ops.ome_window import with_windows
 from omnizarr.ops.pyramid import Progress, fill_levels, level_shapes
@@ -96,7 +98,7 @@ def write(
         scale = given.scale if scale is None else scale
         translation = given.transform().translation if translation is None else translation
     used = image_axes(axes, len(source.shape), unit)
-    sizes = per_axis(scale, used, 1.0, "scale")
+    sizes = pixel_sizes(scale, used)
     start = None if translation is None else per_axis(translation, used, 0.0, "translation")
     steps = level_factors(source.shape, used, sizes, levels, factors)
     labels = None if names is None else tuple(names)
@@ -174,7 +176,7 @@ def _known(method: str) -> str:
 def open_source(data: Any) -> tuple[Any, Image | None]:
     """What to slice, and the image that it is the finest level of."""
     if isinstance(data, (str, os.PathLike)):
-        found = open_zarr(data)
+        found = _open(data)
         data = open_ome(data) if isinstance(found, Group) else found
     if isinstance(data, Image):
         return data.levels[0], data
@@ -182,6 +184,18 @@ def open_source(data: Any) -> tuple[Any, Image | None]:
         raise WrongNode(f"expected an image or an array, got {data!r}")
     sliceable = all(hasattr(data, name) for name in ("shape", "dtype", "__getitem__"))
     return (data if sliceable else np.asarray(data)), None
+
+
+def _open(path: str | os.PathLike[str]) -> Array | Group:
+    try:
+        return open_zarr(path)
+    except NodeNotFound as e:
+        if not os.path.isfile(path):
+            raise
+        raise WrongNode(
+            f"{os.fspath(path)!r} is a file that is not Zarr; read it first and give the array,"
+            f" such as tifffile.imread({os.fspath(path)!r})"
+        ) from e
 
 
 def _create(
@@ -229,8 +243,14 @@ def _omero(channels: Sequence[Any] | None, source: Any, axes: Sequence[Any]) -> 
 
 def _channel(given: Any, index: int) -> Channel:
     channel = given if isinstance(given, Channel) else Channel(str(given))
+    color = (channel.color or _COLOURS[index % len(_COLOURS)]).removeprefix("#")
+    if not is_colour(color):
+        raise InvalidMetadata(
+            f"the colour of channel {channel.label!r} is {channel.color!r}; give six hexadecimal"
+            " digits, such as 'FF0000' for red"
+        )
     return replace(
         channel,
-        color=channel.color or _COLOURS[index % len(_COLOURS)],
+        color=color,
         active=True if channel.active is None else channel.active,
     )

@@ -67,19 +67,26 @@ def _whole(unit: int, length: int) -> int:
     return max(1, length) if unit >= length else unit
 
 
-def _in_threads(values: Values, factors: Sequence[int], method: str, out: Values) -> None:
-    """`downsample` into `out`, in as many threads as reads and writes may use."""
+def _in_threads(values: Values, factors: tuple[int, ...], method: str, out: Values) -> None:
+    """Make `values` smaller into `out`, in as many threads as reads and writes may use.
+
+    For `gaussian` they have their surroundings around them.
+    """
     axis = out.shape.index(max(out.shape))
     parts = min(config.get().threads, max(1, values.nbytes // 2**20), out.shape[axis])
     ends = [out.shape[axis] * i // parts for i in range(parts + 1)]
     left = iter([*itertools.pairwise(ends)])
-    at = (slice(None),) * axis
-    f = factors[axis]
+    at, f = (slice(None),) * axis, factors[axis]
+    around = 2 * gaussian_reach(factors)[axis] if method == "gaussian" else 0
 
     def work() -> None:
-        for start, stop in left:  # one iterator for all threads; a list's is safe to share
-            part = values[(*at, slice(start * f, stop * f))]
-            downsample(part, factors, method, out[(*at, slice(start, stop))])
+        for start, stop in left:  # threads may share the iterator of a list
+            part = values[(*at, slice(start * f, stop * f + around))]
+            to = out[(*at, slice(start, stop))]
+            if method == "gaussian":
+                to[...] = gaussian(part, factors)
+            else:
+                downsample(part, factors, method, to)
 
     on_threads(work, parts)
 
@@ -182,7 +189,9 @@ class Pyramid:
                 self.levels[0][tuple(inner)] = values[own]
             values = values.astype(self.levels[0].dtype, copy=False)
             self._told(self._grid(1))
-        self.levels[level][box] = gaussian(np.pad(values, padding, mode="edge"), factors)
+        out = empty(tuple(s.stop - s.start for s in box), self.levels[level].dtype)
+        _in_threads(np.pad(values, padding, mode="edge"), factors, self.method, out)
+        self.levels[level][box] = out
 
 
 def fill_levels(

@@ -13,6 +13,7 @@ from typing import Any
 from omnizarr._json import dumps, kind_of
 from omnizarr.conventions.ome.check_plate import check_plate, check_well
 from omnizarr.conventions.ome.inspect import Inspector
+from omnizarr.conventions.ome.model import is_colour
 from omnizarr.conventions.ome.units import unit_kind
 from omnizarr.conventions.ome.versions import (
     MEMBERS,
@@ -26,7 +27,6 @@ from omnizarr.conventions.ome.versions import (
 from omnizarr.errors import InvalidMetadata, Problem
 
 _ORDER = {"time": 0, "space": 2}  # the rest stands between them
-_HEX = set("0123456789abcdefABCDEF")
 
 
 def check(stated: Stated, key: str) -> list[Problem]:
@@ -204,7 +204,7 @@ def _omero(at: Inspector, value: Any, version: Version) -> None:
         missing = inner.error if version.name == "0.4" else inner.warn
         if "color" not in item:
             missing("color", "missing; it should be six hexadecimal digits")
-        elif color is not None and (len(color) != 6 or not set(color) <= _HEX):
+        elif color is not None and not is_colour(color):
             inner.warn("color", f"expected six hexadecimal digits, got {color!r}")
         inner.text("label", item)
         if "window" not in item:

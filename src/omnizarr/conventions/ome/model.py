@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Extra = Mapping[str, Any]
+_HEX = set("0123456789abcdefABCDEF")
 
 
 def _no_extra() -> Extra:
@@ -82,6 +83,11 @@ class Channel:
     window: Mapping[str, float] | None = None  # min, max, start, end
     active: bool | None = None
     extra: Extra = field(default_factory=_no_extra)
+
+
+def is_colour(text: str) -> bool:
+    """Whether a text is six hexadecimal digits."""
+    return len(text) == 6 and set(text) <= _HEX
 
 
 @dataclass(frozen=True, slots=True)
