@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import assume, given
 
 import omnizarr as oz
 from omnizarr.geo import Affine
 from omnizarr.ops.downsample import downsample
+from tests.golden import archives
 
 BOUNDS = (5.0, 40.0, 15.0, 50.0)
 NUMBERS = st.floats(-1e6, 1e6).filter(lambda v: abs(v) > 1e-3)
@@ -276,3 +280,61 @@ def test_a_system_that_cannot_be_written_is_refused_before_anything_is_stored(
         oz.geo.write(store, heights(), crs="EPSG:4326")
     assert store == {}
     assert str(oz.geo.write(store, heights(), crs="EPSG:4326", way="gdal").crs) == "EPSG:4326"
+
+
+@pytest.mark.parametrize(
+    "name", ["v2_none", "v2_zlib", "v3draft_gzip", "v3_none", "v3_gzip", "v3_zstd"]
+)
+def test_maps_of_gdal_are_read_and_placed(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "zarr.json: metadata_encoding: an earlier state")
+        found = oz.geo.open(archives.store(archives.MAPS, f"{name}.zarr"))
+    np.testing.assert_array_equal(found.read(), np.arange(192).reshape(12, 16))
+    assert found.crs is not None
+    assert found.crs.code == "EPSG:32633"
+    assert found.bounds == (500000, 5000000, 500160, 5000120)
+    assert oz.cf.decode(found.levels[0].array)[0, 1] == 1
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("convention", ["multiscales", "geozarr"])
+def test_levels_with_a_variable_have_coordinates_beside_it(
+    tmp_path: Path, convention: Any, zarr_format: Any
+) -> None:
+    path = tmp_path / "m.zarr"
+    options: dict[str, Any] = {"crs": "EPSG:4326", "bounds": BOUNDS, "zarr_format": zarr_format}
+    made = oz.geo.write(
+        path, heights(), variable="height", levels=2, convention=convention, **options
+    )
+    assert [level.array.path for level in made.levels] == ["0/height", "1/height"]
+    assert oz.geo.open(path).bounds == BOUNDS
+    for group, step in (("0", 0.25), ("1", 0.5)):
+        with xr.open_dataset(path, group=group, engine="omnizarr") as level:
+            assert level["x"].values[0] == 5 + step * 0.4 / 2
+            assert level["y"].values[-1] == 40 + step / 2
+            assert level["height"].dims == ("y", "x")
+    with pytest.raises(oz.InvalidMetadata, match="turned"):
+        oz.geo.write({}, heights(), variable="height", transform=[1, 1, 0, -1, 1, 0])
+
+
+def test_the_compression_of_maps_is_known_to_gdal_and_notices_damage() -> None:
+    for zarr_format, known in ((2, {"bytes", "numcodecs.blosc"}), (3, {"bytes", "zstd"})):
+        store: dict[str, bytes] = {}
+        array = oz.geo.write(store, heights(), zarr_format=zarr_format, levels=1).levels[0].array
+        assert {codec.name for codec in array.metadata.model.codecs} == known
+        if zarr_format == 3:
+            key = array.chunk_key((0, 0))
+            store[key] = store[key][:-1] + bytes([store[key][-1] ^ 1])
+            with pytest.raises(oz.ChunkError):
+                array[...]
+
+
+def test_what_was_never_written_is_no_data_to_readers_of_maps() -> None:
+    def fill(data: Any, **options: Any) -> Any:
+        return oz.geo.write({}, data, method="nearest", **options).levels[0].array.fill_value
+
+    assert np.isnan(fill(heights().astype("f4")))
+    assert fill(heights().astype("i2"), attributes={"_FillValue": -5}) == -5
+    assert fill(heights().astype("i2"), zarr_format=2) is None
+    assert fill(heights().astype("i2"), zarr_format=2, attributes={"_FillValue": -5}) == -5
+    assert fill(heights().astype("i2"), fill_value=7) == 7

@@ -272,6 +272,18 @@ def test_a_wrong_setting_of_a_known_codec_does_not_make_it_unknown() -> None:
         _ = opened(codecs=codecs)[...]
 
 
+def test_one_bad_node_does_not_hide_the_problems_of_the_next() -> None:
+    store: dict[str, bytes] = {}
+    group = oz.create_group(store)
+    for name in "abc":
+        group.create_array(name, shape=2, dtype="i2")
+    for name, member in (("a", "codecs"), ("b", "fill_value")):
+        document = json.loads(store[f"{name}/zarr.json"])
+        store[f"{name}/zarr.json"] = json.dumps({**document, member: None}).encode()
+    found = {(p.key, p.field) for p in oz.validate(store)}
+    assert found == {("a/zarr.json", "codecs"), ("b/zarr.json", "fill_value")}
+
+
 def test_a_problem_of_one_field_is_not_repeated_for_those_that_need_it() -> None:
     grid = {"name": "regular", "configuration": {"chunk_shape": [0]}}
     problems = oz.validate(document(chunk_grid=grid))

@@ -16,6 +16,7 @@ V1 = "v1-by-zarr-1.1.0"
 V2 = "v2-by-zarr-2.17.2"
 SNAPPY = "v2-snappy-by-zarr-2.6.1"
 DRAFT = "v3draft-by-zarr-2.17.2"
+MAPS = "maps-by-gdal"
 
 
 @cache

@@ -290,6 +290,32 @@ def test_what_cannot_be_written_is_refused_and_nothing_changes(tmp_path: Path) -
     assert not (tmp_path / "y").exists()
 
 
+@pytest.mark.parametrize(
+    ("attributes", "encoding", "kind", "words"),
+    [
+        ({"bad": object()}, {}, TypeError, "cannot be stored as JSON"),
+        ({}, {"chunks": (0, 1)}, ValueError, "length 0"),
+        ({}, {"chunks": (4, 4), "shards": (3, 4)}, ValueError, "multiple of the chunks"),
+        ({}, {"compressors": "zstdd"}, ValueError, "unknown codec"),
+        ({}, {"chunksizes": (1, 1)}, ValueError, "chunks for chunksizes"),
+    ],
+)
+def test_what_cannot_be_written_never_replaces_what_is_there(
+    tmp_path: Path, attributes: Any, encoding: Any, kind: type[Exception], words: str
+) -> None:
+    path = tmp_path / "x"
+    data = climate()
+    data.omnizarr.to(path)
+    for bad in (data.assign_attrs(attributes), data.assign(t=data.t.assign_attrs(attributes))):
+        for place, mode in ((path, "w"), (tmp_path / "y", "w-")):
+            with pytest.raises(kind, match=words):
+                bad.omnizarr.to(place, mode=mode, encoding={"t": encoding} if encoding else None)
+    xr.testing.assert_identical(opened(path), data)
+    assert not (tmp_path / "y").exists()
+    with pytest.raises(FileExistsError, match="mode='w' replaces it"):
+        data.omnizarr.to(path)
+
+
 def test_a_fill_value_that_other_programs_write_as_a_number_is_read() -> None:
     group = oz.create_group({})
     options: dict[str, Any] = {"data": np.array([1.0, -9.0]), "dimension_names": ["x"]}

@@ -87,7 +87,8 @@ def in_order(named: Named, dtype: np.dtype[Any]) -> np.dtype[Any]:
 def wrong(named: Named | str, expected: str, got: object) -> InvalidMetadata:
     """The error for a fill value that does not fit its type."""
     name = named if isinstance(named, str) else named.name
-    return InvalidMetadata(f"fill_value of {name}: expected {expected}, got {kind_of(got)}")
+    remedy = "; put 0 there: GDAL writes null for maps without nodata" if got is None else ""
+    return InvalidMetadata(f"fill_value of {name}: expected {expected}, got {kind_of(got)}{remedy}")
 
 
 def from_base64(text: str, named: Named) -> bytes:

@@ -117,12 +117,15 @@ def _walk(location: Location, problems: list[Problem]) -> None:
 def _validate_node(
     store: Store, format: Format, path: str, documents: Documents, problems: list[Problem]
 ) -> Node | None:
+    own: list[Problem] = []  # reading stops where the list has errors, whosever they are
     try:
-        node = format.read(path, documents, problems)
+        node = format.read(path, documents, own)
         format.check_name(path)
     except InvalidMetadata as e:
-        _merge(problems, e, next(iter(documents), paths.show(path)))
+        _merge(own, e, next(iter(documents), paths.show(path)))
+        problems += own
         return None
+    problems += own
     if isinstance(node, ArrayModel):
         key = next(k for k in format.keys(path) if k in documents)
         bound = BoundArray(store, path, format.chunk_prefix(path), node)

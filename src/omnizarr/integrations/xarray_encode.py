@@ -22,6 +22,7 @@ _OPTIONS = {
     "cache_metadata", "fill_value",
 }  # fmt: skip
 UNNAMED = "__values__"  # what xarray calls a variable whose name is None
+_OF_NETCDF = {"chunksizes", "zlib", "complevel", "compression", "shuffle", "contiguous"}
 _OF_THE_SOURCE = {"source", "original_shape", "preferred_chunks"}
 # Older releases have no list of their own for Zarr, and encode it with this default.
 _CODERS = {"coders": conventions.ZARR_CODERS} if hasattr(conventions, "ZARR_CODERS") else {}  # type: dict[str, Any]
@@ -87,7 +88,9 @@ def check_encoding(name: str, var: xr.Variable) -> None:
     unknown = sorted(given - _OPTIONS - _OF_THE_SOURCE)
     if unknown:
         known = ", ".join(sorted(_OPTIONS))
-        raise InvalidMetadata(f"encoding of {name!r}: unknown {unknown}; known: {known}")
+        netcdf = "; of NetCDF: chunks for chunksizes, compressors for zlib"
+        hint = netcdf if _OF_NETCDF & given else ""
+        raise InvalidMetadata(f"encoding of {name!r}: unknown {unknown}; known: {known}{hint}")
 
 
 def new_array(var: xr.Variable, fill_masks: bool) -> dict[str, Any]:

@@ -12,7 +12,14 @@ import numpy as np
 import xarray as xr
 
 from omnizarr.conventions.cf.variable import is_scalar
-from omnizarr.errors import CannotExpress, InvalidMetadata, NodeNotFound, WrongNode, WrongType
+from omnizarr.errors import (
+    CannotExpress,
+    InvalidMetadata,
+    NodeExists,
+    NodeNotFound,
+    WrongNode,
+    WrongType,
+)
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.consolidate import consolidate_metadata
 from omnizarr.hierarchy.create import open_group
@@ -105,13 +112,8 @@ def write(
         for path, (dataset, given) in datasets.items():
             _load_lazy(dataset)
             new[path] = encoded_new(dataset, given)
-    top = open_group(
-        store,
-        "a" if order.mode == "a-" else order.mode,
-        path=group,
-        zarr_format=zarr_format,
-        storage_options=storage_options,
-    )
+        _rehearse(new, order, zarr_format)
+    top = _opened(store, group, order, zarr_format, storage_options)
     pieces: list[Piece] = []
     for path, (dataset, given) in datasets.items():
         below = _below(top, path, order)
@@ -155,6 +157,36 @@ def _load_lazy(dataset: xr.Dataset) -> None:
     for var in dataset.variables.values():
         if var.chunks is None:
             var.load()
+
+
+def _rehearse(new: Mapping[str, Encoded], order: Order, zarr_format: int | str | None) -> None:
+    """Make all groups and arrays in memory; raises where one cannot be made."""
+    top = open_group({}, "w", zarr_format=zarr_format)
+    for path, (stored, attributes) in new.items():
+        _create(stored, attributes, _below(top, path, order), order)
+
+
+def _opened(
+    store: Any,
+    group: str | None,
+    order: Order,
+    zarr_format: int | str | None,
+    storage_options: Mapping[str, Any] | None,
+) -> Group:
+    """The group that is written, made where the mode says so."""
+    try:
+        return open_group(
+            store,
+            "a" if order.mode == "a-" else order.mode,
+            path=group,
+            zarr_format=zarr_format,
+            storage_options=storage_options,
+        )
+    except NodeExists as e:
+        raise NodeExists(
+            f"{e}; mode='w' replaces it, mode='a' writes over variables or adds some, append_dim"
+            " adds along a dimension"
+        ) from e
 
 
 def _below(top: Group, path: str, order: Order) -> Group:

@@ -18,12 +18,16 @@ from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
 from omnizarr.hierarchy.create import create_group
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.model import Named
 from omnizarr.ops.downsample import NAMES
 from omnizarr.ops.ome_levels import level_chunks
 from omnizarr.ops.pyramid import Progress, fill_levels, level_shapes
 
 # Without a number of levels, they end when both sides are at most this long.
 SMALL = 256
+# It notices damage, as what other arrays have by default does; GDAL does not know `crc32c`.
+ZSTD = {"name": "zstd", "configuration": {"level": 3, "checksum": True}}
+_COMPRESSION = {"codecs", "compressors", "compressor", "serializer"}
 Convention = Literal["multiscales", "geozarr"]
 
 _SPEC = "https://github.com/zarr-conventions/{0}/blob/v1/README.md"
@@ -47,6 +51,7 @@ def write(
     data: Any,
     *,
     path: str | None = None,
+    variable: str | None = None,
     crs: Any = None,
     transform: Any = None,
     bounds: Sequence[float] | None = None,
@@ -62,6 +67,9 @@ def write(
 ) -> Map:
     """Write a map with its levels, and give it back opened; the last two axes are rows and columns.
 
+    variable
+        With a name, every level is a group with an array of that name and with coordinates beside
+        it, as xarray and GDAL look for them; without, every level is an array.
     crs
         Whatever `CRS.of` takes; None for none. `way` is where it is stated, as in `write_crs`.
     transform, bounds
@@ -75,8 +83,8 @@ def write(
         ``"multiscales"``: a list of `datasets`; ``"geozarr"``: a `layout` with
         `spatial:transform` for every level.
 
-    The other options are those of `create_array`, for every level. What makes it a map is stored
-    last, so that an interrupted write leaves none.
+    The other options are those of `create_array`, for every level. By default compression is one
+    that GDAL reads. What makes it a map is stored last, so that an interrupted write leaves none.
     """
     source = data if hasattr(data, "shape") and hasattr(data, "dtype") else np.asarray(data)
     _check(source, factor, method, convention, options)
@@ -89,8 +97,14 @@ def write(
             f"dimension_names must name the rows and columns of {len(source.shape)} axes,"
             f" got {names}"
         )
+    if variable is not None and placed is not None and (placed.b or placed.d):
+        raise InvalidMetadata(
+            f"{placed} is turned, so that no coordinates can be stored; leave out variable"
+        )
     group = create_group(store, path=path, zarr_format=zarr_format, overwrite=overwrite)
-    arrays = _create(group, source, level_shapes(source.shape, steps), names, options)
+    paths = [f"{i}/{variable}" if variable else str(i) for i in range(len(steps) + 1)]
+    shapes = dict(zip(paths, level_shapes(source.shape, steps), strict=True))
+    arrays = _create(group, source, shapes, names, options)
     fill_levels(source, arrays, steps, method, progress)
 
     transforms = [
@@ -99,12 +113,15 @@ def write(
     for array, where in zip(arrays, transforms, strict=True):
         if where is not None:
             array.attrs.update(_spatial(array, where, names[-2:]))
+            if variable is not None:
+                _write_coordinates(group, array, where, names[-2:])
         if given is not None and (convention == "multiscales" or way != "proj"):
             write_crs(array, given, way=way)
     if convention == "multiscales":
-        group.attrs.update(_datasets(arrays, method))
+        group.attrs.update(_datasets(paths, method))
     else:
-        group.attrs.update(_layout(arrays, transforms, factor, method, given, names[-2:]))
+        levels_ = list(zip(paths, arrays, transforms, strict=True))
+        group.attrs.update(_layout(levels_, factor, method, given, names[-2:]))
     return open_map(store, path=path)
 
 
@@ -167,23 +184,29 @@ def _names(rank: int) -> list[str]:
 def _create(
     group: Group,
     source: Any,
-    shapes: Sequence[tuple[int, ...]],
+    shapes: Mapping[str, tuple[int, ...]],
     names: Sequence[str | None],
     options: ArrayOptions,
 ) -> list[Array]:
+    format = group._location.format
     options = {**options, "dimension_names": names}
-    if group._location.format.undefined_fill:
-        options.setdefault("fill_value", None)  # to readers of maps a stated one means no data
+    if "fill_value" not in options:  # one that is stated means no data to readers of maps
+        zero = np.nan if np.dtype(source.dtype).kind == "f" else 0
+        stated = (options.get("attributes") or {}).get("_FillValue")
+        none = None if format.undefined_fill else zero
+        options["fill_value"] = stated if isinstance(stated, (int, float)) else none
+    if not _COMPRESSION & options.keys() and Named("crc32c") in format.default_codecs(1, None):
+        options["compressors"] = [ZSTD]
     if options.get("chunks", "auto") in ("auto", None, True):
         flat = (*(1 for _ in source.shape[:-2]), *source.shape[-2:])
         options["chunks"] = guess_chunks(flat, np.dtype(source.dtype).itemsize, TARGET_BYTES)
     arrays: list[Array] = []
-    for i, shape in enumerate(shapes):
+    for path, shape in shapes.items():
         if arrays:
             options["chunks"], shards = level_chunks(arrays[0].chunks, arrays[0].shards, shape)
             if shards is not None:
                 options["shards"] = shards
-        arrays.append(group.create_array(str(i), shape=shape, dtype=source.dtype, **options))
+        arrays.append(group.create_array(path, shape=shape, dtype=source.dtype, **options))
     return arrays
 
 
@@ -196,25 +219,38 @@ def _spatial(array: Array, where: Affine, names: Sequence[str | None]) -> dict[s
     }
 
 
-def _datasets(arrays: Sequence[Array], method: str) -> dict[str, Any]:
-    datasets = [{"path": array.basename} for array in arrays]
+def _write_coordinates(
+    group: Group, array: Array, where: Affine, names: Sequence[str | None]
+) -> None:
+    """The centres of rows and columns beside an array of a level."""
+    level = array.path.removeprefix(group.path).strip("/").rpartition("/")[0]
+    rows, columns = array.shape[-2:]
+    centres = (
+        where.f + where.e * (np.arange(rows) + 0.5),
+        where.c + where.a * (np.arange(columns) + 0.5),
+    )
+    for name, values in zip(names, centres, strict=True):
+        group.create_array(f"{level}/{name}", data=values, dimension_names=[name], compressors=None)
+
+
+def _datasets(paths: Sequence[str], method: str) -> dict[str, Any]:
+    datasets = [{"path": path} for path in paths]
     return {"multiscales": [{"datasets": datasets, "type": method}]}
 
 
 def _layout(
-    arrays: Sequence[Array],
-    transforms: Sequence[Affine | None],
+    levels: Sequence[tuple[str, Array, Affine | None]],
     factor: int,
     method: str,
     crs: CRS | None,
     names: Sequence[str | None],
 ) -> dict[str, Any]:
     layout: list[dict[str, Any]] = []
-    for i, (array, where) in enumerate(zip(arrays, transforms, strict=True)):
-        scale = float(factor) if i else 1.0
-        entry: dict[str, Any] = {"asset": array.basename}
-        if i:
-            entry["derived_from"] = arrays[i - 1].basename
+    for path, array, where in levels:
+        scale = float(factor) if layout else 1.0
+        entry: dict[str, Any] = {"asset": path}
+        if layout:
+            entry["derived_from"] = layout[-1]["asset"]
         entry["transform"] = {"scale": [scale, scale], "translation": [0.0, 0.0]}
         if where is not None:
             entry["spatial:shape"] = list(array.shape[-2:])
@@ -223,9 +259,10 @@ def _layout(
     resampling = {"mean": "average", "gaussian": "gauss"}.get(method, method)
     found: dict[str, Any] = {"multiscales": {"layout": layout, "resampling_method": resampling}}
     used = [MULTISCALES]
-    if transforms[0] is not None:
+    _, finest, place = levels[0]
+    if place is not None:
         found["spatial:dimensions"] = list(names)
-        found["spatial:bbox"] = list(transforms[0].bounds(arrays[0].shape[-2:]))
+        found["spatial:bbox"] = list(place.bounds(finest.shape[-2:]))
         used.append(SPATIAL)
     if crs is not None:
         found.update(to_proj(crs))

@@ -154,7 +154,7 @@ def _write_mapping(array: Array, crs: CRS, name: str) -> str:
     there = group.get(name)
     if there is None:
         group.create_array(
-            name, shape=(), dtype="i4", data=np.int32(0), attributes=attributes, dimension_names=[]
+            name, data=np.int32(0), attributes=attributes, dimension_names=[], compressors=None
         )
         return name
     stated = from_grid_mapping(there.attrs) if isinstance(there, Array) else None
