@@ -24,15 +24,8 @@ from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.model import paths
 from omnizarr.storage_transformers import SetsGroups
-from omnizarr.stores import (
-    LocalStore,
-    MemoryStore,
-    compares,
-    erase_values,
-    get_many,
-    replace,
-    set_many,
-)
+from omnizarr.stores import LocalStore, compares, erase_values, get_many, replace, set_many
+from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.one_value import settled
 from omnizarr.stores.patience import ATTEMPTS, attempts
 

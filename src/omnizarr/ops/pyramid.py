@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from omnizarr import config
-from omnizarr.engine.allowance import on_threads
 from omnizarr.engine.kernel import empty
+from omnizarr.engine.rows import run_rows
 from omnizarr.hierarchy.array import Array
 from omnizarr.ops.downsample import Values, downsample, gaussian, gaussian_reach
 
@@ -75,20 +75,19 @@ def _in_threads(values: Values, factors: tuple[int, ...], method: str, out: Valu
     axis = out.shape.index(max(out.shape))
     parts = min(config.get().threads, max(1, values.nbytes // 2**20), out.shape[axis])
     ends = [out.shape[axis] * i // parts for i in range(parts + 1)]
-    left = iter([*itertools.pairwise(ends)])
     at, f = (slice(None),) * axis, factors[axis]
     around = 2 * gaussian_reach(factors)[axis] if method == "gaussian" else 0
 
-    def work() -> None:
-        for start, stop in left:  # threads may share the iterator of a list
-            part = values[(*at, slice(start * f, stop * f + around))]
-            to = out[(*at, slice(start, stop))]
-            if method == "gaussian":
-                to[...] = gaussian(part, factors)
-            else:
-                downsample(part, factors, method, to)
+    def one(ends: tuple[int, int]) -> None:
+        start, stop = ends
+        part = values[(*at, slice(start * f, stop * f + around))]
+        to = out[(*at, slice(start, stop))]
+        if method == "gaussian":
+            to[...] = gaussian(part, factors)
+        else:
+            downsample(part, factors, method, to)
 
-    on_threads(work, parts)
+    run_rows(itertools.pairwise(ends), parts, one, values.nbytes)
 
 
 @dataclass
