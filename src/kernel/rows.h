@@ -76,6 +76,8 @@ typedef struct {
 /* sink.c: without a piece the key is removed; nothing is seen before the end, or if `bad`. */
 void sink_start(sink_t *sink, const row_t *row, int64_t number);
 int sink_write(const batch_t *b, sink_t *sink, const unsigned char *data, size_t size, size_t at);
+int sink_copy(const batch_t *b, sink_t *sink, source_t *source, int64_t from, size_t size,
+              size_t at);
 int sink_finish(const batch_t *b, sink_t *sink, int bad);
 
 #define MISSING UINT64_MAX /* in a shard's index */

@@ -23,10 +23,10 @@ struct job {
     slice_t slices[];
 };
 
-/* The old value of a shard, with its index checked; `data` is NULL where there is none. */
+/* The old value of a shard, and its index, which was checked; that is NULL where there is none. */
 typedef struct {
-    const unsigned char *data, *index;
-    int64_t size;
+    source_t source;
+    const unsigned char *index;
 } shard_t;
 
 static size_t index_size_of(const chain_t *c) {
@@ -43,36 +43,46 @@ static int write_index(const batch_t *b, sink_t *sink, unsigned char *index, siz
     return sink_write(b, sink, index, size, b->chain->index_at_end ? at : 0);
 }
 
-static int load_shard(const batch_t *b, scratch_t *s, const row_t *row, int64_t number,
+/* Opens the old value, to be closed in any case. */
+static int open_shard(const batch_t *b, scratch_t *s, const row_t *row, int64_t number,
                       shard_t *old) {
     const chain_t *c = b->chain;
     int64_t index_size = (int64_t)index_size_of(c);
-    source_t source;
-    int state = open_source(b, row, number, &source), bad = state < 0 ? -1 : 0;
-    if (state == 0) {
-        old->size = source.size;
-        bad = source.size < index_size ? -1 : fetch(&source, 0, source.size, &s->box, &old->data);
-    }
-    close_source(&source);
-    if (bad || !old->data) return bad;
-    old->index = c->index_at_end ? old->data + old->size - index_size : old->data;
-    if (c->index_crc && get32(old->index + index_size - 4) !=
-                            crc32c(old->index, (size_t)index_size - 4))
+    source_t *source = &old->source;
+    int state = open_source(b, row, number, source);
+    if (state) return state == ABSENT ? 0 : -1;
+    const unsigned char *index;
+    if (source->size < index_size ||
+        fetch(source, c->index_at_end ? source->size - index_size : 0, index_size, &s->box, &index))
+        return -1;
+    if (c->index_crc && get32(index + index_size - 4) != crc32c(index, (size_t)index_size - 4))
         return -1;
     for (int64_t n = 0; n < c->inner_count; n++) {
-        uint64_t offset = index_entry(c, old->index + 16 * n);
-        uint64_t size = index_entry(c, old->index + 16 * n + 8);
+        uint64_t offset = index_entry(c, index + 16 * n);
+        uint64_t size = index_entry(c, index + 16 * n + 8);
         if (offset == MISSING && size == MISSING) continue;
-        if (offset > (uint64_t)old->size || size > (uint64_t)old->size - offset) return -1;
+        if (offset > (uint64_t)source->size || size > (uint64_t)source->size - offset) return -1;
     }
+    old->index = index;
     return 0;
 }
 
-/* The decoded bytes of an inner chunk in `s->work`, from its old value and the array's part. */
-static int change_inner(const batch_t *b, scratch_t *s, const unsigned char *old, size_t old_size,
+/* Where an inner chunk is in a shard: its place and size, 0 where it is not there. */
+static int inner_place(const chain_t *c, const shard_t *old, int64_t n, int64_t *offset,
+                       size_t *size) {
+    uint64_t at = old->index ? index_entry(c, old->index + 16 * n) : MISSING;
+    if (at == MISSING) return 0;
+    *offset = (int64_t)at;
+    *size = (size_t)index_entry(c, old->index + 16 * n + 8);
+    return 1;
+}
+
+/* The decoded bytes of inner chunk `n` in `s->work`, from its old value and the array's part. */
+static int change_inner(const batch_t *b, scratch_t *s, shard_t *old, int64_t n,
                         const int64_t *inner, const int64_t *count, const unsigned char *part) {
     const chain_t *k = b->chain->inner;
-    int64_t to[MAX_AXES];
+    int64_t to[MAX_AXES], offset;
+    size_t size;
     int full = 1;
     for (int i = 0; i < k->ndim; i++) {
         to[i] = k->strides[i] * b->axes[i].step;
@@ -80,9 +90,10 @@ static int change_inner(const batch_t *b, scratch_t *s, const unsigned char *old
     }
     if (buffer_reserve(&s->work, k->nbytes ? (size_t)k->nbytes : 1)) return -1;
     unsigned char *target = s->work.data;
-    if (!full && old) {
-        const unsigned char *found;
-        if (decode_steps(k, s, old, old_size, target, &found)) return -1;
+    if (!full && inner_place(b->chain, old, n, &offset, &size)) {
+        const unsigned char *data, *found;
+        if (fetch(&old->source, offset, (int64_t)size, &s->raw, &data)) return -1;
+        if (decode_steps(k, s, data, size, target, &found)) return -1;
         if (found != target) memcpy(target, found, (size_t)k->nbytes);
         if (k->swap) swap_bytes(target, k->nbytes, k->swap);
     } else if (!full) {
@@ -93,16 +104,13 @@ static int change_inner(const batch_t *b, scratch_t *s, const unsigned char *old
     return 0;
 }
 
-/* The encoded bytes of inner chunk `n`: new where the row touches it, else the old ones. */
-static int inner_value(const batch_t *b, scratch_t *s, const row_t *row, const shard_t *old,
-                       int64_t n, const unsigned char **value, size_t *size, int *is_new) {
+/* The encoded bytes of inner chunk `n` where the row touches it, else `is_new` is 0. */
+static int inner_value(const batch_t *b, scratch_t *s, const row_t *row, shard_t *old, int64_t n,
+                       const unsigned char **value, size_t *size, int *is_new) {
     const chain_t *c = b->chain, *k = c->inner;
     const unsigned char *from = b->array;
     int64_t rest = n, inner[MAX_AXES], count[MAX_AXES], outer = 0;
-    uint64_t offset = old->data ? index_entry(c, old->index + 16 * n) : MISSING;
-    *value = offset == MISSING ? NULL : old->data + offset;
-    *size = offset == MISSING ? 0 : (size_t)index_entry(c, old->index + 16 * n + 8);
-    *is_new = 1;
+    *value = NULL, *size = 0, *is_new = 1;
     for (int i = c->ndim - 1; i >= 0 && *is_new; i--) {
         int64_t low = rest % c->counts[i] * k->shape[i];
         rest /= c->counts[i];
@@ -111,42 +119,45 @@ static int inner_value(const batch_t *b, scratch_t *s, const row_t *row, const s
         if (*is_new) from += (row->outer[i] + outer) * b->strides[i];
     }
     if (!*is_new) return 0;
-    if (change_inner(b, s, *value, *size, inner, count, from)) return -1;
+    if (change_inner(b, s, old, n, inner, count, from)) return -1;
     return encode(k, s, s->work.data, value, size);
 }
 
 /* Part of a shard: what is not touched is copied in pieces as long as possible. */
 static int change_shard(const batch_t *b, scratch_t *s, const row_t *row, int64_t number) {
     const chain_t *c = b->chain;
-    shard_t old = {NULL, NULL, 0};
+    shard_t old = {.source = {.file = -1}};
     sink_t sink;
     sink_start(&sink, row, number);
     unsigned char *index = malloc(index_size_of(c));
-    int bad = index ? load_shard(b, s, row, number, &old) : -1;
+    int bad = index ? open_shard(b, s, row, number, &old) : -1;
     size_t at = c->index_at_end ? 0 : index_size_of(c), waiting = 0;
-    const unsigned char *first = NULL; /* of old bytes that are still to be written */
+    int64_t first = 0; /* where old bytes begin that are still to be copied */
     for (int64_t n = 0; n < c->inner_count && !bad; n++) {
         const unsigned char *value;
         size_t size;
+        int64_t offset = 0;
         int is_new;
         bad = inner_value(b, s, row, &old, n, &value, &size, &is_new);
         if (bad) break;
-        put_index(c, index + 16 * n, value ? at : MISSING);
-        put_index(c, index + 16 * n + 8, value ? size : MISSING);
-        if (!value) continue;
-        if (waiting && (is_new || first + waiting != value)) {
-            bad = sink_write(b, &sink, first, waiting, at - waiting);
+        int there = is_new ? value != NULL : inner_place(c, &old, n, &offset, &size);
+        put_index(c, index + 16 * n, there ? at : MISSING);
+        put_index(c, index + 16 * n + 8, there ? size : MISSING);
+        if (!there) continue;
+        if (waiting && (is_new || first + (int64_t)waiting != offset)) {
+            bad = sink_copy(b, &sink, &old.source, first, waiting, at - waiting);
             waiting = 0;
         }
         if (is_new) {
             if (!bad) bad = sink_write(b, &sink, value, size, at);
         } else {
-            first = waiting ? first : value, waiting += size;
+            first = waiting ? first : offset, waiting += size;
         }
         at += size;
     }
-    if (!bad && waiting) bad = sink_write(b, &sink, first, waiting, at - waiting);
+    if (!bad && waiting) bad = sink_copy(b, &sink, &old.source, first, waiting, at - waiting);
     if (!bad && sink.used) bad = write_index(b, &sink, index, at);
+    close_source(&old.source);
     free(index);
     return sink_finish(b, &sink, bad);
 }
@@ -195,7 +206,7 @@ static job_t *job_of(const batch_t *b, const row_t *row, int64_t number) {
 static int encode_slice(const batch_t *b, scratch_t *s, const row_t *row, job_t *job,
                         int64_t number) {
     const chain_t *c = b->chain;
-    const shard_t none = {NULL, NULL, 0};
+    shard_t none = {.source = {.file = -1}};
     slice_t *slice = &job->slices[number];
     int64_t begin = c->inner_count * number / b->slices;
     int64_t end = c->inner_count * (number + 1) / b->slices;

@@ -1,5 +1,6 @@
 /* Where a chunk or a shard is written to: a file that gets its name at the end, so that readers see
  * the old value or the new one, or memory. */
+#define _GNU_SOURCE
 #include "rows.h"
 
 #include <errno.h>
@@ -9,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define PIECE ((size_t)1 << 20)
 
 static int make_parents(int directory, char *key) {
     for (char *p = strchr(key, '/'); p; p = strchr(p + 1, '/')) {
@@ -80,6 +83,35 @@ int sink_write(const batch_t *b, sink_t *sink, const unsigned char *data, size_t
         data += done, size -= (size_t)done, at += (size_t)done;
     }
     return 0;
+}
+
+/* From file to file the system copies, which need not bring the bytes here; what it cannot copy
+ * comes in pieces. */
+int sink_copy(const batch_t *b, sink_t *sink, source_t *source, int64_t from, size_t size,
+              size_t at) {
+    if (source->file < 0) return sink_write(b, sink, source->data + from, size, at);
+    if (sink->file < 0 && open_sink(b, sink)) return -1;
+    sink->used = 1;
+#ifdef __linux__
+    while (size) {
+        off_t in = (off_t)from, out = (off_t)at;
+        ssize_t done = copy_file_range(source->file, &in, sink->file, &out, size, 0);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) break;
+        from += done, at += (size_t)done, size -= (size_t)done;
+    }
+#endif
+    buffer_t piece = {NULL, 0};
+    int bad = 0;
+    while (size && !bad) {
+        const unsigned char *data;
+        size_t some = size < PIECE ? size : PIECE;
+        bad = fetch(source, from, (int64_t)some, &piece, &data);
+        if (!bad) bad = sink_write(b, sink, data, some, at);
+        from += (int64_t)some, at += some, size -= some;
+    }
+    free(piece.data);
+    return bad;
 }
 
 int sink_finish(const batch_t *b, sink_t *sink, int bad) {

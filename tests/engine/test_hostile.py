@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import signal
 import struct
+import tempfile
 import threading
 import time
 import zlib
@@ -229,6 +231,22 @@ def test_an_index_that_leads_out_of_its_shard_is_left(
     assert left_of(array, slice(20, 40)) == []
     with pytest.raises(oz.ChunkError):
         array[...]
+
+
+def test_a_shard_on_another_disk_is_changed_in_part(tmp_path: Path) -> None:
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no other file system here")
+    data = np.random.default_rng(1).integers(0, 256, 2**22, "u1")  # several pieces to be copied
+    array = oz.create_array(tmp_path, shape=2**22, chunks=2**18, shards=2**22, dtype="u1")
+    array[...] = data
+    shard = tmp_path / "c" / "0"
+    with tempfile.TemporaryDirectory(dir=memory) as there:
+        moved = shutil.move(shard, there)
+        shard.symlink_to(moved)
+        array[2**20 + 5 : 2**20 + 9] = data[2**20 + 5 : 2**20 + 9] = 7
+        assert not shard.is_symlink()
+    assert np.array_equal(array[...], data)
 
 
 # Files
