@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -94,14 +93,14 @@ def wrong(named: Named | str, expected: str, got: object) -> InvalidMetadata:
 def from_base64(text: str, named: Named) -> bytes:
     """Bytes from standard Base64; anything else is an error."""
     try:
-        return base64.b64decode(text.encode("ascii"), validate=True)
+        return binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
     except (binascii.Error, UnicodeEncodeError):
         raise wrong(named, "standard Base64 text", text) from None
 
 
 def to_base64(data: bytes) -> str:
     """Standard Base64 text."""
-    return base64.b64encode(data).decode("ascii")
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
 def old(dialect: Dialect) -> bool:

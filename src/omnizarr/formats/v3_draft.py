@@ -7,7 +7,7 @@ December 2022; hierarchies of the earlier states, where everything lies below ``
 
 from __future__ import annotations
 
-import base64
+import binascii
 import re
 from typing import Any
 
@@ -368,5 +368,5 @@ def _zero(data_type: Named) -> Any:
         return ""
     size = itemsize(data_type) or 0
     if name == "struct":
-        return base64.b64encode(bytes(size)).decode()
+        return binascii.b2a_base64(bytes(size), newline=False).decode()
     return "0x" + "00" * size if name[0] == "r" and name[1:].isdigit() else 0

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from html import escape
 
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.render import codec_names, type_name
+from omnizarr.hierarchy.render import codec_names, escape, type_name
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 
 

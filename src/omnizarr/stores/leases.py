@@ -13,7 +13,6 @@ import os
 import random
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -61,7 +60,7 @@ class _Lease:
 
     def __init__(self, store: Conditional, key: str) -> None:
         self.store, self.key = store, key
-        self.name = uuid.uuid4().hex
+        self.name = os.urandom(16).hex()
         self.owner = os.getpid()
         self.count = 0
         self.generation: str | None = None
