@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr import registry
 from omnizarr._json import dumps
-from omnizarr.formats import remembered
-from omnizarr.model import Node
+from omnizarr.formats import by_name, remembered
+from omnizarr.formats.v3 import V3
+from omnizarr.model import ArrayModel, FillValue, Named, Node
 
 FORMATS = (1, 2, 3, "3-draft")
 
@@ -124,3 +125,77 @@ def test_a_new_node_is_what_will_be_read_of_it(format: Any) -> None:
     made.resize(7)
     remembered._models.clear()
     assert model(made) == model(oz.open(store))
+
+
+def test_options_that_python_takes_for_equal_are_told_apart() -> None:
+    def document(**options: Any) -> dict[str, Any]:
+        store: dict[str, bytes] = {}
+        oz.create_array(store, shape=(2,), dtype="f4", **options)
+        found: dict[str, Any] = json.loads(store["zarr.json"])
+        return found
+
+    for value in (1, True, 1.0, [1], {"x": 1}):
+        stored = document(attributes={"a": value})["attributes"]["a"]
+        assert stored == value
+        assert type(stored) is type(value)
+    fills = [repr(document(fill_value=v)["fill_value"]) for v in (0.0, -0.0, 1.5)]
+    assert fills == ["0.0", "-0.0", "1.5"]
+    with pytest.raises(oz.InvalidMetadata, match="unknown option"):
+        document(attribute={})
+
+
+def test_options_that_a_caller_changes_later_change_no_array() -> None:
+    given = {"attributes": {"a": [1]}, "codecs": [{"name": "bytes"}], "chunks": [2]}
+    stores: list[dict[str, bytes]] = [{}, {}]
+    oz.create_array(stores[0], shape=[4], dtype="u1", **given)
+    given["attributes"]["a"].append(2)  # type: ignore[call-overload,index]
+    given["codecs"].append({"name": "crc32c"})  # type: ignore[attr-defined]
+    oz.create_array(stores[1], shape=[4], dtype="u1", **given)
+    first, second = (oz.open(store) for store in stores)
+    assert (dict(first.attrs), dict(second.attrs)) == ({"a": [1]}, {"a": [1, 2]})
+    assert [len(a.metadata.codecs) for a in (first, second)] == [1, 2]
+
+
+ATTRIBUTES: list[dict[str, Any]] = [
+    {},
+    {"a": 1},
+    {"a": True},
+    {"a": 1.0},
+    {"shape": [0, 0]},
+    {"x": '\n  "shape": [\n    0\n  ]', "shape": []},
+]
+
+
+def made_up(shape: list[int], attributes: dict[str, Any]) -> ArrayModel:
+    rank = len(shape)
+    return ArrayModel(
+        shape=tuple(shape),
+        data_type=Named("float32"),
+        chunk_grid=Named("regular", {"chunk_shape": [1] * rank}),
+        chunk_key_encoding=Named("default", {"separator": "/"}),
+        fill_value=FillValue(0, "v3"),
+        codecs=(Named("transpose", {"order": [*range(rank)]}), Named("bytes")),
+        attributes=attributes,
+        dimension_names=("shape",) * rank,
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(0, 2**40), max_size=3), st.sampled_from(ATTRIBUTES), st.booleans()
+        ),
+        max_size=6,
+    )
+)
+def test_a_document_is_written_as_if_it_were_the_first(
+    steps: list[tuple[list[int], dict[str, Any], bool]],
+) -> None:
+    format = by_name(3)
+    assert isinstance(format, V3)
+    node = made_up([], {})
+    for shape, attributes, anew in steps:
+        keep = len(shape) == len(node.shape) and not anew  # the last one, with another shape
+        node = node.with_(shape=tuple(shape)) if keep else made_up(shape, attributes)
+        [text] = format.write("x", node).values()
+        assert text == dumps(format.document(node), indent=2)

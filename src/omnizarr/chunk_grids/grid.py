@@ -110,6 +110,13 @@ class Grid:
         chunks = tuple(a.chunk for a in self.axes if isinstance(a, RegularAxis))
         return chunks if len(chunks) == len(self.axes) else None
 
+    def resized(self, shape: tuple[int, ...]) -> Grid | None:
+        """The grid of an array of another shape; None where chunks are not of one shape."""
+        chunks = self.regular
+        if chunks is None or len(chunks) != len(shape):
+            return None
+        return Grid(tuple(map(RegularAxis, shape, chunks)))
+
     def chunk_shape(self, coords: tuple[int, ...]) -> tuple[int, ...]:
         """The full shape of one chunk."""
         return tuple(a.size(c) for a, c in zip(self.axes, coords, strict=True))

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter, is_
 from typing import Any, TypeVar
 
 import numpy as np
@@ -41,6 +42,7 @@ _MATTERS = (
     *("data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
     "storage_transformers",
 )
+_matters = attrgetter(*_MATTERS)
 _PARTS = ("data_type", "fill", "encoding", "skipped", "_chains", "layouts")
 
 
@@ -84,15 +86,14 @@ class BoundArray:
         model, then, parts = _checked.get(id(self.model.codecs), (None, -1, {}))
         if model is None or then != registry.generation():
             return False
-        if not all(getattr(model, name) is getattr(self.model, name) for name in _MATTERS):
+        if model is not self.model and not all(map(is_, _matters(model), _matters(self.model))):
             return False
-        if model.shape == self.model.shape:
-            self.__dict__.update(parts)
-        elif parts["grid"].regular is not None and len(model.shape) == len(self.model.shape):
-            self.__dict__.update({p: parts[p] for p in _PARTS})
-            _ = self.grid
-        else:
-            return False
+        grid = parts["grid"]
+        if model.shape != self.model.shape:
+            grid = grid.resized(self.model.shape)
+            if grid is None:
+                return False
+        self.__dict__.update(parts, grid=grid)
         _ = self.chunk_store
         return True
 
@@ -100,6 +101,9 @@ class BoundArray:
         """The same array with another shape; whatever does not depend on it stays bound."""
         other = BoundArray(self.store, self.path, self.prefix, model)
         other.__dict__.update({p: self.__dict__[p] for p in _PARTS if p in self.__dict__})
+        grid = self.grid.resized(model.shape)
+        if grid is not None:
+            other.__dict__["grid"] = grid
         return other
 
     def _check_chain(self) -> None:

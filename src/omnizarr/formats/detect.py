@@ -44,6 +44,13 @@ def by_name(name: object, separator: str = ".") -> Format:
     return V2(separator) if kind is V2 else kind()
 
 
+@lru_cache(64)
+def _all_keys(path: str) -> tuple[str, ...]:
+    """The keys of a path in all formats."""
+    keys = (*_V3.keys(path), ENTRY, *_V2.keys(path), *_V1.keys(path))
+    return tuple(dict.fromkeys(keys))
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """What to look for at a path, and how to judge what was found."""
@@ -58,8 +65,7 @@ class Probe:
             return [ENTRY]  # it says where the documents are
         if self.wanted is not None:
             return list(by_name(self.wanted).keys(self.path))
-        keys = [*_V3.keys(self.path), ENTRY, *_V2.keys(self.path), *_V1.keys(self.path)]
-        return list(dict.fromkeys(keys))
+        return [*_all_keys(self.path)]
 
     def formats(self, documents: Documents, problems: list[Problem]) -> list[Format]:
         """The formats that may have a node here, the preferred one first."""

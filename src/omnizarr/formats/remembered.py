@@ -1,4 +1,4 @@
-"""Equal documents are parsed once: the same bytes give the same frozen model.
+"""Equal documents are parsed once, and written once: the same bytes give the same frozen model.
 
 Only documents about which nothing was to be told are kept, as many as a few megabytes hold.
 """
@@ -6,13 +6,18 @@ Only documents about which nothing was to be told are kept, as many as a few meg
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import fields
+from operator import attrgetter, is_
 
 from omnizarr.errors import Problem
-from omnizarr.model import Node
+from omnizarr.model import ArrayModel, Node
 
 MOST = 512
 LARGEST = 2**14  # bytes of a document
 _models: dict[Hashable, Node] = {}
+# Texts of arrays without their shape, by the id of their codecs, which the model beside it keeps.
+_texts: dict[int, tuple[ArrayModel, bytes]] = {}
+_beside_shape = attrgetter(*(f.name for f in fields(ArrayModel) if f.name != "shape"))
 
 
 def remembered(
@@ -29,3 +34,28 @@ def remembered(
             _models.clear()
         _models[key] = node
     return node
+
+
+def written(node: Node, write: Callable[[Node], bytes]) -> bytes:
+    """What `write` makes of a model; of an array perhaps from what it made for another shape.
+
+    It gives JSON indented by two spaces, in which nothing else depends on the shape's numbers.
+    """
+    if not isinstance(node, ArrayModel):
+        return write(node)
+    kept, text = _texts.get(id(node.codecs), (None, b""))
+    same = kept is not None and len(kept.shape) == len(node.shape)
+    if not same or not all(map(is_, _beside_shape(kept), _beside_shape(node))):
+        text = write(node.with_(shape=(0,) * len(node.shape)))
+        if len(text) <= LARGEST:
+            if len(_texts) >= MOST:
+                _texts.clear()
+            _texts[id(node.codecs)] = node, text
+    zeros = _shape((0,) * len(node.shape))
+    return text.replace(zeros, _shape(node.shape), 1)
+
+
+def _shape(shape: tuple[int, ...]) -> bytes:
+    """The line, or lines, that state the shape; none inside other objects begins like it."""
+    lengths = ",\n    ".join(map(str, shape))
+    return f'\n  "shape": [\n    {lengths}\n  ]'.encode() if shape else b'\n  "shape": []'

@@ -15,7 +15,7 @@ from omnizarr.formats.draft_extensions import is_sharding
 from omnizarr.formats.format import Documents, Kind, cannot, check_version
 from omnizarr.formats.inner_codecs import Codecs, as_object, inside
 from omnizarr.formats.numpy_types import as_json, byte_orders, field_parts, without_order
-from omnizarr.formats.remembered import remembered
+from omnizarr.formats.remembered import remembered, written
 from omnizarr.formats.rounding import rounded_once
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import MAX_LENGTH, MAX_RANK, Fields, named
@@ -72,7 +72,8 @@ class V3:
         )
         if isinstance(node, GroupModel):  # no group has a shape, so this is an error by then
             return node
-        return rounded_once(node.with_(shape=tuple(shape), attributes=attributes), data)
+        shared = attributes or node.attributes  # one for all that have none, see `written`
+        return rounded_once(node.with_(shape=tuple(shape), attributes=shared), data)
 
     def _parse(self, key: str, doc: dict[str, Any], problems: list[Problem]) -> Node:
         fields = Fields(key, doc, problems)
@@ -176,7 +177,7 @@ class V3:
 
     def write(self, path: str, node: Node) -> dict[str, bytes | None]:
         (key,) = self.keys(path)
-        return {key: dumps(self.document(node), indent=2)}
+        return {key: written(node, lambda some: dumps(self.document(some), indent=2))}
 
     def document(self, node: Node) -> dict[str, Any]:
         """The content of a node's document."""

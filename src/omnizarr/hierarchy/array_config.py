@@ -29,9 +29,9 @@ class ArrayConfig:
     @classmethod
     def of(cls, given: Any) -> ArrayConfig:
         """From a mapping, or an object with such attributes; None leaves all as it is."""
-        known = [f.name for f in fields(cls)]
         if given is None or isinstance(given, cls):
             return given or cls()
+        known = [f.name for f in fields(cls)]
         if not isinstance(given, Mapping):
             given = {name: getattr(given, name) for name in known if hasattr(given, name)}
         unknown = sorted(given.keys() - set(known))

@@ -65,6 +65,8 @@ def _put_if_same(
 ) -> Callable[[str, bytes | None], None] | None:
     """What stores a document only if it is still the one of now; None where a store cannot."""
     store = location.store
+    if not hasattr(store, "set_if"):  # quicker than to ask for the protocol
+        return None
     if not isinstance(store, SetsIf) or not isinstance(store, Versioned):
         return None
     compared, versioned = store, store

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -58,8 +57,8 @@ def open(
             zarr_format=zarr_format,
             read_only=chosen == "r",
             use_consolidated=use_consolidated,
+            missing=missing,
         )
-        location = replace(location, missing=missing)
         return _configured(open_node(location, node), options)
     given: Any = {"path": node_path, "zarr_format": zarr_format, "missing": missing, **options}
     if any(options.get(name) is not None for name in ("shape", "data", "dtype")):
@@ -101,9 +100,11 @@ def open_array(
             zarr_format=zarr_format,
             read_only=chosen == "r",
             separator=check_separator(options.get("dimension_separator")),
+            missing=missing,
         )
-        location = replace(location, missing=missing)
-        return Array.at(location, node).with_config(runtime_config(options))
+        array = Array.at(location, node)
+        array._config = runtime_config(options)
+        return array
     location = Location(
         where, node_path, format_for(where, node_path, zarr_format), missing=missing
     )
@@ -143,8 +144,9 @@ def open_group(
             zarr_format=zarr_format,
             read_only=chosen == "r",
             use_consolidated=use_consolidated,
+            missing=missing,
         )
-        return Group.at(replace(location, missing=missing), node)
+        return Group.at(location, node)
     wanted = format_for(where, node_path, zarr_format)
     location = Location(where, node_path, wanted, missing=missing)
     return make_group(location, attributes, chosen == "w")

@@ -59,7 +59,9 @@ class Location:
 
     def at(self, path: str) -> Location:
         """Another place in the same hierarchy."""
-        return replace(self, path=path)
+        return Location(
+            self.store, path, self.format, self.read_only, self.known, self.copies, self.missing
+        )
 
     def child(self, name: str) -> Location:
         """A place below this one."""
@@ -294,6 +296,7 @@ def locate(
     read_only: bool = False,
     separator: str | None = None,
     use_consolidated: bool | str | None = False,
+    missing: Missing = "fill",
 ) -> tuple[Location, Node]:
     """The node at a path in whatever format it is; raises NodeNotFound."""
     wanted = None if zarr_format is None else by_name(zarr_format).name
@@ -305,7 +308,7 @@ def locate(
     documents = fetch(store, keys)
     problems: list[Problem] = []
     for format in probe.formats(documents, problems):
-        location = Location(store, path, format, read_only)
+        location = Location(store, path, format, read_only, missing=missing)
         if format.implicit_groups:
             node = location.find(problems)
         else:

@@ -54,7 +54,7 @@ def make_array(
     array = Array.at(location, location.create(model, overwrite=overwrite, check=check))
     if overwrite:
         erase_leftovers(array._bound)
-    array = array.with_config(runtime_config(options))
+    array._config = runtime_config(options)
     if data is not None and write_data:
         array[...] = data
     return array

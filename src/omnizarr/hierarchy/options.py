@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import marshal
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict
 
 import numpy as np
 
-from omnizarr import data_types
+from omnizarr import data_types, registry
 from omnizarr.codecs.specify import kind, to_named, with_bytes
 from omnizarr.data_types import DataType
 from omnizarr.errors import InvalidMetadata, WrongType
@@ -26,6 +27,8 @@ _REFUSED = {
 }
 _VARIABLE = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
 
+MOST_KEPT, MAX_KEPT = 64, 2**12  # models, and bytes of the options of each
+_models: dict[Hashable, tuple[Format, ArrayModel]] = {}
 ZERO: Any = object()  # as a fill value: the zero, or the empty text, of whichever type
 
 
@@ -122,7 +125,37 @@ def check_options(options: Mapping[str, Any]) -> None:
 def array_model(
     format: Format, shape: int | Iterable[int], dtype: Any, options: ArrayOptions
 ) -> ArrayModel:
-    """The model of a new array; raises where an option is wrong."""
+    """The model of a new array, the same for equal options; raises where one is wrong."""
+    key = _key(format, shape, dtype, options)
+    found = None if key is None else _models.get(key)
+    if found is not None:
+        return found[1]
+    model = _made(format, shape, dtype, options)
+    if key is not None:
+        if len(_models) >= MOST_KEPT:
+            _models.clear()
+        _models[key] = format, model  # which keeps the format's id its own
+    return model
+
+
+def _key(format: Format, shape: Any, dtype: Any, options: ArrayOptions) -> Hashable:
+    """What decides the model of a new array, or None where that is more than plain data."""
+    known = dtype is None or isinstance(dtype, (str, type))
+    if not known and not (isinstance(dtype, np.dtype) and dtype.metadata is None):
+        return None
+    try:
+        given: Any = (shape, options)
+        text = marshal.dumps(given, 2)  # which tells 1, 1.0 and True apart
+    except ValueError:
+        return None
+    if len(text) > MAX_KEPT:
+        return None
+    return id(format), registry.generation(), type(dtype), dtype, text
+
+
+def _made(
+    format: Format, shape: int | Iterable[int], dtype: Any, options: ArrayOptions
+) -> ArrayModel:
     check_options(options)
     lengths = _shape(shape)
     named = format.new_type(data_types.describe("f8" if dtype is None else _plain_type(dtype)))

@@ -43,7 +43,7 @@ def place(
     if mode not in MODES:
         raise InvalidMetadata(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
     start = ""
-    if not isinstance(store, Store) and hasattr(store, "store") and hasattr(store, "path"):
+    if hasattr(store, "store") and hasattr(store, "path") and not isinstance(store, Store):
         store, start = store.store, store.path
     where = stores.resolve(store, read_only=mode == "r", storage_options=storage_options)
     return where, paths.join(paths.normalize(start), paths.normalize(path))

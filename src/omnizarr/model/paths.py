@@ -10,7 +10,7 @@ def normalize(path: str | bytes | None) -> str:
 
     A segment `.` or `..` raises: no path leads out of its hierarchy.
     """
-    if path is None:
+    if not path and (path is None or isinstance(path, (str, bytes))):
         return ""
     if isinstance(path, bytes):
         path = path.decode("ascii")

@@ -137,9 +137,9 @@ def lock_prefix(
 
 def compares(store: Store) -> TypeGuard[leases.Conditional]:
     """Whether others are kept from losing a change by comparing, not by locks."""
-    return (
-        isinstance(store, SetsIf) and isinstance(store, Versioned) and not isinstance(store, Locks)
-    )
+    # Whether it has an ability is quickly asked of those that have it.
+    locks = isinstance(store, Locks)
+    return not locks and isinstance(store, SetsIf) and isinstance(store, Versioned)
 
 
 def replace(store: Store, key: str, change: Callable[[bytes | None], Bytes]) -> None:

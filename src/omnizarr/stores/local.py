@@ -112,6 +112,7 @@ class LocalStore:
     """The files below a directory, which need not exist yet."""
 
     near = True  # to be asked twice costs little
+    read_only = False
 
     def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self._start = os.path.join(root, "")
@@ -170,10 +171,10 @@ class LocalStore:
         wanted = [*requests]
         if _files is None or not _UTF8 or any(range is not None for _, range in wanted):
             return [self.get(key, range) for key, range in wanted]
-        found: Values = _files.read_many(self._start or ".", [check_key(key) for key, _ in wanted])
-        for i, value in enumerate(found):
-            if value is NotImplemented:  # it raises, or can be read in some other way
-                found[i] = self.get(wanted[i][0])
+        found: Values = _files.read_many(self._start or ".", [key for key, _ in wanted])
+        if NotImplemented in found:  # not a key: it raises; or it can be read in some other way
+            for i, value in enumerate(found):
+                found[i] = self.get(wanted[i][0]) if value is NotImplemented else value
         return found
 
     @contextlib.contextmanager

@@ -140,12 +140,11 @@ def _leave(path: str, file: _File) -> None:
     if file.descriptor < 0:
         return  # a forked child, which has closed it
     try:
-        _lock(file.descriptor, fcntl.F_UNLCK, 1, _BYTES)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # others wait, and have the first byte
             _lock(file.descriptor, fcntl.F_WRLCK, 0, 1, wait=False)
             os.unlink(path)
         # A child that was forked just now has the file open too, until it comes to closing it.
-        _lock(file.descriptor, fcntl.F_UNLCK, 0, 1)
+        _lock(file.descriptor, fcntl.F_UNLCK, 0, 1 + _BYTES)
     finally:
         file.close()
 

@@ -13,6 +13,7 @@ class MemoryStore:
     """Keys and values in memory; give your own dictionary to share or inspect them."""
 
     near = True  # to be asked twice costs little
+    read_only = False
 
     def __init__(
         self, values: MutableMapping[str, bytes] | None = None, *, read_only: bool = False
