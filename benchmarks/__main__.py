@@ -18,7 +18,6 @@ from benchmarks.harness import OURS, Row, ask
 from benchmarks.layouts import place
 from benchmarks.plot import draw
 from benchmarks.questions import ALL
-from benchmarks.questions.shards import cost
 from benchmarks.report import Run, document, dump, print_rows, show, show_ratio
 from benchmarks.report import load as load_run
 from benchmarks.trials import FULL, QUICK, Scale
@@ -51,7 +50,7 @@ def ask_all(scale: Scale, only: list[str], console: Console) -> list[Row]:
                 rows.append(row)
                 ratio, value = show_ratio(row, OURS[0]), show(row.value(OURS[0]), row.unit)
                 console.print(f"[dim]{row.topic}: {row.label}: {value}, ratio {ratio}[/]")
-    return rows + cost(rows)
+    return rows
 
 
 def busy(load: float, cores: int) -> str:
