@@ -20,7 +20,6 @@ from benchmarks.layouts import place
 from benchmarks.machine import Watch, cores, processor
 from benchmarks.plot import draw
 from benchmarks.questions import ALL
-from benchmarks.questions.shards import cost
 from benchmarks.report import Run, document, dump, print_rows, show, show_ratio
 from benchmarks.report import load as load_run
 from benchmarks.trials import FULL, QUICK, Scale
@@ -45,7 +44,7 @@ def ask_all(
                 ratio, value = show_ratio(row, OURS[0]), show(row.value(OURS[0]), row.unit)
                 console.print(f"[dim]{row.topic}: {row.label}: {value}, ratio {ratio}[/]")
             keep(rows)
-    return rows + cost(rows)
+    return rows
 
 
 def describe(scale: Scale, started: float, watch: Watch) -> Run:

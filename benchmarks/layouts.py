@@ -53,15 +53,16 @@ class Layout:
             "zstd": {"id": "zstd", "level": 3},
             "gzip": {"id": "gzip", "level": 5},
         }
+        text = self.dtype == "string"
         return {
             "zarr_format": 2,
             "shape": self.shape,
             "chunks": self.chunks,
-            "dtype": np.dtype(self.dtype).str,
+            "dtype": "|O" if text else np.dtype(self.dtype).str,
             "compressor": compressors[self.codec],
-            "fill_value": 0,
+            "fill_value": "" if text else 0,
             "order": "C",
-            "filters": None,
+            "filters": [{"id": "vlen-utf8"}] if text else None,
         }
 
     def _v3(self) -> dict[str, Any]:

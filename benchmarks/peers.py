@@ -59,6 +59,10 @@ class Peer:
         array.append(rows)
         return array
 
+    def count_calls(self, path: Path, layout: Layout, data: Any) -> int:
+        """How often the store is called to fill an empty array that is open already."""
+        raise Cannot("does not tell its calls")
+
     def create_arrays(self, path: Path, names: list[str], layout: Layout) -> None:
         raise NotImplementedError
 
@@ -76,6 +80,14 @@ class Omnizarr(Peer):
 
     def open(self, path: Path, layout: Layout, *, writable: bool = False) -> Any:
         return self.module.open(path, mode="r+" if writable else "r")
+
+    def count_calls(self, path: Path, layout: Layout, data: Any) -> int:
+        testing = importlib.import_module("omnizarr.testing")
+        store = testing.RecordingStore(self.module.LocalStore(path))
+        array = self.module.open(store, mode="r+")
+        store.calls.clear()
+        array[...] = data
+        return sum(max(1, len(call.keys)) for call in store.calls)
 
     def create_arrays(self, path: Path, names: list[str], layout: Layout) -> None:
         group = self.module.create_group(path)
@@ -119,6 +131,14 @@ class ZarrPython(Peer):
 
     def open(self, path: Path, layout: Layout, *, writable: bool = False) -> Any:
         return self.module.open_array(path, mode="r+" if writable else "r")
+
+    def count_calls(self, path: Path, layout: Layout, data: Any) -> int:
+        inner = self.module.storage.LocalStore(path)
+        store = self.module.storage.LoggingStore(inner, log_level="CRITICAL")
+        array = self.module.open_array(store, mode="r+")
+        store.counter.clear()
+        array[...] = data
+        return sum(n for name, n in store.counter.items() if name.startswith(("get", "set", "del")))
 
     def create_arrays(self, path: Path, names: list[str], layout: Layout) -> None:
         group = self.module.create_group(path)
@@ -173,6 +193,9 @@ class Zarrs(Pipeline):
     name = "zarr-python zarrs"
     path = "zarrs.ZarrsCodecPipeline"
 
+    def count_calls(self, path: Path, layout: Layout, data: Any) -> int:
+        raise Cannot("reaches files past the store that counts")
+
 
 class Tensorstore(Peer):
     name = "tensorstore"
@@ -198,6 +221,19 @@ class Tensorstore(Peer):
 
     def write(self, array: Any, selection: Any, value: Any) -> None:
         array[selection].write(value).result()
+
+    def count_calls(self, path: Path, layout: Layout, data: Any) -> int:
+        array = self.open(path, layout, writable=True)
+        before = self._calls()
+        self.write(array, ..., data)
+        return self._calls() - before
+
+    def _calls(self) -> int:
+        """Reads and writes of files so far, as it counts them itself."""
+        folder = "/tensorstore/kvstore/file/"
+        found = self.module.experimental_collect_matching_metrics(folder)
+        counted = [m for m in found if m["name"] in (f"{folder}read", f"{folder}write")]
+        return sum(int(v["value"]) for m in counted for v in m["values"])
 
     def orthogonal(self, array: Any, selection: Any) -> Any:
         return array.oindex[selection].read().result()

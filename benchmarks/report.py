@@ -52,6 +52,8 @@ def show(value: float | None, unit: str) -> str:
         return "–"
     if unit == "×":
         return f"{value:.2f} ×"
+    if unit == "calls":
+        return f"{value:.0f}"
     if unit == "B":
         return f"{value / 1e6:.0f} MB"
     for factor, name in ((1, "s"), (1e-3, "ms")):

@@ -3,6 +3,7 @@
 from benchmarks.questions import (
     append,
     boxes,
+    calls,
     cores,
     element,
     full,
@@ -19,6 +20,7 @@ from benchmarks.questions import (
 ALL = (
     full,
     shards,
+    calls,
     boxes,
     element,
     tiny,

@@ -53,9 +53,9 @@ def layouts(scale: Scale) -> Iterator[Layout]:
         chosen = [(3, "uint16", shape, EDGES, many), (3, "uint16", shape, (64, 32), few)]
         chosen += [(2, "uint16", shape, (64,), many), (3, "float32", half, (64,), many)]
     else:
-        chosen += [(2, "uint16", shape, (64,), CODECS)]
-        chosen += [(2, "uint16", shape, (128, 32, 16), ("blosc lz4",))]
-        chosen += [(3, "float32", half, EDGES, CODECS)]
+        chosen += [(2, "uint16", shape, EDGES[:3], CODECS)]
+        chosen += [(2, "uint16", shape, EDGES[3:], ("raw", "blosc lz4"))]
+        chosen += [(3, "float32", half, EDGES, CODECS), (2, "float32", half, (64,), CODECS)]
     for zarr_format, dtype, extent, edges, codecs in chosen:
         for codec in codecs:
             for edge in edges:

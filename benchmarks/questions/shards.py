@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import shutil
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,19 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks import trials
-from benchmarks.harness import Bar, Cell, Question, Row, Trial
+from benchmarks.harness import Bar, Measured, Question, Trial
 from benchmarks.layouts import Layout, Place, smooth
 from benchmarks.peers import Peer
 from benchmarks.questions.full import read_bars, write_bars
 from benchmarks.trials import Scale, each, neutral, reading, same, stored, writing
 
 BOXES = 50
+PAIRS = 2  # of times in one cost
 TOPIC = "Shards 128³ of 32³, uint16"
 COST = "Writing shards, as a multiple of writing the same data in chunks"
 
 
 def questions(scale: Scale, place: Place) -> Iterator[Question]:
-    """Four codecs; then one inner chunk replaced again and again."""
+    """Four codecs; one inner chunk replaced again and again; what packing costs."""
     data = smooth(scale.shape, "uint16")
     where = trials.boxes(scale.shape, 16, BOXES)
     parts = [data[box] for box in where]
@@ -63,6 +67,14 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
                 (Bar(1.0),),
                 main=main,
             )
+        if not scale.quick or codec != "gzip":
+            yield Question(
+                COST,
+                codec,
+                partial(cost, place=place, layout=layout, data=data),
+                (Bar(limit=1.2),),
+                unit="×",
+            )
 
 
 def updating(peer: Peer, place: Place, path: Path, layout: Layout, data: npt.NDArray[Any]) -> Trial:
@@ -90,18 +102,26 @@ def updating(peer: Peer, place: Place, path: Path, layout: Layout, data: npt.NDA
     )
 
 
-def cost(rows: list[Row]) -> list[Row]:
-    """What packing costs each library, from the times of the same run."""
-    found = {(row.topic, row.label): row for row in rows}
-    out = []
-    for codec in ("raw", "blosc lz4", "zstd", "gzip"):
-        packed = found.get((TOPIC, f"{codec}, write"))
-        plain = found.get(("Full write, version 3, uint16", f"{codec}, 32³"))
-        if packed is None or plain is None:
-            continue
-        cells = {}
-        for name in packed.cells:
-            a, b = packed.value(name), plain.value(name)
-            cells[name] = Cell(a / b) if a and b else Cell(None, "one of the two times is missing")
-        out.append(Row(COST, codec, cells, (Bar(limit=1.2),), unit="×"))
-    return out
+def cost(peer: Peer, place: Place, layout: Layout, data: npt.NDArray[Any]) -> Trial:
+    """Write shards and single chunks in turn; how many times as long the shards took."""
+    kinds = {"shards": layout, "chunks": dataclasses.replace(layout, shards=None)}
+    reader = neutral(layout)
+
+    def run(_: Any) -> Measured:
+        best = dict.fromkeys(kinds, math.inf)
+        for _ in range(PAIRS):
+            for name, kind in kinds.items():
+                path = place.empty_array(name, kind)
+                array = peer.open(path, kind, writable=True)
+                started = time.perf_counter()
+                peer.write(array, ..., data)
+                best[name] = min(best[name], time.perf_counter() - started)
+        return Measured(best["shards"] / best["chunks"])
+
+    def check(_: Any) -> bool:
+        return all(
+            same(reader.read(reader.open(place.root / name, kind)), data)
+            for name, kind in kinds.items()
+        )
+
+    return Trial(run=run, check=check)

@@ -17,19 +17,21 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
     count = scale.strings
     words = [f"sample {i * 7919 % count}" + ("é" if i % 10 == 0 else "") for i in range(count)]
     data = np.array(words, np.dtypes.StringDType())
-    for codec in ("raw", "zstd"):
-        layout = Layout((count,), "string", (count // 10,), codec)
-        topic = f"{count:,} strings"
+    chosen = [(3, "raw"), (3, "zstd")] if scale.quick else [(3, "raw"), (3, "zstd"), (2, "zstd")]
+    for zarr_format, codec in chosen:
+        layout = Layout((count,), "string", (count // 10,), codec, zarr_format=zarr_format)
+        topic = f"{count:,} strings" + (", version 2" if zarr_format == 2 else "")
+        main = codec == "zstd" and zarr_format == 3
         with stored(place, layout, data) as path:
             yield Question(
                 topic,
                 f"{codec}, read",
                 partial(reading, path=path, layout=layout, expected=data),
-                main=codec == "zstd",
+                main=main,
             )
         yield Question(
             topic,
             f"{codec}, write",
             partial(writing, place=place, layout=layout, data=data),
-            main=codec == "zstd",
+            main=main,
         )

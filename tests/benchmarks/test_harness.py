@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmarks.harness import (
     OURS,
@@ -17,12 +19,13 @@ from benchmarks.harness import (
     ask,
     describe,
 )
-from benchmarks.layouts import Layout
+from benchmarks.layouts import Layout, Place
+from benchmarks.questions import calls
 from benchmarks.questions.full import read_bars, write_bars
-from benchmarks.questions.shards import COST, TOPIC, cost
+from benchmarks.questions.shards import cost
 from benchmarks.report import Run, count, document, empty, show, show_ratio, verdicts
 
-from benchmarks import report
+from benchmarks import peers, report
 
 KERNEL, REFERENCE = OURS
 
@@ -175,6 +178,7 @@ def test_bars_follow_codec_and_size_of_chunks() -> None:
         (0.0000123, "s", "12.3 µs"),
         (64e6, "B", "64 MB"),
         (1.234, "×", "1.23 ×"),
+        (8.0, "calls", "8"),
     ],
 )
 def test_values_have_three_digits_and_a_unit(value: float | None, unit: str, text: str) -> None:
@@ -218,13 +222,22 @@ def test_the_same_reason_in_a_whole_topic_is_said_once() -> None:
     assert empty(rows) == [("zarrista", "cannot", "topic")]
 
 
-def test_the_cost_of_shards_is_the_quotient_of_two_times_of_one_run() -> None:
-    cells = {KERNEL: Cell(3.0), "zarrista": Cell(None, "cannot")}
-    packed = Row(TOPIC, "raw, write", cells)
-    plain = Row("Full write, version 3, uint16", "raw, 32³", {**cells, KERNEL: Cell(2.0)})
-    [answer] = cost([packed, plain])
-    assert answer.topic == COST
-    assert answer.value(KERNEL) == 1.5
-    assert answer.value("zarrista") is None
-    assert answer.verdict(answer.bars[0]) == "missed"
-    assert report.show_ratio(answer, KERNEL) == "–"
+def test_the_cost_of_shards_needs_both_arrays_to_be_right(tmp_path: Path) -> None:
+    layout = Layout((8, 8), "uint16", (2, 2), shards=(4, 4))
+    data = np.arange(64, dtype="uint16").reshape(8, 8)
+    trial = cost(peers.load(KERNEL), Place(tmp_path), layout, data)
+    answer = trial.run(None)
+    assert isinstance(answer, Measured)
+    assert answer.value > 0
+    assert trial.check(answer)
+    (tmp_path / "chunks/c/0/0").write_bytes(bytes(8))
+    assert not trial.check(answer)
+
+
+@pytest.mark.parametrize("name", [*OURS, "tensorstore"])
+def test_every_shard_that_is_written_is_counted(name: str, tmp_path: Path) -> None:
+    layout = Layout((8, 8), "uint16", (2, 2), shards=(4, 4))
+    data = np.arange(64, dtype="uint16").reshape(8, 8)
+    trial = calls.counting(peers.load(name), Place(tmp_path), layout, data + np.uint16(1))
+    assert trial.run(trial.prepare()) == Measured(4)
+    assert trial.check(None)
