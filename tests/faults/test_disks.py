@@ -59,14 +59,16 @@ def changes(group):
     yield "convert", lambda: oz.convert(group.store, place + "/converted", zarr_format=2)
     yield "image", lambda: ome.write(place + "/image", data, axes="yx")
     yield "consolidate", lambda: oz.consolidate_metadata(group.store)
-def told(words, group):
+def refused(words, group):
+    count = 0
     for name, change in changes(group):
         try:
             change()
-            print(name, "went through")
         except oz.OmnizarrError as e:
+            count += 1
             if not any(word in str(e) for word in words):
                 print(name, type(e), e)
+    return count
 """
 
 
@@ -106,7 +108,7 @@ def test_a_full_disk_is_told_and_loses_nothing(kind: str, engine: str, tmp_path:
             pass
     except OSError:
         os.close(filler)
-    told(["No space left", "disk is full"], group)
+    print(refused(["No space left", "disk is full"], group) > 8)  # a small one may find room
     os.unlink(place + "/filler")
     store.close()
     again = oz.open_group(store_of({kind!r}), "r+")
@@ -119,7 +121,7 @@ def test_a_full_disk_is_told_and_loses_nothing(kind: str, engine: str, tmp_path:
     print(np.array_equal(again["a"][...], data[::-1]))
     """
     said = run(code, mounting(SMALL_DISK, tmp_path), tmp_path, engine)
-    assert said.splitlines() == ["True True", "True ['a', 'b']", "[]", "True"]
+    assert said.splitlines() == ["True", "True True", "True ['a', 'b']", "[]", "True"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -131,13 +133,13 @@ def test_a_read_only_file_system_is_read_and_says_so_when_written(
     group.create_array("b", data=DATA, chunks=(16, 64), shards=(64, 128))
     code = """
     group = oz.open_group(place + "/x", mode="r+")
-    told(["Read-only file system"], group)
+    print(refused(["Read-only file system"], group))
     print(np.array_equal(group["a"][...], data), np.array_equal(group["b"][...], data))
     print(oz.verify(place + "/x").ok, oz.repair(place + "/x"))
     """
     script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
     said = run(code, mounting(script, tmp_path), tmp_path, engine)
-    assert said.splitlines() == ["True True", "True []"]
+    assert said.splitlines() == ["12", "True True", "True []"]
 
 
 def as_nobody(work: Any) -> str:
