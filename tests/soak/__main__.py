@@ -230,8 +230,8 @@ INPUTS = Table(
 
 
 def _inputs(folder: Path, given: Given) -> None:
-    """In two processes, of which each has a seed of its own."""
-    rounds = str(-(-given.inputs // (2 * inputs.A_ROUND)))
+    """In a few processes, of which each has a seed of its own."""
+    rounds = str(-(-given.inputs // (PROCESSES * inputs.A_ROUND)))
     command = [sys.executable, "-m", "tests.soak.inputs", "--seconds", "1e9", "--rounds", rounds]
     started = [
         subprocess.Popen(
@@ -239,7 +239,7 @@ def _inputs(folder: Path, given: Given) -> None:
             stdout=subprocess.PIPE,
             text=True,
         )
-        for seed in (1, 2)
+        for seed in range(PROCESSES)
     ]
     found: Counter[str] = Counter()
     for process in started:
