@@ -44,6 +44,10 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=100, help="arrays written in blocks")
     parser.add_argument("--faults", type=int, default=10_000, help="failing reads; flipped bits")
     parser.add_argument("--inputs", type=int, default=10**6, help="inputs changed at random")
+    parser.add_argument("--seconds", default="1e9", help="inputs: the longest time for all")
+    parser.add_argument(
+        "--processes", type=int, default=PROCESSES, help="inputs: how many try them"
+    )
     given = parser.parse_args()
     unknown = set(given.parts) - set(PARTS)
     if unknown:
@@ -231,15 +235,18 @@ INPUTS = Table(
 
 def _inputs(folder: Path, given: Given) -> None:
     """In a few processes, of which each has a seed of its own."""
-    rounds = str(-(-given.inputs // (PROCESSES * inputs.A_ROUND)))
-    command = [sys.executable, "-m", "tests.soak.inputs", "--seconds", "1e9", "--rounds", rounds]
+    rounds = str(-(-given.inputs // (given.processes * inputs.A_ROUND)))
+    command = [sys.executable, "-m", "tests.soak.inputs", "--rounds", rounds]
     started = [
         subprocess.Popen(
-            [*command, "--seed", str(seed), "--file", str(folder / f"{seed}.zip")],
+            [
+                *(*command, "--seconds", given.seconds),
+                *("--seed", str(seed), "--file", str(folder / f"{seed}.zip")),
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )
-        for seed in range(PROCESSES)
+        for seed in range(given.processes)
     ]
     found: Counter[str] = Counter()
     for process in started:

@@ -124,8 +124,8 @@ def _check_shard(chunk: Chunk, shards: Shards, axes: Coords, depth: Depth, fault
 
 def _tell_overlaps(places: list[tuple[Coords, Range]], faults: Faults) -> None:
     """Tell of chunks that share some of their bytes; those of equal chunks may be the same."""
-    known, end = (), 0
-    last = Range(0, 0)
+    known: Coords = ()
+    end, last = 0, Range(0, 0)
     for coords, where in sorted(places, key=lambda place: (place[1].start, place[1].length or 0)):
         if where.start < end and where != last:
             shared = f"bytes {where.start} to {min(end, where.start + (where.length or 0))}"
