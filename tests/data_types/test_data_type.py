@@ -9,6 +9,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.data_types import bind, describe
+from omnizarr.errors import InvalidMetadata
 from omnizarr.model import Dialect, FillValue, Named
 
 DIALECTS: tuple[Dialect, ...] = ("v2", "v3-draft", "v3")
@@ -96,3 +97,9 @@ def test_a_missing_package_is_named_with_how_to_install_it(monkeypatch: pytest.M
     monkeypatch.setitem(__import__("sys").modules, "ml_dtypes", None)
     with pytest.raises(oz.MissingPackage, match=r"pip install 'omnizarr\[ml\]'"):
         bind(Named("bfloat16"))
+
+
+@pytest.mark.parametrize("name", ["null_terminated_bytes", "raw_bytes", "fixed_length_utf32"])
+def test_elements_larger_than_any_memory_are_refused(name: str) -> None:
+    with pytest.raises(InvalidMetadata, match="2000000000 bytes; the most is"):
+        bind(Named(name, {"length_bytes": 2_000_000_000}))

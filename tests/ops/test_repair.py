@@ -14,8 +14,9 @@ from click.testing import CliRunner
 import omnizarr as oz
 from omnizarr.cli.main import main
 from omnizarr.errors import NodeNotFound, StoreError
-from omnizarr.stores import LocalStore, locks
+from omnizarr.stores import LocalStore, leases, locks
 from omnizarr.stores.local import PARTIAL
+from omnizarr.stores.sqlite import SQLiteStore
 
 
 def gone() -> int:
@@ -93,3 +94,44 @@ def test_the_command_lists_and_removes_when_told(damaged: Path) -> None:
     assert "removed: unfinished value" in removed.output.replace("\n", "")
     again = run(main, ["repair", str(tmp := damaged / "c"), "--older-than", "0"])
     assert str(tmp) in again.output.replace("\n", "")  # the one in use
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_copies_of_documents_that_a_killed_writer_did_not_renew_are_renewed(
+    tmp_path: Path, zarr_format: int
+) -> None:
+    group = oz.create_group(tmp_path / "x", zarr_format=zarr_format)
+    group.create_array("a", shape=(3,), dtype="i4")
+    oz.consolidate_metadata(tmp_path / "x")
+    assert oz.repair(tmp_path / "x") == []
+    key = tmp_path / "x" / (".zmetadata" if zarr_format == 2 else "zarr.json")
+    before = key.read_bytes()
+    group["a"].attrs["colour"] = "red"
+    key.write_bytes(before)  # as if killed before this
+    [found] = oz.repair(tmp_path / "x")
+    assert (found.kind, found.state, key.read_bytes()) == (
+        "consolidated metadata",
+        "out of date",
+        before,
+    )
+    [found] = oz.repair(tmp_path / "x", dry_run=False)
+    assert found.state == "renewed"
+    assert oz.open_consolidated(tmp_path / "x")["a"].attrs["colour"] == "red"
+    assert oz.repair(tmp_path / "x") == []
+
+
+def test_locks_of_a_database_that_nobody_renews_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "LEASE", 0.5)
+    store = SQLiteStore(tmp_path / "x.sqlite")
+    array = oz.create_array(store, name="a", shape=(3,), dtype="i4")
+    array[:] = 7
+    store.set(f"a/{locks.NAME}shape", b"of one who is gone")
+    with leases.leased(store, "b/", "shape"):
+        found = {left.path: left.state for left in oz.repair(store)}
+        assert found == {f"a/{locks.NAME}shape": "unused", f"b/{locks.NAME}shape": "in use"}
+        found = {left.path: left.state for left in oz.repair(store, dry_run=False)}
+        assert found == {f"a/{locks.NAME}shape": "removed", f"b/{locks.NAME}shape": "in use"}
+    assert sorted(store.list()) == ["a/c/0", "a/zarr.json", "zarr.json"]
+    assert (array[:] == 7).all()

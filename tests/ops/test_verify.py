@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import omnizarr as oz
 from omnizarr.cli.main import main
+from omnizarr.codecs.crc32c import Crc32c
 from omnizarr.stores import MemoryStore, list_prefix
 from omnizarr.stores.local import PARTIAL
 
@@ -245,3 +246,18 @@ def test_folders_that_link_to_each_other_end(tmp_path: Path) -> None:
     assert sorted(group) == ["below", "plain"]
     assert oz.verify(tmp_path).chunks == 12
     assert len(list(itertools.islice(list_prefix(group.store, ""), 100))) == 9
+
+
+@pytest.mark.parametrize(("second", "told"), [((1, 2), True), ((0, 2), False), ((2, 2), False)])
+def test_chunks_of_a_shard_that_share_some_of_their_bytes_are_told(
+    second: tuple[int, int], told: bool
+) -> None:
+    """Equal chunks may be stored once: then they share all."""
+    store = MemoryStore()
+    given: dict[str, Any] = {"shape": (4,), "chunks": (2,), "shards": (4,), "compressors": None}
+    oz.create_array(store, dtype="u1", **given)[:] = [1, 2, 3, 4]
+    index = np.array([(0, 2), second], "<u8").tobytes()
+    store.set("c/0", bytes([1, 2, 3, 4]) + bytes(Crc32c().encode(index)))
+    found = [f.message for f in oz.verify(store, depth="present").findings]
+    shared = "the index gives it bytes 1 to 2, which are chunk (0,)'s"
+    assert [shared in text for text in found] == ([True] if told else [])

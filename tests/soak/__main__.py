@@ -44,6 +44,10 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=100, help="arrays written in blocks")
     parser.add_argument("--faults", type=int, default=10_000, help="failing reads; flipped bits")
     parser.add_argument("--inputs", type=int, default=10**6, help="inputs changed at random")
+    parser.add_argument("--seconds", default="1e9", help="inputs: the longest time for all")
+    parser.add_argument(
+        "--processes", type=int, default=PROCESSES, help="inputs: how many try them"
+    )
     given = parser.parse_args()
     unknown = set(given.parts) - set(PARTS)
     if unknown:
@@ -230,16 +234,19 @@ INPUTS = Table(
 
 
 def _inputs(folder: Path, given: Given) -> None:
-    """In two processes, of which each has a seed of its own."""
-    rounds = str(-(-given.inputs // (2 * inputs.A_ROUND)))
-    command = [sys.executable, "-m", "tests.soak.inputs", "--seconds", "1e9", "--rounds", rounds]
+    """In a few processes, of which each has a seed of its own."""
+    rounds = str(-(-given.inputs // (given.processes * inputs.A_ROUND)))
+    command = [sys.executable, "-m", "tests.soak.inputs", "--rounds", rounds]
     started = [
         subprocess.Popen(
-            [*command, "--seed", str(seed), "--file", str(folder / f"{seed}.zip")],
+            [
+                *(*command, "--seconds", given.seconds),
+                *("--seed", str(seed), "--file", str(folder / f"{seed}.zip")),
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )
-        for seed in (1, 2)
+        for seed in range(given.processes)
     ]
     found: Counter[str] = Counter()
     for process in started:

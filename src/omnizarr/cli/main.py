@@ -103,7 +103,7 @@ def validate(path: str) -> None:
     help="Seconds since the last change; younger files may be in use on another machine.",
 )
 def repair(path: str, yes: bool, older_than: float) -> None:
-    """List what writers that were killed left in the directory PATH: never data.
+    """List what writers that were killed left in PATH: never data.
 
     What a running process may still use is left alone.
     """
@@ -112,8 +112,8 @@ def repair(path: str, yes: bool, older_than: float) -> None:
         console.print(str(leftover), markup=False)
     if not found:
         console.print("nothing to repair")
-    elif not yes and any(leftover.state == "unused" for leftover in found):
-        console.print("give --yes to remove what is unused")
+    elif not yes and any(leftover.state in ("unused", "out of date") for leftover in found):
+        console.print("give --yes to remove what is unused and renew what is out of date")
 
 
 @main.command()

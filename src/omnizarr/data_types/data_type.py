@@ -13,6 +13,7 @@ from omnizarr._json import kind_of
 from omnizarr.errors import CannotExpress, InvalidMetadata
 from omnizarr.model import Dialect, FillValue, Named
 
+MAX_ITEM_BYTES = 2**26  # a fill value alone takes as much
 Scalar: TypeAlias = "np.ndarray[tuple[()], Any]"  # 0-dimensional: keeps every bit
 
 
@@ -30,6 +31,13 @@ class DataType:
     encode: Callable[[Scalar, Dialect], Any] = field(compare=False)
     zero: Any = 0
     bits: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.dtype.itemsize > MAX_ITEM_BYTES:
+            raise InvalidMetadata(
+                f"one element of type {self.named.name!r} has {self.dtype.itemsize} bytes;"
+                f" the most is {MAX_ITEM_BYTES}"
+            )
 
     @property
     def variable(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from omnizarr._json import load_object
 from omnizarr.errors import WrongType
 from omnizarr.formats import consolidated
 from omnizarr.hierarchy.copies import changing, note_change
@@ -49,6 +50,17 @@ def _gather(location: Location) -> None:
             else:
                 store.set(key, text)
     note_change()
+
+
+def copies_are_stale(store: Any) -> bool:
+    """Whether the root has consolidated metadata that differ from the documents below it."""
+    location, node = locate(*place(store, None))
+    key = consolidated.key(location.format, location.path)
+    data = location.store.get(key) if key else None
+    if key is None or data is None or not consolidated.has_copies(location.format, data, key):
+        return False
+    now = consolidated.write(location.format, location.path, walk(location, node))[key]
+    return load_object(now, key, allow_nan=True) != load_object(data, key, allow_nan=True)
 
 
 def open_consolidated(store: Any, *, use_consolidated: bool | str = True, **options: Any) -> Group:

@@ -1,4 +1,7 @@
-"""Removing what writers left behind that were killed: unfinished files, and files of locks."""
+"""Putting right what writers left behind that were killed.
+
+Unfinished files, locks, and consolidated metadata that are not those of now.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.errors import NodeNotFound, StoreError
-from omnizarr.stores import LocalStore, check_writable, locks, resolve
+from omnizarr.errors import NodeNotFound, OmnizarrError, StoreError
+from omnizarr.hierarchy.consolidate import consolidate_metadata, copies_are_stale
+from omnizarr.stores import (
+    LocalStore,
+    Store,
+    check_writable,
+    compares,
+    leases,
+    list_prefix,
+    locks,
+    resolve,
+)
 from omnizarr.stores.local import PARTIAL
 
 OLD = 60.0  # seconds
-State: TypeAlias = Literal["unused", "in use", "removed"]
+State: TypeAlias = Literal["unused", "in use", "removed", "out of date", "renewed"]
+What: TypeAlias = Literal["unfinished value", "lock", "consolidated metadata"]
 _PARTIAL = re.compile(re.escape(PARTIAL) + r"(\d+)(_[0-9a-f]+)?\Z")
 _LOCK = re.compile(re.escape(locks.NAME) + r"[a-z]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A file that is no data: what is left of a write, or of a lock."""
+    """A file or key that is no data, or is not that of now: what is left of a write or a lock."""
 
     path: str
-    kind: Literal["unfinished value", "lock"]
+    kind: What
     state: State
     nbytes: int
 
@@ -34,20 +48,58 @@ class Leftover:
 
 
 def repair(store: Any, *, dry_run: bool = True, older_than: float = OLD) -> list[Leftover]:
-    """What killed writers left below a directory; ``dry_run=False`` removes it.
+    """What killed writers left in a store; ``dry_run=False`` removes it.
 
-    Left alone is what a process of this machine uses, and what was changed within `older_than`
-    seconds, since processes of other machines cannot be seen. Values are never touched: a killed
-    writer leaves each as it was, or as it was to be.
+    In a directory those are files. Left alone is what a process of this machine uses, and what was
+    changed within `older_than` seconds, since processes of other machines cannot be seen. In
+    buckets and databases they are locks; whether somebody renews one takes a quarter of a minute
+    to see. Consolidated metadata of the root that differ from the documents below are made again.
+    Values are never touched: a killed writer leaves each as it was, or as it was to be.
     """
     where = resolve(store)
-    if not isinstance(where, LocalStore):
-        raise StoreError(f"{where!r} is no directory; only directories can have such leftovers")
-    if not os.path.isdir(where.root):
+    if isinstance(where, LocalStore) and not os.path.isdir(where.root):
         raise NodeNotFound(f"there is no directory {str(where.root)!r}")
     if not dry_run:
         check_writable(where)
-    return [*_leftovers(str(where.root), not dry_run, older_than)]
+    if isinstance(where, LocalStore):
+        found = [*_leftovers(str(where.root), not dry_run, older_than)]
+    elif compares(where):
+        found = [*_leases(where, not dry_run)]
+    else:
+        raise StoreError(
+            f"{where!r} is no directory, bucket or database that compares and replaces; only those"
+            " can have such leftovers"
+        )
+    return [*found, *_copies(where, not dry_run)]
+
+
+def _copies(store: Store, renew: bool) -> Iterator[Leftover]:
+    """The copies of documents at the root, where a writer was killed before it renewed them."""
+    try:
+        if not copies_are_stale(store):
+            return
+    except OmnizarrError:
+        return  # no hierarchy, or one that `validate` tells about
+    if renew:
+        consolidate_metadata(store)
+    yield Leftover(repr(store), "consolidated metadata", "renewed" if renew else "out of date", 0)
+
+
+def _leases(store: leases.Conditional, remove: bool) -> Iterator[Leftover]:
+    """Keys of locks that nobody renews."""
+    keys = [k for k in list_prefix(store, "") if _LOCK.fullmatch(k.rpartition("/")[2])]
+    before = {key: store.generation(key) for key in keys}
+    if before:
+        time.sleep(leases.LEASE)
+    for key, generation in before.items():
+        text, now = store.get_versioned(key)
+        if text is None:
+            continue
+        unused = now == generation
+        if unused and remove:
+            unused = leases.remove(store, key, now)
+        state: State = "in use" if not unused else "removed" if remove else "unused"
+        yield Leftover(key, "lock", state, len(text))
 
 
 def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]:
@@ -70,9 +122,7 @@ def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]
                 continue  # its writer was alive, and has finished
             except OSError as e:
                 raise StoreError(f"cannot remove {path!r}: {e.strerror or e}") from e
-            kind: Literal["unfinished value", "lock"] = (
-                "lock" if partial is None else ("unfinished value")
-            )
+            kind: What = "lock" if partial is None else "unfinished value"
             state: State = "in use" if not unused else "removed" if remove else "unused"
             yield Leftover(path, kind, state, status.st_size)
 

@@ -116,9 +116,22 @@ def _check_shard(chunk: Chunk, shards: Shards, axes: Coords, depth: Depth, fault
                 places.append((coords, where))
         except OmnizarrError as e:
             faults.told.append((coords, str(e)))
+    _tell_overlaps(places, faults)
     if depth != "present":
         for some in _batches(places):
             _check_inner(chunk, shards.inner, some, depth, faults)
+
+
+def _tell_overlaps(places: list[tuple[Coords, Range]], faults: Faults) -> None:
+    """Tell of chunks that share some of their bytes; those of equal chunks may be the same."""
+    known: Coords = ()
+    end, last = 0, Range(0, 0)
+    for coords, where in sorted(places, key=lambda place: (place[1].start, place[1].length or 0)):
+        if where.start < end and where != last:
+            shared = f"bytes {where.start} to {min(end, where.start + (where.length or 0))}"
+            faults.told.append((coords, f"the index gives it {shared}, which are chunk {known}'s"))
+        if where.start + (where.length or 0) > end:
+            known, end, last = coords, where.start + (where.length or 0), where
 
 
 def _check_span(where: Range, shards: Shards, size: int | None) -> None:

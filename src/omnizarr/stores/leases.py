@@ -55,6 +55,15 @@ def leased(store: Conditional, prefix: str, kind: str) -> Iterator[None]:
         )
 
 
+def remove(store: Conditional, key: str, generation: str | None) -> bool:
+    """Whether a lock was removed; not where somebody has it since."""
+    lease = _Lease(store, key)
+    if not lease._put(generation):
+        return False
+    lease.give()
+    return not lease.lost
+
+
 class _Lease:
     """One key, and the value that is ours."""
 

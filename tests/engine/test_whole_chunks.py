@@ -1,0 +1,90 @@
+"""Whole chunks are written without a lock: nothing but the write itself is called."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.stores import LocalStore, turns
+from omnizarr.testing import RecordingStore
+
+_events: Counter[str] | None = None
+
+
+def _hear(event: str, args: tuple[Any, ...]) -> None:
+    if _events is None:
+        return
+    if event == "open" and ".__omnizarr_lock__" in str(args[0]):
+        _events["lock file"] += 1
+    elif event.startswith("fcntl."):
+        _events["lock"] += 1
+
+
+sys.addaudithook(_hear)
+
+
+@contextmanager
+def heard() -> Iterator[Counter[str]]:
+    """What this process does about locks while the block runs."""
+    global _events
+    _events = Counter()
+    try:
+        yield _events
+    finally:
+        _events = None
+
+
+@pytest.fixture
+def turned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
+    """The turns that threads take, as they take them."""
+    names: list[tuple[int, str]] = []
+    lock = turns._lock
+
+    def noted(name: tuple[int, str]) -> Any:
+        names.append(name)
+        return lock(name)
+
+    monkeypatch.setattr(turns, "_lock", noted)
+    return names
+
+
+OPTIONS: list[dict[str, Any]] = [{"chunks": (10,)}, {"chunks": (5,), "shards": (10,)}]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_whole_chunks_take_no_lock_and_parts_do(
+    tmp_path: Path, turned: list[tuple[int, str]], options: dict[str, Any], engine: str
+) -> None:
+    array = oz.create_array(tmp_path / "x", shape=(95,), dtype="i4", **options)
+    with oz.configure(engine=engine):
+        with heard() as whole:
+            array[:] = np.arange(95)
+            array[20:50] = 1
+            array[90:] = 2  # all that there is of the last one
+        assert (whole, turned) == (Counter(), [])
+        with heard() as part:
+            array[3:8] = 3
+        assert part["lock"] >= 2
+        assert part["lock file"] == 1
+        assert len(turned) == 1
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_store_is_asked_for_nothing_before_a_whole_chunk_is_set(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    store = RecordingStore(LocalStore(tmp_path / "x"))
+    array = oz.create_array(store, shape=(40,), dtype="i4", **options)
+    before = store.counts()
+    array[:] = np.arange(40)
+    assert sum((store.counts() - before)[kind] for kind in ("set", "set_many")) in range(1, 5)
+    assert set(store.counts() - before) <= {"set", "set_many"}
