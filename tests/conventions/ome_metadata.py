@@ -116,3 +116,18 @@ MEMBERS = st.one_of(
     st.fixed_dictionaries({"labels": st.lists(NAMES, max_size=3)}),
     st.fixed_dictionaries({"series": st.lists(NAMES, max_size=3)}),
 )
+
+
+def spoil(document: Any, data: st.DataObject) -> None:
+    """Replace any one value by any other kind of JSON."""
+    places: list[tuple[Any, Any]] = []
+
+    def visit(node: Any) -> None:
+        for key in node if isinstance(node, dict) else range(len(node)):
+            places.append((node, key))
+            if isinstance(node[key], (dict, list)):
+                visit(node[key])
+
+    visit(document)
+    node, key = data.draw(st.sampled_from(places))
+    node[key] = data.draw(st.sampled_from([None, 3, -1.5, "word", [], {}, [1], [None], True]))

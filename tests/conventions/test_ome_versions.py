@@ -63,17 +63,7 @@ def test_a_value_of_the_wrong_kind_never_breaks_the_validator(
 ) -> None:
     """Any one value is replaced by any other kind of JSON; steps and rules must cope."""
     attributes = attributes_of(members, data.draw(st.sampled_from(["0.4", "0.5"])), {})
-    places: list[tuple[Any, Any]] = []
-
-    def visit(node: Any) -> None:
-        for key in node if isinstance(node, dict) else range(len(node)):
-            places.append((node, key))
-            if isinstance(node[key], (dict, list)):
-                visit(node[key])
-
-    visit(attributes)
-    node, key = data.draw(st.sampled_from(places))
-    node[key] = data.draw(st.sampled_from([None, 3, -1.5, "word", [], {}, [1], [None], True]))
+    ome_metadata.spoil(attributes, data)
     found = stated(attributes)
     if found is not None:
         check(found, "")

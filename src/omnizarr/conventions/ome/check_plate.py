@@ -9,6 +9,7 @@ from omnizarr.conventions.ome.inspect import Inspector
 from omnizarr.conventions.ome.versions import NEWEST, Version
 
 _ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
+_FIELD = re.compile(r"(?!\.+$)(?!__)[A-Za-z0-9._-]+")
 
 
 def check_plate(at: Inspector, value: Any, version: Version) -> None:
@@ -92,8 +93,8 @@ def check_well(at: Inspector, value: Any, version: Version) -> None:
     for inner, item in at.objects("images", value.get("images"), least=1):
         path = inner.text("path", item, required=True)
         paths.append(path)
-        loose = re.compile(r"[A-Za-z0-9._-]+") if version.name == "0.6" else _ALPHANUMERIC
-        if path is not None and not loose.fullmatch(path):
+        allowed = _FIELD if version.name == "0.6" else _ALPHANUMERIC
+        if path is not None and not allowed.fullmatch(path):
             inner.error("path", f"expected letters and digits, got {path!r}")
         inner.integer("acquisition", item)
     if len(set(paths)) < len(paths):

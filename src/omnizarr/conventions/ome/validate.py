@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from omnizarr import stores
 from omnizarr.conventions.ome import documents
 from omnizarr.conventions.ome.check import check
+from omnizarr.conventions.ome.check_transforms import check_transforms
+from omnizarr.conventions.ome.inspect import Inspector
 from omnizarr.conventions.ome.model import Metadata
 from omnizarr.conventions.ome.versions import (
     MEMBERS,
@@ -53,7 +56,16 @@ def validate_attributes(attributes: Mapping[str, Any], key: str = "") -> list[Pr
     if found is None:
         names = ", ".join(MEMBERS)
         return [Problem(key, "", f"no OME-Zarr metadata; expected 'ome', or one of {names}")]
-    return check(found, key)
+    return _problems(found, key)
+
+
+def _problems(found: Stated, key: str) -> list[Problem]:
+    """All problems of one document, with those that are none for a reader."""
+    at = Inspector(key, found.field, check(found, key))
+    with suppress(InvalidMetadata):  # an unknown version is among the problems already
+        if known(found.version).name > NEWEST:
+            check_transforms(at, found.members)
+    return [*dict.fromkeys(at.problems)]
 
 
 def _looks_like_attributes(what: Mapping[str, Any]) -> bool:
@@ -95,7 +107,7 @@ class _Walk:
         if found is None:
             self.error(location, "", f"no OME-Zarr metadata{f'; expected {role}' if role else ''}")
             return None
-        problems = check(found, _key(location))
+        problems = _problems(found, _key(location))
         if found.version is None:  # told where it must be stated
             name = self.version.name if self.version else NEWEST if found.namespaced else "0.4"
             found = replace(found, version=name)
