@@ -43,17 +43,17 @@ def heard() -> Iterator[Counter[str]]:
 
 
 @pytest.fixture
-def turned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
-    """The turns that threads take, as they take them."""
-    names: list[tuple[int, str]] = []
-    lock = turns._lock
+def turned(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """The keys that threads take turns at, as they take them."""
+    taken: list[set[str]] = []
+    find = turns._of
 
-    def noted(name: tuple[int, str]) -> Any:
-        names.append(name)
-        return lock(name)
+    def noted(level: int, keys: set[str]) -> Any:
+        taken.append(keys)
+        return find(level, keys)
 
-    monkeypatch.setattr(turns, "_lock", noted)
-    return names
+    monkeypatch.setattr(turns, "_of", noted)
+    return taken
 
 
 OPTIONS: list[dict[str, Any]] = [{"chunks": (10,)}, {"chunks": (5,), "shards": (10,)}]
@@ -62,7 +62,7 @@ OPTIONS: list[dict[str, Any]] = [{"chunks": (10,)}, {"chunks": (5,), "shards": (
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_whole_chunks_take_no_lock_and_parts_do(
-    tmp_path: Path, turned: list[tuple[int, str]], options: dict[str, Any], engine: str
+    tmp_path: Path, turned: list[set[str]], options: dict[str, Any], engine: str
 ) -> None:
     array = oz.create_array(tmp_path / "x", shape=(95,), dtype="i4", **options)
     with oz.configure(engine=engine):
