@@ -171,8 +171,8 @@ class LocalStore:
         wanted = [*requests]
         if _files is None or not _UTF8 or any(range is not None for _, range in wanted):
             return [self.get(key, range) for key, range in wanted]
-        found: Values = _files.read_many(self._start or ".", [key for key, _ in wanted])
-        if NotImplemented in found:  # not a key: it raises; or it can be read in some other way
+        found: Values = _files.read_many(self._start or ".", [check_key(key) for key, _ in wanted])
+        if NotImplemented in found:  # it raises, or can be read in some other way
             for i, value in enumerate(found):
                 found[i] = self.get(wanted[i][0]) if value is NotImplemented else value
         return found
