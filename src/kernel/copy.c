@@ -111,11 +111,10 @@ void copy_box(int ndim, const int64_t *count, int64_t itemsize, const unsigned c
     }
 }
 
-int is_fill(const chain_t *c, const unsigned char *data) {
+int is_fill(const chain_t *c, const unsigned char *data, int64_t size) {
     size_t item = (size_t)c->itemsize;
-    if (c->nbytes == 0) return 1;
     if (memcmp(data, c->fill, item) != 0) return 0;
-    return memcmp(data, data + item, (size_t)c->nbytes - item) == 0;
+    return memcmp(data, data + item, (size_t)size - item) == 0;
 }
 
 void put_fill(const chain_t *c, unsigned char *data) {

@@ -12,7 +12,7 @@
 
 #define MAX_AXES 32
 #define MAX_STEPS 4
-#define MAX_ITEM 64
+#define MAX_ITEM 1024
 
 enum step_kind { STEP_CRC32C = 1, STEP_BLOSC, STEP_ZSTD, STEP_LZ4, STEP_GZIP, STEP_ZLIB };
 enum blosc_name {
@@ -158,7 +158,8 @@ void deflate_free(scratch_t *s);
 void copy_box(int ndim, const int64_t *count, int64_t itemsize, const unsigned char *source,
               const int64_t *source_strides, unsigned char *target,
               const int64_t *target_strides);
-int is_fill(const chain_t *c, const unsigned char *data);
+/* Of a number of whole items, one at least. */
+int is_fill(const chain_t *c, const unsigned char *data, int64_t size);
 void put_fill(const chain_t *c, unsigned char *data);
 
 #endif

@@ -1,7 +1,6 @@
 /* Reading one chunk, or one shard, after the other. */
 #include "rows.h"
 
-#define SLAB (128 << 10) /* bytes that stay in the cache of one core */
 #define GAP 8192         /* bytes that take about as long to read as another call does */
 #define MAX_BOX (64 << 20) /* around single elements */
 

@@ -80,6 +80,7 @@ int sink_copy(const batch_t *b, sink_t *sink, source_t *source, int64_t from, si
               size_t at);
 int sink_finish(const batch_t *b, sink_t *sink, int bad);
 
+#define SLAB (128 << 10)   /* bytes that stay in the cache of one core */
 #define MISSING UINT64_MAX /* in a shard's index */
 enum { ABSENT = 1 };       /* of open_source: there is no such key */
 

@@ -42,12 +42,58 @@ static int gather(const batch_t *b, scratch_t *s, const chain_t *c, const row_t 
 
 int encode(const chain_t *c, scratch_t *s, unsigned char *data,
            const unsigned char **result, size_t *size) {
-    if (!c->keep_empty && is_fill(c, data)) {
+    if (!c->keep_empty && is_fill(c, data, c->nbytes)) {
         *result = NULL;
         return 0;
     }
     if (c->swap) swap_bytes(data, c->nbytes, c->swap);
     return encode_steps(c, s, data, result, size);
+}
+
+/* Whether a chunk is stored as it is, from a box of the array that fills it, to a file. */
+static int in_slabs(const batch_t *b, const row_t *row) {
+    const chain_t *c = b->chain;
+    if (c->nsteps || b->picks || b->stored || !row->whole || c->nbytes <= SLAB) return 0;
+    for (int i = 0; i < c->ndim; i++)
+        if (row->count[i] != c->shape[i]) return 0;
+    return 1;
+}
+
+/* Some planes of a chunk, one after the other in `s->work`; how many bytes. */
+static int64_t gather_planes(const batch_t *b, scratch_t *s, const row_t *row, int64_t first,
+                             int64_t planes, const unsigned char *from) {
+    const chain_t *c = b->chain;
+    int axis = (int)c->perm[0];
+    int64_t count[MAX_AXES];
+    memcpy(count, row->count, sizeof count);
+    count[axis] = planes < count[axis] - first ? planes : count[axis] - first;
+    copy_box(c->ndim, count, c->itemsize, from + first * b->strides[axis], b->strides,
+             s->work.data, c->strides);
+    return count[axis] * c->strides[axis];
+}
+
+/* Writes a chunk a few planes at a time, which are still in the cache when the system takes them.
+ * They are looked through first, up to one that is not all fill value. */
+static int write_slabs(const batch_t *b, scratch_t *s, const row_t *row, int64_t number,
+                       const unsigned char *from) {
+    const chain_t *c = b->chain;
+    int64_t plane = c->strides[c->perm[0]], all = c->shape[c->perm[0]], done = 0;
+    int64_t planes = plane < SLAB ? SLAB / plane : 1;
+    int bad = buffer_reserve(&s->work, (size_t)(planes * plane)), wanted = c->keep_empty;
+    sink_t sink;
+    if (bad) return -1;
+    for (int64_t n = 0; n < all && !wanted; n += planes) {
+        int64_t size = gather_planes(b, s, row, n, planes, from);
+        wanted = !is_fill(c, s->work.data, size);
+    }
+    sink_start(&sink, row, number);
+    for (int64_t n = 0; n < all && wanted && !bad; n += planes) {
+        int64_t size = gather_planes(b, s, row, n, planes, from);
+        if (c->swap) swap_bytes(s->work.data, size, c->swap);
+        bad = sink_write(b, &sink, s->work.data, (size_t)size, (size_t)done);
+        done += size;
+    }
+    return sink_finish(b, &sink, bad);
 }
 
 int write_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice) {
@@ -56,6 +102,7 @@ int write_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice) {
     if (b->chain->inner) return write_shard(b, s, &row, number, slice);
     const unsigned char *from = b->array, *result = NULL;
     for (int i = 0; i < b->chain->ndim && !b->picks; i++) from += row.outer[i] * b->strides[i];
+    if (in_slabs(b, &row)) return write_slabs(b, s, &row, number, from);
     unsigned char *data;
     size_t size = 0;
     sink_t sink;

@@ -27,6 +27,7 @@ from omnizarr.engine import kernel, reference
 from omnizarr.indexing import Plan, axis_plan, plan, point_plan
 
 DTYPES = ("|b1", "|u1", "<u2", "<i4", "<f4", "<f8", "<c16", "<M8[ns]", "|V3", "|V11")
+DTYPES += ("|S70", "|V300")
 REFUSALS = (ValueError, TypeError, OverflowError, BufferError)
 CRC = {"name": "crc32c"}
 

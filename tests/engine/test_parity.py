@@ -16,7 +16,7 @@ from omnizarr.indexing import axis_plan, plan, point_plan
 needs_kernel = pytest.mark.skipif(not kernel.available(), reason="the kernel was not built")
 
 SHAPE = (19, 14, 11)
-TYPES = ["|b1", "|u1", "<u2", ">i4", "<f4", "<f8", "<c16", "<M8[ns]", "|V3"]
+TYPES = ["|b1", "|u1", "<u2", ">i4", "<f4", "<f8", "<c16", "<M8[ns]", "|V3", "<U3", "|S300"]
 
 
 def blosc(cname: str, clevel: int, shuffle: str, blocksize: int = 0) -> dict[str, Any]:
@@ -281,3 +281,35 @@ def test_a_block_that_does_not_shrink_leaves_the_compressor_usable() -> None:
         chosen = plan(array._bound.grid, ...)
         assert kernel.write(array._bound, chosen, data) == []
         assert np.array_equal(array[:], data)
+
+
+@needs_kernel
+@pytest.mark.parametrize("endian", ["little", "big"])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("keep", [False, True])
+def test_large_chunks_without_codecs_are_stored_the_same_by_both_engines(
+    endian: str, order: Any, keep: bool, tmp_path: Path
+) -> None:
+    data = np.zeros((3, 50, 40, 70), "u2")
+    data[1] = np.arange(data[1].size).reshape(data[1].shape)
+    data[2, -1, -1, -1] = 7  # seen in the last of its planes
+    codecs = [{"name": "bytes", "configuration": {"endian": endian}}]
+    stored = []
+    for engine in ("auto", "reference"):
+        with oz.configure(engine=engine, write_empty_chunks=keep):
+            array = oz.create_array(
+                tmp_path / engine,
+                shape=data.shape,
+                dtype="u2",
+                chunks=(1, *data.shape[1:]),
+                codecs=codecs,
+                order=order,
+            )
+            array[...] = data[..., ::-1]
+            assert np.array_equal(array[...], data[..., ::-1])
+        found = (tmp_path / engine / "c").rglob("*")
+        stored.append(
+            {p.relative_to(tmp_path / engine): p.read_bytes() for p in found if p.is_file()}
+        )
+    assert stored[0] == stored[1]
+    assert len(stored[0]) == (3 if keep else 2)

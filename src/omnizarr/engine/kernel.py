@@ -33,7 +33,7 @@ try:
 except ImportError:  # no compiler when it was installed
     _kernel = None  # type: ignore[assignment]
 
-MAX_ITEM = 64
+MAX_ITEM = 1024
 MAX_AXES = 32
 LARGE = 2**22  # bytes of a result whose memory is worth keeping
 SMALL = 2**17  # bytes that a thread has to read, decode or encode to be worth its start
