@@ -23,7 +23,7 @@ from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.servers.processes import make_s3_bucket, moto, simple_storage
 from tests.servers.redis import redis_server
-from tests.soak import blocks, faults, forks, inputs, kills, peers, writers
+from tests.soak import blocks, faults, forks, inputs, kills, peers, running, writers
 from tests.soak.page import Table, show
 
 THREADS, PROCESSES = 8, 4
@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument(
         "--processes", type=int, default=PROCESSES, help="inputs: how many try them"
     )
+    running.add_arguments(parser)
     given = parser.parse_args()
     unknown = set(given.parts) - set(PARTS)
     if unknown:
@@ -273,6 +274,7 @@ PARTS: dict[str, Callable[[Path, Given], None]] = {
     "starts": _starts,
     "faults": _faults,
     "inputs": _inputs,
+    **running.PARTS,
 }
 
 

@@ -66,6 +66,7 @@ def run(
     folder: Path, task: str, engine: str, chunk: str, count: int, size: int = SIZE
 ) -> dict[str, Any]:
     """How many interrupts came, the seconds of the slowest, and what was wrong afterwards."""
+    folder.mkdir(exist_ok=True)
     words = [str(folder), task, engine, chunk, str(size), str(count)]
     command = [sys.executable, "-m", "tests.soak.interrupts", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=3600)

@@ -1,0 +1,104 @@
+"""It keeps running: interrupts, the end of interpreters, and accidents that others have too."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tests.soak import exits, interrupts, losses, peers
+from tests.soak.page import Table, show
+
+Rows: TypeAlias = Iterator[tuple[Any, ...]]
+Given: TypeAlias = argparse.Namespace
+
+INTERRUPTS = Table(
+    "Interrupted work",
+    "Ctrl-C (SIGINT) at random moments in a process that goes on afterwards; slowest: the seconds\n"
+    "until it was told. Torn: a chunk that is neither old nor new. Stuck: another thread could\n"
+    "not change the same chunks afterwards. Left: files that are no data.",
+    ("work", "chunks", "engine", "interrupts", "slowest (s)", "torn", "stuck", "left"),
+    labels=3,
+)
+
+
+def _interrupts(folder: Path, given: Given) -> None:
+    def rows() -> Rows:
+        for task in interrupts.TASKS:
+            for chunk in interrupts.CHUNKS:
+                for engine in interrupts.ENGINES:
+                    place = folder / f"{task} {chunk} {engine}"
+                    found = interrupts.run(place, task, engine, chunk, given.interrupts)
+                    wanted = ("interrupts", "slowest", "torn", "stuck", "left")
+                    yield task, chunk, engine, *(found[name] for name in wanted)
+
+    show(INTERRUPTS, rows())
+
+
+EXITS = Table(
+    "The end of the interpreter",
+    "Programs that end while the library is at work, or that read and write when they end. Not\n"
+    "right: a hang, a wrong status, a word on the standard error, or a value that is torn.",
+    ("program", "engine", "run", "not right", "slowest (s)"),
+    labels=2,
+)
+
+
+def _exits(folder: Path, given: Given) -> None:
+    def rows() -> Rows:
+        for number, program in enumerate(exits.PROGRAMS):
+            for engine in exits.ENGINES:
+                place = folder / f"{number}-{engine}"
+                exits.prepare(place)
+                found = [exits.run(place, program, engine) for _ in range(given.exits)]
+                wrong = [one["wrong"] for one in found if one["wrong"]]
+                for text in wrong:
+                    print(text)
+                slowest = max(one["seconds"] for one in found)
+                yield program, engine, len(found), len(wrong), slowest
+
+    show(EXITS, rows())
+
+
+ACCIDENTS = Table(
+    "Accidents, side by side",
+    "The same scripts on a directory. Killed write: chunks of 1 MiB that were neither old nor new\n"
+    "after their writer was killed (SIGKILL). Killed append: arrays whose shape showed elements\n"
+    "that nobody wrote. Fork after use: children that did not end within "
+    f"{losses.PATIENCE:g} s, and that\nended with an error; it is given up after three that hang."
+    " Failing file: reads of a\nchunk whose file is forbidden, cut, empty or a link to itself, that"
+    " gave values all the same.\ntensorstore has no `append`; zarrs is the codecs of zarr-python.",
+    ("accident", "library", "tried", "torn or wrong", "hung", "failed"),
+    labels=2,
+)
+
+
+def _accidents(folder: Path, given: Given) -> None:
+    os.chmod(folder, 0o755)  # one of them is another user's
+
+    def rows() -> Rows:
+        for accident in losses.ACCIDENTS:
+            for library in (lib for lib in peers.LIBRARIES if losses.can(lib, accident)):
+                place = folder / library / accident.replace(" ", "-")
+                found = losses.run(library, place, accident, given.accidents)
+                wrong = found.get("torn", found.get("wrong values", "-"))
+                more = (found.get("hung", "-"), found.get("failed", "-"))
+                yield accident, peers.label(library), found["tried"], wrong, *more
+
+    show(ACCIDENTS, rows())
+
+
+PARTS: dict[str, Callable[[Path, Given], None]] = {
+    "interrupts": _interrupts,
+    "exits": _exits,
+    "accidents": _accidents,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The numbers of these parts."""
+    parser.add_argument("--interrupts", type=int, default=50, help="interrupts of each work")
+    parser.add_argument("--exits", type=int, default=20, help="runs of each program that ends")
+    parser.add_argument("--accidents", type=int, default=100, help="tries of each accident")
