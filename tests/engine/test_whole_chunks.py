@@ -43,16 +43,16 @@ def heard() -> Iterator[Counter[str]]:
 
 
 @pytest.fixture
-def turned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
+def turned(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
     """The turns that threads take, as they take them."""
-    names: list[tuple[int, str]] = []
-    lock = turns._lock
+    names: list[set[str]] = []
+    locks = turns._of
 
-    def noted(name: tuple[int, str]) -> Any:
-        names.append(name)
-        return lock(name)
+    def noted(level: int, keys: set[str]) -> Any:
+        names.append(keys)
+        return locks(level, keys)
 
-    monkeypatch.setattr(turns, "_lock", noted)
+    monkeypatch.setattr(turns, "_of", noted)
     return names
 
 
@@ -62,7 +62,7 @@ OPTIONS: list[dict[str, Any]] = [{"chunks": (10,)}, {"chunks": (5,), "shards": (
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_whole_chunks_take_no_lock_and_parts_do(
-    tmp_path: Path, turned: list[tuple[int, str]], options: dict[str, Any], engine: str
+    tmp_path: Path, turned: list[set[str]], options: dict[str, Any], engine: str
 ) -> None:
     array = oz.create_array(tmp_path / "x", shape=(95,), dtype="i4", **options)
     with oz.configure(engine=engine):
@@ -75,7 +75,7 @@ def test_whole_chunks_take_no_lock_and_parts_do(
             array[3:8] = 3
         assert part["lock"] >= 2
         assert part["lock file"] == 1
-        assert len(turned) == 1
+        assert turned == [{"c/0"}]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
