@@ -107,7 +107,8 @@ WRITERS = Table(
     "Threads of several processes change their own elements of one chunk or shard, their own\n"
     "attribute of one array, or append to one array; a change counts as lost when its writer\n"
     "does not find it again, or when it is missing in the end. Misread: a read showed what\n"
-    "the next one did not.",
+    "the next one did not. moto compares and stores in two steps, between which it may\n"
+    "accept another writer: what it loses it has confirmed to both.",
     ("store", "what is changed", "threads x processes", "changes", "lost", "misread", "errors"),
     labels=2,
 )
@@ -180,7 +181,8 @@ def _kills(folder: Path, given: Given) -> None:
 STARTS = Table(
     "Starting processes",
     "Processes started by a parent that has not used the library (cold), or that reads and\n"
-    "writes in threads meanwhile (warm). A pool has two processes that read 20 crops.",
+    "writes in threads meanwhile (warm). A pool has two processes that read 20 crops. What a\n"
+    "start takes is mostly importing; on a machine with much else to do it waits for its turn.",
     ("start method", "action", "parent", "at once", "started", "hung", "failed", "slowest (s)"),
     labels=3,
 )

@@ -7,7 +7,7 @@ compare and replace, others are noticed, and the change is made again on what th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from omnizarr.errors import StoreError
 from omnizarr.hierarchy.location import Location
@@ -42,12 +42,14 @@ def change(location: Location, edit: Callable[[Node], Node]) -> Node:
 
 
 @contextmanager
-def alone(location: Location) -> Iterator[None]:
-    """Keep others, who do this too, from changing a shape and the chunks that it shows."""
-    location.check_writable()
-    keys = location.format.keys(location.path)
-    prefix = _directory(keys)
-    with turn(SHAPE, keys), lock_prefix(location.store, prefix, keys, "shape"):
+def alone(*locations: Location) -> Iterator[None]:
+    """Keep others, who do this too, from changing shapes and the chunks that they show."""
+    every = [(at, at.format.keys(at.path)) for at in sorted(locations, key=lambda at: at.path)]
+    for location in locations:
+        location.check_writable()
+    with turn(SHAPE, [key for _, keys in every for key in keys]), ExitStack() as held:
+        for location, keys in every:
+            held.enter_context(lock_prefix(location.store, _directory(keys), keys, "shape"))
         yield
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from omnizarr.errors import InvalidMetadata
 from omnizarr.hierarchy.array import Array
@@ -26,9 +26,8 @@ def growing(larger: Sequence[tuple[Array, tuple[int, ...]]]) -> Iterator[None]:
 
     Raises before anything is filled where an array has another shape than its handle knows.
     """
-    with ExitStack() as held:
-        for array, shape in sorted(larger, key=lambda pair: pair[0].path):  # as all who do
-            held.enter_context(alone(array._location))
+    with alone(*(array._location for array, _ in larger)):
+        for array, shape in larger:
             known = array.shape
             array.refresh()
             if array.shape != known:
