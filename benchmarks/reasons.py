@@ -114,7 +114,7 @@ REASONS: tuple[Reason, ...] = (
         "^Full read|^Shards",
         "(128|64|32|16)³$|read$",
         "Profile (blosc lz4 32³): LZ4 21 %, NumPy's copies into the result 17 %, Python at least"
-        " a tenth; NumPy's copies wait for one cache line after the other, which the kernel's do not."
+        " a tenth; NumPy's copies wait for one cache line after the other, the kernel's do not."
         " Processor time for 17 MB (reference, tensorstore; ms): raw 128³ 7.8, 8.3; 64³ 10.6, 10.8;"
         " 32³ 14.2, 17.5; blosc lz4 128³ 15.9, 14.5; 64³ 18.1, 17.0; 32³ 24.5, 24.9; zstd 64³ 40,"
         " 38; 32³ 48, 52; shards raw 15.7, 15.9, blosc lz4 25.9, 28.7, zstd 55.8, 46.4. One thread"
@@ -124,7 +124,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "^Full write|^Shards",
         "(128|64|32|16)³$|write$",
-        "Profile (blosc lz4 32³): LZ4 27 %, copying 10 %, Python a tenth at least. A chunk of 64 KiB"
+        "Profile (blosc lz4 32³): LZ4 27 %, copying 10 %, Python a tenth or more. A chunk of 64 KiB"
         " takes 68 µs in numcodecs' Blosc (the shuffle in its wheel has no AVX2), 21 µs to gather"
         " and 30 µs in the system's calls; tensorstore needs about 120 µs in all. Processor time"
         " for 17 MB (reference, tensorstore; ms): raw 128³ 11.9, 12.0; 64³ 15.1, 13.2; 32³ 23.6,"
