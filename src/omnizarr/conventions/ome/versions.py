@@ -228,7 +228,8 @@ def _placed(well: Any, plate: Json) -> Any:
 def _without_systems(multiscale: Json) -> Json:
     """A multiscale of 0.6 in the words of 0.5; as it is where it says more than those can."""
     datasets = _objects(multiscale.get("datasets"))
-    systems = {s.get("name"): s for s in _objects(multiscale.get("coordinateSystems"))}
+    described = _objects(multiscale.get("coordinateSystems"))
+    systems = {s["name"]: s for s in described if isinstance(s.get("name"), str)}
     outputs = {_target(t) for d in datasets for t in _objects(d.get("coordinateTransformations"))}
     (name,) = outputs if len(outputs) == 1 else (None,)
     rank = len(_objects(systems.get(name, {}).get("axes")))
@@ -247,9 +248,10 @@ def _without_systems(multiscale: Json) -> Json:
     return {**kept, "axes": axes, "datasets": changed}
 
 
-def _target(transformation: Json) -> Any:
+def _target(transformation: Json) -> str | None:
     output = transformation.get("output")
-    return output.get("name") if isinstance(output, dict) else output
+    name = output.get("name") if isinstance(output, dict) else output
+    return name if isinstance(name, str) else None
 
 
 def _plain_transformations(dataset: Json, rank: int) -> list[Json] | None:
