@@ -380,8 +380,8 @@ def test_names_for_new_registrations_follow_the_pattern(own_registry: None) -> N
 
 # The names of zarr-developers/zarr-extensions that this library knows.
 REGISTERED = {
-    "codec": """bitround blosc bytes crc32c gzip packbits transpose vlen-bytes vlen-utf8 zstd
-        sharding_indexed""",
+    "codec": """bitround blosc bytes cast_value crc32c gzip packbits reshape scale_offset
+        sharding_indexed transpose vlen-bytes vlen-utf8 zstd""",
     "data_type": """bfloat16 bool bytes complex128 complex64 complex_float32 complex_float64
         fixed_length_utf32 float16 float32 float4_e2m1fn float64 float6_e2m3fn float6_e3m2fn
         float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz

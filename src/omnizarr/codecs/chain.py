@@ -60,7 +60,9 @@ class Chain:
     # Each with the exact size of its decoded bytes, where that is known.
     bytes_bytes: tuple[tuple[BytesBytes, int | None], ...]
     encoded_size: int | None
-    # The chunk's axes as the codec that makes bytes of it sees them.
+    # Whether a codec changes the shape otherwise than by turning axes.
+    reshapes: bool = field(init=False)
+    # The chunk's axes as the codec that makes bytes of it sees them, unless it is reshaped.
     axes: tuple[int, ...] = field(init=False)
     # What reads and changes parts of the stored value, with the chunk's axes as it sees them.
     sharded: tuple[Any, tuple[int, ...]] | None = field(init=False)
@@ -73,6 +75,7 @@ class Chain:
     by_block: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "reshapes", _reshapes(self))
         object.__setattr__(self, "axes", _axes(self))
         axes = self.axes if hasattr(self.array_bytes, "steps") and _only_turns(self) else None
         into = bool(self.bytes_bytes) and hasattr(self.bytes_bytes[0][0], "decode_into")
@@ -166,7 +169,9 @@ class Chain:
             decode(out.transpose(self.axes))
 
     def turned_back(self, box: Region) -> Region:
-        """A box along the axes of the bytes, along those of the chunk."""
+        """A box along the axes of the bytes, along those of the chunk; all of a reshaped one."""
+        if self.reshapes:
+            return tuple(slice(0, n) for n in self.spec.shape)
         pairs = sorted(zip(self.axes, box, strict=True), key=lambda pair: pair[0])
         return tuple(part for _, part in pairs)
 
@@ -216,9 +221,20 @@ class Chain:
         return None if is_fill(chunk, self.spec.fill) else self.encode(chunk)
 
 
+def _reshapes(chain: Chain) -> bool:
+    """Whether a codec other than transpose gives the chunk another shape."""
+    after = [*(spec for _, spec in chain.array_array[1:]), chain.inner]
+    return any(
+        not isinstance(codec, Transpose) and before.shape != then.shape
+        for (codec, before), then in zip(chain.array_array, after, strict=False)
+    )
+
+
 def _axes(chain: Chain) -> tuple[int, ...]:
     """The axes of the chunk as its array→bytes codec sees them."""
     axes = tuple(range(len(chain.spec.shape)))
+    if chain.reshapes:
+        return axes
     for codec, spec in chain.array_array:
         if isinstance(codec, Transpose):
             axes = tuple(axes[i] for i in codec.axes(len(spec.shape)))
@@ -262,11 +278,11 @@ def bind_chain(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") -> 
             continue  # the document allows readers to skip it
         _check_order(codec, middle is not None, where)
         if codec.kind == "array->array":
-            filter_ = cast(ArrayArray, codec)
+            filter_ = cast(ArrayArray, _fitted(codec, current, named, where))
             before.append((filter_, current))
-            current = filter_.resolve(current)
+            current = _resolved(filter_, current, named, where)
         elif codec.kind == "array->bytes":
-            middle = _fitted(cast(ArrayBytes, codec), current, named, where)
+            middle = cast(ArrayBytes, _fitted(codec, current, named, where))
             size = middle.encoded_size(current)
         else:
             if not after and hasattr(codec, "for_items"):
@@ -283,13 +299,21 @@ def bind_chain(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") -> 
     return Chain(spec, tuple(before), middle, current, tuple(after), size)
 
 
-def _fitted(codec: ArrayBytes, spec: Spec, named: Named, where: str) -> ArrayBytes:
+def _fitted(codec: Codec, spec: Spec, named: Named, where: str) -> Codec:
     """The codec made for one shape and type, where it can be."""
     fit = getattr(codec, "for_spec", None)
     if fit is None:
         return codec
     try:
-        return cast(ArrayBytes, fit(spec))
+        return cast(Codec, fit(spec))
+    except InvalidMetadata as e:
+        raise _placed(e, named, where) from None
+
+
+def _resolved(codec: ArrayArray, spec: Spec, named: Named, where: str) -> Spec:
+    """What comes after a codec."""
+    try:
+        return codec.resolve(spec)
     except InvalidMetadata as e:
         raise _placed(e, named, where) from None
 

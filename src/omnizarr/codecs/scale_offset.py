@@ -1,0 +1,181 @@
+"""scale_offset: an offset subtracted, then a scale multiplied, in the array's own type.
+
+Specification: registered extension ``scale_offset`` of version 3; the type stays, so that
+``cast_value`` usually follows. Configuration: ``{"offset": 5, "scale": 0.1}``, both spelled like
+fill values and both optional. A result that the type cannot hold is an error, also where an
+integer is not a multiple of the scale; floats are rounded as usual.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.codecs.casting import Reals, cast, reals
+from omnizarr.codecs.codec import Configured, Kind, Spec
+from omnizarr.errors import InvalidMetadata
+from omnizarr.model.configuration import invalid
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleOffset(Configured):
+    offset: Any = 0
+    scale: Any = 1
+
+    name: ClassVar[str] = "scale_offset"
+    kind: ClassVar[Kind] = "array->array"
+
+    def __post_init__(self) -> None:
+        for member in ("offset", "scale"):
+            value = getattr(self, member)
+            if isinstance(value, np.generic):
+                object.__setattr__(self, member, value.item())
+            good = isinstance(getattr(self, member), (int, float, str))
+            good = good and not isinstance(value, (bool, np.bool_))
+            self.check(member, good, "a number, spelled like a fill value")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The codec as a document states it; what changes nothing is left out."""
+        stated = {"offset": self.offset} if self.offset != 0 else {}
+        if self.scale != 1:
+            stated["scale"] = self.scale
+        return {"name": self.name, "configuration": stated} if stated else {"name": self.name}
+
+    def resolve(self, spec: Spec) -> Spec:
+        try:
+            fill = self.encode(spec.fill, spec)
+        except ValueError as e:
+            if isinstance(e, InvalidMetadata):
+                raise
+            raise InvalidMetadata(
+                f"codec {self.name!r}: the fill value {spec.fill[()]!r} cannot be encoded: {e};"
+                " choose a fill value in range"
+            ) from None
+        return Spec(spec.shape, spec.data_type, spec.data_type.scalar(fill))
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+        """``(array - offset) * scale``."""
+        numbers, offset, scale = self._bound(spec)
+        values = array.astype(numbers.work)
+        if numbers.integer:
+            values = _minus(values, offset, numbers)
+            values = _times(values, scale, numbers)
+        else:
+            if offset:
+                values = _rounded(np.subtract, values, offset, numbers)
+            values = _rounded(np.multiply, values, scale, numbers)
+        return values.astype(spec.data_type.dtype, copy=False)
+
+    def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+        """``array / scale + offset``."""
+        numbers, offset, scale = self._bound(spec)
+        values = array.astype(numbers.work)
+        if numbers.integer:
+            values = _divided(values, scale, numbers)
+            values = _minus(values, -offset, numbers)
+        else:
+            values = _rounded(np.divide, values, scale, numbers)
+            if offset:
+                values = _rounded(np.add, values, offset, numbers)
+        return values.astype(spec.data_type.dtype, copy=False)
+
+    def _bound(self, spec: Spec) -> tuple[Reals, Any, Any]:
+        """What the type can hold, and the two numbers as it holds them."""
+        numbers = reals(spec.data_type)
+        if numbers is None:
+            raise InvalidMetadata(
+                f"codec {self.name!r} takes integers and floats, not {spec.data_type.named.name!r}"
+            )
+        offset, scale = (
+            0 if member == "offset" and self.offset == 0 else self._number(member, spec, numbers)
+            for member in ("offset", "scale")
+        )
+        if scale == 0:
+            raise invalid("codec", self.name, "scale", "0 cannot be undone; give another number")
+        return numbers, offset, scale
+
+    def _number(self, member: str, spec: Spec, numbers: Reals) -> Any:
+        json = getattr(self, member)
+        if numbers.integer and isinstance(json, float) and json.is_integer():
+            json = int(json)  # zarr-python takes and writes such numbers
+        try:
+            scalar = spec.data_type.scalar(spec.data_type.decode(json, "v3"))
+        except InvalidMetadata as e:
+            message = str(e).replace("fill_value of", "of type", 1)
+            raise invalid("codec", self.name, member, message) from None
+        value = scalar.astype(numbers.work)[()].item()
+        if not math.isfinite(value):
+            message = f"expected a finite number of type {numbers.name}, got {json!r}"
+            raise invalid("codec", self.name, member, message)
+        return value
+
+
+def _ends(values: npt.NDArray[Any]) -> tuple[int, int]:
+    return (int(values.min()), int(values.max())) if values.size else (0, 0)
+
+
+def _check(low: int, high: int, numbers: Reals, what: str) -> None:
+    """Raise unless all between two exact results fits the type."""
+    for value in (low, high):
+        if not numbers.low <= value <= numbers.high:
+            raise ValueError(
+                f"{what} gives {value}, outside of {numbers.name},"
+                f" which goes from {numbers.low} to {numbers.high}"
+            )
+
+
+def _minus(values: npt.NDArray[Any], offset: int, numbers: Reals) -> npt.NDArray[Any]:
+    if not offset or not values.size:
+        return values
+    low, high = _ends(values)
+    what = f"subtracting the offset {offset}" if offset > 0 else f"adding the offset {-offset}"
+    _check(low - offset, high - offset, numbers, what)
+    number = np.array(abs(offset)).astype(numbers.work)  # -low of a type wraps, rightly
+    return np.asarray(values - number if offset > 0 else values + number)
+
+
+def _times(values: npt.NDArray[Any], scale: int, numbers: Reals) -> npt.NDArray[Any]:
+    if scale == 1:
+        return values
+    low, high = (end * scale for end in _ends(values))
+    _check(low, high, numbers, f"multiplying by the scale {scale}")
+    return np.asarray(values * np.array(scale, numbers.work))
+
+
+def _divided(values: npt.NDArray[Any], scale: int, numbers: Reals) -> npt.NDArray[Any]:
+    if scale == 1:
+        return values
+    number = np.array(scale, numbers.work)
+    with np.errstate(over="ignore"):  # of the lowest number by -1, which is refused below
+        uneven = values % number != 0
+    if uneven.any():
+        first = values[uneven][0].item()
+        raise ValueError(f"{first} is not a multiple of the scale {scale}")
+    low, high = (end // scale for end in _ends(values))
+    _check(low, high, numbers, f"dividing by the scale {scale}")
+    return np.asarray(values // number)
+
+
+def _rounded(
+    operation: Any, values: npt.NDArray[Any], number: float, numbers: Reals
+) -> npt.NDArray[Any]:
+    """The result of floats, each rounded once to the type; one that becomes infinite is refused."""
+    if operation in (np.multiply, np.divide) and number == 1:
+        return values
+    with np.errstate(over="ignore", under="ignore"):
+        out = np.asarray(operation(values, np.array(number, numbers.work)))
+    if numbers.dtype != numbers.work:  # float64, of which one more rounding does no harm
+        wide = Reals("float64", out.dtype, out.dtype, -math.inf, math.inf, 53, -1074, True, True)
+        return cast(out, wide, numbers).astype(numbers.work)
+    if not np.isfinite(out).all():
+        outside = np.isfinite(values) & ~np.isfinite(out)
+        if outside.any():
+            first = values[outside][0].item()
+            raise ValueError(
+                f"{operation.__name__} of {first!r} and {number!r} is outside of {numbers.name}"
+            )
+    return out

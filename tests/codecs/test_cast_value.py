@@ -1,0 +1,233 @@
+"""cast_value: exact by the text, in both directions, inside shards too."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.codecs import CastValue
+from omnizarr.codecs.casting import OUT_OF_RANGE, ROUNDINGS, cast, reals
+from omnizarr.data_types import bind
+from omnizarr.model import Named
+from tests.codecs.numbers import expected
+
+INTEGERS = [f"{s}int{n}" for s in ("", "u") for n in (2, 4, 8, 16, 32, 64)]
+EIGHT = ("e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
+FLOATS = [
+    *("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"),
+    *(f"float8_{kind}" for kind in EIGHT),
+    *("bfloat16", "float16", "float32", "float64"),
+]
+TYPES = [*INTEGERS, *FLOATS]
+
+
+def numbers_of(name: str) -> Any:
+    found = reals(bind(Named(name)))
+    assert found is not None
+    return found
+
+
+def values(name: str) -> st.SearchStrategy[Any]:
+    """Items of a type, many of them near powers of two and halves."""
+    of = numbers_of(name)
+    if of.integer:
+        near = st.builds(
+            lambda e, d, s: s * (2**e + d),
+            *map(st.integers, (0, -3), (64, 3)),
+            st.sampled_from([-1, 1]),
+        ).filter(lambda n: of.low <= n <= of.high)
+        return st.one_of(st.integers(of.low, of.high), near)
+    anything = st.floats(width=64)
+    small = st.builds(lambda n, e: n * 2.0**e, st.integers(-5000, 5000), st.integers(-14, 5))
+
+    def held(x: float) -> float:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(np.array(x).astype(of.dtype).astype("f8"))
+
+    return st.one_of(anything, small).map(held)
+
+
+@settings(max_examples=400)
+@given(
+    st.sampled_from(TYPES),
+    st.sampled_from(TYPES),
+    st.sampled_from(ROUNDINGS),
+    st.sampled_from([None, *OUT_OF_RANGE]),
+    st.data(),
+)
+def test_every_cast_gives_the_exact_number_or_is_refused(
+    source: str, target: str, rounding: str, out_of_range: str | None, data: Any
+) -> None:
+    of, to = numbers_of(source), numbers_of(target)
+    items = data.draw(st.lists(values(source), min_size=1, max_size=8))
+    given_ = np.array(items, of.work).astype(of.dtype)
+    want = [expected(x, to, rounding, out_of_range) for x in given_.astype(of.work).tolist()]
+    if None in want:
+        with pytest.raises(ValueError, match=target):
+            cast(given_, of, to, rounding, out_of_range)
+        return
+    got = cast(given_, of, to, rounding, out_of_range)
+    assert got.dtype == to.dtype
+    found = got.astype(to.work).tolist()
+    if "fnuz" in target:
+        want = [abs(x) if x == 0 else x for x in want]  # they have one zero
+    assert [*map(repr, map(_plain, found))] == [*map(repr, map(_plain, want))]
+
+
+def _plain(x: Any) -> Any:
+    return math.nan if x != x else x
+
+
+def array(store: dict[str, Any], data_type: str, codec: Any, **options: Any) -> Any:
+    return oz.create_array(
+        store, shape=(6,), chunks=(3,), dtype=data_type, filters=[codec], compressors=None,
+        **options
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("out_of_range", "to", "number", "want"),
+    [
+        (None, "int8", 128.0, None),
+        ("clamp", "int8", 128.0, 127),
+        ("wrap", "int8", 128.0, -128),
+        ("wrap", "int16", 32768, -32768),
+        ("wrap", "int16", 32769, -32767),
+        ("wrap", "int16", -32769, 32767),
+    ],
+)
+def test_the_specifications_examples(
+    out_of_range: str | None, to: str, number: Any, want: int | None
+) -> None:
+    store: dict[str, Any] = {}
+    made = array(store, "float64", CastValue(data_type=to, out_of_range=out_of_range))
+    if want is None:
+        with pytest.raises(oz.errors.ChunkError, match=r"cast_value.*128.0 is outside of int8"):
+            made[0] = number
+        return
+    made[0] = number
+    assert np.frombuffer(store["c/0"], f"<i{int(to[3:]) // 8}")[0] == want
+    assert made[0] == want
+
+
+@pytest.mark.parametrize(("number", "want"), [(-81, 0), (300, 255), (7, 7)])
+def test_integers_that_are_all_on_one_side_are_clamped(number: int, want: int) -> None:
+    of, to = numbers_of("int16"), numbers_of("uint8")
+    assert cast(np.array([number], "i2"), of, to, out_of_range="clamp").tolist() == [want]
+
+
+def test_the_configuration_that_does_as_numpy() -> None:
+    stated = {
+        "data_type": "uint8",
+        "rounding": "towards-zero",
+        "out_of_range": "wrap",
+        "scalar_map": {"encode": [["NaN", 0], ["+Infinity", 0], ["-Infinity", 0]]},
+    }
+    store: dict[str, Any] = {}
+    made = array(store, "float64", {"name": "cast_value", "configuration": stated})
+    made[...] = [math.nan, math.inf, -math.inf, 257.9, -1.5, 255.99]
+    assert made[...].tolist() == [0, 0, 0, 1, 255, 255]
+
+
+def test_the_first_of_equal_keys_counts_and_the_map_comes_before_range_checks() -> None:
+    pairs = {"encode": [[300, 3], [300, 4], [-5, 5]], "decode": [[3, 300], [3, 7], [5, -5]]}
+    made = array({}, "int16", CastValue(data_type="uint8", scalar_map=pairs))
+    made[...] = [300, -5, 0, 1, 2, 255]
+    assert made[...].tolist() == [300, -5, 0, 1, 2, 255]
+    with pytest.raises(oz.errors.ChunkError, match="301 is outside of uint8"):
+        made[0] = 301
+
+
+def test_what_is_written_has_the_defaults_left_out() -> None:
+    store: dict[str, Any] = {}
+    array(store, "float32", CastValue(data_type="uint8", scalar_map={"encode": {math.nan: 0}}),
+          fill_value=0)  # fmt: skip
+    codec = json.loads(store["zarr.json"])["codecs"][0]
+    assert codec["name"] == "cast_value"
+    assert codec["configuration"]["data_type"] == "uint8"
+    assert codec["configuration"].keys() == {"data_type", "scalar_map"}
+    assert oz.open(store)[...].tolist() == [0] * 6
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_shards_see_the_fill_value_that_the_chain_makes_of_it(inside: bool) -> None:
+    pairs = {"encode": [["NaN", 0]], "decode": [[0, "NaN"]]}
+    steps = [
+        {"name": "scale_offset", "configuration": {"offset": -10, "scale": 0.5}},
+        {"name": "cast_value", "configuration": {"data_type": "uint8", "scalar_map": pairs}},
+    ]
+    inner = [*(steps if inside else []), {"name": "bytes"}]
+    configuration = {
+        "chunk_shape": [2],
+        "codecs": inner,
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    }
+    shard = {"name": "sharding_indexed", "configuration": configuration}
+    store: dict[str, Any] = {}
+    made = oz.create_array(
+        store, shape=(8,), chunks=(8,), dtype="float64", fill_value=math.nan,
+        codecs=[*([] if inside else steps), shard],
+    )  # fmt: skip
+    made[2:4] = [0.0, 10.0]
+    assert len(store["c/0"]) == 2 + 4 * 16
+    assert store["c/0"][:2] == bytes([5, 10])
+    nan = math.nan
+    want = [nan, nan, 0, 10, nan, nan, nan, nan]
+    np.testing.assert_array_equal(oz.open(store)[...], want)
+    np.testing.assert_array_equal(oz.open(store)[1:5], want[1:5])
+
+
+@pytest.mark.parametrize(
+    ("data_type", "configuration", "message"),
+    [
+        ("float32", {}, "data_type"),
+        ("float32", {"data_type": 7}, "data_type"),
+        ("float32", {"data_type": "string"}, "integers and floats, not 'string'"),
+        ("bool", {"data_type": "uint8"}, "integers and floats, not 'bool'"),
+        ("complex64", {"data_type": "float32"}, "integers and floats, not 'complex64'"),
+        ("float32", {"data_type": "uint8", "rounding": "up"}, "rounding.*nearest-even.*'up'"),
+        ("float32", {"data_type": "uint8", "out_of_range": "stop"}, "out_of_range.*clamp"),
+        ("float32", {"data_type": "uint8", "out_of_range": None}, "leave it out"),
+        ("float64", {"data_type": "float32", "out_of_range": "wrap"}, "wrap needs .*integers"),
+        ("float32", {"data_type": "uint8", "other": 1}, "other"),
+        ("float32", {"data_type": "uint8", "scalar_map": []}, "scalar_map"),
+        ("float32", {"data_type": "uint8", "scalar_map": {"both": []}}, "scalar_map"),
+        ("float32", {"data_type": "uint8", "scalar_map": {"encode": [[1]]}}, "pairs"),
+        ("float32", {"data_type": "uint8", "scalar_map": {"encode": [[1, 256]]}},
+         r"scalar_map\.encode\[0\]\[1\].*from 0 to 255"),
+        ("float32", {"data_type": "uint8", "scalar_map": {"decode": [[0, "x"]]}},
+         r"scalar_map\.decode\[0\]\[1\]"),
+    ],
+)  # fmt: skip
+def test_bad_configurations_are_refused_by_name(
+    data_type: str, configuration: dict[str, Any], message: str
+) -> None:
+    store: dict[str, Any] = {}
+    oz.create_array(store, shape=(4,), chunks=(2,), dtype=data_type, compressors=None)
+    document = json.loads(store["zarr.json"])
+    document["codecs"].insert(0, {"name": "cast_value", "configuration": configuration})
+    store["zarr.json"] = json.dumps(document).encode()
+    with pytest.raises(oz.errors.InvalidMetadata, match=message) as e:
+        oz.open(store)[...]
+    assert "cast_value" in str(e.value)
+
+
+def test_a_fill_value_that_cannot_be_cast_is_refused() -> None:
+    with pytest.raises(oz.errors.InvalidMetadata, match=r"fill value .*nan.*uint8 has no nan"):
+        array({}, "float64", CastValue(data_type="uint8"), fill_value=math.nan)[...]
+
+
+def test_a_fill_value_that_comes_back_as_another_is_read_but_not_written() -> None:
+    store: dict[str, Any] = {}
+    made = array(store, "float64", CastValue(data_type="uint8"), fill_value=0.25)
+    with pytest.raises(oz.errors.ChunkError, match=r"0\.25.*comes back as .*0\.0"):
+        made[...] = 1
+    store["c/0"] = bytes([1, 2, 3])
+    assert made[...].tolist() == [1, 2, 3, 0.25, 0.25, 0.25]
