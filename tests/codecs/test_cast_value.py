@@ -231,3 +231,17 @@ def test_a_fill_value_that_comes_back_as_another_is_read_but_not_written() -> No
         made[...] = 1
     store["c/0"] = bytes([1, 2, 3])
     assert made[...].tolist() == [1, 2, 3, 0.25, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "order"),
+    [("uint8", "int16", {"endian": "little"}), ("float64", "uint8", None)],
+)
+def test_the_byte_order_stated_is_that_of_the_items_after_the_cast(
+    source: str, target: str, order: dict[str, str] | None
+) -> None:
+    store: dict[str, Any] = {}
+    array(store, source, CastValue(data_type=target))[...] = [1, 2, 3, 4, 5, 6]
+    steps = json.loads(store["zarr.json"])["codecs"]
+    assert (steps[1].get("configuration") or None) == order
+    assert oz.open(store)[...].tolist() == [1, 2, 3, 4, 5, 6]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from omnizarr.errors import Problem
+from omnizarr.formats.numpy_types import byte_orders
 from omnizarr.model import Named
 from omnizarr.model.fields import Fields, named
 from omnizarr.model.numcodecs_ids import PREFIX
@@ -47,3 +49,30 @@ def as_object(extension: Named) -> dict[str, Any]:
     if not extension.must_understand:
         doc["must_understand"] = False
     return doc
+
+
+def byte_orders_known(data_type: Named) -> bool:
+    """Whether the type is one whose byte order this library understands, and has one."""
+    try:
+        return bool(byte_orders(data_type))
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
+        return False  # a malformed configuration; binding the type reports it
+
+
+def with_order(codecs: Codecs, order: str | None) -> Codecs:
+    """Codecs with the byte order of the items stated; that of an index is little by default."""
+    out = []
+    for codec in codecs:
+        if codec.name == "cast_value":
+            order = "little" if byte_orders_known(_target(codec)) else None
+        if codec.name == "bytes" and order and codec.configuration.get("endian") is None:
+            codec = Named("bytes", {"endian": order}, codec.must_understand)
+        items, index = partial(with_order, order=order), partial(with_order, order="little")
+        out.append(inside(codec, items, index))
+    return tuple(out)
+
+
+def _target(codec: Named) -> Named:
+    """What a cast makes of the items; a malformed one is reported when it is bound."""
+    stated = codec.configuration.get("data_type")
+    return Named(stated if isinstance(stated, str) else "")

@@ -13,7 +13,13 @@ from omnizarr.errors import InvalidName, Problem
 from omnizarr.formats import codec_names, dimensions
 from omnizarr.formats.draft_extensions import is_sharding
 from omnizarr.formats.format import Documents, Kind, cannot, check_version
-from omnizarr.formats.inner_codecs import Codecs, as_object, inside
+from omnizarr.formats.inner_codecs import (
+    Codecs,
+    as_object,
+    byte_orders_known,
+    inside,
+    with_order,
+)
 from omnizarr.formats.numpy_types import as_json, byte_orders, field_parts, without_order
 from omnizarr.formats.remembered import remembered, written
 from omnizarr.formats.rounding import rounded_once
@@ -116,7 +122,7 @@ class V3:
         encoding = self._essential(fields, "chunk_key_encoding")
         codecs = self._codecs(fields, len(shape))
         order = "little" if byte_orders_known(data_type) else None
-        if _stated(codecs, order) != codecs:
+        if with_order(codecs, order) != codecs:
             fields.warn("codecs", "'bytes' without 'endian' for a multi-byte type; read as little")
         transformers = self._list(fields, "storage_transformers")
         attributes = fields.attributes()
@@ -218,7 +224,7 @@ class V3:
         if _has_subarrays(array.data_type):
             raise cannot(self.name, "a structure with sub-array fields")
         order = next(iter(orders), None)
-        codecs = _stated(_renamed(array), order)
+        codecs = with_order(_renamed(array), order)
         of_draft = array.fill_value.dialect == "v3-draft"
         if any(of_draft or is_sharding(t) for t in array.storage_transformers):
             raise cannot(self.name, "the draft's storage transformers")
@@ -317,14 +323,6 @@ def name_problem(name: str) -> str | None:
     return "is the name of the metadata document" if name == "zarr.json" else None
 
 
-def byte_orders_known(data_type: Named) -> bool:
-    """Whether the type is one whose byte order this library understands, and has one."""
-    try:
-        return bool(byte_orders(data_type))
-    except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
-        return False  # a malformed configuration; binding the type reports it
-
-
 def _is_shape(value: Any) -> TypeGuard[list[int]]:
     """Whether the field `shape` is right in itself."""
     if not isinstance(value, list) or len(value) > MAX_RANK:
@@ -377,16 +375,6 @@ def _renamed(array: ArrayModel) -> Codecs:
         inside(codec, lambda inner: _renamed(array.with_(codecs=inner)), index)
         for codec in codec_names.to_names(array)
     )
-
-
-def _stated(codecs: Codecs, order: str | None) -> Codecs:
-    """Codecs with the byte order of the items stated; that of an index is little by default."""
-    out = []
-    for codec in codecs:
-        if codec.name == "bytes" and order and codec.configuration.get("endian") is None:
-            codec = Named("bytes", {"endian": order}, codec.must_understand)
-        out.append(inside(codec, partial(_stated, order=order), partial(_stated, order="little")))
-    return tuple(out)
 
 
 def _has_subarrays(data_type: Named) -> bool:
