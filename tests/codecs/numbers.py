@@ -35,8 +35,8 @@ def around(size: Fraction, target: Reals) -> list[tuple[Fraction, bool]]:
         first = 0 if numbers[0] == 0 else 1  # the lowest number of a type without zero is odd
         numbers = [*numbers, 2 * numbers[-1] - numbers[-2] if first == 0 else 2 * numbers[-1]]
         at = bisect.bisect_right(numbers, size) - 1
-        if at < 0:
-            return [(Fraction(0), True), (numbers[0], False)]
+        if at < 0:  # a type without zero, which nothing is rounded away from
+            return [(Fraction(0), True), (numbers[0], False)][: 2 if size else 1]
         exact = numbers[at] == size or at + 1 == len(numbers)
         places = [at] if exact else [at, at + 1]
         return [(numbers[i], (i + first) % 2 == 0) for i in places]

@@ -65,10 +65,10 @@ def _plain(buffer: Buffer, at: int, streams: int, length: int) -> bytes:
 
 def pack(data: Buffer, typesize: int, shuffle: int, clevel: int, blocksize: int) -> bytes:
     """A Blosc buffer, each block one stream, as the kernel writes it."""
-    typesize = 1 if typesize > 255 else typesize
-    shuffle = shuffle if typesize > 1 or shuffle == 2 else 0
     values, size = as_bytes_array(data), len(data)
     block = _block_size(size, typesize * (8 if shuffle == 2 else 1), blocksize)
+    typesize = 1 if typesize > 255 else typesize
+    shuffle = shuffle if typesize > 1 or shuffle == 2 else 0
     count = -(-size // block)
     parts, table, at = list[bytes](), list[int](), _HEADER.size + 4 * count
     for start in range(0, size, block):

@@ -28,6 +28,7 @@ from omnizarr.errors import ChunkError, InvalidMetadata, Problem
 from omnizarr.model import Named
 from omnizarr.model.configuration import check_members, invalid
 from omnizarr.stores import (
+    MemoryStore,
     Range,
     Store,
     check_writable,
@@ -36,7 +37,7 @@ from omnizarr.stores import (
     list_prefix,
 )
 from omnizarr.stores.one_value import OneValue, Replaced, settled
-from omnizarr.stores.store import Bytes
+from omnizarr.stores.store import Bytes, Holds
 from omnizarr.stores.turns import turn
 
 BATCH = 256  # how many indices a listing asks for at once
@@ -135,6 +136,12 @@ class IndexedShards:
 
     # Reading
 
+    @property
+    def _may_change(self) -> bool:
+        """Whether another process may replace a shard while it is read, without a sign of it."""
+        settled = isinstance(self.store, MemoryStore | Holds)
+        return getattr(self.store, "near", False) and not settled
+
     def _indices(self, shards: Iterable[str], fetch: OneValue | None = None) -> dict[str, Index]:
         """The indices of those shards that exist, in one request."""
         keys = list(dict.fromkeys(shards))
@@ -173,9 +180,7 @@ class IndexedShards:
             fetched = {shard: joined(parts.values()) for shard, parts in places.items()}
             below = [(shard, part) for shard, some in fetched.items() for part in some.ranges]
             values = iter(fetch([*passed.values(), *below]) if wanted else [])
-            if getattr(self.store, "near", False) and not _same(
-                indices, self._indices(indices) if below else indices
-            ):
+            if below and self._may_change and not _same(indices, self._indices(indices)):
                 raise Replaced(next(iter(indices)))
         found: list[bytes | None] = [None] * len(wanted)
         for i in passed:
