@@ -137,6 +137,15 @@ def test_arrays_are_the_same_with_either_library(quick: bool) -> None:
 
 
 def test_a_thread_keeps_no_large_scratch() -> None:
-    assert len(scratch.scratch(1000)) == 1000
-    assert len(scratch.scratch(2 * scratch.KEPT)) == 2 * scratch.KEPT
+    for size in (1000, 2 * scratch.KEPT):
+        with scratch.scratch(size) as room:
+            assert len(room) == size
     assert len(scratch._own.buffer) <= scratch.KEPT
+
+
+def test_scratch_that_is_in_use_is_not_given_to_a_handler_that_strikes_meanwhile() -> None:
+    with scratch.scratch(10) as outer:
+        outer[:] = 1
+        with scratch.scratch(10) as inner:
+            inner[:] = 2
+        assert outer.tolist() == [1] * 10

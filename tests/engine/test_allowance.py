@@ -156,3 +156,10 @@ def test_a_child_forked_while_all_threads_are_busy_has_its_own() -> None:
             finally:
                 os._exit(0 if good else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_call_of_a_thread_that_has_a_lock_gets_no_helpers() -> None:
+    seen = set()
+    with oz.configure(threads=4), allowance.alone:
+        allowance.on_threads(lambda: seen.add(threading.get_ident()), 4, lambda: None)
+    assert seen == {threading.get_ident()}

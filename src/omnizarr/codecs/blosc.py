@@ -22,8 +22,10 @@ from omnizarr.codecs.codec import Buffer, Configured, Kind, Region, as_bytes_arr
 from omnizarr.codecs.steps import Steps
 from omnizarr.model import Named
 
-# Threads are the engine's affair; on the main thread Blosc would start its own.
+# Threads are the engine's affair; on the main thread Blosc would start its own. Its lock is made
+# here: at the first chunk it would import, which a signal handler must not do in the midst of that.
 blosc.use_threads = False
+blosc.get_mutex()
 
 COMPRESSORS = ("lz4", "lz4hc", "blosclz", "zstd", "snappy", "zlib")
 SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}

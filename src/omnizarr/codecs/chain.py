@@ -90,10 +90,14 @@ class Chain:
 
     def encode(self, chunk: npt.NDArray[Any]) -> Buffer:
         """The bytes to store for a chunk."""
-        array = chunk
         if self.direct and not chunk.flags.c_contiguous:
-            array = scratch(self.spec.nbytes or 0).view(chunk.dtype).reshape(chunk.shape)
-            array[...] = chunk
+            with scratch(self.spec.nbytes or 0) as room:
+                array = room.view(chunk.dtype).reshape(chunk.shape)
+                array[...] = chunk
+                return self._encode(array)
+        return self._encode(chunk)
+
+    def _encode(self, array: npt.NDArray[Any]) -> Buffer:
         for codec, spec in self.array_array:
             array = _run(codec, "encode", codec.encode, array, spec)
         data: Buffer = _run(self.array_bytes, "encode", self.array_bytes.encode, array, self.inner)
@@ -185,14 +189,12 @@ class Chain:
         if self.direct and out.flags.c_contiguous and out.shape == self.spec.shape:
             self._unpack(data, out.reshape(-1).view(np.uint8))
             return
-        if self.packed_into:
-            size = self.bytes_bytes[0][1] or 0
-            data = self._unpack(data, scratch(size)).data
-            array = self._to_array(data)
-        else:
-            array = self.decode(data)
         index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
-        out[...] = array[index]
+        if self.packed_into:
+            with scratch(self.bytes_bytes[0][1] or 0) as room:
+                out[...] = self._to_array(self._unpack(data, room).data)[index]
+        else:
+            out[...] = self.decode(data)[index]
 
     def _unpack(self, data: Buffer, out: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         """`out` filled by the last of the bytes→bytes codecs, which can do so."""

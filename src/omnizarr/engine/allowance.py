@@ -1,7 +1,8 @@
 """One allowance of threads and of bytes for all reads and writes of this process.
 
 A call that comes while others are busy, or from one of their threads, gets fewer threads, so that
-threads do not multiply under Dask or in nested calls. Nobody waits: a call always has its own
+threads do not multiply under Dask or in nested calls; one of a finaliser or signal handler gets no
+helpers that would wait for what its own thread has locked. Nobody waits: a call always has its own
 thread. Threads are made for a call and end with it, so nothing is left to break at a fork. Where
 none can be started, at the end of the interpreter or at a limit of the system, there is less help.
 """
@@ -57,11 +58,25 @@ class _Mark(threading.local):
     """What this thread is: counted already, and one of those that help a call."""
 
     counted = False
+    locks = 0  # that it has and that helpers want, see `alone`
     place: _Place | None = None
 
 
 _used = _Used()
 _mark = _Mark()
+
+
+class _Alone:
+    """While a thread has locks that helpers want, calls on that thread have none."""
+
+    def __enter__(self) -> None:
+        _mark.locks += 1
+
+    def __exit__(self, *exception: object) -> None:
+        _mark.locks -= 1
+
+
+alone = _Alone()
 
 
 def _take(used: _Used, wanted: int) -> tuple[int, int]:
@@ -129,7 +144,7 @@ def on_threads(
     an error) is raised at once, and they end behind the caller's back.
     """
     used, settings, errors = _used, config.get(), list[BaseException]()
-    own, more = _take(used, wanted)
+    own, more = _take(used, 1 if _mark.locks else wanted)
     places = [_Place(used) for _ in range(more)]
     before, _mark.counted, _mark.place = _mark.place, True, None  # nobody else does this work
     started = 0

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from omnizarr import config
 from omnizarr.config import ByteBudget
+from omnizarr.engine.allowance import alone
 
 Values: TypeAlias = npt.NDArray[Any]
 ENTRY = 512  # bytes that an entry takes besides its values
@@ -57,7 +58,7 @@ class ChunkCache:
         mine: dict[int, Flight] = {}
         theirs: dict[int, Flight] = {}
         try:
-            with self._lock:
+            with alone, self._lock:
                 for i, name in enumerate(names):
                     found[i] = self._kept.get(name)
                     flight = self._flights.get(name)
@@ -72,7 +73,7 @@ class ChunkCache:
                     found[i] = mine[i].values = values
                     self._keep(names[i], values)
         finally:
-            with self._lock:
+            with alone, self._lock:
                 for i, own in mine.items():
                     if self._flights.get(names[i]) is own:
                         del self._flights[names[i]]
@@ -88,14 +89,14 @@ class ChunkCache:
 
     def has(self, name: Hashable) -> bool:
         """Whether an array is kept now."""
-        with self._lock:
+        with alone, self._lock:
             return name in self._kept
 
     def _keep(self, name: Hashable, values: Values) -> None:
         values.flags.writeable = False  # many callers see it
         if _cost(values) > self.limit:
             return
-        with self._lock:
+        with alone, self._lock:
             before = self._kept.pop(name, None)
             self._kept[name] = values
             self.nbytes += _cost(values) - (0 if before is None else _cost(before))
@@ -104,7 +105,7 @@ class ChunkCache:
 
     def number(self, thing: Hashable) -> int:
         """A number for equal things, short and quick to compare."""
-        with self._lock:
+        with alone, self._lock:
             return self._numbers.setdefault(thing, len(self._numbers))
 
 
@@ -121,7 +122,7 @@ def current() -> ChunkCache | None:
     budget = config.get().chunk_cache
     if budget is None:
         return None
-    with _guard:
+    with alone, _guard:
         cache = _caches.get(budget)
         if cache is None:
             cache = _caches[budget] = ChunkCache(budget.nbytes)
