@@ -45,7 +45,8 @@ def strike():
         turn[3:40, 5] = len(strikes)
         turn.attrs["k"] = len(strikes)
     except oz.OmnizarrError as e:
-        errors.append(str(e))
+        if "in the middle of a change of this database" not in str(e):  # SQLite has one at a time
+            errors.append(str(e))
     finally:
         inside.now = False
 

@@ -257,13 +257,22 @@ def _below(prefix: str) -> tuple[str, tuple[str, ...]]:
     return "WHERE k >= ? AND k < ?", (prefix, sorted_keys.after(prefix))
 
 
+def _in_the_middle(connection: sqlite3.Connection) -> bool:
+    return connection.in_transaction
+
+
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    if _in_the_middle(connection):
+        raise StoreError(
+            "this thread is in the middle of a change of this database; a finaliser or signal"
+            " handler should leave others to another thread"
+        )
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
     except BaseException:
-        if connection.in_transaction:  # not where the disk is full: then it is rolled back already
+        if _in_the_middle(connection):  # not where the disk is full: then it is rolled back already
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
