@@ -161,6 +161,7 @@ def test_what_lies_outside_of_the_valid_range_is_missing_and_all_else_as_before(
         ("i2", {"scale_factor": -0.5, "valid_range": [-2.0, 3.0]}, [-7, -6, 5], [1, 0, 1]),
         ("i1", {"_Unsigned": "true", "valid_range": [1, -2]}, [0, 1, -2, -1], [1, 0, 0, 1]),
         ("u1", {"valid_range": [0, 255]}, [0, 255], [0, 0]),
+        ("i8", {"valid_min": 2**53 + 1}, [2**53, 2**53 + 1], [1, 0]),
         ("f4", {"valid_max": 0.1}, [0.1, 0.2], [0, 1]),
         ("i4", {"valid_range": [2, 4], "valid_min": 3}, [2, 3], [0, 0]),
     ],

@@ -59,8 +59,9 @@ def stated_bounds(
     if unpacked:
         low, high = (_steps(b, scale or 1.0, offset or 0.0) for b in (low, high))
         low, high = (high, low) if (scale or 1.0) < 0 else (low, high)
-    low = None if low is None else math.ceil(low - _SLACK * max(1.0, abs(low)) * unpacked)
-    high = None if high is None else math.floor(high + _SLACK * max(1.0, abs(high)) * unpacked)
+    slack = _SLACK if unpacked else 0  # whole numbers stay exact
+    low = None if low is None else math.ceil(low - slack * max(1, abs(low)))
+    high = None if high is None else math.floor(high + slack * max(1, abs(high)))
     if either_sign and not unpacked:
         low, high = (_with_sign(b, dtype) for b in (low, high))
     limits = np.iinfo(dtype)
