@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import threading
 import time
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -576,6 +577,31 @@ def test_threads_that_write_into_one_shard_lose_nothing() -> None:
         data[3:250, 5:251] *= 100
         np.testing.assert_array_equal(array[...], data)
     assert sum(key.startswith("data/") for key in store.list()) == 4
+
+
+class Overtaken(MemoryStore):
+    """A store in memory in which another thread acts after the first request."""
+
+    act: Callable[[], None] | None = None
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        found = super().get(key, range)
+        act, self.act = self.act, None
+        if act is not None:
+            thread = threading.Thread(target=act)
+            thread.start()
+            thread.join()
+        return found
+
+
+@pytest.mark.shows("DX-26")
+def test_a_reader_begins_again_where_a_thread_replaces_the_shard_between_its_requests() -> None:
+    store = Overtaken()
+    chunks = view(store, [2])
+    stores.set_many(chunks, [("data/a/c0", b"0123456789"), ("data/a/c1", b"one")])
+    store.act = lambda: chunks.set("data/a/c0", b"zero")
+    assert chunks.get("data/a/c1") == b"one"
+    assert chunks.get("data/a/c0") == b"zero"
 
 
 def test_chunks_that_a_resize_left_outside_survive_writes_to_their_shard() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import engine
+from omnizarr.storage_transformers import indexed_shards
 from omnizarr.stores import locks
 from tests.soak import interrupts
 
@@ -188,10 +189,19 @@ def test_waiting_for_another_thread_is_interrupted(place: Path) -> None:
     assert lines[1] == "[2, 2, 2, 1]"
 
 
-@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize(
+    ("engine", "per_shard"),
+    [("auto", None), ("reference", None), ("reference", (2, 4))],
+)
 def test_a_signal_handler_may_read_write_and_fork_in_the_middle_of_anything(
-    engine: str, place: Path
+    engine: str, per_shard: tuple[int, int] | None, place: Path
 ) -> None:
+    if per_shard is not None:
+        place = place.with_name("sharded")
+        oz.create_array(
+            place, data=np.ones((256, 512), "i4"), chunks=(64, 64), zarr_format="3-draft",
+            storage_transformers=[indexed_shards(per_shard)],
+        )  # fmt: skip
     code = """
     array = oz.open_array(place, "r+")
     other = oz.create_array(place + "-other", shape=(64, 64), chunks=(8, 8), dtype="i4")

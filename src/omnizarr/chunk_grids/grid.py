@@ -35,6 +35,9 @@ class Axis(Protocol):
     def size(self, chunk: Any) -> Any:
         """How long a chunk is, including what lies over the edge."""
 
+    def begins(self, position: int) -> bool:
+        """Whether a chunk starts at a position."""
+
 
 @dataclass(frozen=True, slots=True)
 class RegularAxis:
@@ -55,6 +58,9 @@ class RegularAxis:
 
     def size(self, chunk: Any) -> Any:
         return self.chunk if isinstance(chunk, int) else np.full_like(chunk, self.chunk)
+
+    def begins(self, position: int) -> bool:
+        return position % self.chunk == 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +87,9 @@ class ListedAxis:
     def size(self, chunk: Any) -> Any:
         sizes = np.diff(self.ends, prepend=0)[chunk]
         return int(sizes) if isinstance(chunk, int) else sizes
+
+    def begins(self, position: int) -> bool:
+        return bool(self.start(self.chunk_of(position)) == position)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from functools import partial
 
 from omnizarr import config
 from omnizarr.stores.threads import start
+from omnizarr.stores.turns import ENGINE, below
 
 LEAST = 2**20  # bytes that a call may always have in flight
 
@@ -144,7 +145,7 @@ def on_threads(
     an error) is raised at once, and they end behind the caller's back.
     """
     used, settings, errors = _used, config.get(), list[BaseException]()
-    own, more = _take(used, 1 if _mark.locks else wanted)
+    own, more = _take(used, 1 if _mark.locks or below(ENGINE) else wanted)
     places = [_Place(used) for _ in range(more)]
     before, _mark.counted, _mark.place = _mark.place, True, None  # nobody else does this work
     started = 0

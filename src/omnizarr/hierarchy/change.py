@@ -47,7 +47,8 @@ def alone(*locations: Location) -> Iterator[None]:
     every = [(at, at.format.keys(at.path)) for at in sorted(locations, key=lambda at: at.path)]
     for location in locations:
         location.check_writable()
-    with turn(SHAPE, [key for _, keys in every for key in keys]), ExitStack() as held:
+    store = locations[0].store if locations else None  # of one group, so the same
+    with turn(SHAPE, [key for _, keys in every for key in keys], store), ExitStack() as held:
         for location, keys in every:
             held.enter_context(lock_prefix(location.store, _directory(keys), keys, "shape"))
         yield

@@ -51,9 +51,11 @@ class Run(NamedTuple):
 
     def whole(self, axis: Axis) -> bool:
         """Whether every chunk touched is selected in full."""
-        end = self.start + self.size
-        begins = not self.size or _begins(axis, self.start)
-        return self.step == 1 and begins and (end == self.length or _begins(axis, end))
+        start, size, step, length = self
+        if step != 1 or not axis.begins(start):
+            return not size
+        end = start + size
+        return end == length or axis.begins(end) or not size
 
     def cut(self, axis: Axis) -> AxisPlan:
         """The run in columns, a row for each chunk touched."""
@@ -86,11 +88,6 @@ class Run(NamedTuple):
         positions = self.start + self.step * np.arange(self.size, dtype=np.int64)
         found: Integers = np.unique(axis.chunk_of(positions))
         return found
-
-
-def _begins(axis: Axis, position: int) -> bool:
-    """Whether a chunk begins at a position."""
-    return bool(axis.start(axis.chunk_of(position)) == position)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,8 +186,10 @@ class ProductPlan:
     @property
     def whole(self) -> bool:
         """Whether every chunk touched is selected in full."""
-        pairs = zip(self.parts, self.grid.axes, strict=True)
-        return all(isinstance(p, Run) and p.whole(axis) for p, axis in pairs)
+        for part, axis in zip(self.parts, self.grid.axes, strict=True):
+            if not isinstance(part, Run) or not part.whole(axis):
+                return False
+        return True
 
     def some_rows(self, numbers: list[int]) -> list[Row]:
         """Some of the chunks touched, by their places in `rows`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr.chunk_grids import Axis, Grid
+from omnizarr.chunk_grids import Axis, Grid, RegularAxis
 from omnizarr.errors import SelectionError
 from omnizarr.indexing.plan import (
     MAX_RUN,
@@ -145,10 +145,10 @@ def block_plan(grid: Grid, selection: Any) -> ProductPlan:
             if step != 1:
                 raise SelectionError("blocks are selected without a step")
             if item.start is not None:
-                _position(item.start, _Blocks(axis), number)
+                _position(item.start, RegularAxis(axis.count, 1), number)
             last = max(first, last)
         elif _is_integer(item):
-            first = _position(item, _Blocks(axis), number)
+            first = _position(item, RegularAxis(axis.count, 1), number)
             last = first + 1
         else:
             raise SelectionError("blocks are selected with integers and slices")
@@ -156,22 +156,6 @@ def block_plan(grid: Grid, selection: Any) -> ProductPlan:
         stop = axis.start(last - 1) + axis.size(last - 1) if last > first else start
         slices.append(slice(start, min(stop, axis.length)))
     return axis_plan(grid, tuple(slices))
-
-
-class _Blocks:
-    """An axis whose elements are the chunks of another."""
-
-    def __init__(self, axis: Axis) -> None:
-        self.length = self.count = axis.count
-
-    def chunk_of(self, position: Any) -> Any:
-        return position
-
-    def start(self, chunk: Any) -> Any:
-        return chunk
-
-    def size(self, chunk: Any) -> Any:
-        return 1
 
 
 def _run(axis: Axis, start: int, count: int, step: int) -> Run:

@@ -6,9 +6,9 @@ little-endian uint64 pair (offset, length) for every chunk in C order, both 2^64
 no chunk, without a checksum. zarr-python 2.13 to 2.18 wrote the same.
 
 A shard is always replaced as a whole: writing parts of it in place would be cheaper, but a crash
-could then damage chunks that nobody touched. Threads take turns here, and the engine keeps other
-processes from changing a shard at the same time; a reader in another process may meet a shard that
-is replaced between its two requests.
+could then damage chunks that nobody touched. Threads that change one take turns here, and the
+engine keeps other processes from changing it at the same time. Readers wait for nobody: they notice
+where a shard was replaced between their two requests, and begin again.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from omnizarr.stores import (
     list_prefix,
 )
 from omnizarr.stores.one_value import OneValue, Replaced, settled
-from omnizarr.stores.store import Bytes, Holds
-from omnizarr.stores.turns import turn
+from omnizarr.stores.store import Bytes, GetsManyVersioned, Holds
+from omnizarr.stores.turns import mark, turn
 
 BATCH = 256  # how many indices a listing asks for at once
 
@@ -136,11 +136,12 @@ class IndexedShards:
 
     # Reading
 
-    @property
-    def _may_change(self) -> bool:
-        """Whether another process may replace a shard while it is read, without a sign of it."""
-        settled = isinstance(self.store, MemoryStore | Holds)
-        return getattr(self.store, "near", False) and not settled
+    def _mark(self, shards: Iterable[str]) -> list[int] | None:
+        """What stays the same as long as nobody can have replaced a shard without a sign of it."""
+        if isinstance(self.store, Holds | GetsManyVersioned):
+            return []
+        others = getattr(self.store, "near", False) and not isinstance(self.store, MemoryStore)
+        return None if others else mark(self.level, shards)  # other processes may
 
     def _indices(self, shards: Iterable[str], fetch: OneValue | None = None) -> dict[str, Index]:
         """The indices of those shards that exist, in one request."""
@@ -168,20 +169,21 @@ class IndexedShards:
         wanted = [(key, part, self._place(key)) for key, part in requests]
         shards = {place[0] for _, _, place in wanted if place is not None}
         passed = {i: (key, part) for i, (key, part, place) in enumerate(wanted) if not place}
-        with turn(self.level, shards):
-            indices = self._indices(shards, fetch) if shards else {}
-            places: dict[str, dict[int, Range]] = {}
-            for i, (_, part, place) in enumerate(wanted):
-                if place is not None and place[0] in indices:
-                    with _telling(place[0]):
-                        where = span(indices[place[0]], place[1])
-                    if where is not None:
-                        places.setdefault(place[0], {})[i] = (part or Range()).within(where)
-            fetched = {shard: joined(parts.values()) for shard, parts in places.items()}
-            below = [(shard, part) for shard, some in fetched.items() for part in some.ranges]
-            values = iter(fetch([*passed.values(), *below]) if wanted else [])
-            if below and self._may_change and not _same(indices, self._indices(indices)):
-                raise Replaced(next(iter(indices)))
+        before = self._mark(shards)
+        indices = self._indices(shards, fetch) if shards else {}
+        places: dict[str, dict[int, Range]] = {}
+        for i, (_, part, place) in enumerate(wanted):
+            if place is not None and place[0] in indices:
+                with _telling(place[0]):
+                    where = span(indices[place[0]], place[1])
+                if where is not None:
+                    places.setdefault(place[0], {})[i] = (part or Range()).within(where)
+        fetched = {shard: joined(parts.values()) for shard, parts in places.items()}
+        below = [(shard, part) for shard, some in fetched.items() for part in some.ranges]
+        values = iter(fetch([*passed.values(), *below]) if wanted else [])
+        unchanged = before is not None and before == self._mark(shards)
+        if below and not unchanged and not _same(indices, self._indices(indices)):
+            raise Replaced(next(iter(indices)))
         found: list[bytes | None] = [None] * len(wanted)
         for i in passed:
             found[i] = next(values)

@@ -1,0 +1,149 @@
+"""Turns: threads that change the same value wait for each other, and never in a circle."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.hierarchy.change import alone
+from omnizarr.storage_transformers import indexed_shards
+from omnizarr.stores import turns
+from omnizarr.stores.sqlite import SQLiteStore
+from omnizarr.stores.turns import ENGINE, turn
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "LOOK", 0.05)
+
+
+def together(*works: Callable[[], None]) -> None:
+    """Call each on a thread of its own; a thread that hangs fails the test."""
+    threads = [threading.Thread(target=work, daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_threads_that_would_wait_in_a_circle_are_told(count: int) -> None:
+    """As finalisers do that strike in the middle of a change and want what another changes."""
+    keys = [f"c/{n}" for n in range(count)]
+    assert len({hash(key) % turns.COUNT for key in keys}) == count
+    all_have_one = threading.Barrier(count)
+    told: dict[str, str] = {}
+    done: list[str] = []
+
+    def work(number: int) -> None:
+        with turn(ENGINE, [keys[number]]):
+            all_have_one.wait()
+            wanted = keys[(number + 1) % count]
+            try:
+                with turn(ENGINE, [wanted]):
+                    done.append(wanted)
+            except oz.StoreError as e:
+                told[wanted] = str(e)
+
+    together(*(lambda n=n: work(n) for n in range(count)))  # type: ignore[misc]  # n is bound
+    assert told
+    assert sorted([*told, *done]) == keys
+    assert all(f"cannot change {key!r}: another thread" in words for key, words in told.items())
+    assert not turns._waits
+
+
+def test_one_in_order_is_never_told_even_where_a_finaliser_waits_for_it() -> None:
+    both = threading.Barrier(2)
+    told: list[str] = []
+    first, second = sorted(("c/0", "c/1"), key=lambda key: hash(key) % turns.COUNT)
+
+    def in_order() -> None:
+        with turn(turns.SHAPE, ["x"]):
+            both.wait()
+            with turn(ENGINE, [first, second]):
+                told.append("done")
+
+    def finaliser() -> None:
+        with turn(ENGINE, [second]):
+            both.wait()
+            try:
+                with turn(turns.SHAPE, ["x"]):
+                    told.append("not told")
+            except oz.StoreError:
+                told.append("told")
+
+    together(in_order, finaliser)
+    assert told == ["told", "done"]
+
+
+def test_waiting_long_is_no_circle() -> None:
+    has_it, asked = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def slow() -> None:
+        with turn(ENGINE, ["c/1"]):
+            has_it.set()
+            asked.wait(60)
+            threading.Event().wait(20 * turns.LOOK)
+            order.append("slow")
+
+    def nested() -> None:
+        with turn(ENGINE, ["c/0"]):
+            has_it.wait(60)
+            asked.set()
+            with turn(ENGINE, ["c/1"]):
+                order.append("nested")
+
+    together(slow, nested)
+    assert order == ["slow", "nested"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "directory", "sqlite"])
+def test_a_finaliser_cannot_append_to_what_its_own_thread_appends_to(
+    kind: str, tmp_path: Path
+) -> None:
+    stores: dict[str, Callable[[], oz.Store]] = {
+        "memory": oz.MemoryStore,
+        "directory": lambda: oz.LocalStore(tmp_path),
+        "sqlite": lambda: SQLiteStore(tmp_path / "x.sqlite"),
+    }
+    store = stores[kind]()
+    array = oz.create_array(store, shape=4, chunks=4, dtype="i4")
+    with (
+        alone(array._location),  # as if it struck here
+        pytest.raises(oz.StoreError, match="in the middle of changing it"),
+    ):
+        array.append([1, 2])
+    array.append([1, 2])
+    assert array[...].tolist() == [0, 0, 0, 0, 1, 2]
+
+
+def test_a_finaliser_in_the_middle_of_a_shard_of_the_draft_needs_no_help() -> None:
+    """Threads that helped it would wait for the turn that its own thread has."""
+    data = np.arange(64).reshape(8, 8)
+    arrays = [
+        oz.create_array(
+            oz.MemoryStore(), path="a", data=data, chunks=(2, 2), zarr_format="3-draft",
+            storage_transformers=[indexed_shards((2, 2))],
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    shards = [key for key in arrays[0].store.list() if "/c" in key]
+    assert len(shards) == 4
+    found: list[list[int]] = []
+
+    def strike() -> None:
+        with oz.configure(threads=4), turn(1, shards):  # as if it struck here
+            for array in arrays:
+                array[1:7, 1:7] = 0
+                found.append(array[...].sum(axis=1).tolist())
+
+    together(strike)
+    data[1:7, 1:7] = 0
+    assert found == [data.sum(axis=1).tolist()] * 2
