@@ -1,0 +1,184 @@
+"""The reference engine writes chunks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr import config
+from omnizarr.codecs import Chain
+from omnizarr.codecs.codec import Buffer
+from omnizarr.codecs.emptiness import is_fill
+from omnizarr.engine.bound import BoundArray
+from omnizarr.engine.missing import Coords
+from omnizarr.engine.reference.reading import UNKNOWN, empty_box, first_chain
+from omnizarr.engine.reference.telling import telling
+from omnizarr.engine.rows import run_rows
+from omnizarr.indexing import Plan, Row
+from omnizarr.storage_transformers import SetsGroups
+from omnizarr.stores import compares, erase_values, get_many, replace, set_many
+
+
+def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
+    """Store `value`, of the plan's full shape, in the chunks."""
+    _write(array, plan.rows(), plan.count, value)
+
+
+def write_rows(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> None:
+    """Store the parts of `value` that belong into some of the chunks."""
+    _write(array, iter(rows), len(rows), value)
+
+
+def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray[Any]) -> None:
+    store = array.chunk_store
+    if array.encoding.other_keys((0,) * len(array.grid.axes)):
+        several = None
+    elif hasattr(store, "change_many"):
+        several = _by_group(array, cast(SetsGroups, store), rows)
+    elif hasattr(store, "set_many"):
+        several = _in_batches(array, rows, count)
+    else:
+        several = None
+    if several is None:
+        run_rows(rows, count, lambda row: _write_row(array, row, value), value.nbytes)
+    else:
+        run_rows(iter(several), len(several), partial(_write_some, array, value), value.nbytes)
+
+
+def _by_group(array: BoundArray, store: SetsGroups, rows: Iterator[Row]) -> list[list[Row]]:
+    """Rows that share a value below, which is replaced once."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(store.group(array.key(row.coords)), []).append(row)
+    return list(groups.values())
+
+
+def _in_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[list[Row]]:
+    """Rows to be stored in one call: while a thread waits for the store, another encodes."""
+    threads = config.get().threads
+    size = first_chain(array).spec.nbytes or UNKNOWN
+    batch = max(1, min(config.get().in_flight // (threads * size), -(-count // threads)))
+    return [some for _ in range(-(-count // batch)) if (some := [*itertools.islice(rows, batch)])]
+
+
+def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
+    if not row.whole and compares(array.chunk_store):
+        _replace_row(array, row, value)
+        return
+    chain = array.chain_at(row.coords)
+    with telling("write", array, row.coords):
+        data = _changed(array, chain, row, value, lambda: _stored(array, row.coords))
+        _put(array, row.coords, data)
+
+
+def _replace_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
+    """Change one chunk of a store that compares; a key cannot be erased like that, so it stays."""
+    chain = array.chain_at(row.coords)
+
+    def changed(old: bytes | None) -> Buffer:
+        new = _changed(array, chain, row, value, lambda: old)
+        return chain.encode(_empty_chunk(array, chain)) if new is None else new
+
+    with telling("write", array, row.coords):
+        replace(array.chunk_store, array.key(row.coords), changed)
+
+
+def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
+    """Store some chunks, with one call to fetch those that are changed and one to store all."""
+    store = array.chunk_store
+    if compares(store):
+        for row in rows:
+            if not row.whole:
+                _replace_row(array, row, value)
+        rows = [row for row in rows if row.whole]
+        if not rows:
+            return
+    parts = [row.coords for row in rows if not row.whole]
+    with telling("write", array, rows[0].coords):
+        found = get_many(store, [(array.key(coords), None) for coords in parts]) if parts else []
+    old = dict(zip(parts, found, strict=True))
+    changes: dict[str, Buffer | None] = {}
+    for row in rows:
+        chain = array.chain_at(row.coords)
+        with telling("write", array, row.coords):
+            data = _changed(array, chain, row, value, partial(old.__getitem__, row.coords))
+            changes[array.key(row.coords)] = data
+    with telling("write", array, rows[0].coords):
+        if hasattr(store, "change_many"):
+            cast(SetsGroups, store).change_many(changes)
+            return
+        set_many(store, [(key, data) for key, data in changes.items() if data is not None])
+        erase_values(store, [key for key, data in changes.items() if data is None])
+
+
+def _changed(
+    array: BoundArray,
+    chain: Chain,
+    row: Row,
+    value: npt.NDArray[Any],
+    old: Callable[[], Buffer | None],
+) -> Buffer | None:
+    """The new bytes of a chunk, or None for one with nothing but the fill value that may go."""
+    index: Any = (*row.outer, ...)
+    part: npt.NDArray[Any] = value[index]
+    if row.whole and part.shape == chain.spec.shape:
+        return _encoded(array, chain, part)
+    before = None if row.whole else old()
+    if row.pick is not None:  # the box around scattered elements, with those replaced
+        box = empty_box(array, row.region)
+        if before is None:
+            box[...] = array.fill
+        else:
+            chain.decode_into(before, row.region, box)
+        box[row.pick] = part
+        part = box
+    return _kept(array, chain, chain.update(before, row.region, part))
+
+
+def _encoded(array: BoundArray, chain: Chain, chunk: npt.NDArray[Any]) -> Buffer | None:
+    keep = config.get().write_empty_chunks or not array.fill_defined
+    return None if not keep and is_fill(chunk, array.fill) else chain.encode(chunk)
+
+
+def _kept(array: BoundArray, chain: Chain, data: Buffer | None) -> Buffer | None:
+    """The bytes of a chunk of nothing but the fill value (None), where it must be stored."""
+    if data is None and (config.get().write_empty_chunks or not array.fill_defined):
+        return chain.encode(_empty_chunk(array, chain))
+    return data
+
+
+def _empty_chunk(array: BoundArray, chain: Chain) -> npt.NDArray[Any]:
+    chunk = np.empty(chain.spec.shape, array.dtype)
+    chunk[...] = array.fill
+    return chunk
+
+
+def _stored(array: BoundArray, coords: Coords) -> Buffer | None:
+    old = array.chunk_store.get(array.key(coords))
+    for other in array.encoding.other_keys(coords) if old is None else ():
+        old = array.chunk_store.get(array.prefix + other)
+    return old
+
+
+def _put(array: BoundArray, coords: Coords, data: Buffer | None) -> None:
+    """Store an encoded chunk; None erases it."""
+    key, store = array.key(coords), array.chunk_store
+    if data is None:
+        store.erase(key)
+    else:
+        store.set(key, data)
+    for other in array.encoding.other_keys(coords):
+        if store.get(array.prefix + other) is not None:
+            store.erase(array.prefix + other)  # the old value would show again
+
+
+def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> None:
+    """Store one whole chunk, or erase its key where it has nothing but the fill value."""
+    chain = array.chain(chunk.shape)
+    with telling("write", array, coords):
+        _put(array, coords, _encoded(array, chain, chunk))
