@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 import zlib
 from typing import Any
 
@@ -149,3 +151,12 @@ def test_scratch_that_is_in_use_is_not_given_to_a_handler_that_strikes_meanwhile
         with scratch.scratch(10) as inner:
             inner[:] = 2
         assert outer.tolist() == [1] * 10
+
+
+def test_blosc_does_not_need_what_numcodecs_dropped() -> None:
+    code = (
+        "from numcodecs import blosc\n"
+        "vars(blosc).pop('get_mutex', None)\n"  # not in 0.17
+        "import omnizarr.codecs.blosc\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -24,8 +24,10 @@ from omnizarr.model import Named
 
 # Threads are the engine's affair; on the main thread Blosc would start its own. Its lock is made
 # here: at the first chunk it would import, which a signal handler must not do in the midst of that.
+# From numcodecs 0.17 on it is there already.
 blosc.use_threads = False
-blosc.get_mutex()
+if hasattr(blosc, "get_mutex"):
+    blosc.get_mutex()
 
 COMPRESSORS = ("lz4", "lz4hc", "blosclz", "zstd", "snappy", "zlib")
 SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
