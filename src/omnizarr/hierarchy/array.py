@@ -86,16 +86,6 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         self.resize(lengths)
 
     @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return int(np.prod(self.shape, dtype=object))
-
-    @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy type of the elements."""
         return self._bound.dtype

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.hierarchy.lazy import Lazy
+
 
 class Source(Protocol):
     """What a view needs of an array."""
@@ -23,7 +25,7 @@ class Source(Protocol):
     def blocks(self) -> Any: ...
 
 
-class Converted:
+class Converted(Lazy):
     """An array to read from, with elements of another type; everything else is the array's."""
 
     def __init__(self, source: Source, dtype: np.dtype[Any]) -> None:
@@ -48,13 +50,8 @@ class Converted:
         """Selects whole chunks."""
         return Converted(self._source.blocks, self.dtype)
 
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("a stored array cannot be seen without a copy")
-        out: npt.NDArray[Any] = np.asarray(self[...])
-        return out if dtype is None else out.astype(dtype, copy=False)
+    def _values(self) -> npt.NDArray[Any]:
+        return np.asarray(self[...])
 
     def __len__(self) -> int:
         return len(self._source)

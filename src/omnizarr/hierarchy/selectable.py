@@ -14,10 +14,11 @@ from omnizarr.engine import BoundArray, Missing
 from omnizarr.hierarchy import access
 from omnizarr.hierarchy.array_config import ArrayConfig
 from omnizarr.hierarchy.astype import Converted
+from omnizarr.hierarchy.lazy import Shaped
 from omnizarr.indexing import axis_plan, block_plan, mask_plan, plan, point_plan
 
 
-class Selectable:
+class Selectable(Shaped):
     """An array that is read and written by selection.
 
     In the methods that zarr-python has too, `out` is an array to fill, `fields` names fields of
@@ -167,29 +168,18 @@ class Selectable:
         """A view to read from whose elements come as another type."""
         return Converted(self, np.dtype(dtype))
 
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("a stored array cannot be seen without a copy")
-        out = np.asarray(self.read())
-        return out if dtype is None else out.astype(dtype, copy=False)
+    def _values(self) -> npt.NDArray[Any]:
+        return np.asarray(self.read())
 
     def __dlpack__(self, **options: Any) -> Any:
         options.pop("copy", None)  # it is one already
-        return self.__array__().__dlpack__(**options)
+        return self._values().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # the memory of the processor
 
     def __buffer__(self, flags: int) -> memoryview:
-        return self.__array__().data
-
-    def __len__(self) -> int:
-        shape = self._bound.model.shape
-        if not shape:
-            raise TypeError("len() of an array without axes")
-        return shape[0]
+        return self._values().data
 
     def __iter__(self) -> Iterator[Any]:
         """The elements along the first axis; each chunk along it is read once."""

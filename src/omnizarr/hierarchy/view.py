@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from omnizarr.engine import Missing
 from omnizarr.errors import SelectionError
 from omnizarr.hierarchy import access
+from omnizarr.hierarchy.lazy import Shaped
 from omnizarr.hierarchy.render import size_text
 from omnizarr.indexing import Plan, Selection, everything
 from omnizarr.storage_transformers import stored_key
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from omnizarr.hierarchy.array import Array
 
 
-class View:
+class View(Shaped):
     """Part of an array that is read when it is asked for.
 
     It has a shape and a type, and gives its values to ``np.asarray``. As with an array, square
@@ -38,16 +38,6 @@ class View:
     def shape(self) -> tuple[int, ...]:
         """The length of every axis."""
         return self._chosen.shape
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -137,18 +127,8 @@ class View:
         turned = spread.transpose(self._chosen.stored_order)
         access.write(self.array._bound, _planned, self._chosen, turned)
 
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("a stored array cannot be seen without a copy")
-        out = self.read(out=np.empty(self.shape, self.dtype))
-        return cast(npt.NDArray[Any], out if dtype is None else out.astype(dtype, copy=False))
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of a view without axes")
-        return self.shape[0]
+    def _values(self) -> npt.NDArray[Any]:
+        return cast(npt.NDArray[Any], self.read(out=np.empty(self.shape, self.dtype)))
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))

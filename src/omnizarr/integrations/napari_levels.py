@@ -6,9 +6,7 @@ slider comes by the same ones again.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,6 +15,7 @@ import numpy.typing as npt
 
 from omnizarr import config, limits
 from omnizarr.errors import SelectionError
+from omnizarr.hierarchy.lazy import Shaped
 from omnizarr.hierarchy.view import View
 
 Values = npt.NDArray[Any]
@@ -25,33 +24,27 @@ Tile = Callable[[int, int], View | None]  # what lies at a row and column of a m
 KEPT = config.ByteBudget(min(2**28, (limits.memory() or 2**32) // 16))
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(Shaped):
     """A shape and a type, and a function that reads what square brackets select."""
 
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    read: Callable[[Any], Values]
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], read: Callable[[Any], Values]
+    ) -> None:
+        self._shape = shape
+        self.dtype = dtype
+        self._read = read
 
     @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of pixels."""
-        return math.prod(self.shape)
-
-    def __len__(self) -> int:
-        return self.shape[0]
+    def shape(self) -> tuple[int, ...]:
+        """The length of every axis."""
+        return self._shape
 
     def __getitem__(self, selection: Any) -> Values:
         with config.configure(chunk_cache=KEPT):
-            return self.read(selection)
+            return self._read(selection)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
-        return np.asarray(self[...], dtype)
+    def _values(self) -> Values:
+        return np.asarray(self[...])
 
 
 def part(view: View) -> Shown:

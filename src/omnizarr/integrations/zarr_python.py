@@ -16,6 +16,7 @@ from omnizarr import stores
 from omnizarr.errors import MissingPackage, StoreError
 from omnizarr.integrations import loop
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
+from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
 from omnizarr.stores.prefix import PrefixStore
 from omnizarr.stores.store import Bytes, Range, Store
@@ -49,7 +50,7 @@ def to_zarr(store: Any, *, read_only: bool = False) -> OmnizarrStore:
     return OmnizarrStore(stores.resolve(store), read_only=read_only)
 
 
-class ZarrPythonStore:
+class ZarrPythonStore(Closes):
     """A store of zarr-python, whose coroutines run in a thread of their own."""
 
     def __init__(self, inner: abc.Store, *, read_only: bool = False) -> None:
@@ -188,12 +189,6 @@ class ZarrPythonStore:
     def close(self) -> None:
         """Close the store of zarr-python."""
         self.inner.close()
-
-    def __enter__(self) -> ZarrPythonStore:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ZarrPythonStore) and other.inner == self.inner

@@ -15,12 +15,14 @@ from weakref import WeakSet
 
 from omnizarr.errors import StoreError
 from omnizarr.stores.abilities import check_key, check_writable
+from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
 from omnizarr.stores.forks import gate
 from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.values import flat
 
 
-class DBMStore:
+class DBMStore(Closes):
     """The entries of a DBM file, which need not exist yet.
 
     `flag` is that of `dbm.open`: ``c`` creates, ``w`` wants a file, ``n`` starts anew, ``r`` reads.
@@ -73,7 +75,7 @@ class DBMStore:
         check_writable(self)
         check_key(key)
         with self._open("write", key) as file:
-            file[key.encode()] = bytes(memoryview(value))
+            file[key.encode()] = bytes(flat(value))
 
     def erase(self, key: str) -> None:
         check_writable(self)
@@ -97,12 +99,6 @@ class DBMStore:
         if self._file is not None:
             self._file.close()
             self._file = None
-
-    def __enter__(self) -> DBMStore:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy opens the file when this store has let go of it."""

@@ -13,16 +13,18 @@ from typing import Any, TypeAlias, TypeVar
 from omnizarr.errors import InvalidMetadata, MissingPackage, StoreError
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.after_fork import keep
+from omnizarr.stores.closing import Closes
 from omnizarr.stores.retry import MayPass, Retry, take_retry
 from omnizarr.stores.store import Bytes, Range
 from omnizarr.stores.url import without_secrets
+from omnizarr.stores.values import flat
 
 T = TypeVar("T")
 Keys: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]
 
 
-class FsspecStore:
+class FsspecStore(Closes):
     """The files below a path in a file system of fsspec.
 
     An asynchronous file system is used by way of its blocking calls. Others need not bear
@@ -114,7 +116,7 @@ class FsspecStore:
 
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
-        path, data = self._path(key), bytes(value)
+        path, data = self._path(key), bytes(flat(value))
 
         def write() -> None:
             try:
@@ -181,15 +183,6 @@ class FsspecStore:
         return keys, prefixes
 
     # What it is
-
-    def close(self) -> None:
-        """Nothing is kept open that this store alone uses."""
-
-    def __enter__(self) -> FsspecStore:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_mine": self._mine[1]}

@@ -20,6 +20,7 @@ from urllib3.exceptions import HTTPError, MaxRetryError
 
 from omnizarr.errors import ReadOnly, StoreError
 from omnizarr.stores.abilities import check_key
+from omnizarr.stores.closing import Closes
 from omnizarr.stores.requests import CONCURRENCY, fetch_many, fetch_many_versioned
 from omnizarr.stores.retry import PASSING, MayPass, Retry, take_retry
 from omnizarr.stores.store import Bytes, Range
@@ -30,7 +31,7 @@ _PIECE = 2**18
 _ABSENT = frozenset({404, 410})
 
 
-class HTTPStore:
+class HTTPStore(Closes):
     """The values that a web server has below a URL."""
 
     read_only = True
@@ -213,12 +214,6 @@ class HTTPStore:
         pools, self._pools = self._pools, None
         if pools is not None and pools[0] == os.getpid():
             pools[1].clear()
-
-    def __enter__(self) -> HTTPStore:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pools": None}

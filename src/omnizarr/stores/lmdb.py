@@ -11,7 +11,6 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
@@ -19,9 +18,11 @@ from weakref import WeakValueDictionary
 from omnizarr.errors import MissingPackage, StoreError
 from omnizarr.stores import sorted_keys
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
+from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
 from omnizarr.stores.forks import gate
 from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.values import digest, flat
 
 try:
     import lmdb
@@ -88,7 +89,7 @@ def _environment(path: str) -> _Environment:
         return found
 
 
-class LMDBStore:
+class LMDBStore(Closes):
     """The main database of the environment at `path`, which need not exist yet.
 
     `options` go to ``lmdb.open``; a `map_size` is the most that the data may take (1 TiB).
@@ -157,7 +158,7 @@ class LMDBStore:
         check_key(key)
         with self._transaction("read", key) as transaction:
             value = None if transaction is None else _find(transaction, key)
-            return _cut(value, range), _digest(value)
+            return _cut(value, range), digest(value)
 
     # Writing
 
@@ -166,7 +167,7 @@ class LMDBStore:
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
-        rows = [(check_key(key), _flat(value)) for key, value in values]
+        rows = [(check_key(key), flat(value)) for key, value in values]
         names = ", ".join(key for key, _ in rows[:3])
         with self._transaction("write", names, write=True, create=True) as transaction:
             if transaction is not None:
@@ -177,9 +178,9 @@ class LMDBStore:
         check_writable(self)
         check_key(key)
         with self._transaction("write", key, write=True, create=True) as transaction:
-            if transaction is None or _digest(_find(transaction, key)) != generation:
+            if transaction is None or digest(_find(transaction, key)) != generation:
                 return False
-            _put(transaction, key, _flat(value))
+            _put(transaction, key, flat(value))
             return True
 
     def erase(self, key: str) -> None:
@@ -221,12 +222,6 @@ class LMDBStore:
         """Let go of the environment; the store cannot be used afterwards."""
         with gate:
             self._environment = None
-
-    def __enter__(self) -> LMDBStore:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.path, self.read_only, self.options)
@@ -280,12 +275,3 @@ def _below(transaction: lmdb.Transaction, prefix: str) -> Names:
             break
         found.append(key)
     return found
-
-
-def _flat(value: Bytes) -> bytes | memoryview:
-    view = memoryview(value)
-    return view.cast("B") if view.nbytes else b""
-
-
-def _digest(value: memoryview | None) -> str | None:
-    return None if value is None else blake2b(value, digest_size=16).hexdigest()

@@ -18,15 +18,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Self, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 from omnizarr import config
 from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import folders, locks, spelling
-from omnizarr.stores.abilities import check_key, check_writable
+from omnizarr.stores.abilities import check_key, check_prefix, check_writable
+from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import of_the_system
 from omnizarr.stores.store import Bytes, GetMany, Kind, Range
+from omnizarr.stores.values import flat
 
 try:
     from omnizarr.stores import _files
@@ -108,7 +110,7 @@ def _generation(status: os.stat_result) -> str:
     return text if changed < time.time_ns() - tick else f"{text}-fresh-{next(_unique)}"
 
 
-class LocalStore:
+class LocalStore(Closes):
     """The files below a directory, which need not exist yet."""
 
     near = True  # to be asked twice costs little
@@ -142,6 +144,10 @@ class LocalStore:
             raise InvalidMetadata(f"key {key!r} is not allowed: {os.sep!r} and ':' lead elsewhere")
         check_key(key)
         return self._start + (key if os.sep == "/" else key.replace("/", os.sep))
+
+    def _folder(self, prefix: str) -> str:
+        check_prefix(prefix)
+        return self._path(prefix[:-1]) if prefix else str(self.root)
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         return self._with(key, lambda path: _read_file(path, range)[0])
@@ -224,7 +230,7 @@ class LocalStore:
         flags |= getattr(os, "O_NOFOLLOW", 0)  # nobody's link says what is overwritten
         descriptor = os.open(path, flags, 0o666)
         try:
-            view = memoryview(value).cast("B") if len(value) else memoryview(b"")
+            view = memoryview(flat(value))
             while view:
                 view = view[os.write(descriptor, view) :]
             if config.get().durability == "fsync":
@@ -248,7 +254,7 @@ class LocalStore:
     @contextlib.contextmanager
     def lock_keys(self, prefix: str, keys: Iterable[str], kind: Kind) -> Iterator[None]:
         check_writable(self)
-        directory = self._path(prefix[:-1]) if prefix else str(self.root)
+        directory = self._folder(prefix)
         try:
             with locks.locked(directory, [key[len(prefix) :] for key in keys], kind):
                 yield
@@ -274,7 +280,7 @@ class LocalStore:
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
-        path = self._path(prefix[:-1]) if prefix else str(self.root)
+        path = self._folder(prefix)
         if os.path.islink(path):
             raise StoreError(
                 f"cannot erase {path!r}: it is a symbolic link; remove the link itself, or erase"
@@ -303,7 +309,7 @@ class LocalStore:
         yield from self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        top = self._path(prefix[:-1]) if prefix else str(self.root)
+        top = self._folder(prefix)
         for inside, names in folders.walk(top, self._start):
             head = f"{prefix}{inside}/" if inside else prefix
             yield from (head + name for name in names if OURS not in name)
@@ -315,7 +321,7 @@ class LocalStore:
             yield from (head + name for name in names if PARTIAL in name)
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
-        top = self._path(prefix[:-1]) if prefix else str(self.root)
+        top = self._folder(prefix)
         files, inside = folders.entries(top, self._start)
         keys = [prefix + name for name in files if OURS not in name]
         return keys, [f"{prefix}{name}/" for name in inside]
@@ -346,15 +352,6 @@ class LocalStore:
             if about is not None and not stat.S_ISDIR(about.st_mode):
                 found[key] = about.st_size
         return found
-
-    def close(self) -> None:
-        """Nothing is held open; other stores have this too."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LocalStore):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
-from typing import Self
 
 from omnizarr.stores.abilities import check_key, check_writable
+from omnizarr.stores.closing import Closes
 from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.values import flat
 
 
-class MemoryStore:
+class MemoryStore(Closes):
     """Keys and values in memory; give your own dictionary to share or inspect them."""
 
     near = True  # to be asked twice costs little
@@ -40,7 +41,7 @@ class MemoryStore:
 
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
-        self.values[check_key(key)] = bytes(value)
+        self.values[check_key(key)] = bytes(flat(value))
 
     def erase(self, key: str) -> None:
         check_writable(self)
@@ -52,15 +53,6 @@ class MemoryStore:
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         found = ((key, self.values.get(check_key(key))) for key in keys)
         return {key: len(value) for key, value in found if value is not None}
-
-    def close(self) -> None:
-        """Nothing is held open; other stores have this too."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MemoryStore) and other.values is self.values

@@ -16,11 +16,13 @@ from omnizarr.errors import StoreError
 from omnizarr.stores import cloud_library, object_answers
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.bucket import Bucket
+from omnizarr.stores.closing import Closes
 from omnizarr.stores.credentials import PLACES
 from omnizarr.stores.object_answers import CODE, Meta, fetch, tag
 from omnizarr.stores.requests import fetch_many, fetch_many_versioned, in_parallel
 from omnizarr.stores.retry import PASSING, MayPass, Retry, take_retry
 from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.values import flat
 
 T = TypeVar("T")
 Keys: TypeAlias = list[str]  # inside the class `list` is a method
@@ -33,7 +35,7 @@ _NO_KEY = "no-such-key.omnizarr"
 _BATCH = 1000  # keys erased in one go
 
 
-class ObjectStore:
+class ObjectStore(Closes):
     """The objects of a bucket below a prefix."""
 
     def __init__(
@@ -153,7 +155,7 @@ class ObjectStore:
 
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
-        path, data = self._path(key), _contiguous(value)
+        path, data = self._path(key), flat(value)
         self._call("write", key, lambda client: client.put(path, data, use_multipart=False))
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
@@ -162,7 +164,7 @@ class ObjectStore:
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         check_writable(self)
-        path, data = self._path(key), _contiguous(value)
+        path, data = self._path(key), flat(value)
         version, _, tag = (generation or "").partition("|")
         known = {"version": version, "e_tag": tag}
         mode = "create" if generation is None else {k: v for k, v in known.items() if v}
@@ -247,15 +249,6 @@ class ObjectStore:
         return listing
 
     # What it is
-
-    def close(self) -> None:
-        """Nothing is kept open that this store alone uses."""
-
-    def __enter__(self) -> ObjectStore:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ObjectStore):
@@ -357,9 +350,3 @@ class ObjectStore:
 
 class Denied(StoreError):
     """The server knows who asks, or does not care to, and says no."""
-
-
-def _contiguous(value: Bytes) -> bytes | memoryview:
-    if isinstance(value, bytes):
-        return value
-    return memoryview(value).cast("B") if len(value) else b""

@@ -16,8 +16,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from omnizarr.errors import MissingPackage, StoreError
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
+from omnizarr.stores.after_fork import keep
+from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
 from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.values import flat
 
 try:
     import redis
@@ -30,7 +33,6 @@ Values: TypeAlias = list[bytes | None]
 
 _ERRORS = (redis.RedisError, OSError)
 _BATCH = 1000
-_inherited: list[object] = []  # clients of a parent process: a thread may have held their locks
 _making = threading.RLock()
 _VALUE = "local v = redis.call('GET', KEYS[1]) "
 _GENERATION = _VALUE + "return v and redis.sha1hex(v)"
@@ -44,7 +46,7 @@ _GET_VERSIONED = _VALUE + (
 )
 
 
-class RedisStore:
+class RedisStore(Closes):
     """The keys of a Redis database that start with a prefix.
 
     `url` is ``redis://host:port/db``, ``rediss://…`` (TLS) or ``unix:///path?db=0``; `options` go
@@ -89,7 +91,7 @@ class RedisStore:
         with _making:  # a second client would close the connections of the first
             if self._client is None or self._owner != os.getpid():
                 if self._client is not None:
-                    _inherited.append(self._client)
+                    keep(self._client)  # a thread of the parent may have held its locks
                 made = redis.Redis.from_url(self.url, **{"socket_timeout": 60, **self.options})
                 self._client, self._owner = made, os.getpid()
             return self._client
@@ -151,7 +153,7 @@ class RedisStore:
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
-        rows = {self._name(key): _flat(value) for key, value in values}
+        rows = {self._name(key): bytes(flat(value)) for key, value in values}
         if rows:
             with naming("write", ", ".join(self._keys([*rows][:3])), self, _ERRORS):
                 self._redis().mset(rows)
@@ -160,13 +162,13 @@ class RedisStore:
         check_writable(self)
         name = self._name(key)
         with naming("write", key, self, _ERRORS):
-            self._redis().setrange(name, start, _flat(value))
+            self._redis().setrange(name, start, bytes(flat(value)))
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         check_writable(self)
         name = self._name(key)
         with naming("write", key, self, _ERRORS):
-            return bool(self._redis().eval(_SET_IF, 1, name, generation or "", _flat(value)))
+            return bool(self._redis().eval(_SET_IF, 1, name, generation or "", bytes(flat(value))))
 
     def erase(self, key: str) -> None:
         check_writable(self)
@@ -205,12 +207,6 @@ class RedisStore:
         if client is not None and self._owner == os.getpid():
             client.close()
 
-    def __enter__(self) -> RedisStore:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
 
@@ -238,10 +234,6 @@ def _part(exists: bool, value: bytes, range: Range) -> bytes | None:
     if not exists:
         return None
     return value if range.length is None else value[: range.length]
-
-
-def _flat(value: Bytes) -> bytes:
-    return bytes(memoryview(value))
 
 
 def _text(answer: Any) -> str | None:

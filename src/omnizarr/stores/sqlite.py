@@ -11,7 +11,6 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -20,9 +19,11 @@ from weakref import WeakSet
 from omnizarr.errors import StoreError
 from omnizarr.stores import sorted_keys
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
+from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
 from omnizarr.stores.forks import gate
 from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.values import digest, flat
 
 # Inside the class `list` is a method.
 Names: TypeAlias = list[str]
@@ -39,7 +40,7 @@ def _disconnect() -> None:
         store._disconnect()
 
 
-class SQLiteStore:
+class SQLiteStore(Closes):
     """The rows of a table in the file at `path`, which need not exist yet.
 
     `timeout` is how many seconds to wait for another process that writes.
@@ -133,7 +134,7 @@ class SQLiteStore:
         value = self.get(key)
         if value is None:
             return None, None
-        return (value if range is None else range.of(value)), _digest(value)
+        return (value if range is None else range.of(value)), digest(value)
 
     # Writing
 
@@ -142,7 +143,7 @@ class SQLiteStore:
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
-        rows = [(check_key(key), _flat(value)) for key, value in values]
+        rows = [(check_key(key), flat(value)) for key, value in values]
         names = ", ".join(key for key, _ in rows[:3])
         with self._connected("write", names, create=True) as connection:
             if connection is not None:
@@ -151,13 +152,13 @@ class SQLiteStore:
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         check_writable(self)
-        row = (check_key(key), _flat(value))
+        row = (check_key(key), flat(value))
         with self._connected("write", key, create=True) as connection:
             if connection is None:
                 return False
             with _transaction(connection):
                 old = _read(connection, key, None)
-                if (None if old is None else _digest(old)) != generation:
+                if digest(old) != generation:
                     return False
                 connection.execute(_PUT, row)
                 return True
@@ -208,12 +209,6 @@ class SQLiteStore:
         with gate:
             self._closed = True
             self._disconnect()
-
-    def __enter__(self) -> SQLiteStore:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "read_only": self.read_only, "timeout": self.timeout}
@@ -276,12 +271,3 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
-
-
-def _flat(value: Bytes) -> bytes | memoryview:
-    view = memoryview(value)
-    return view.cast("B") if view.nbytes else b""
-
-
-def _digest(value: bytes) -> str:
-    return blake2b(value, digest_size=16).hexdigest()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from omnizarr.errors import StoreError
 from omnizarr.stores import abilities
+from omnizarr.stores.closing import Closes
 from omnizarr.stores.store import (
     Bytes,
     GetsManyVersioned,
@@ -27,7 +28,7 @@ Tagged: TypeAlias = list[tuple[bytes | None, str | None]]
 T = TypeVar("T")
 
 
-class WrapperStore:
+class WrapperStore(Closes):
     """Passes everything on to `inner`, and has the abilities that `inner` has.
 
     A subclass may change keys (`_inside` and `_outside`), or see every call (`_call`).
@@ -186,12 +187,6 @@ class WrapperStore:
         close = getattr(self.inner, "close", None)
         if close is not None:
             close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other._identity() == self._identity()

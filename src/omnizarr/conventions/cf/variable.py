@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,12 +14,13 @@ from omnizarr.conventions.cf.text import Joined, is_letters
 from omnizarr.errors import InvalidMetadata
 from omnizarr.formats.dimensions import ATTRIBUTE, is_nczarr
 from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.lazy import Shaped
 from omnizarr.hierarchy.view import View
 
 _SCALAR = "_scalar_"  # what NetCDF-C calls the axis of a variable without dimensions
 
 
-class Variable:
+class Variable(Shaped):
     """A lazy view of an array: square brackets read decoded values, assignments store encoded ones.
 
     `array` has the stored numbers; `attributes` are all of the array's but those that name
@@ -55,16 +55,6 @@ class Variable:
         return self._source.shape
 
     @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
-
-    @property
     def dtype(self) -> np.dtype[Any]:
         """The type of decoded values."""
         return self.decoding.dtype
@@ -84,18 +74,8 @@ class Variable:
     def __setitem__(self, selection: Any, values: Any) -> None:
         self._source[selection] = self.decoding.encode(values)
 
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> npt.NDArray[Any]:
-        if copy is False:
-            raise ValueError("a stored array cannot be seen without a copy")
-        out: npt.NDArray[Any] = np.asarray(self[...])
-        return out if dtype is None else out.astype(dtype, copy=False)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of a variable without dimensions")
-        return self.shape[0]
+    def _values(self) -> npt.NDArray[Any]:
+        return np.asarray(self[...])
 
     def __repr__(self) -> str:
         names = self.dimensions or (None,) * self.ndim

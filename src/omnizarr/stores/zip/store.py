@@ -18,8 +18,10 @@ from urllib.parse import unquote, urlsplit
 from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import sorted_keys
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable, is_key
+from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
 from omnizarr.stores.store import Bytes, Kind, Range, Store
+from omnizarr.stores.values import flat
 from omnizarr.stores.zip.archive import Archive, load, open_file, writing
 from omnizarr.stores.zip.records import DEFLATED, LOCAL, STORED, TAIL, Entry, read_directory
 from omnizarr.stores.zip.source import Source, StoreBytes, fetch
@@ -30,7 +32,7 @@ Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
 
 
-class ZipStore:
+class ZipStore(Closes):
     """The entries of a ZIP file.
 
     Mode ``r`` reads, ``a`` and ``r+`` also write, ``w`` starts anew, ``x`` and ``w-`` want no file
@@ -164,7 +166,7 @@ class ZipStore:
     def set(self, key: str, value: Bytes) -> None:
         self._check(key)
         with naming("write", key, self):
-            self._write().set(key, _flat(value))
+            self._write().set(key, flat(value))
 
     def _check(self, key: str) -> None:
         check_writable(self)
@@ -181,7 +183,7 @@ class ZipStore:
         with naming("write", key, self), archive.turn:
             if self.generation(key) != generation:
                 return False
-            archive.set(check_key(key), _flat(value))
+            archive.set(check_key(key), flat(value))
             return True
 
     def lock_keys(
@@ -240,12 +242,6 @@ class ZipStore:
             self._archive.finish()
         self._closed, self._archive, self._loaded = True, None, None
 
-    def __enter__(self) -> ZipStore:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Any, ...]:
         """In the same process a copy shares what was not yet completed."""
         if self.inner is not None:
@@ -268,12 +264,6 @@ class ZipStore:
 
 def _again(kind: type[ZipStore], path: str, read_only: bool, compression: int) -> ZipStore:
     return kind(path, mode="r" if read_only else "a", compression=compression)
-
-
-def _flat(value: Bytes) -> memoryview:
-    """The bytes of a value; raises TypeError where they are not contiguous."""
-    view = memoryview(value)
-    return view.cast("B") if view.nbytes else memoryview(b"")
 
 
 def _generation(entry: Entry) -> str:
