@@ -16,6 +16,7 @@ from omnizarr.codecs import CastValue
 from omnizarr.codecs.casting import OUT_OF_RANGE, ROUNDINGS, cast, reals
 from omnizarr.data_types import bind
 from omnizarr.model import Named
+from tests.codecs.documents import check_refused
 from tests.codecs.numbers import expected
 
 INTEGERS = [f"{s}int{n}" for s in ("", "u") for n in (2, 4, 8, 16, 32, 64)]
@@ -209,14 +210,7 @@ def test_shards_see_the_fill_value_that_the_chain_makes_of_it(inside: bool) -> N
 def test_bad_configurations_are_refused_by_name(
     data_type: str, configuration: dict[str, Any], message: str
 ) -> None:
-    store: dict[str, Any] = {}
-    oz.create_array(store, shape=(4,), chunks=(2,), dtype=data_type, compressors=None)
-    document = json.loads(store["zarr.json"])
-    document["codecs"].insert(0, {"name": "cast_value", "configuration": configuration})
-    store["zarr.json"] = json.dumps(document).encode()
-    with pytest.raises(oz.errors.InvalidMetadata, match=message) as e:
-        oz.open(store)[...]
-    assert "cast_value" in str(e.value)
+    check_refused("cast_value", data_type, configuration, message)
 
 
 def test_a_fill_value_that_cannot_be_cast_is_refused() -> None:

@@ -16,6 +16,7 @@ from omnizarr.codecs import ScaleOffset, Spec
 from omnizarr.codecs.casting import reals
 from omnizarr.data_types import bind
 from omnizarr.model import Named
+from tests.codecs.documents import check_refused
 
 INTEGERS = [f"{s}int{n}" for s in ("", "u") for n in (2, 4, 8, 16, 32, 64)]
 
@@ -154,14 +155,7 @@ def test_without_a_configuration_nothing_changes() -> None:
 def test_bad_configurations_are_refused_by_name(
     data_type: str, configuration: dict[str, Any], message: str
 ) -> None:
-    store: dict[str, Any] = {}
-    oz.create_array(store, shape=(4,), chunks=(2,), dtype=data_type, compressors=None)
-    document = json.loads(store["zarr.json"])
-    document["codecs"].insert(0, {"name": "scale_offset", "configuration": configuration})
-    store["zarr.json"] = json.dumps(document).encode()
-    with pytest.raises(oz.errors.InvalidMetadata, match=message) as e:
-        oz.open(store)[...]
-    assert "scale_offset" in str(e.value)
+    check_refused("scale_offset", data_type, configuration, message)
 
 
 def test_values_out_of_range_stop_the_write_and_the_chunk_stays() -> None:

@@ -1,0 +1,22 @@
+"""Arrays whose document has a codec that users could not give."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import omnizarr as oz
+
+
+def check_refused(codec: str, data_type: str, configuration: dict[str, Any], message: str) -> None:
+    """Reading an array with that codec raises an error that names it and says `message`."""
+    store: dict[str, Any] = {}
+    oz.create_array(store, shape=(4,), chunks=(2,), dtype=data_type, compressors=None)
+    document = json.loads(store["zarr.json"])
+    document["codecs"].insert(0, {"name": codec, "configuration": configuration})
+    store["zarr.json"] = json.dumps(document).encode()
+    with pytest.raises(oz.errors.InvalidMetadata, match=message) as e:
+        oz.open(store)[...]
+    assert codec in str(e.value)
