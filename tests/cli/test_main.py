@@ -135,3 +135,9 @@ def test_a_negative_depth_is_refused(ocean: Path) -> None:
     result = run("tree", "ocean.zarr", "--depth", "-1")
     assert result.exit_code == 2
     assert "x>=0" in result.output
+
+
+def test_an_archive_is_validated_as_a_hierarchy(ocean: Path) -> None:
+    oz.copy_store("ocean.zarr", "ocean.zarr.zip")
+    result = run("validate", "ocean.zarr.zip")
+    assert (result.exit_code, result.output) == (0, "0 errors, 0 warnings\n")

@@ -143,3 +143,10 @@ def test_the_convention_proj_gets_exactly_one_statement(given: Any, name: str) -
     found = oz.geo.read_crs(made)
     assert found is not None
     assert found.same(CRS.of(given))
+
+
+def test_what_another_handle_stored_stays_when_a_system_is_written() -> None:
+    found = array()
+    oz.open(found.store_path, "r+").attrs["title"] = "height"
+    oz.geo.write_crs(found, "EPSG:4326", way="gdal")
+    assert found.attrs["title"] == "height"

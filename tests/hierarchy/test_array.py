@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.stores import MemoryStore
+from omnizarr.stores.sqlite import SQLiteStore
 from omnizarr.testing import RecordingStore
 
 
@@ -215,3 +219,82 @@ def test_an_array_of_an_unknown_type_is_shown_whatever_its_shards_have_for_codec
     found = oz.open(store)
     assert "not_known_here" in repr(found)
     assert "sharding_indexed" in str(found.info)
+
+
+def test_a_list_of_fields_stands_beside_an_array_of_positions() -> None:
+    array = oz.create_array({}, shape=(4,), dtype=[("x", "i4"), ("y", "f4")], chunks=(2,))
+    array["x"] = [1, 2, 3, 4]
+    found = array.get_orthogonal_selection(np.array([0, 2]), fields=["y", "x"])
+    assert found.tolist() == [(0.0, 1), (0.0, 3)]
+
+
+class Interrupting(MemoryStore):
+    """Lets another thread write while the first one reads a chunk that it will change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], None] | None = None
+        self.thread: threading.Thread | None = None
+
+    def get(self, key: str, range: Any = None) -> bytes | None:
+        value = super().get(key, range)
+        if self.meanwhile is not None and key.startswith("c/"):
+            self.thread = threading.Thread(target=self.meanwhile)
+            self.meanwhile = None
+            self.thread.start()
+            self.thread.join(0.3)
+        return value
+
+
+def test_threads_that_write_two_fields_of_an_element_lose_none() -> None:
+    store = Interrupting()
+    array = oz.create_array(store, shape=(4,), dtype=[("x", "i4"), ("y", "i4")], chunks=(4,))
+    array[:] = [(0, 0)] * 3 + [(9, 9)]
+    store.meanwhile = lambda: array.__setitem__("y", [5, 6, 7, 8])
+    array["x"] = [1, 2, 3, 4]
+    assert store.thread is not None
+    store.thread.join()
+    assert array[:].tolist() == [(1, 5), (2, 6), (3, 7), (4, 8)]
+
+
+def test_writers_in_a_store_that_compares_lose_no_field(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "a.sqlite")
+    array = oz.create_array(store, shape=(6,), dtype=[("x", "i4"), ("y", "i4")], chunks=(4,))
+
+    def count(name: str) -> None:
+        for number in range(20):
+            array[1:5, name] = number
+        array.vindex[[0, 5], name] = -1
+
+    threads = [threading.Thread(target=count, args=(name,)) for name in ("x", "y")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert array[:].tolist() == [(-1, -1), *[(19, 19)] * 4, (-1, -1)]
+
+
+@pytest.mark.parametrize("shape", [np.int64(3), (np.int64(3),), np.array([3])])
+def test_a_shape_has_integers_of_any_kind(shape: Any) -> None:
+    array = oz.create_array({}, shape=(5,), dtype="i4")
+    array.resize(shape)
+    assert array.shape == (3,)
+    with pytest.raises(oz.errors.WrongType, match="expected integers >= 0"):
+        array.resize((2.5,))
+    assert array.shape == (3,)
+
+
+def test_a_summary_calls_only_reversed_axes_fortran_order() -> None:
+    turned = {"name": "transpose", "configuration": {"order": [0, 2, 1]}}
+    array = oz.create_array({}, shape=(2, 3, 4), dtype="i4", filters=[turned])
+    assert (array.order, array.info["order"]) == ("C", "C")
+    fortran = oz.create_array({}, shape=(2, 3, 4), dtype="i4", order="F")
+    assert (fortran.order, fortran.info["order"]) == ("F", "F")
+
+
+def test_values_that_a_type_cannot_hold_are_named() -> None:
+    array = oz.create_array({}, shape=(3,), dtype="i4")
+    with pytest.raises(ValueError, match=r"'hello' cannot be stored as int32: invalid literal"):
+        array[0] = "hello"
+    with pytest.raises(TypeError, match=r"cannot be stored as int32"):
+        array[0] = {"a": 1}

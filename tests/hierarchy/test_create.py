@@ -281,3 +281,32 @@ def test_what_is_of_a_wrong_type_is_a_type_error() -> None:
         oz.zeros(3, dtype="foo")
     with pytest.raises(TypeError, match="cannot be stored as JSON"):
         oz.group().attrs["x"] = object()
+
+
+def test_chunks_are_an_array_too() -> None:
+    assert oz.create_array({}, shape=(6, 4), dtype="i4", chunks=np.array([3, 2])).chunks == (3, 2)
+
+
+def test_opening_refuses_an_option_that_does_not_exist(in_tmp: Path) -> None:
+    oz.create_array("a.zarr", shape=3)
+    with pytest.raises(oz.InvalidMetadata, match=r"unknown option 'chunk'; known: .*chunks"):
+        oz.open("a.zarr", chunk=2)
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        (b"\x89HDF\r\n", "an HDF5 or NetCDF-4 file, not Zarr; open it with h5py"),
+        (b"CDF\x01", "a NetCDF-3 file, not Zarr"),
+        (b"MM\0*", "a TIFF file, not Zarr; open it with tifffile"),
+        (b"PK\x03\x04", "a ZIP file; put zip:: in front"),
+        (b"SQLite format 3\0", "an SQLite file; put sqlite:// in front"),
+        (b"text", "a file; give the directory"),
+    ],
+)
+def test_a_file_that_is_not_zarr_is_called_what_it_is(
+    in_tmp: Path, start: bytes, message: str
+) -> None:
+    (in_tmp / "data").write_bytes(start + bytes(64))
+    with pytest.raises(oz.NodeNotFound, match=f"which is {message}"):
+        oz.open("data")

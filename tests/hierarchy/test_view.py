@@ -224,3 +224,32 @@ def test_a_view_of_a_read_only_array_is_not_written(tmp_path: Path) -> None:
     stored(LAYOUTS[0], tmp_path)
     with pytest.raises(oz.ReadOnly):
         oz.open_array(tmp_path).view[0][...] = 1
+
+
+def test_a_view_writes_as_its_array_is_configured() -> None:
+    store: dict[str, Any] = {}
+    array = oz.create_array(store, shape=(4,), chunks=(2,), dtype="i4", write_empty_chunks=True)
+    array.view[...][...] = 0
+    assert {"c/0", "c/1"} <= store.keys()
+
+
+def test_a_view_reads_what_is_stored_where_a_copy_of_the_document_is_out_of_date(
+    tmp_path: Path,
+) -> None:
+    group = oz.create_group(tmp_path)
+    group.create_array("a", data=np.arange(4), chunks=(4,), attributes={"old": 1})
+    oz.consolidate_metadata(tmp_path)
+    array = oz.open_group(tmp_path, use_consolidated=True)["a"]
+    path = tmp_path / "a" / "zarr.json"
+    path.write_text(path.read_text().replace("little", "big"))
+    with pytest.warns(oz.OmnizarrWarning, match="out of date"):
+        values = array.view[1:].read()
+    assert values.tolist() == np.arange(1, 4).byteswap().tolist()
+
+
+def test_a_view_is_turned_by_numbers_of_numpy_too() -> None:
+    view = stored(LAYOUTS[0]).view[...]
+    for axes in ((2, 0, 1), [2, 0, 1], np.array([2, 0, 1]), (np.int64(2), np.int64(0), -2)):
+        assert view.transpose(axes).shape == (5, 7, 9)
+        assert view.transpose(*axes).shape == (5, 7, 9)
+    assert view.transpose().shape == view.transpose(None).shape == (5, 9, 7)

@@ -178,3 +178,13 @@ def test_an_array_with_an_unknown_codec_is_copied_but_not_given_a_name_it_does_n
         oz.open_array(b)[...]
     with pytest.raises(oz.OmnizarrError, match="lz5"):
         oz.convert(a, {}, zarr_format=3)
+
+
+def test_what_is_written_into_another_grid_is_counted_and_told() -> None:
+    source: dict[str, bytes] = {}
+    oz.create_array(source, data=np.arange(10), chunks=[[3, 7]])
+    target: dict[str, bytes] = {}
+    told: list[tuple[int, int, str]] = []
+    report = oz.convert(source, target, zarr_format=2, progress=lambda *step: told.append(step))
+    assert told == [(2, 2, "/")]
+    assert report.bytes_written == sum(len(v) for k, v in target.items() if not k.startswith("."))

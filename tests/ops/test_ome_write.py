@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import tracemalloc
 from collections import Counter
 from pathlib import Path
@@ -239,3 +240,20 @@ def test_a_plate_has_its_wells_and_fields(version: str) -> None:
         plate["C/1"]
     with pytest.raises(oz.InvalidMetadata, match="no column '2'"):
         oz.ome.write_plate({}, wells, columns=["10"])
+
+
+def test_labels_that_threads_write_at_once_are_all_listed(tmp_path: Path) -> None:
+    oz.ome.write(tmp_path, np.zeros((8, 8), "u1"), levels=1)
+    oz.ome.write_labels(tmp_path, "first", np.zeros((8, 8), "u1"))
+    names = [f"l{i}" for i in range(8)]
+    threads = [
+        threading.Thread(target=oz.ome.write_labels, args=(tmp_path, name, np.zeros((8, 8), "u1")))
+        for name in names
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    image = oz.ome.open(tmp_path)
+    assert isinstance(image, oz.ome.Image)
+    assert sorted(image.labels) == ["first", *names]

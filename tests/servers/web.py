@@ -32,12 +32,13 @@ class Web:
     """Values by key, below the root of a loopback address.
 
     `fault` is one of `FAULTS` or None; it holds for the next `times` requests, or for all. `ranges`
-    False: every answer is the whole value.
+    False: every answer is the whole value. `tags` False: no answer tells which value it is of.
     """
 
     def __init__(self, values: dict[str, bytes] | None = None, port: int = 0) -> None:
         self.values = {} if values is None else values
         self.ranges = True
+        self.tags = True
         self.content_type: str | None = "application/octet-stream"
         self.extra_headers: dict[str, str] = {}
         self.fault: str | None = None
@@ -97,8 +98,8 @@ class Web:
         if key not in self.values:
             return Answer(404, b"not found")
         value = self.values[key]
-        tag = hashlib.md5(value).hexdigest()
-        more = {"ETag": f'"{tag}"', **self.extra_headers}
+        tag = {"ETag": f'"{hashlib.md5(value).hexdigest()}"'} if self.tags else {}
+        more = {**tag, **self.extra_headers}
         if self.content_type:
             more["Content-Type"] = self.content_type
         if self.ranges and "range" in headers:

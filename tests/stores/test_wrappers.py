@@ -13,6 +13,7 @@ from omnizarr import stores
 from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import LocalStore, MemoryStore, Range, SetsIf, Store, Versioned
 from omnizarr.stores.cache import CacheStore
+from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.prefix import PrefixStore
 from omnizarr.stores.read_only import ReadOnlyStore
 from omnizarr.stores.sqlite import SQLiteStore
@@ -30,6 +31,7 @@ from omnizarr.testing.stores import (
     StoreTests,
 )
 from tests.conformance.key_value import KeyValueStore
+from tests.servers.web import Web
 
 
 def fail(operation: str, key: str) -> Exception | None:
@@ -223,3 +225,10 @@ def test_a_pickled_cache_in_memory_starts_empty() -> None:
     again = pickle.loads(pickle.dumps(store))
     assert list(again.cache.list()) == []
     assert again.get("k") == b"value"
+
+
+def test_a_server_that_does_not_tell_generations_is_cached_for_nobody_but_read(web: Web) -> None:
+    oz.create_array(PrefixStore(MemoryStore(web.values), "data"), data=np.arange(6), chunks=3)
+    web.tags = False
+    array = oz.open(CacheStore(HTTPStore(f"{web.url}/data")))
+    assert array[...].tolist() == [0, 1, 2, 3, 4, 5]

@@ -15,6 +15,7 @@ from omnizarr.cli.ome import ome
 from omnizarr.cli.screen import console, errors, show_findings, show_problems, watched
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.render import size_text
+from omnizarr.stores.resolve import is_archive
 
 # What the library's messages recommend, in the words of the command line.
 OPTIONS = {"overwrite=True": "--overwrite", "in_place=True": "--in-place"}
@@ -87,8 +88,8 @@ def validate(path: str) -> None:
     PATH is a hierarchy, or a file with one JSON document. The exit code is 1 when there are
     errors; warnings alone do not change it.
     """
-    what: str | bytes = Path(path).read_bytes() if Path(path).is_file() else path
-    problems = omnizarr.validate(what)
+    document = Path(path).is_file() and not is_archive(path)
+    problems = omnizarr.validate(Path(path).read_bytes() if document else path)
     sys.exit(1 if show_problems(problems) else 0)
 
 

@@ -112,7 +112,7 @@ class Configured:
         """The codec as a document states it: its name and configuration."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every subclass is one
         members = {f.name: getattr(self, f.name) for f in fields}
-        found = {k: _plain(v) for k, v in members.items() if v is not None}
+        found = {k: plain_member(v) for k, v in members.items() if v is not None}
         return {"name": self.name, "configuration": found} if found else {"name": self.name}
 
     def check(self, member: str, good: bool, expected: str) -> None:
@@ -132,10 +132,12 @@ def _frozen(value: Any) -> Any:
     return tuple(_frozen(v) for v in value) if isinstance(value, list) else value
 
 
-def _plain(value: Any) -> Any:
+def plain_member(value: Any) -> Any:
     """A member of a codec as JSON."""
-    if isinstance(value, tuple):
-        return [_plain(v) for v in value]
+    if isinstance(value, (tuple, list)):
+        return [plain_member(v) for v in value]
+    if isinstance(value, dict):
+        return {k: plain_member(v) for k, v in value.items()}
     if isinstance(value, Named):
         return {"name": value.name, "configuration": dict(value.configuration)}
     return value.value if isinstance(value, Enum) else value

@@ -172,8 +172,9 @@ class NumcodecsBytes:
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         out = _to_bytes(self.codec.decode(as_bytes_array(data)))
-        if len(out) > limit_of(size):
-            raise ValueError(f"it unpacks to {len(out)} bytes, expected {size}")
+        limit = limit_of(size)
+        if len(out) > limit:
+            raise ValueError(f"it unpacks to {len(out)} bytes, expected at most {limit}")
         return out
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from enum import Enum
 from typing import Any
 
 from omnizarr import registry
+from omnizarr.codecs.codec import plain_member
 from omnizarr.errors import InvalidMetadata
 from omnizarr.model import Named
 from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX
@@ -40,11 +40,11 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
         named = to_named(codec.to_dict())
         # What such an object would still change when it meets an array.
         named = named.without(*getattr(codec, "_tunable_attrs", ()))
-        return _completed(Named(named.name, _plain(named.configuration)), itemsize)
+        return _completed(Named(named.name, plain_member(named.configuration)), itemsize)
     name = getattr(codec, "name", None)
     if dataclasses.is_dataclass(codec) and isinstance(name, str):
         config = {f.name: getattr(codec, f.name) for f in dataclasses.fields(codec)}
-        config = {k: _plain(v) for k, v in config.items() if v is not None}
+        config = {k: plain_member(v) for k, v in config.items() if v is not None}
         return _completed(Named(name, config), itemsize)
     if hasattr(codec, "get_config"):  # numcodecs
         return to_named(codec.get_config())
@@ -80,20 +80,9 @@ def _completed(named: Named, itemsize: int | None) -> Named:
     inner = named.configuration.get("codecs")
     if itemsize is not None and isinstance(inner, list):
         parts = [_completed(to_named(codec, itemsize), itemsize) for codec in inner]
-        return named.replace(codecs=_plain(parts))
+        return named.replace(codecs=plain_member(parts))
     if itemsize is None or named.name != "blosc":
         return named
     stated = {k: v for k, v in named.configuration.items() if v is not None}
     shuffle = "bitshuffle" if itemsize == 1 else "shuffle"
     return Named(named.name, {"shuffle": shuffle, "typesize": itemsize, **stated})
-
-
-def _plain(value: Any) -> Any:
-    """A member of a codec object, as JSON."""
-    if isinstance(value, (tuple, list)):
-        return [_plain(v) for v in value]
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, Named):
-        return {"name": value.name, "configuration": dict(value.configuration)}
-    return value.value if isinstance(value, Enum) else value

@@ -4,7 +4,7 @@ from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.kernel import empty
 from omnizarr.engine.missing import Missing, check_missing
 from omnizarr.engine.reference import read_chunk, write_chunk
-from omnizarr.engine.run import exclusive, read, write
+from omnizarr.engine.run import exclusive, read, write, write_fields
 from omnizarr.engine.stream import Stream
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "read_chunk",
     "write",
     "write_chunk",
+    "write_fields",
 ]

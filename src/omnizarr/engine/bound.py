@@ -109,7 +109,7 @@ class BoundArray:
     def _check_chain(self) -> None:
         if 0 in self.grid.shape and self.grid.regular is None:
             return
-        self.chain(self.grid.regular or self.grid.chunk_shape((0,) * len(self.grid.axes)))
+        _ = self.first_chain
 
     def _named(self, what: str, make: Callable[[], T]) -> T:
         try:
@@ -196,6 +196,11 @@ class BoundArray:
     def chain_at(self, coords: tuple[int, ...]) -> Chain:
         """The codecs bound to the shape of one chunk."""
         return self._regular_chain or self.chain(self.grid.chunk_shape(coords))
+
+    @property
+    def first_chain(self) -> Chain:
+        """The codecs bound to the shape of the first chunk, which all have in a regular grid."""
+        return self.chain_at((0,) * len(self.grid.axes))
 
     @cached_property
     def _regular_chain(self) -> Chain | None:

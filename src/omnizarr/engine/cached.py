@@ -90,7 +90,7 @@ def knows(array: BoundArray, holes: bool) -> bool:
         return False
     if not holes:
         return True
-    chain = array.chain_at((0,) * len(array.grid.axes))
+    chain = array.first_chain
     kept = chain if chain.sharded is None else chain.sharded[0].inner
     return not isinstance(kept.array_bytes, Shards)
 

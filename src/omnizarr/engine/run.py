@@ -82,6 +82,20 @@ def merge(
         _store(array, plan, whole)
 
 
+def write_fields(array: BoundArray, plan: Plan, names: Any, value: npt.NDArray[Any]) -> None:
+    """Store some fields of structured items, `value` of the plan's full shape; others stay."""
+    array.check_skipped()
+    with exclusive(array, [array.key(row.coords) for row in plan.rows()]):
+        if compares(array.chunk_store):
+            for row in plan.rows():
+                reference.write_fields(array, row, names, value)
+            return
+        whole = np.empty(plan.full_shape, array.dtype)
+        read(array, plan, whole)
+        whole[names] = value
+        _store(array, plan, whole)
+
+
 @contextmanager
 def exclusive(array: BoundArray, keys: Iterable[str]) -> Iterator[None]:
     """Keep chunks for a while from being changed by others, who read them before they store.

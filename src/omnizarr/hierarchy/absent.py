@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 from omnizarr.errors import OmnizarrError
 from omnizarr.formats import Probe
@@ -22,7 +23,7 @@ def why_absent(store: Store, path: str, wanted: str | None) -> str:
             " root: open that, with the path of the node"
         )
     if isinstance(store, LocalStore) and store.root.is_file():
-        return f"{message}, which is a file; give the directory that holds the data"
+        return f"{message}, which is {_about_file(store.root)}"
     if can_list(store):
         keys, prefixes = list_dir(store, paths.prefix(path))
         if not keys and not prefixes:
@@ -31,6 +32,32 @@ def why_absent(store: Store, path: str, wanted: str | None) -> str:
         some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         message += f" (no zarr.json, .zarray, .zgroup or meta; it holds: {some})"
     return message
+
+
+# How files begin that are often taken for Zarr, what they are, and what to do.
+_FILES = (
+    (b"\x89HDF", "an HDF5 or NetCDF-4 file, not Zarr; open it with h5py or xarray"),
+    (b"CDF", "a NetCDF-3 file, not Zarr; open it with xarray"),
+    (b"II*\0", "a TIFF file, not Zarr; open it with tifffile"),
+    (b"MM\0*", "a TIFF file, not Zarr; open it with tifffile"),
+    (b"II+\0", "a BigTIFF file, not Zarr; open it with tifffile"),
+    (b"\x93NUMPY", "a file of numpy.save, not Zarr; open it with numpy.load"),
+    (b"PK", "a ZIP file; put zip:: in front of its path to open what is inside"),
+    (b"SQLite format 3", "an SQLite file; put sqlite:// in front of its path"),
+)
+
+
+def _about_file(path: Path) -> str:
+    """What a file is that was given in place of a directory, and what to do with it."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError as e:
+        return f"a file that cannot be read: {e.strerror or e}"
+    for mark, about in _FILES:
+        if start.startswith(mark):
+            return about
+    return "a file; give the directory that holds the data"
 
 
 def _root_around(store: Store) -> Store | None:

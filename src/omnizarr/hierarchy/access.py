@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from reprlib import repr as repr_of
 from typing import Any, Literal
 
 import numpy as np
@@ -95,13 +96,10 @@ def _read_into(
 def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> None:
     """Store values, broadcast to the shape of the selection."""
     chosen, fields = _planned(planner, array, selection)
-    if fields is not None:
-        whole = np.empty(chosen.full_shape, array.dtype)
-        engine.read(array, chosen, whole)
-        changed = np.array(chosen.result(whole))
-        changed[fields] = value
-        value = changed
-    engine.write(array, chosen, spread(value, array.dtype, chosen))
+    if fields is None:
+        engine.write(array, chosen, spread(value, array.dtype, chosen))
+    else:
+        engine.write_fields(array, chosen, fields, spread(value, array.dtype[fields], chosen))
 
 
 def spread(value: Any, dtype: np.dtype[Any], chosen: Plan) -> npt.NDArray[Any]:
@@ -138,6 +136,9 @@ def _typed(
             f"text with {e.object[e.start : e.end]!r} at position {e.start} cannot be stored:"
             f" {e.encoding} has no bytes for a lone surrogate"
         ) from None
+    except (TypeError, ValueError) as e:
+        what = f"items of type {value.dtype}" if isinstance(value, np.ndarray) else repr_of(value)
+        raise WrongType(f"{what} cannot be stored as {dtype}: {e}") from None
 
 
 def basic_plan(grid: Grid, selection: Any) -> Plan:
@@ -167,7 +168,9 @@ def split_fields(selection: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     lists = [i for i in items if isinstance(i, list) and i and all(isinstance(n, str) for n in i)]
     if not names and not lists:
         return None, selection
-    rest = tuple(i for i in items if not isinstance(i, str) and i not in lists)
+    rest = tuple(
+        i for i in items if not isinstance(i, str) and not any(i is some for some in lists)
+    )
     if len(lists) + bool(names) > 1:
         raise SelectionError("give the names of fields once")
     chosen = lists[0] if lists else names[0] if len(names) == 1 else names

@@ -22,7 +22,8 @@ from omnizarr.hierarchy.change import alone
 from omnizarr.hierarchy.chunking import check_countable, inner_chunks, packed_shape
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import NodeHandle
-from omnizarr.hierarchy.pipeline import as_object, pipeline
+from omnizarr.hierarchy.options import lengths_of
+from omnizarr.hierarchy.pipeline import as_object, order, pipeline
 from omnizarr.hierarchy.resize import grown, resize, shrunk
 from omnizarr.hierarchy.selectable import Selectable
 from omnizarr.hierarchy.view import Viewer
@@ -187,9 +188,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     @property
     def order(self) -> str:
         """``"F"`` where chunks are stored with reversed axes, else ``"C"``."""
-        first = self.codecs[0] if self.codecs else Named("")
-        axes = list(reversed(range(self.ndim)))
-        return "F" if first.name == "transpose" and first.configuration["order"] == axes else "C"
+        return order(self._model)
 
     @property
     def dimension_names(self) -> tuple[str | None, ...] | None:
@@ -276,27 +275,28 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     def chunks_present(self) -> npt.NDArray[np.bool_]:
         """For every chunk whether the store has it; of shards the index is read."""
-        return stored.chunks_present(self._bound, self.cdata_shape)
+        return stored.chunks_present(self._data, self.cdata_shape)
 
     @property
     def nchunks_initialized(self) -> int:
         """How many chunks the store has."""
-        return stored.count_present(self._bound, self.cdata_shape)
+        return stored.count_present(self._data, self.cdata_shape)
 
     def nbytes_stored(self) -> int:
         """Bytes of the array's documents and chunks in the store."""
         documents = sizes(self.store, self._location.format.keys(self.path))
-        return sum(documents.values()) + stored.stored_size(self._bound)[1]
+        return sum(documents.values()) + stored.stored_size(self._data)[1]
 
     def get_encoded_chunk(self, coords: Iterable[int]) -> bytes | None:
         """The bytes that are stored for one chunk (a shard in version 3), or None."""
-        return stored.encoded_chunk(self._bound, stored.check_coords(self._bound, tuple(coords)))
+        bound = self._data
+        return stored.encoded_chunk(bound, stored.check_coords(bound, tuple(coords)))
 
     def set_encoded_chunk(self, coords: Iterable[int], data: bytes) -> None:
         """Store one chunk (a shard in version 3) as bytes; raises where they do not decode."""
         self._check_writable()
-        place = stored.check_coords(self._bound, tuple(coords))
-        stored.put_encoded_chunk(self._bound, place, data)
+        bound = self._data
+        stored.put_encoded_chunk(bound, stored.check_coords(bound, tuple(coords)), data)
 
     # Changing the shape
 
@@ -313,8 +313,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         told by a warning. ``outside="erase"`` removes them, and clears what a border chunk
         holds over the edge.
         """
-        wanted = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        lengths = tuple(int(n) for n in wanted)
+        lengths = lengths_of(shape[0] if len(shape) == 1 else shape)
         # No shape may show elements that are gone, so it shrinks first and grows last.
         shrink = [lambda: shrunk(self._bound, lengths)] if outside == "erase" else []
         self._reshape(*shrink, lambda: resize(self._bound, lengths, outside).shape)

@@ -89,6 +89,13 @@ class Attributes(MutableMapping[str, Any]):
 
         self._write(replace)
 
+    def edit(self, change: Callable[[dict[str, Any]], T]) -> T:
+        """What `change` gives, called with the attributes as they are stored now, to be altered.
+
+        They are stored with one write. It may be called again where another writer was quicker.
+        """
+        return self._write(change)
+
     def asdict(self) -> dict[str, Any]:
         """A plain copy."""
         return copy.deepcopy(dict(self._read()))

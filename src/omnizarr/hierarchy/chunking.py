@@ -21,14 +21,16 @@ MAX_LISTED = 10**7
 
 
 def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Named:
+    """The grid that is meant by what a user writes for the chunks."""
     itemsize = _itemsize(data_type)
     if isinstance(chunks, str) and chunks != AUTO:
         return _regular(guess_chunks(shape, itemsize, byte_size(chunks, "chunks")))
     if chunks is None or chunks is True or isinstance(chunks, str):
         return _regular(guess_chunks(shape, itemsize, TARGET_BYTES))
-    if chunks is False or chunks == -1:
+    one = isinstance(chunks, (int, np.integer))
+    if chunks is False or (one and chunks == -1):
         return _regular(tuple(max(1, n) for n in shape))
-    if isinstance(chunks, (int, np.integer)):
+    if one:
         chunks = (int(chunks),) * len(shape)
     sizes = list(chunks)
     if any(isinstance(c, (list, tuple)) for c in sizes):

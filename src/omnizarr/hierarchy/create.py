@@ -47,6 +47,7 @@ def open(
     store does not have, here and below: ``fill``, ``warn`` or ``raise``; see `Array.read`.
     """
     check_missing(missing)
+    check_options({k: v for k, v in options.items() if k not in ("shape", "dtype", "data")})
     chosen = _mode(mode, store, options)
     zarr_format = _format(zarr_format, zarr_version)
     where, node_path = place(store, path, chosen, storage_options)
@@ -283,5 +284,8 @@ def _should_open(store: Store, path: str, mode: str) -> bool:
         return True
     exists = existing_node(store, path) is not None
     if mode == "w-" and exists:
-        raise NodeExists(f"there is already a node at {paths.show(path)} in {store!r}")
+        raise NodeExists(
+            f"there is already a node at {paths.show(path)} in {store!r}; mode 'a' opens it, 'w'"
+            " replaces it"
+        )
     return mode == "a" and exists

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -34,6 +33,7 @@ from omnizarr.stores import (
     list_dir,
     list_prefix,
     one_level,
+    sorted_keys,
 )
 
 MAX_LEVELS = 128  # of groups in groups, whose members are listed: walks may be recursive
@@ -153,9 +153,7 @@ class Location:
         if self.known is None:
             keys, prefixes = list_dir(self.store, prefix)
         else:
-            start = bisect_left(self.known, prefix)
-            end = bisect_left(self.known, prefix[:-1] + "0")  # the character after the slash
-            keys, prefixes = one_level(self.known[start:end], prefix)
+            keys, prefixes = one_level(sorted_keys.below(self.known, prefix), prefix)
         return dict(self.format.children(self.path, keys, prefixes))
 
     def listed(self) -> Location:
@@ -241,7 +239,7 @@ class Location:
         existing = existing_node(self.store, self.path, around.documents) or around.other_root()
         if existing is None and isinstance(node, ArrayModel) and self._implies_group():
             existing = self.format, GroupModel(implicit=True)
-        if existing is not None and existing[1] is not None:
+        if existing is not None:
             if not overwrite:
                 what = existing[1].kind if not isinstance(existing[1], Exception) else "node"
                 raise NodeExists(
@@ -348,7 +346,10 @@ def existing_node(
     documents = fetch(store, probe.keys()) if documents is None else documents
     for format in probe.formats(documents, []):
         try:
-            node = Location(store, path, format).find([])
+            if format.implicit_groups:  # whose documents are not among those
+                node = Location(store, path, format).find([])
+            else:
+                node = format.read(path, documents, [])
         except InvalidMetadata as e:
             return format, e
         if node is not None and not (isinstance(node, GroupModel) and node.implicit):

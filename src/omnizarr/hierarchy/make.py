@@ -48,8 +48,7 @@ def make_array(
         if isinstance(read, ArrayModel):
             bound = BoundArray(location.store, location.path, "", read)
             bound.check()
-            bound.chain(bound.grid.regular or bound.grid.chunk_shape((0,) * len(bound.grid.axes)))
-            _ = bound.encoding, bound.chunk_store
+            _ = bound.first_chain, bound.encoding, bound.chunk_store
 
     array = Array.at(location, location.create(model, overwrite=overwrite, check=check))
     if overwrite:

@@ -157,7 +157,7 @@ def _made(
     format: Format, shape: int | Iterable[int], dtype: Any, options: ArrayOptions
 ) -> ArrayModel:
     check_options(options)
-    lengths = _shape(shape)
+    lengths = lengths_of(shape)
     named = format.new_type(data_types.describe("f8" if dtype is None else _plain_type(dtype)))
     object_codec = options.get("object_codec")
     given = [options.get(name) for name in ("object_codec", "filters", "serializer", "codecs")]
@@ -219,7 +219,8 @@ def _plain_type(dtype: Any) -> Any:
     return Named(stated) if isinstance(stated, str) else stated
 
 
-def _shape(shape: int | Iterable[int]) -> tuple[int, ...]:
+def lengths_of(shape: int | Iterable[int]) -> tuple[int, ...]:
+    """A shape as a tuple of integers; raises where it is none."""
     lengths = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     for n in lengths:
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)):

@@ -38,6 +38,13 @@ def _grouped(codecs: tuple[Named, ...]) -> Pipeline:
     return Pipeline(filters, serializer, compressors)
 
 
+def order(array: ArrayModel) -> str:
+    """``"F"`` where chunks are stored with reversed axes, else ``"C"``."""
+    first = array.codecs[0] if array.codecs else Named("")
+    axes = list(reversed(range(len(array.shape))))
+    return "F" if first.name == "transpose" and first.configuration.get("order") == axes else "C"
+
+
 def as_object(codec: Named) -> Any:
     """The codec's own object, or its name and configuration where it is not known here."""
     try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from omnizarr.engine import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.pipeline import order
 from omnizarr.hierarchy.stored import stored_size
 from omnizarr.model import ArrayModel, GroupModel, Named, paths
 
@@ -111,17 +114,14 @@ def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info
     info["chunk shape"] = chunk_text(array)
     if array.dimension_names is not None:
         info["dimensions"] = ", ".join(n or "-" for n in array.dimension_names)
-    info["order"] = "F" if array.codecs[:1] and array.codecs[0].name == "transpose" else "C"
+    info["order"] = order(array)
     info["codecs"] = " -> ".join(repr(c) for c in array.codecs)
     if array.storage_transformers:
         info["transformers"] = ", ".join(repr(t) for t in array.storage_transformers)
     try:
         info["fill value"] = str(bound.fill[()]) if bound.fill_defined else "undefined"
         info["chunks"] = f"{bound.grid.count} in a grid of {bound.grid.shape}"
-        nbytes = bound.dtype.itemsize
-        for n in array.shape:
-            nbytes *= n
-        info["size in memory"] = size_text(nbytes)
+        info["size in memory"] = size_text(bound.dtype.itemsize * math.prod(array.shape))
     except OmnizarrError as e:
         info["not understood"] = str(e)
     if array.attributes:

@@ -136,10 +136,6 @@ def _validate_node(
 
 
 def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
-    def chain() -> object:
-        regular = bound.grid.regular
-        return bound.chain(regular or bound.grid.chunk_shape((0,) * len(bound.model.shape)))
-
     # One by one first: the chain and the chunk store stop at whatever is unknown before.
     codecs = (
         partial(bind_codec, codec, f"codecs[{i}]") for i, codec in enumerate(bound.model.codecs)
@@ -154,7 +150,7 @@ def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
         ("chunk_grid", lambda: bound.grid),
         ("chunk_key_encoding", lambda: bound.encoding),
         *(("codecs", codec) for codec in codecs),
-        ("codecs", chain),
+        ("codecs", lambda: bound.first_chain),
         *(("storage_transformers", transformer) for transformer in transformers),
         ("storage_transformers", lambda: bound.chunk_store),
     ]

@@ -51,7 +51,7 @@ class View(Shaped):
 
     def chunk_keys(self) -> list[str]:
         """The keys in the store of the chunks, or shards, that a read of all of it needs."""
-        bound = self.array._bound
+        bound = self.array._data
         rows = self._chosen.plan(bound.grid).rows()
         keys = (stored_key(bound.chunk_store, bound.key(row.coords)) for row in rows)
         return list(dict.fromkeys(keys))
@@ -65,8 +65,10 @@ class View(Shaped):
 
     def transpose(self, *axes: Any) -> View:
         """The axes in another order, or in reverse order without one; as in NumPy."""
-        wanted = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        order = tuple(reversed(range(self.ndim))) if wanted in ((), None) else tuple(wanted)
+        one = len(axes) == 1 and isinstance(axes[0], (int, np.integer))
+        wanted = axes if one or len(axes) != 1 else axes[0]
+        backwards = wanted is None or not len(wanted)
+        order = tuple(reversed(range(self.ndim))) if backwards else tuple(map(int, wanted))
         whole = tuple(axis + self.ndim if axis < 0 else axis for axis in order)
         if sorted(whole) != list(range(self.ndim)):
             raise SelectionError(
@@ -95,7 +97,7 @@ class View(Shaped):
         """
         axes = self._chosen.stored_order
         wanted = self.array._missing if missing is None else missing
-        bound, chosen = self.array._bound, self._chosen
+        bound, chosen = self.array._data, self._chosen
         if out is not None:
             if out.shape != self.shape:
                 raise SelectionError(f"out must have shape {self.shape}, got {out.shape}")
@@ -111,7 +113,7 @@ class View(Shaped):
         self.view[selection]._write(value)
 
     def _write(self, value: Any) -> None:
-        self.array._location.check_writable()
+        self.array._check_writable()
         if self._chosen.repeats:
             raise SelectionError(
                 "the view has an element of the array more than once, so it is not defined what"
@@ -125,7 +127,7 @@ class View(Shaped):
                 f"cannot put values of shape {values.shape} into a view of shape {self.shape}"
             ) from None
         turned = spread.transpose(self._chosen.stored_order)
-        access.write(self.array._bound, _planned, self._chosen, turned)
+        self.array._write(_planned, self._chosen, turned)
 
     def _values(self) -> npt.NDArray[Any]:
         return cast(npt.NDArray[Any], self.read(out=np.empty(self.shape, self.dtype)))

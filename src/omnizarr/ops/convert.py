@@ -6,7 +6,7 @@ encoded again where not. Everything that cannot be expressed is found before any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +20,11 @@ from omnizarr.formats import Format, by_name
 from omnizarr.hierarchy.chunking import guess_chunks, inner_chunks
 from omnizarr.hierarchy.location import Location, existing_node, locate
 from omnizarr.hierarchy.options import check_separator
+from omnizarr.hierarchy.stored import stored_keys
 from omnizarr.hierarchy.walk import walk
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
-from omnizarr.stores import Inside, Store, list_prefix
+from omnizarr.stores import Inside, Store, sizes
 
 Progress = Callable[[int, int, str], None]
 
@@ -163,7 +164,7 @@ def _task(source: BoundArray, target: Location, in_place: bool, separator: str |
 def _check_readable(source: BoundArray) -> None:
     """Raise where a codec is unknown; chunks that are kept as they are do not need it."""
     if 0 not in source.grid.shape:
-        source.chain(source.grid.chunk_shape((0,) * len(source.grid.axes)))
+        _ = source.first_chain
 
 
 def _respelled(model: ArrayModel, source: BoundArray, goal: Format) -> ArrayModel:
@@ -226,7 +227,9 @@ def _put(location: Location, node: Node, overwrite: bool, in_place: bool) -> Non
 def _run(
     tasks: list[_Task], report: Report, overwrite: bool, in_place: bool, progress: Progress | None
 ) -> None:
-    chunks = [[] if in_place else list(_stored(task.source)) for task in tasks]
+    chunks = [
+        [] if in_place else [coords for coords, _ in stored_keys(task.source)] for task in tasks
+    ]
     total, done = sum(map(len, chunks)), 0
     for task, coords in zip(tasks, chunks, strict=True):
         root = not task.source.path
@@ -239,6 +242,8 @@ def _run(
         if task.model.chunk_grid != task.source.model.chunk_grid:
             _copy_values(task.source, target, report)
             done += len(coords)
+            if progress is not None:
+                progress(done, total, paths.show(task.source.path))
             continue
         for each in coords:
             if task.reason is None:
@@ -248,14 +253,6 @@ def _run(
             done += 1
             if progress is not None:
                 progress(done, total, paths.show(task.source.path))
-
-
-def _stored(array: BoundArray) -> Iterator[tuple[int, ...]]:
-    rank, counts = len(array.model.shape), array.grid.shape
-    for key in list_prefix(array.chunk_store, array.prefix):
-        coords = array.encoding.coords(key[len(array.prefix) :], rank)
-        if coords is not None and all(c < n for c, n in zip(coords, counts, strict=True)):
-            yield coords
 
 
 def _copy_bytes(
@@ -277,8 +274,7 @@ def _encode(
     chunk = engine.read_chunk(source, coords)
     if chunk is not None:
         engine.write_chunk(target, coords, np.asarray(chunk, target.dtype))
-        report.chunks_encoded += 1
-        report.bytes_written += len(target.store.get(target.key(coords)) or b"")
+        _count(target, coords, report)
 
 
 def _copy_values(source: BoundArray, target: BoundArray, report: Report) -> None:
@@ -288,4 +284,10 @@ def _copy_values(source: BoundArray, target: BoundArray, report: Report) -> None
         values = np.empty(part.full_shape, source.dtype)
         engine.read(source, part, values)
         engine.write(target, plan(target.grid, row.outer), values.astype(target.dtype))
-        report.chunks_encoded += 1
+        _count(target, row.coords, report)
+
+
+def _count(target: BoundArray, coords: tuple[int, ...], report: Report) -> None:
+    """Count a chunk that was encoded again; one of nothing but the fill value is not stored."""
+    report.chunks_encoded += 1
+    report.bytes_written += sum(sizes(target.store, [target.key(coords)]).values())

@@ -131,9 +131,15 @@ def _rgba(color: Sequence[int]) -> Rgba:
 
 def _list(where: Any, image: Image, name: str, version: str) -> None:
     """Add a name to the list in the group of labels."""
+
+    def listed(attributes: dict[str, Any]) -> None:
+        found = stated(attributes)
+        members = {} if found is None else dict(found.members)
+        names = [*members.get("labels", []), name]
+        members["labels"] = list(dict.fromkeys(names))
+        new = attributes_of(members, version, attributes)
+        attributes.clear()
+        attributes.update(new)
+
     group = Group(where, paths.join(image.group.path, "labels"))
-    found = stated(group.attrs)
-    members = {} if found is None else dict(found.members)
-    names = [*members.get("labels", []), name]
-    members["labels"] = list(dict.fromkeys(names))
-    group.attrs.put(attributes_of(members, version, group.attrs))
+    group.attrs.edit(listed)

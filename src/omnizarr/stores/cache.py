@@ -72,8 +72,8 @@ class CacheStore(WrapperStore):
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
         generation = self._generation(key)
-        if generation is None:
-            return None, None
+        if generation is None:  # no such key, or a server that does not tell
+            return super()._get_versioned(key, range)
         value = self._kept(self._digest(key, range, generation))
         if value is not None:
             return value, generation

@@ -62,13 +62,13 @@ def resolve(
     """
     options = dict(storage_options or {})
     make = _maker(where) if isinstance(where, str) else None
-    if options and make is None and not (isinstance(where, str) and _is_archive(where)):
+    if options and make is None and not (isinstance(where, str) and is_archive(where)):
         raise StoreError(
             f"storage_options {sorted(options)} are for URLs such as 's3://…', got {where!r}"
         )
     if where is None:
         return MemoryStore()
-    if isinstance(where, (str, os.PathLike)) and _is_archive(os.fspath(where)):
+    if isinstance(where, (str, os.PathLike)) and is_archive(os.fspath(where)):
         return _archive(os.fspath(where), read_only, storage_options)
     if make is not None:
         try:
@@ -92,7 +92,7 @@ def resolve(
     )
 
 
-def _is_archive(text: str) -> bool:
+def is_archive(text: str) -> bool:
     """Whether a path or URL names a ZIP file: by its ending, or ``zip::`` in front."""
     if re.match("https?://", text, re.IGNORECASE):
         text = text.partition("?")[0]

@@ -87,7 +87,8 @@ class Versioned(Protocol):
     """Can tell one value of a key from another without fetching it.
 
     A generation is a text that differs whenever the value may differ (an ETag; a file's number,
-    times and size). None means that there is no such key.
+    times and size). None means that there is no such key; of a store that is only read, it may
+    also mean that a value is there and its server does not tell.
     """
 
     def generation(self, key: str) -> str | None: ...

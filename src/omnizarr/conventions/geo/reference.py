@@ -130,8 +130,13 @@ def write_crs(array: Array, crs: Any, *, way: Way = "cf", name: str = GRID_MAPPI
         new["grid_mapping"] = _write_mapping(array, given, name)
 
     old = ("_CRS", "grid_mapping", "proj:code", "proj:wkt2", "proj:projjson")
-    kept = {k: v for k, v in array.attrs.asdict().items() if k not in old}
-    array.attrs.put({**kept, **new})
+
+    def stated(attributes: dict[str, Any]) -> None:
+        for name in old:
+            attributes.pop(name, None)
+        attributes.update(new)
+
+    array.attrs.edit(stated)
     return given
 
 

@@ -66,8 +66,8 @@ class Plate(Described, Mapping[str, Well]):
 
     def __getitem__(self, well: str) -> Well:
         if well not in list(self):
-            some = ", ".join(list(self)[:10])
-            raise NodeNotFound(f"{self._loaded} has no well {well!r}; there are: {some}, …")
+            some = ", ".join(list(self)[:10]) + (", …" if len(self) > 10 else "")
+            raise NodeNotFound(f"{self._loaded} has no well {well!r}; there are: {some}")
         group = member(self._loaded, well, Group)
         loaded = load(group, self._loaded)
         if loaded is None:

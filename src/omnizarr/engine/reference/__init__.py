@@ -2,7 +2,7 @@
 
 from omnizarr.engine.reference.reading import fetched, fill_row, read, read_chunk, read_row
 from omnizarr.engine.reference.telling import telling
-from omnizarr.engine.reference.writing import write, write_chunk, write_rows
+from omnizarr.engine.reference.writing import write, write_chunk, write_fields, write_rows
 
 __all__ = [
     "fetched",
@@ -13,5 +13,6 @@ __all__ = [
     "telling",
     "write",
     "write_chunk",
+    "write_fields",
     "write_rows",
 ]

@@ -38,7 +38,7 @@ def read(
     _ = array.fill  # bound before threads ask for it
     store, count = array.chunk_store, plan.count
     # Files are near: threads that each read and decode some are quicker than to fetch ahead.
-    if isinstance(store, LocalStore) and first_chain(array).sharded is None:
+    if isinstance(store, LocalStore) and array.first_chain.sharded is None:
         some, number = _in_turn(array, plan)
         several = partial(_read_some, array, out=out, filled=filled)
         run_rows(some, number, several, out.nbytes, waits=False)
@@ -58,13 +58,9 @@ def read(
         )
 
 
-def first_chain(array: BoundArray) -> Chain:
-    return array.chain_at((0,) * len(array.grid.axes))
-
-
 def fetched(array: BoundArray, selected: int) -> int:
     """About how many bytes one chunk takes while it waits to be decoded."""
-    chain = first_chain(array)
+    chain = array.first_chain
     whole = chain.spec.nbytes or UNKNOWN
     found = chain.sharded
     if found is None:
@@ -77,7 +73,7 @@ def fetched(array: BoundArray, selected: int) -> int:
 def _in_turn(array: BoundArray, plan: Plan) -> tuple[Iterator[list[Row]], int]:
     """Rows whose chunks are small enough to be fetched together, and how often there are some."""
     rows, count = plan.rows(), plan.count
-    size = first_chain(array).spec.nbytes or UNKNOWN
+    size = array.first_chain.spec.nbytes or UNKNOWN
     share = count // (4 * config.get().threads)
     number = max(1, min(TOGETHER // max(1, size), share))
     return iter(lambda: [*itertools.islice(rows, number)], []), -(-count // number)

@@ -16,7 +16,7 @@ from omnizarr.codecs.codec import Buffer
 from omnizarr.codecs.emptiness import is_fill
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.missing import Coords
-from omnizarr.engine.reference.reading import UNKNOWN, empty_box, first_chain
+from omnizarr.engine.reference.reading import UNKNOWN, empty_box
 from omnizarr.engine.reference.telling import telling
 from omnizarr.engine.rows import run_rows
 from omnizarr.indexing import Plan, Row
@@ -61,7 +61,7 @@ def _by_group(array: BoundArray, store: SetsGroups, rows: Iterator[Row]) -> list
 def _in_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[list[Row]]:
     """Rows to be stored in one call: while a thread waits for the store, another encodes."""
     threads = config.get().threads
-    size = first_chain(array).spec.nbytes or UNKNOWN
+    size = array.first_chain.spec.nbytes or UNKNOWN
     batch = max(1, min(config.get().in_flight // (threads * size), -(-count // threads)))
     return [some for _ in range(-(-count // batch)) if (some := [*itertools.islice(rows, batch)])]
 
@@ -77,15 +77,47 @@ def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
 
 
 def _replace_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
-    """Change one chunk of a store that compares; a key cannot be erased like that, so it stays."""
+    """Change one chunk of a store that compares."""
+    chain = array.chain_at(row.coords)
+    _replace(array, row, lambda old: _changed(array, chain, row, value, lambda: old))
+
+
+def write_fields(array: BoundArray, row: Row, names: Any, value: npt.NDArray[Any]) -> None:
+    """Store some fields of one chunk's items, in a store that compares; the others stay."""
+    chain = array.chain_at(row.coords)
+    index: Any = (*row.outer, ...)
+
+    def changed(old: bytes | None) -> Buffer | None:
+        box = _box(array, chain, row, old)
+        part = box if row.pick is None else box[row.pick]
+        part[names] = value[index]
+        if row.pick is not None:
+            box[row.pick] = part
+        return chain.update(old, row.region, box)
+
+    _replace(array, row, changed)
+
+
+def _replace(array: BoundArray, row: Row, change: Callable[[bytes | None], Buffer | None]) -> None:
+    """Store what `change` makes of a chunk; a key cannot be erased like that, so it stays."""
     chain = array.chain_at(row.coords)
 
     def changed(old: bytes | None) -> Buffer:
-        new = _changed(array, chain, row, value, lambda: old)
+        new = change(old)
         return chain.encode(_empty_chunk(array, chain)) if new is None else new
 
     with telling("write", array, row.coords):
         replace(array.chunk_store, array.key(row.coords), changed)
+
+
+def _box(array: BoundArray, chain: Chain, row: Row, old: Buffer | None) -> npt.NDArray[Any]:
+    """The part of a chunk that a row touches, as it is stored now."""
+    box = empty_box(array, row.region)
+    if old is None:
+        box[...] = array.fill
+    else:
+        chain.decode_into(old, row.region, box)
+    return box
 
 
 def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
@@ -130,11 +162,7 @@ def _changed(
         return _encoded(array, chain, part)
     before = None if row.whole else old()
     if row.pick is not None:  # the box around scattered elements, with those replaced
-        box = empty_box(array, row.region)
-        if before is None:
-            box[...] = array.fill
-        else:
-            chain.decode_into(before, row.region, box)
+        box = _box(array, chain, row, before)
         box[row.pick] = part
         part = box
     return _kept(array, chain, chain.update(before, row.region, part))

@@ -85,10 +85,12 @@ class FileBytes:
             return
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as e:
+        except BlockingIOError as e:
             raise StoreError(
                 f"{path!r} is being written by another process; a ZIP archive has one writer"
             ) from e
+        except OSError as e:
+            raise StoreError(f"cannot lock {path!r}: {e.strerror or e}") from e
         self._locked_by = os.getpid()
 
     def __del__(self) -> None:
