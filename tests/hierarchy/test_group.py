@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -340,3 +340,25 @@ def test_a_bounded_tree_asks_for_no_more_than_it_shows() -> None:
     text = str(root.tree(max_nodes=32))
     assert len(text.splitlines()) == 1 + 32 + 30
     assert len(store.calls) == 2 * 3
+
+
+class Overtaken(oz.MemoryStore):
+    """Lets another writer act right after a key was found to be absent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: dict[str, Callable[[], object]] = {}
+
+    def get(self, key: str, range: Any = None) -> bytes | None:
+        value = super().get(key, range)
+        self.meanwhile.pop(key, lambda: None)()
+        return value
+
+
+def test_a_group_that_another_writer_makes_just_now_keeps_its_attributes() -> None:
+    store = Overtaken()
+    root = oz.create_group(store)
+    store.meanwhile["new/zarr.json"] = lambda: root.create_group("new", attributes={"by": "other"})
+    root.create_array("new/a", shape=3, dtype="i4")
+    assert root["new"].attrs == {"by": "other"}
+    assert sorted(root["new"]) == ["a"]

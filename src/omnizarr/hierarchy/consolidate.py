@@ -10,7 +10,8 @@ from omnizarr.formats import consolidated
 from omnizarr.hierarchy.copies import changing, note_change
 from omnizarr.hierarchy.create import open_group
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.location import Location, locate
+from omnizarr.hierarchy.locate import locate
+from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.place import place
 from omnizarr.hierarchy.walk import walk
 from omnizarr.stores import compares

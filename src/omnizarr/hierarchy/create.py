@@ -12,7 +12,8 @@ from omnizarr.engine import Missing, check_missing
 from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group, make_group, open_node
-from omnizarr.hierarchy.location import Location, existing_node, format_for, locate
+from omnizarr.hierarchy.locate import format_for, locate
+from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.make import make_array
 from omnizarr.hierarchy.options import (
     ArrayOptions,

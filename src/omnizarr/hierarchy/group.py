@@ -12,7 +12,8 @@ from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.complete import complete, create_nodes
 from omnizarr.hierarchy.copies import Copies
-from omnizarr.hierarchy.location import Location, format_for, tell
+from omnizarr.hierarchy.locate import format_for
+from omnizarr.hierarchy.location import Location, tell
 from omnizarr.hierarchy.make import check_required, like, make_array
 from omnizarr.hierarchy.move import move
 from omnizarr.hierarchy.node import NodeHandle

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from omnizarr import config
 from omnizarr.engine import Missing
 from omnizarr.errors import (
     InvalidMetadata,
@@ -16,8 +15,7 @@ from omnizarr.errors import (
     StoreError,
     warn,
 )
-from omnizarr.formats import Format, Probe, by_name, consolidated
-from omnizarr.hierarchy.absent import why_absent
+from omnizarr.formats import Format, Probe
 from omnizarr.hierarchy.around import Around
 from omnizarr.hierarchy.copies import Copies, keep_right
 from omnizarr.hierarchy.fetch import fetch
@@ -28,13 +26,16 @@ from omnizarr.stores import (
     Store,
     can_list,
     check_writable,
+    compares,
     erase_prefix,
     erase_values,
     list_dir,
     list_prefix,
+    lock,
     one_level,
     sorted_keys,
 )
+from omnizarr.stores.turns import DOCUMENTS, turn
 
 MAX_LEVELS = 128  # of groups in groups, whose members are listed: walks may be recursive
 
@@ -266,7 +267,25 @@ class Location:
             if key not in around.documents:
                 self.store.set(key, root)
         for path in missing:
-            self.at(path).save(None, GroupModel())
+            self.at(path)._create_group()
+
+    def _create_group(self) -> None:
+        """Store a group, unless another writer has just done so; what that one says stays."""
+        store, keys = self.store, self.format.keys(self.path)
+        compared = store if compares(store) else None
+
+        def put(key: str, text: bytes | None) -> None:
+            if compared is None or text is None:
+                self._put(key, text)
+            else:
+                compared.set_if(key, text, None)
+
+        with (
+            turn(DOCUMENTS, keys, None if compared else store),
+            lock(store, documents_folder(keys), keys, "documents"),
+        ):
+            if self.format.read(self.path, fetch(store, keys), []) is None:
+                self.save(None, GroupModel(), put)
 
     def erase(self) -> None:
         """Remove the node and all below it; refuses where something is not Zarr."""
@@ -279,60 +298,16 @@ class Location:
         keep_right(self.store, self.format, {self.path: None})
 
 
+def documents_folder(keys: tuple[str, ...]) -> str:
+    """The prefix that a node's documents have in common, whatever the root of the store."""
+    return paths.prefix(keys[0].rpartition("/")[0])
+
+
 def tell(problems: Iterable[Problem]) -> None:
     """Warn about what is odd but can be read."""
     for problem in problems:
         if problem.level == "warning":
             warn(str(problem), stacklevel=4)
-
-
-def locate(
-    store: Store,
-    path: str,
-    *,
-    zarr_format: object = None,
-    read_only: bool = False,
-    separator: str | None = None,
-    use_consolidated: bool | str | None = False,
-    missing: Missing = "fill",
-) -> tuple[Location, Node]:
-    """The node at a path in whatever format it is; raises NodeNotFound."""
-    wanted = None if zarr_format is None else by_name(zarr_format).name
-    probe = Probe(path, wanted, separator or _separator(store))
-    keys = probe.keys()
-    name = use_consolidated if isinstance(use_consolidated, str) else None
-    if use_consolidated:
-        keys += consolidated.keys_beside(wanted, path, name)
-    documents = fetch(store, keys)
-    problems: list[Problem] = []
-    for format in probe.formats(documents, problems):
-        location = Location(store, path, format, read_only, missing=missing)
-        if format.implicit_groups:
-            node = location.find(problems)
-        else:
-            node = format.read(path, documents, problems)
-        if node is not None:
-            tell(problems)
-            if isinstance(node, GroupModel) and use_consolidated is not False:
-                location = _with_copies(location, bool(use_consolidated), name, documents)
-            return location, node
-    raise NodeNotFound(why_absent(store, path, wanted))
-
-
-def _with_copies(
-    location: Location, asked: bool, name: str | None, documents: Mapping[str, bytes]
-) -> Location:
-    """The place with its group's copies: where they are asked for, or nothing can be listed."""
-    if not asked and can_list(location.store):
-        return location
-    store, path, format = location.store, location.path, location.format
-    copies = Copies(store, path, format, asked=asked, name=name)
-    if asked and not copies.look(documents):
-        raise InvalidMetadata(
-            f"there are no consolidated metadata at {location}; make them with"
-            " consolidate_metadata, or open it without use_consolidated"
-        )
-    return replace(location, copies=copies)
 
 
 def existing_node(
@@ -342,7 +317,7 @@ def existing_node(
 
     `documents` are those that a probe of the path asks for, where they were fetched already.
     """
-    probe = Probe(path, separator=_separator(store))
+    probe = Probe(path, separator=separator_of(store))
     documents = fetch(store, probe.keys()) if documents is None else documents
     for format in probe.formats(documents, []):
         try:
@@ -357,23 +332,7 @@ def existing_node(
     return None
 
 
-def format_for(store: Store, path: str, zarr_format: object) -> Format:
-    """The format of a new node: as asked, else as the hierarchy it joins, else the default."""
-    separator = _separator(store)
-    if zarr_format is not None:
-        wanted = by_name(zarr_format, separator)
-        probe = Probe("", wanted.name, separator)
-        found = probe.formats(fetch(store, probe.keys()), [])
-        return found[0] if found else wanted
-    if path:
-        probe = Probe("", separator=separator)
-        found = probe.formats(fetch(store, probe.keys()), [])
-        if found and found[0].has_groups:
-            return found[0]
-    return by_name(getattr(store, "default_format", config.get().zarr_format), separator)
-
-
-def _separator(store: Store) -> str:
+def separator_of(store: Store) -> str:
     """What a nested store of zarr-python 2 has in chunk keys."""
     found: str = getattr(store, "dimension_separator", ".")
     return found

@@ -8,7 +8,8 @@ from typing import Any
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.complete import complete, create_nodes
 from omnizarr.hierarchy.group import Group, open_node
-from omnizarr.hierarchy.location import Location, format_for
+from omnizarr.hierarchy.locate import format_for
+from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.place import place
 
 

@@ -8,7 +8,8 @@ from typing import Any, Generic, Self, TypeVar
 
 from omnizarr.hierarchy.attributes import Attributes, json_attributes
 from omnizarr.hierarchy.change import change
-from omnizarr.hierarchy.location import Location, locate
+from omnizarr.hierarchy.locate import locate
+from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.metadata import Metadata
 from omnizarr.hierarchy.place import StorePath, place
 from omnizarr.hierarchy.render import Info

@@ -18,7 +18,8 @@ from omnizarr.engine import BoundArray
 from omnizarr.errors import CannotExpress, NodeExists, OmnizarrError, StoreError
 from omnizarr.formats import Format, by_name
 from omnizarr.hierarchy.chunking import guess_chunks, inner_chunks
-from omnizarr.hierarchy.location import Location, existing_node, locate
+from omnizarr.hierarchy.locate import locate
+from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.options import check_separator
 from omnizarr.hierarchy.stored import stored_keys
 from omnizarr.hierarchy.walk import walk

@@ -20,7 +20,8 @@ from omnizarr.errors import InvalidMetadata, NodeNotFound, StoreError
 from omnizarr.formats import by_name, consolidated
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.location import Location, locate
+from omnizarr.hierarchy.locate import locate
+from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.walk import walk
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.convert import Progress, Report, convert

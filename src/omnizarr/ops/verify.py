@@ -18,7 +18,8 @@ from omnizarr.engine.rows import run_rows
 from omnizarr.errors import InvalidMetadata, OmnizarrError
 from omnizarr.formats import consolidated
 from omnizarr.hierarchy.chunking import inner_chunks
-from omnizarr.hierarchy.location import Location, locate
+from omnizarr.hierarchy.locate import locate
+from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.walk import below
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.verify_chunk import Chunk, Depth, Faults, check_chunk, chunk_keys

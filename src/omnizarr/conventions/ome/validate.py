@@ -25,7 +25,8 @@ from omnizarr.conventions.ome.versions import (
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
 from omnizarr.formats import Probe
 from omnizarr.hierarchy.fetch import fetch
-from omnizarr.hierarchy.location import Location, existing_node, locate
+from omnizarr.hierarchy.locate import locate
+from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.model import ArrayModel, GroupModel, paths
 
 _INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}

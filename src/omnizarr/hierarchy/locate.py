@@ -1,0 +1,82 @@
+"""Finding the node at a path, and the format of one that shall be there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from omnizarr import config
+from omnizarr.engine import Missing
+from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem
+from omnizarr.formats import Format, Probe, by_name, consolidated
+from omnizarr.hierarchy.absent import why_absent
+from omnizarr.hierarchy.copies import Copies
+from omnizarr.hierarchy.fetch import fetch
+from omnizarr.hierarchy.location import Location, separator_of, tell
+from omnizarr.model import GroupModel, Node
+from omnizarr.stores import Store, can_list
+
+
+def locate(
+    store: Store,
+    path: str,
+    *,
+    zarr_format: object = None,
+    read_only: bool = False,
+    separator: str | None = None,
+    use_consolidated: bool | str | None = False,
+    missing: Missing = "fill",
+) -> tuple[Location, Node]:
+    """The node at a path in whatever format it is; raises NodeNotFound."""
+    wanted = None if zarr_format is None else by_name(zarr_format).name
+    probe = Probe(path, wanted, separator or separator_of(store))
+    keys = probe.keys()
+    name = use_consolidated if isinstance(use_consolidated, str) else None
+    if use_consolidated:
+        keys += consolidated.keys_beside(wanted, path, name)
+    documents = fetch(store, keys)
+    problems: list[Problem] = []
+    for format in probe.formats(documents, problems):
+        location = Location(store, path, format, read_only, missing=missing)
+        if format.implicit_groups:
+            node = location.find(problems)
+        else:
+            node = format.read(path, documents, problems)
+        if node is not None:
+            tell(problems)
+            if isinstance(node, GroupModel) and use_consolidated is not False:
+                location = _with_copies(location, bool(use_consolidated), name, documents)
+            return location, node
+    raise NodeNotFound(why_absent(store, path, wanted))
+
+
+def _with_copies(
+    location: Location, asked: bool, name: str | None, documents: Mapping[str, bytes]
+) -> Location:
+    """The place with its group's copies: where they are asked for, or nothing can be listed."""
+    if not asked and can_list(location.store):
+        return location
+    store, path, format = location.store, location.path, location.format
+    copies = Copies(store, path, format, asked=asked, name=name)
+    if asked and not copies.look(documents):
+        raise InvalidMetadata(
+            f"there are no consolidated metadata at {location}; make them with"
+            " consolidate_metadata, or open it without use_consolidated"
+        )
+    return replace(location, copies=copies)
+
+
+def format_for(store: Store, path: str, zarr_format: object) -> Format:
+    """The format of a new node: as asked, else as the hierarchy it joins, else the default."""
+    separator = separator_of(store)
+    if zarr_format is not None:
+        wanted = by_name(zarr_format, separator)
+        probe = Probe("", wanted.name, separator)
+        found = probe.formats(fetch(store, probe.keys()), [])
+        return found[0] if found else wanted
+    if path:
+        probe = Probe("", separator=separator)
+        found = probe.formats(fetch(store, probe.keys()), [])
+        if found and found[0].has_groups:
+            return found[0]
+    return by_name(getattr(store, "default_format", config.get().zarr_format), separator)
