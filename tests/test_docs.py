@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import omnizarr as oz
+from omnizarr.config import Config
 
 ROOT = Path(__file__).parents[1]
-OWN_TEST = {"README.md", "stores.md"}
+OWN_TEST = {ROOT / "README.md", ROOT / "docs" / "stores.md"}
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -28,7 +30,7 @@ def examples(document: Path) -> list[tuple[int, str]]:
     ]
 
 
-WITH_EXAMPLES = [d for d in DOCUMENTS if d.name not in OWN_TEST and examples(d)]
+WITH_EXAMPLES = [d for d in DOCUMENTS if d not in OWN_TEST and examples(d)]
 
 
 def microscopy() -> dict[str, object]:
@@ -60,8 +62,6 @@ def microscopy() -> dict[str, object]:
 # What the examples of a document take for granted.
 GIVEN: dict[str, Callable[[], dict[str, object]]] = {
     "ome.md": microscopy,
-    "cf.md": lambda: {"oz": oz, "np": np},
-    "maps.md": lambda: {"oz": oz, "heights": np.ones((360, 720), "f4")},
 }
 
 
@@ -80,3 +80,19 @@ def test_no_example_hides_behind_another_name_for_python() -> None:
     found = {block[1] for document in DOCUMENTS for block in BLOCK.finditer(document.read_text())}
     assert found <= {"", "python", "json", "console"}
     assert {d.name for d in WITH_EXAMPLES} >= {"views.md", "groups.md", "aio.md"}
+
+
+def test_every_setting_is_explained_with_its_default() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.MULTILINE))
+    defaults = {f.name: f.default for f in fields(Config)}
+    assert rows.keys() == defaults.keys()
+    for name, default in defaults.items():
+        if isinstance(default, str | int):
+            quoted = f'"{default}"' if isinstance(default, str) else str(default)
+            assert rows[name].strip("`") == quoted
+
+
+def test_every_document_is_in_the_list_of_documents() -> None:
+    listed = set(re.findall(r"\(([\w-]+\.md)\)", (ROOT / "docs" / "README.md").read_text()))
+    assert listed == {d.name for d in (ROOT / "docs").glob("*.md")} - {"README.md"}
