@@ -47,7 +47,8 @@ def make_array(
     def check(read: Node) -> None:
         if isinstance(read, ArrayModel):
             bound = BoundArray(location.store, location.path, "", read)
-            bound.check()
+            if bound.check() and bound.grid.regular is not None:
+                return
             bound.chain(bound.grid.regular or bound.grid.chunk_shape((0,) * len(bound.grid.axes)))
             _ = bound.encoding, bound.chunk_store
 
