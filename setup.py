@@ -41,9 +41,12 @@ def kernel() -> list[Extension]:
             return [
                 Extension(
                     "omnizarr.engine._kernel",
-                    sources=[f"src/kernel/{name}.c" for name in SOURCES],
-                    depends=["src/kernel/kernel.h", "src/kernel/rows.h", "src/kernel/columns.h"],
-                    include_dirs=["src/kernel", str(root / "include")],
+                    sources=[*(f"src/kernel/{name}.c" for name in SOURCES), "src/files/fresh.c"],
+                    depends=[
+                        *("src/kernel/kernel.h", "src/kernel/rows.h", "src/kernel/columns.h"),
+                        "src/files/fresh.h",
+                    ],
+                    include_dirs=["src/kernel", "src/files", str(root / "include")],
                     extra_objects=[str(libraries[0])],
                     extra_compile_args=["-O3", "-std=gnu11", "-fvisibility=hidden"],
                     extra_link_args=["-pthread", "-Wl,--exclude-libs,ALL"],
@@ -71,11 +74,12 @@ def strings() -> list[Extension]:
 
 
 def files() -> list[Extension]:
-    """Several documents of a directory in one call."""
+    """Several documents of a directory in one call, and a file that is stored in one."""
     return [
         Extension(
             "omnizarr.stores._files",
-            sources=["src/files/files.c"],
+            sources=["src/files/files.c", "src/files/fresh.c"],
+            depends=["src/files/fresh.h"],
             extra_compile_args=["-O2", "-std=gnu11"],
             optional=True,
         )

@@ -90,14 +90,14 @@ class Omnizarr(Peer):
         return sum(max(1, len(call.keys)) for call in store.calls)
 
     def create_arrays(self, path: Path, names: list[str], layout: Layout) -> None:
-        group = self.module.create_group(path)
+        group, codecs = self.module.create_group(path), layout.codecs()
         for name in names:
             group.create_array(
                 name,
                 shape=layout.shape,
                 dtype=layout.dtype,
                 chunks=layout.chunks,
-                codecs=layout.codecs(),
+                codecs=codecs,
             )
 
     def list_arrays(self, path: Path) -> list[str]:
@@ -141,14 +141,14 @@ class ZarrPython(Peer):
         return sum(n for name, n in store.counter.items() if name.startswith(("get", "set", "del")))
 
     def create_arrays(self, path: Path, names: list[str], layout: Layout) -> None:
-        group = self.module.create_group(path)
+        group, compressors = self.module.create_group(path), layout.codecs()[1:]
         for name in names:
             group.create_array(
                 name,
                 shape=layout.shape,
                 dtype=layout.dtype,
                 chunks=layout.chunks,
-                compressors=layout.codecs()[1:],
+                compressors=compressors,
             )
 
     def list_arrays(self, path: Path) -> list[str]:

@@ -1,9 +1,11 @@
-/* Several small files of one directory in one call: documents that may or may not be there.
+/* Several small files of one directory in one call: documents that may or may not be there; and a
+ * file that is replaced in one call.
  *
  * A file that cannot be read for any reason but its absence, or a name that is not a plain
  * relative path, is reported as "not done"; the caller then does it again and raises.
  */
 #define PY_SSIZE_T_CLEAN
+#include "fresh.h"
 #include <Python.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +18,7 @@
 #define O_PATH O_RDONLY
 #endif
 #define LARGEST ((off_t)1 << 30)
+#define MOST ((Py_ssize_t)1 << 30) /* bytes of one write; not more than 2 GiB are taken at once */
 
 /* No empty, '.' or '..' segment, no NUL: such a name never leads outside. */
 static int is_plain(const char *name, Py_ssize_t size) {
@@ -102,14 +105,72 @@ static PyObject *py_read_many(PyObject *self, PyObject *args) {
     return found;
 }
 
+/* All bytes to a file; 0, or -1 with errno, which is EINTR where a signal's handler may raise. */
+static int write_all(int file, const char *data, Py_ssize_t size) {
+    while (size) {
+        ssize_t done = write(file, data, (size_t)(size < MOST ? size : MOST));
+        if (done < 0) return -1;
+        data += done, size -= done;
+    }
+    return 0;
+}
+
+static int replace_once(char *path, const Py_buffer *value, int sync) {
+    fresh_t fresh;
+    int replaces = faccessat(AT_FDCWD, path, F_OK, 0) == 0;
+    int bad = fresh_open(&fresh, AT_FDCWD, path, replaces);
+    char *end = bad && errno == ENOENT ? strrchr(path, '/') : NULL;
+    if (end && end > path) { /* the folder of a new node, mostly; those above are the caller's */
+        *end = 0;
+        int made = mkdir(path, 0777) == 0 || errno == EEXIST;
+        *end = '/';
+        bad = made ? fresh_open(&fresh, AT_FDCWD, path, 0) : -1;
+    }
+    if (bad) return -1;
+    bad = write_all(fresh.file, value->buf, value->len);
+    if (!bad && sync) bad = fsync(fresh.file);
+    return fresh_finish(&fresh, AT_FDCWD, path, bad);
+}
+
+/* replace(path, value, sync): raises OSError; FileNotFoundError where the folder cannot be made. */
+static PyObject *py_replace(PyObject *self, PyObject *args) {
+    PyObject *name, *data, *result = NULL;
+    Py_buffer value;
+    int sync, bad, again = 1;
+    if (!PyArg_ParseTuple(args, "O&Op", PyUnicode_FSConverter, &name, &data, &sync)) return NULL;
+    if (PyObject_GetBuffer(data, &value, PyBUF_SIMPLE) != 0) {
+        PyErr_Format(PyExc_TypeError, "a value is bytes without gaps, got %R", Py_TYPE(data));
+        Py_DECREF(name);
+        return NULL;
+    }
+    char *path = strdup(PyBytes_AS_STRING(name));
+    while (path) {
+        Py_BEGIN_ALLOW_THREADS;
+        bad = replace_once(path, &value, sync);
+        Py_END_ALLOW_THREADS;
+        if (!bad) result = Py_NewRef(Py_None);
+        else if (errno == EAGAIN && again--) continue; /* another way is taken then */
+        else if (errno != EINTR) PyErr_SetFromErrnoWithFilename(PyExc_OSError, path);
+        else if (PyErr_CheckSignals() == 0) continue;
+        break;
+    }
+    if (!path) PyErr_NoMemory();
+    free(path);
+    PyBuffer_Release(&value);
+    Py_DECREF(name);
+    return result;
+}
+
 static PyMethodDef methods[] = {
+    {"replace", py_replace, METH_VARARGS,
+     "Stores a file that is seen when it is complete; its folder is made, not those above."},
     {"read_many", py_read_many, METH_VARARGS,
      "The content of files of a directory: bytes, None where absent, NotImplemented if not done."},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_files", "Several small files in one call.", -1, methods,
+    PyModuleDef_HEAD_INIT, "_files", "Files in one call each.", -1, methods,
     NULL, NULL, NULL, NULL,
 };
 

@@ -2,6 +2,7 @@
 #ifndef OMNIZARR_ROWS_H
 #define OMNIZARR_ROWS_H
 
+#include "fresh.h"
 #include "kernel.h"
 
 #include <limits.h>
@@ -49,6 +50,7 @@ typedef struct {
     unsigned char *array;
     int64_t strides[MAX_AXES];
     int writing, sync; /* sync: values are on the disk before they are seen */
+    atomic_int replacing; /* whether a key was met that is there already */
     int leave_absent; /* whether rows that would get the fill value are left */
     int64_t slices; /* how many threads may share one shard */
     atomic_llong next;
@@ -69,8 +71,8 @@ typedef struct {
 typedef struct {
     row_t row;
     int64_t number;
-    int file, used;
-    unsigned long serial;
+    fresh_t fresh;
+    int used;
 } sink_t;
 
 /* sink.c: without a piece the key is removed; nothing is seen before the end, or if `bad`. */
@@ -78,7 +80,7 @@ void sink_start(sink_t *sink, const row_t *row, int64_t number);
 int sink_write(const batch_t *b, sink_t *sink, const unsigned char *data, size_t size, size_t at);
 int sink_copy(const batch_t *b, sink_t *sink, source_t *source, int64_t from, size_t size,
               size_t at);
-int sink_finish(const batch_t *b, sink_t *sink, int bad);
+int sink_finish(batch_t *b, sink_t *sink, int bad);
 
 #define SLAB (128 << 10)   /* bytes that stay in the cache of one core */
 #define MISSING UINT64_MAX /* in a shard's index */
@@ -103,15 +105,15 @@ unsigned char *wanted_inner(const batch_t *b, const row_t *row, const int64_t *l
 /* About how many bytes have to be read, decoded or encoded for a row. */
 int64_t row_effort(const batch_t *b, const row_t *row);
 int read_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice);
-int write_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice);
+int write_row(batch_t *b, scratch_t *s, int64_t number, int64_t slice);
 /* The encoded chunk, or NULL where it holds nothing but the fill value. */
 int encode(const chain_t *c, scratch_t *s, unsigned char *data, const unsigned char **result,
            size_t *size);
 /* Whether a batch may have shards that are written whole, and so slice by slice. */
 int any_plain(const batch_t *b);
-int write_shard(const batch_t *b, scratch_t *s, const row_t *row, int64_t number, int64_t slice);
+int write_shard(batch_t *b, scratch_t *s, const row_t *row, int64_t number, int64_t slice);
 /* Also one that was interrupted, or none. */
-void drop_job(const batch_t *b, job_t *job);
+void drop_job(batch_t *b, job_t *job);
 /* Takes rows until there are none left; now and then asks whether to stop, where it may. */
 void work(batch_t *b, int (*interrupted)(batch_t *));
 

@@ -124,7 +124,7 @@ static int inner_value(const batch_t *b, scratch_t *s, const row_t *row, shard_t
 }
 
 /* Part of a shard: what is not touched is copied in pieces as long as possible. */
-static int change_shard(const batch_t *b, scratch_t *s, const row_t *row, int64_t number) {
+static int change_shard(batch_t *b, scratch_t *s, const row_t *row, int64_t number) {
     const chain_t *c = b->chain;
     shard_t old = {.source = {.file = -1}};
     sink_t sink;
@@ -247,7 +247,7 @@ static int write_slice(const batch_t *b, job_t *job, int64_t number) {
 }
 
 /* One slice of a whole shard. Who finishes one writes all that can be written by then. */
-static int add_slice(const batch_t *b, scratch_t *s, const row_t *row, int64_t number,
+static int add_slice(batch_t *b, scratch_t *s, const row_t *row, int64_t number,
                      int64_t slice) {
     job_t *job = job_of(b, row, number);
     if (!job) return -1;
@@ -271,13 +271,13 @@ static int add_slice(const batch_t *b, scratch_t *s, const row_t *row, int64_t n
     return bad;
 }
 
-int write_shard(const batch_t *b, scratch_t *s, const row_t *row, int64_t number, int64_t slice) {
+int write_shard(batch_t *b, scratch_t *s, const row_t *row, int64_t number, int64_t slice) {
     if (b->picks) return -1; /* the box around them would take the whole shard */
     if (is_plain(b, row)) return add_slice(b, s, row, number, slice);
     return slice == 0 ? change_shard(b, s, row, number) : 0;
 }
 
-void drop_job(const batch_t *b, job_t *job) {
+void drop_job(batch_t *b, job_t *job) {
     if (!job) return;
     if (job->written < b->slices) {
         for (int64_t i = 0; i < b->slices; i++) free(job->slices[i].data);

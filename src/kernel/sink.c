@@ -5,39 +5,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define PIECE ((size_t)1 << 20)
 
-static int make_parents(int directory, char *key) {
-    for (char *p = strchr(key, '/'); p; p = strchr(p + 1, '/')) {
-        *p = 0;
-        int bad = mkdirat(directory, key, 0777) != 0 && errno != EEXIST;
-        *p = '/';
-        if (bad) return -1;
-    }
-    return 0;
-}
-
-static int sink_name(const batch_t *b, sink_t *sink, char *key, char *partial) {
-    if (row_key(b, &sink->row, key)) return -1;
-    int n = snprintf(partial, PATH_MAX, "%s.__omnizarr_partial__%ld_%lx", key, (long)getpid(),
-                     sink->serial);
-    return n < 0 || n >= PATH_MAX ? -1 : 0;
-}
-
 static int open_sink(const batch_t *b, sink_t *sink) {
-    char key[PATH_MAX], partial[PATH_MAX];
-    int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
-    if (sink_name(b, sink, key, partial)) return -1;
-    sink->file = openat(b->directory, partial, flags, 0666);
-    if (sink->file < 0 && errno == ENOENT && !make_parents(b->directory, partial))
-        sink->file = openat(b->directory, partial, flags, 0666);
-    return sink->file < 0 ? -1 : 0;
+    char key[PATH_MAX];
+    int replaces = !sink->row.whole || atomic_load(&b->replacing);
+    if (row_key(b, &sink->row, key)) return -1;
+    if (fresh_open(&sink->fresh, b->directory, key, replaces) == 0) return 0;
+    if (errno != ENOENT || fresh_folders(b->directory, key)) return -1;
+    return fresh_open(&sink->fresh, b->directory, key, replaces);
 }
 
 /* Has the system store the names in the folders on the way to a key, the nearest first. */
@@ -67,17 +47,15 @@ static int to_memory(value_t *value, const unsigned char *data, size_t size, siz
 }
 
 void sink_start(sink_t *sink, const row_t *row, int64_t number) {
-    static atomic_ulong serial; /* with the process, a name that no other writer has */
-    sink->row = *row, sink->number = number, sink->file = -1, sink->used = 0;
-    sink->serial = atomic_fetch_add(&serial, 1);
+    sink->row = *row, sink->number = number, sink->fresh.file = -1, sink->used = 0;
 }
 
 int sink_write(const batch_t *b, sink_t *sink, const unsigned char *data, size_t size, size_t at) {
     sink->used = 1;
     if (b->stored) return to_memory(&b->stored[sink->number], data, size, at);
-    if (sink->file < 0 && open_sink(b, sink)) return -1;
+    if (sink->fresh.file < 0 && open_sink(b, sink)) return -1;
     while (size) {
-        ssize_t done = pwrite(sink->file, data, size, (off_t)at);
+        ssize_t done = pwrite(sink->fresh.file, data, size, (off_t)at);
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0) return -1;
         data += done, size -= (size_t)done, at += (size_t)done;
@@ -90,12 +68,12 @@ int sink_write(const batch_t *b, sink_t *sink, const unsigned char *data, size_t
 int sink_copy(const batch_t *b, sink_t *sink, source_t *source, int64_t from, size_t size,
               size_t at) {
     if (source->file < 0) return sink_write(b, sink, source->data + from, size, at);
-    if (sink->file < 0 && open_sink(b, sink)) return -1;
+    if (sink->fresh.file < 0 && open_sink(b, sink)) return -1;
     sink->used = 1;
 #ifdef __linux__
     while (size) {
         off_t in = (off_t)from, out = (off_t)at;
-        ssize_t done = copy_file_range(source->file, &in, sink->file, &out, size, 0);
+        ssize_t done = copy_file_range(source->file, &in, sink->fresh.file, &out, size, 0);
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0) break;
         from += done, at += (size_t)done, size -= (size_t)done;
@@ -114,18 +92,18 @@ int sink_copy(const batch_t *b, sink_t *sink, source_t *source, int64_t from, si
     return bad;
 }
 
-int sink_finish(const batch_t *b, sink_t *sink, int bad) {
-    char key[PATH_MAX], partial[PATH_MAX];
+int sink_finish(batch_t *b, sink_t *sink, int bad) {
+    char key[PATH_MAX];
     if (b->stored) return bad;
-    if (sink_name(b, sink, key, partial)) return -1;
+    if (row_key(b, &sink->row, key)) return -1;
     if (!sink->used && !bad) {
         if (unlinkat(b->directory, key, 0) == 0) return b->sync ? sync_folders(b, key) : 0;
         return errno != ENOENT && errno != ENOTDIR ? -1 : 0;
     }
-    if (sink->file < 0) return -1;
-    if (!bad && b->sync && fsync(sink->file) != 0) bad = -1;
-    if (close(sink->file) != 0) bad = -1;
-    if (!bad && renameat(b->directory, partial, b->directory, key) != 0) bad = -1;
-    if (bad) unlinkat(b->directory, partial, 0);
+    if (sink->fresh.file < 0) return -1;
+    if (!bad && b->sync && fsync(sink->fresh.file) != 0) bad = -1;
+    int unnamed = sink->fresh.unnamed;
+    bad = fresh_finish(&sink->fresh, b->directory, key, bad);
+    if (unnamed && !sink->fresh.unnamed) atomic_store(&b->replacing, 1);
     return !bad && b->sync ? sync_folders(b, key) : bad;
 }

@@ -74,7 +74,7 @@ static int64_t gather_planes(const batch_t *b, scratch_t *s, const row_t *row, i
 
 /* Writes a chunk a few planes at a time, which are still in the cache when the system takes them.
  * They are looked through first, up to one that is not all fill value. */
-static int write_slabs(const batch_t *b, scratch_t *s, const row_t *row, int64_t number,
+static int write_slabs(batch_t *b, scratch_t *s, const row_t *row, int64_t number,
                        const unsigned char *from) {
     const chain_t *c = b->chain;
     int64_t plane = c->strides[c->perm[0]], all = c->shape[c->perm[0]], done = 0;
@@ -96,7 +96,7 @@ static int write_slabs(const batch_t *b, scratch_t *s, const row_t *row, int64_t
     return sink_finish(b, &sink, bad);
 }
 
-int write_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice) {
+int write_row(batch_t *b, scratch_t *s, int64_t number, int64_t slice) {
     row_t row;
     row_at(b, number, &row);
     if (b->chain->inner) return write_shard(b, s, &row, number, slice);

@@ -15,7 +15,7 @@ import pytest
 
 from omnizarr import LocalStore, stores
 from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
-from omnizarr.stores import DirectoryStore, Range, Store, local
+from omnizarr.stores import DirectoryStore, Range, Store, local, replace_file
 
 
 @pytest.fixture
@@ -159,10 +159,11 @@ def test_a_failed_write_leaves_the_old_value_and_no_stray_file(
         store.set("a/k", b"old")
     before = files(store)
     with monkeypatch.context() as patch:
+        patch.setattr(replace_file, "_files", None)
         if step == "replace":
             patch.setattr(os, "replace", fail(error))
         else:
-            patch.setattr(LocalStore, "_write", staticmethod(half_written(error)))
+            patch.setattr(replace_file, "_write", half_written(error))
         expected = StoreError if isinstance(error, OSError) else KeyboardInterrupt
         with pytest.raises(expected) as caught:
             store.set("a/k", b"new value")
@@ -173,10 +174,10 @@ def test_a_failed_write_leaves_the_old_value_and_no_stray_file(
     assert store.get("a/k") == (b"old" if existing else None)
 
 
-def half_written(error: BaseException) -> Callable[[str, bytes], None]:
+def half_written(error: BaseException) -> Callable[[str, bytes, bool], None]:
     """Stores half of a value, then fails."""
 
-    def write(path: str, value: bytes) -> None:
+    def write(path: str, value: bytes, sync: bool) -> None:
         Path(path).write_bytes(value[: len(value) // 2])
         raise error
 
@@ -256,7 +257,7 @@ def test_a_directory_that_cannot_be_listed_is_an_error(
 
 def test_listing_leaves_out_unfinished_files(store: LocalStore) -> None:
     store.set("a/k", b"x")
-    (store.root / "a" / f"k{local.PARTIAL}123_456").write_bytes(b"half")
+    (store.root / "a" / f"k{replace_file.PARTIAL}123_456").write_bytes(b"half")
     assert list(store.list()) == ["a/k"]
     assert list(store.list_prefix("a/")) == ["a/k"]
     assert store.list_dir("a/") == (["a/k"], [])

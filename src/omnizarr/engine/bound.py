@@ -58,10 +58,10 @@ class BoundArray:
     # What the compiled kernel knows of the array, with and without empty chunks, by kind of store.
     layouts: dict[tuple[bool, type], Any] = field(default_factory=dict)
 
-    def check(self) -> None:
-        """Raise for everything that is wrong; what is merely unknown may wait."""
+    def check(self) -> bool:
+        """Raise for everything that is wrong; what is merely unknown may wait: False."""
         if self._was_checked():
-            return
+            return True
         unknown = False
         for part in (
             lambda: self.grid,
@@ -80,6 +80,7 @@ class BoundArray:
                 _checked.clear()
             mine = {part: self.__dict__[part] for part in (*_PARTS, "grid")}
             _checked[id(self.model.codecs)] = (self.model, registry.generation(), mine)
+        return not unknown
 
     def _was_checked(self) -> bool:
         """Whether the same model, but perhaps for its shape, was bound before; then it is now."""

@@ -50,11 +50,11 @@ def keys_beside(wanted: str | None, path: str, name: str | None) -> list[str]:
 
 def holders(format: Format, path: str) -> dict[str, str]:
     """Keys of documents that may hold a copy of the node at `path`, and the group of each."""
-    above = paths.ancestors(path)
-    if isinstance(format, V2):
-        above = [*above, path]  # a group's copies start with its own documents
-    found = {key(format, group): group for group in above}
-    return {at: group for at, group in found.items() if at is not None}
+    if isinstance(format, V3):
+        return {format.keys(group)[0]: group for group in paths.ancestors(path)}
+    if isinstance(format, V2):  # a group's copies start with its own documents
+        return {paths.prefix(group) + KEY: group for group in (*paths.ancestors(path), path)}
+    return {}
 
 
 def read(format: Format, data: bytes, key: str) -> Entries | None:

@@ -15,8 +15,9 @@ from omnizarr.model import ArrayModel, Node
 MOST = 512
 LARGEST = 2**14  # bytes of a document
 _models: dict[Hashable, Node] = {}
-# Texts of arrays without their shape, by the id of their codecs, which the model beside it keeps.
-_texts: dict[int, tuple[ArrayModel, bytes]] = {}
+# Texts of arrays, without their shape and with it, by the id of their codecs, which the model
+# beside them keeps.
+_texts: dict[int, tuple[ArrayModel, bytes, bytes]] = {}
 _beside_shape = attrgetter(*(f.name for f in fields(ArrayModel) if f.name != "shape"))
 
 
@@ -43,16 +44,20 @@ def written(node: Node, write: Callable[[Node], bytes]) -> bytes:
     """
     if not isinstance(node, ArrayModel):
         return write(node)
-    kept, text = _texts.get(id(node.codecs), (None, b""))
+    kept, text, own = _texts.get(id(node.codecs), (None, b"", b""))
+    if kept is node:
+        return own
     same = kept is not None and len(kept.shape) == len(node.shape)
     if not same or not all(map(is_, _beside_shape(kept), _beside_shape(node))):
         text = write(node.with_(shape=(0,) * len(node.shape)))
-        if len(text) <= LARGEST:
-            if len(_texts) >= MOST:
-                _texts.clear()
-            _texts[id(node.codecs)] = node, text
+        same = False
     zeros = _shape((0,) * len(node.shape))
-    return text.replace(zeros, _shape(node.shape), 1)
+    own = text.replace(zeros, _shape(node.shape), 1)
+    if not same and len(text) <= LARGEST:
+        if len(_texts) >= MOST:
+            _texts.clear()
+        _texts[id(node.codecs)] = node, text, own
+    return own
 
 
 def _shape(shape: tuple[int, ...]) -> bytes:

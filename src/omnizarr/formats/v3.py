@@ -51,7 +51,7 @@ class V3:
     frozen: str | None = None
 
     def keys(self, path: str) -> tuple[str, ...]:
-        return (f"{paths.prefix(path)}zarr.json",)
+        return (f"{path}/zarr.json" if path else "zarr.json",)
 
     def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
         (key,) = self.keys(path)

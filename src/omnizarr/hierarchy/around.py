@@ -25,9 +25,10 @@ class Around:
     @classmethod
     def look(cls, store: Store, path: str, format: Format) -> Around:
         """What is there now."""
-        above = (key for parent in paths.ancestors(path) for key in format.keys(parent))
-        copies = consolidated.holders(format, path)
-        keys = (*format.root_documents(), *above, *copies, *Probe(path).keys())
+        keys = [*format.root_documents(), *consolidated.holders(format, path)]
+        for parent in paths.ancestors(path):
+            keys += format.keys(parent)
+        keys += Probe(path).keys()
         return cls(store, path, format, fetch(store, dict.fromkeys(keys)))
 
     def check_root(self) -> None:

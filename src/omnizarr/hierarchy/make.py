@@ -47,7 +47,8 @@ def make_array(
     def check(read: Node) -> None:
         if isinstance(read, ArrayModel):
             bound = BoundArray(location.store, location.path, "", read)
-            bound.check()
+            if bound.check() and bound.grid.regular is not None:
+                return
             _ = bound.first_chain, bound.encoding, bound.chunk_store
 
     array = Array.at(location, location.create(model, overwrite=overwrite, check=check))

@@ -137,16 +137,21 @@ class NodeHandle(Generic[M]):
         """Store what `edit` makes of the model as it is stored now; this handle has it then."""
 
         def changed(model: Node) -> Node:
-            self._open(self._location, model)
+            self._take(model)
             return edit(self._model)
 
-        self._open(self._location, change(self._location, changed))
+        self._take(change(self._location, changed))
         self._copied = False
 
     def refresh(self) -> None:
         """Read the documents again, in case another handle or process changed them."""
-        self._open(self._location, self._location.load())
+        self._take(self._location.load())
         self._copied = False
+
+    def _take(self, model: Node) -> None:
+        """Have a model that was just read or written, unless this handle has that very one."""
+        if model is not self._model:
+            self._open(self._location, model)
 
     def __getstate__(self) -> dict[str, Any]:
         location = self._location.unlisted()

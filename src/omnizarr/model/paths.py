@@ -17,7 +17,7 @@ def normalize(path: str | bytes | None) -> str:
     if not isinstance(path, str):
         raise InvalidName(f"a path is a string, got {type(path).__name__}")
     parts = [p for p in path.replace("\\", "/").split("/") if p]
-    if any(p in (".", "..") for p in parts):
+    if "." in parts or ".." in parts:
         raise InvalidName(f"path {path!r} has a segment '.' or '..', which is not allowed")
     if "\0" in path:
         raise InvalidName(f"path {path!r} contains a NUL character")
@@ -41,8 +41,8 @@ def name(path: str) -> str:
 
 def ancestors(path: str) -> list[str]:
     """All paths above `path`, the root first."""
-    if not path:
-        return []
+    if "/" not in path:
+        return [""] if path else []
     parts = path.split("/")
     return ["/".join(parts[:i]) for i in range(len(parts))]
 

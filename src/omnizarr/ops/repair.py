@@ -25,7 +25,7 @@ from omnizarr.stores import (
     locks,
     resolve,
 )
-from omnizarr.stores.local import PARTIAL
+from omnizarr.stores.replace_file import PARTIAL
 
 OLD = 60.0  # seconds
 State: TypeAlias = Literal["unused", "in use", "removed", "out of date", "renewed"]

@@ -1,7 +1,7 @@
 """A store in a directory: keys are paths below it, values are files.
 
-Values are written to a file with a name of its own and then renamed, so that a reader, or a
-crash, sees the old value or the new one, never a part.
+A value gets its name when it is complete, so that a reader, or a crash, sees the old value or the
+new one, never a part.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import shutil
 import stat
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
@@ -27,8 +26,8 @@ from omnizarr.stores import folders, locks, spelling
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import of_the_system
+from omnizarr.stores.replace_file import OURS, PARTIAL, replace_file
 from omnizarr.stores.store import Bytes, GetMany, Kind, Range
-from omnizarr.stores.values import flat
 
 try:
     from omnizarr.stores import _files
@@ -39,9 +38,6 @@ T = TypeVar("T")
 _ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 Names: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]
-OURS = ".__omnizarr_"  # in the name of a file that is no value
-PARTIAL = f"{OURS}partial__"  # of one that is being written
-ATTEMPTS = 20  # to write into a directory that others remove while it is empty
 # Without O_NONBLOCK, opening a named pipe would wait for a writer.
 _FLAGS = os.O_RDONLY
 for _name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK"):
@@ -175,12 +171,13 @@ class LocalStore(Closes):
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
         wanted = [*requests]
-        if _files is None or not _UTF8 or any(range is not None for _, range in wanted):
+        whole = [key for key, range in wanted if range is None]
+        if _files is None or not _UTF8 or len(whole) < len(wanted):
             return [self.get(key, range) for key, range in wanted]
-        found: Values = _files.read_many(self._start or ".", [check_key(key) for key, _ in wanted])
-        if NotImplemented in found:  # it raises, or can be read in some other way
+        found: Values = _files.read_many(self._start or ".", whole)
+        if NotImplemented in found:  # no key, cannot be read, or in some other way
             for i, value in enumerate(found):
-                found[i] = self.get(wanted[i][0]) if value is NotImplemented else value
+                found[i] = self.get(whole[i]) if value is NotImplemented else value
         return found
 
     @contextlib.contextmanager
@@ -203,40 +200,15 @@ class LocalStore(Closes):
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
         path = self._path(key)
-        partial = f"{path}{PARTIAL}{os.getpid()}_{threading.get_ident()}"
+        sync = config.get().durability == "fsync"
         try:
-            for left in reversed(range(ATTEMPTS)):
-                try:
-                    self._write(partial, value)
-                    break
-                except FileNotFoundError:
-                    if not left:
-                        raise
-                    with contextlib.suppress(FileNotFoundError):  # removed while it was empty
-                        _make_folder(os.path.dirname(path))
-            os.replace(partial, path)
-            if config.get().durability == "fsync":
+            replace_file(path, value, sync)
+            if sync:
                 self._sync_folders(path)
-        except BaseException as e:
-            with contextlib.suppress(OSError):
-                os.unlink(partial)
-            if isinstance(e, OSError) and of_the_system(e):
-                raise StoreError(f"cannot write {path!r}: {e.strerror or e}") from e
-            raise
-
-    @staticmethod
-    def _write(path: str, value: Bytes) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
-        flags |= getattr(os, "O_NOFOLLOW", 0)  # nobody's link says what is overwritten
-        descriptor = os.open(path, flags, 0o666)
-        try:
-            view = memoryview(flat(value))
-            while view:
-                view = view[os.write(descriptor, view) :]
-            if config.get().durability == "fsync":
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        except OSError as e:
+            if not of_the_system(e):
+                raise
+            raise StoreError(f"cannot write {path!r}: {e.strerror or e}") from e
 
     def _sync_folders(self, path: str) -> None:
         """Have the system store the names in the folders on the way to a path."""
@@ -363,21 +335,6 @@ class LocalStore(Closes):
 
     def __repr__(self) -> str:
         return str(self.root)
-
-
-def _make_folder(path: str) -> None:
-    """Create a folder and those above it; that another thread was quicker is no error."""
-    try:
-        os.mkdir(path)
-    except FileExistsError:
-        return
-    except FileNotFoundError:
-        try:
-            # Where another thread erases what this one makes, the caller tries again.
-            with contextlib.suppress(FileExistsError, FileNotFoundError):
-                os.makedirs(path, exist_ok=True)
-        except RecursionError:
-            raise StoreError(f"cannot make {path!r}: too many folders in folders") from None
 
 
 class DirectoryStore(LocalStore):

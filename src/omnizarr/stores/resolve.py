@@ -50,6 +50,7 @@ registry.register("store", "github", _FSSPEC, "git", "hf", "reference")
 registry.register("store", "simplecache", _FSSPEC, "filecache", "blockcache")
 registry.register("store_adapter", "zarr-python", "omnizarr.integrations.zarr_python:from_zarr")
 
+_WEB = re.compile("https?://", re.IGNORECASE)
 _ARCHIVE = re.compile(r"zip::|.*\.(zip|ozx)/?\Z", re.IGNORECASE | re.DOTALL)
 
 
@@ -94,7 +95,7 @@ def resolve(
 
 def is_archive(text: str) -> bool:
     """Whether a path or URL names a ZIP file: by its ending, or ``zip::`` in front."""
-    if re.match("https?://", text, re.IGNORECASE):
+    if _WEB.match(text):
         text = text.partition("?")[0]
     return bool(_ARCHIVE.match(text)) and not text.startswith("zip://") and not os.path.isdir(text)
 

@@ -1,0 +1,155 @@
+"""A file that is seen when it is complete, compiled or not: the same files and errors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.errors import StoreError
+from omnizarr.stores import LocalStore, replace_file
+
+
+@pytest.fixture(params=["compiled", "plain"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "plain":
+        monkeypatch.setattr(replace_file, "_files", None)
+    elif replace_file._files is None:
+        pytest.skip("not compiled here")
+    return str(request.param)
+
+
+def files(root: Path) -> list[str]:
+    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if not p.is_dir())
+
+
+@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize("key", ["k", "a/k", "a/b/c/d/k", "ü/ \udcff"])
+def test_values_are_stored_and_replaced_in_folders_that_are_made(
+    tmp_path: Path, key: str, sync: bool
+) -> None:
+    path = os.path.join(tmp_path, key)
+    for value in (b"first", b"", bytes(3_000_000), memoryview(np.arange(10))):
+        replace_file.replace_file(path, value, sync)
+        assert Path(path).read_bytes() == bytes(value)
+        assert len(files(tmp_path)) == 1
+
+
+def test_relative_paths_are_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in ("k", "a/k"):
+        for value in (b"1", b"2"):
+            replace_file.replace_file(path, value, False)
+            assert (tmp_path / path).read_bytes() == value
+
+
+def test_files_have_the_rights_that_the_mask_leaves(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        for _ in range(2):
+            replace_file.replace_file(str(tmp_path / "a" / "k"), b"x", False)
+            assert (tmp_path / "a" / "k").stat().st_mode & 0o777 == 0o640
+        assert (tmp_path / "a").stat().st_mode & 0o777 == 0o750
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("target", ["there", "nowhere"])
+def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path, target: str) -> None:
+    (tmp_path / "there").write_bytes(b"old")
+    (tmp_path / "k").symlink_to(tmp_path / target)
+    replace_file.replace_file(str(tmp_path / "k"), b"new", False)
+    assert not (tmp_path / "k").is_symlink()
+    assert (tmp_path / "k").read_bytes() == b"new"
+    assert (tmp_path / "there").read_bytes() == b"old"
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_what_cannot_be_stored_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    (tmp_path / "folder" / "k").mkdir(parents=True)
+    (tmp_path / "file").write_bytes(b"old")
+    for key in ("folder/k", "file/k", "x" * 300):
+        with pytest.raises(StoreError, match="cannot write"):
+            store.set(key, b"value")
+    assert files(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_bytes() == b"old"
+
+
+def test_a_folder_that_others_remove_while_it_is_empty_is_made_again(tmp_path: Path) -> None:
+    stop = threading.Event()
+
+    def remove() -> None:
+        while not stop.is_set():
+            with contextlib.suppress(OSError):
+                os.rmdir(tmp_path / "a")
+
+    remover = threading.Thread(target=remove)
+    remover.start()
+    try:
+        for i in range(300):
+            replace_file.replace_file(str(tmp_path / "a" / "k"), b"%d" % i, False)
+            assert (tmp_path / "a" / "k").read_bytes() == b"%d" % i
+            os.unlink(tmp_path / "a" / "k")
+    finally:
+        stop.set()
+        remover.join()
+
+
+def test_writers_of_one_key_leave_one_of_their_values(tmp_path: Path) -> None:
+    values = [bytes([i]) * 10_000 for i in range(4)]
+    for turn in range(20):
+        path = str(tmp_path / f"a{turn}" / "k")
+        start = threading.Barrier(len(values))
+
+        def write(value: bytes, path: str = path, start: threading.Barrier = start) -> None:
+            start.wait()
+            replace_file.replace_file(path, value, False)
+
+        with ThreadPoolExecutor(len(values)) as pool:
+            assert [*pool.map(write, values)] == [None] * len(values)
+        assert Path(path).read_bytes() in values
+    assert len(files(tmp_path)) == 20
+
+
+REFUSING = """
+#include <errno.h>
+int linkat(int a, const char *b, int c, const char *d, int e) { errno = EPERM; return -1; }
+"""
+PROGRAM = """
+import sys
+import numpy as np
+import omnizarr as oz
+from omnizarr.stores.replace_file import replace_file
+for value in (b"1", b"2"):
+    replace_file(sys.argv[1] + "/a/k", value, False)
+array = oz.create_array(sys.argv[1] + "/x", shape=(30,), chunks=(3,), dtype="i4")
+for add in (1, 2):
+    array[...] = np.arange(30) + add
+"""
+
+
+@pytest.mark.parametrize("way", ["compiled"], indirect=True)
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a compiler")
+def test_systems_that_cannot_name_a_file_by_its_descriptor_name_it_at_first(
+    tmp_path: Path,
+) -> None:
+    library, place = tmp_path / "refusing.so", tmp_path / "place"
+    make = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
+    subprocess.run(make, input=REFUSING, text=True, check=True)
+    run = [sys.executable, "-c", PROGRAM, str(place)]
+    subprocess.run(run, check=True, env={**os.environ, "LD_PRELOAD": str(library)})
+    assert (place / "a" / "k").read_bytes() == b"2"
+    assert np.array_equal(oz.open_array(place / "x")[...], np.arange(30) + 2)
+    assert not [name for name in files(place) if "omnizarr" in name]
