@@ -115,7 +115,6 @@ def json_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     def special(where: str, value: float) -> None:
         warn(
             f"{where} is {value!r}, which JSON lacks; it is stored as a string",
-            stacklevel=5,
         )
 
     converted: dict[str, Any] = plain(attributes, "attributes", special)
