@@ -24,7 +24,7 @@ class Attributes(MutableMapping[str, Any]):
 
     Shown as the node's documents were last read (``refresh()`` reads them again). Every change
     starts from what is stored at that moment, so that two handles which set two attributes keep
-    both. Lists and dictionaries are copies: assign them again to store a change inside.
+    both. Lists and dictionaries are copies: assign them again, or `edit`, to store a change inside.
     """
 
     def __init__(self, read: Callable[[], Mapping[str, Any]], write: Write) -> None:
