@@ -29,6 +29,7 @@ from omnizarr.errors import (
     StoreError,
     UnknownExtension,
     WrongNode,
+    WrongType,
 )
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import (
@@ -115,6 +116,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "UnknownExtension",
     "View",
     "WrongNode",
+    "WrongType",
     "ZipStore",
     "Zlib",
     "Zstd",

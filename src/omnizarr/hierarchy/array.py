@@ -58,7 +58,6 @@ class Array(Selectable, NodeHandle[ArrayModel]):
             warn(
                 f"{self._location}: {name!r} is unknown here and is skipped, as the document"
                 " allows; nothing can be written",
-                stacklevel=5,
             )
 
     @property
@@ -71,7 +70,6 @@ class Array(Selectable, NodeHandle[ArrayModel]):
                 warn(
                     f"the consolidated metadata of {self._location} are out of date; its own"
                     " document is used. Call consolidate_metadata again",
-                    stacklevel=4,
                 )
         return self._bound
 
