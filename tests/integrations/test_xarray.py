@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -340,3 +341,21 @@ def test_an_array_on_its_own_is_written_with_its_name(tmp_path: Path) -> None:
     xr.testing.assert_identical(xr.open_dataarray(tmp_path / "x", engine="omnizarr"), climate().t)
     climate().t.rename(None).omnizarr.to(tmp_path / "y")
     assert xr.open_dataarray(tmp_path / "y", engine="omnizarr").name == "array"
+
+
+def test_packing_and_unpacking_need_little_more_memory_than_the_numbers(tmp_path: Path) -> None:
+    values = np.arange(2**22).reshape(2048, 2048) % 999 / 2.0
+    data = xr.Dataset({"v": (("y", "x"), values)})
+    packing = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1, "chunks": (256, 256)}
+    tracemalloc.start()
+    try:
+        ozx.write(data, tmp_path / "x", encoding={"v": packing})
+        written = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        found = xr.open_dataset(tmp_path / "x", engine="omnizarr").load()
+        read = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(found.v, values)
+    assert written < values.nbytes * 0.75
+    assert read < values.nbytes * 1.75
