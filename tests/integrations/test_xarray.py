@@ -170,6 +170,17 @@ def test_a_tree_goes_there_and_back_and_both_engines_agree(tmp_path: Path) -> No
     xr.testing.assert_identical(opened(tmp_path / "t.zarr", group="/sea/top"), climate(3))
 
 
+@pytest.mark.parametrize("inherited", [False, True])
+def test_coordinates_of_groups_above_are_stored_where_asked_for(
+    tmp_path: Path, inherited: bool
+) -> None:
+    below = xr.Dataset({"v": ("lat", [1, 2])})
+    tree = xr.DataTree.from_dict({"/": xr.Dataset(coords={"lat": [7, 8]}), "/below": below})
+    tree.omnizarr.to(tmp_path / "t", write_inherited_coords=inherited)
+    assert ("lat" in opened(tmp_path / "t", group="below").coords) == inherited
+    xr.testing.assert_identical(xr.open_datatree(tmp_path / "t", engine="omnizarr"), tree)
+
+
 def test_several_files_are_one_dataset(tmp_path: Path) -> None:
     parts = [climate(3), climate(3, "2000-01-04")]
     for number, part in enumerate(parts):

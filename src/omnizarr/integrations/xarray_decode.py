@@ -23,7 +23,7 @@ from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.parts import Box, is_near, parts, read_axes
 
 LARGE = 2**22  # bytes from which on a result is decoded part by part
-PART = 2**18  # numbers that are decoded at a time
+PART = 2**19  # numbers that are decoded at a time
 _PACKING = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 
 
@@ -31,9 +31,7 @@ def decode_by_parts(dataset: xr.Dataset, arrays: Mapping[str, Array]) -> None:
     """Have the packed numbers of a dataset that was not read yet decoded part by part."""
     for name, var in dataset.variables.items():
         array = arrays.get(str(name))
-        if array is None or name in dataset.indexes or not is_near(array):
-            continue
-        if _is_packed(var, array):
+        if array is not None and is_near(array) and _is_packed(var, array):
             var.data = indexing.LazilyIndexedArray(Packed(var, array))
 
 
@@ -41,7 +39,8 @@ def _is_packed(var: xr.Variable, array: Array) -> bool:
     """Whether the numbers of a variable are made one by one from those that are stored."""
     plain = var.dtype.kind in "iuf" and array.dtype.kind in "iuf" and var.shape == array.shape
     coded = any(var.encoding.get(key) is not None for key in _PACKING)
-    return plain and coded and isinstance(var._data, indexing.ExplicitlyIndexed)
+    late = isinstance(var._data, indexing.ExplicitlyIndexed)
+    return plain and coded and late and not isinstance(var, xr.IndexVariable)
 
 
 class Packed(BackendArray):

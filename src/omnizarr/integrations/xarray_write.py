@@ -45,7 +45,7 @@ if find_spec("dask"):
 
 WriteMode: TypeAlias = Literal["w", "w-", "a", "a-", "r+"]
 Encoded: TypeAlias = tuple[dict[str, xr.Variable], dict[str, Any]]
-PART = 2**18  # numbers that are encoded at a time
+PART = 2**19  # numbers that are encoded at a time
 FAR_PART = 2**22  # the same where a call stores many chunks side by side
 UNNAMED = "array"  # xarray's own name for it begins with "__", which version 3 reserves
 
@@ -110,6 +110,7 @@ def write(
     consolidated: bool | None = None,
     zarr_format: int | str | None = None,
     write_empty_chunks: bool | None = None,
+    write_inherited_coords: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Store a dataset, an array or a tree, and give back the group.
@@ -124,12 +125,16 @@ def write(
     Dask arrays may have any blocks: every task stores whole chunks or shards. With
     ``compute=False`` everything but their values is stored, and a `dask.delayed.Delayed` is given
     back; who appends like that must be alone. `consolidated`: None makes consolidated metadata
-    where the format has them.
+    where the format has them. `write_inherited_coords` stores coordinates that groups of a tree
+    have from those above them in each of these groups.
     """
     order = Order(_mode(mode, append_dim, region), append_dim, region, write_empty_chunks)
     if isinstance(data, xr.DataArray):
         data = data.to_dataset(name=data.name or UNNAMED)
-    datasets = _nodes(data, encoding) if isinstance(data, xr.DataTree) else {"": (data, encoding)}
+    if isinstance(data, xr.DataTree):
+        datasets = _nodes(data, encoding, write_inherited_coords)
+    else:
+        datasets = {"": (data, encoding)}
     new: dict[str, Encoded] = {}
     if order.mode in ("w", "w-"):
         # All of it before anything is touched: it may even be what is about to be replaced.
@@ -164,14 +169,14 @@ def _mode(mode: WriteMode | None, append_dim: str | None, region: Any) -> WriteM
 
 
 def _nodes(
-    tree: xr.DataTree, encoding: Mapping[str, Any] | None
+    tree: xr.DataTree, encoding: Mapping[str, Any] | None, inherit: bool
 ) -> dict[str, tuple[xr.Dataset, Mapping[str, Any] | None]]:
     """The datasets of a tree by relative path, each with its encodings."""
     given = {k.strip("/"): v for k, v in (encoding or {}).items()}
     found: dict[str, tuple[xr.Dataset, Mapping[str, Any] | None]] = {}
     for path, node in tree.subtree_with_keys:
         name = "" if path == "." else path
-        found[name] = node.to_dataset(inherit=node is tree), given.pop(name, None)
+        found[name] = node.to_dataset(inherit=inherit or node is tree), given.pop(name, None)
     if given:
         raise InvalidMetadata(f"encoding for {sorted(given)}, which are no groups of the tree")
     return found
