@@ -347,11 +347,23 @@ def test_loading_can_be_awaited(tmp_path: Path) -> None:
     xr.testing.assert_identical(asyncio.run(dataset.load_async()), climate())
 
 
-def test_an_array_on_its_own_is_written_with_its_name(tmp_path: Path) -> None:
-    climate().t.omnizarr.to(tmp_path / "x")
-    xr.testing.assert_identical(xr.open_dataarray(tmp_path / "x", engine="omnizarr"), climate().t)
-    climate().t.rename(None).omnizarr.to(tmp_path / "y")
-    assert xr.open_dataarray(tmp_path / "y", engine="omnizarr").name == "array"
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    "array",
+    [
+        climate().t,
+        climate().t.rename(None),
+        climate().t.rename("time"),
+        xr.DataArray(np.ones((2, 3)), dims=["array", "y"], name="y"),
+    ],
+)
+def test_an_array_on_its_own_comes_back_with_its_name(
+    tmp_path: Path, array: xr.DataArray, zarr_format: int
+) -> None:
+    array.omnizarr.to(tmp_path / "x", zarr_format=zarr_format)
+    for engine in ("omnizarr", "zarr"):
+        with xr.open_dataarray(tmp_path / "x", engine=engine) as found:
+            xr.testing.assert_identical(found.load(), array)
 
 
 def test_packing_and_unpacking_need_little_more_memory_than_the_numbers(tmp_path: Path) -> None:

@@ -25,10 +25,26 @@ _OPTIONS = {
 }  # fmt: skip
 LARGE = 2**21  # bytes from which on numbers are encoded part by part
 UNNAMED = "__values__"  # what xarray calls a variable whose name is None
+_NAME = "__xarray_dataarray_name__"  # where xarray looks for the name of an array on its own
 _OF_NETCDF = {"chunksizes", "zlib", "complevel", "compression", "shuffle", "contiguous"}
 _OF_THE_SOURCE = {"source", "original_shape", "preferred_chunks"}
 # Older releases have no list of their own for Zarr, and encode it with this default.
 _CODERS = {"coders": conventions.ZARR_CODERS} if hasattr(conventions, "ZARR_CODERS") else {}  # type: dict[str, Any]
+
+
+def dataset_of(array: xr.DataArray) -> xr.Dataset:
+    """A dataset of one variable, which `xarray.open_dataarray` turns into the array again.
+
+    An array without a name, or with that of one of its axes or coordinates, has its name in an
+    attribute. xarray's own name for the variable begins with "__", which version 3 reserves.
+    """
+    taken = {*array.coords, *array.dims}
+    if array.name is not None and array.name not in taken:
+        return array.to_dataset()
+    free = next(name for i in range(len(taken) + 1) if (name := "array" + "_" * i) not in taken)
+    dataset = array.to_dataset(name=free)
+    dataset.attrs[_NAME] = array.name
+    return dataset
 
 
 def encoded_dataset(

@@ -30,6 +30,7 @@ from omnizarr.hierarchy.grow import growing, take_room, with_room
 from omnizarr.integrations.parts import Box, is_near, parts, stored_axes
 from omnizarr.integrations.xarray_encode import (
     check_encoding,
+    dataset_of,
     encoded,
     encoded_dataset,
     encoded_like,
@@ -47,7 +48,6 @@ WriteMode: TypeAlias = Literal["w", "w-", "a", "a-", "r+"]
 Encoded: TypeAlias = tuple[dict[str, xr.Variable], dict[str, Any]]
 PART = 2**19  # numbers that are encoded at a time
 FAR_PART = 2**22  # the same where a call stores many chunks side by side
-UNNAMED = "array"  # xarray's own name for it begins with "__", which version 3 reserves
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def write(
     """
     order = Order(_mode(mode, append_dim, region), append_dim, region, write_empty_chunks)
     if isinstance(data, xr.DataArray):
-        data = data.to_dataset(name=data.name or UNNAMED)
+        data = dataset_of(data)
     if isinstance(data, xr.DataTree):
         datasets = _nodes(data, encoding, write_inherited_coords)
     else:
