@@ -382,3 +382,16 @@ def test_members_of_a_group_inside_are_found_by_the_outer_copies() -> None:
     asked = oz.open_group(store, use_consolidated=True)["g"]
     assert sorted(asked.consolidated or {}) == ["b", "deep", "deep/c"]
     assert oz.open_group(store, path="g").consolidated is None
+
+
+def test_an_array_is_pickled_without_the_copies_of_others(tmp_path: Path) -> None:
+    group = oz.create_group(tmp_path)
+    for number in range(20):
+        group.create_array(f"a{number}", data=np.arange(4))
+    oz.consolidate_metadata(tmp_path)
+    array = oz.open_group(tmp_path, use_consolidated=True)["a7"]
+    alone = oz.open_array(tmp_path, path="a7")
+    assert len(pickle.dumps(array)) < 1.2 * len(pickle.dumps(alone))
+    again = pickle.loads(pickle.dumps(array))
+    assert again == array
+    np.testing.assert_array_equal(again[...], np.arange(4))

@@ -229,7 +229,10 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         return handle
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "config": self._config}
+        state = super().__getstate__()
+        # Copies are of all nodes of a group: hundreds of times as long as what an array needs.
+        location = replace(state["location"], copies=None)
+        return {**state, "location": location, "config": self._config}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
