@@ -162,7 +162,56 @@ static PyObject *py_replace(PyObject *self, PyObject *args) {
     return result;
 }
 
+typedef struct {
+    char *path;
+    Py_buffer value;
+} item_t;
+
+static void free_items(item_t *items, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        free(items[i].path);
+        PyBuffer_Release(&items[i].value);
+    }
+    free(items);
+}
+
+/* Takes a path and a value from a pair; 0, or -1 with an error. */
+static int read_item(PyObject *pair, item_t *item) {
+    PyObject *path, *value, *name = NULL;
+    if (!PyArg_ParseTuple(pair, "OO", &path, &value)) return -1;
+    if (!PyUnicode_FSConverter(path, &name)) return -1;
+    item->path = strdup(PyBytes_AS_STRING(name));
+    Py_DECREF(name);
+    if (item->path && PyObject_GetBuffer(value, &item->value, PyBUF_SIMPLE) == 0) return 0;
+    if (!item->path) PyErr_NoMemory();
+    free(item->path);
+    return -1;
+}
+
+/* replace_many(pairs) -> how many were stored: all, or those before the first that was not */
+static PyObject *py_replace_many(PyObject *self, PyObject *args) {
+    PyObject *pairs;
+    if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &pairs)) return NULL;
+    PyObject *kept = PyList_AsTuple(pairs);
+    if (kept == NULL) return NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(kept), read = 0, done = 0;
+    item_t *items = calloc((size_t)count + 1, sizeof *items);
+    if (items == NULL) PyErr_NoMemory();
+    while (items != NULL && read < count && read_item(PyTuple_GET_ITEM(kept, read), &items[read]) == 0)
+        read++;
+    if (items != NULL && read == count) {
+        Py_BEGIN_ALLOW_THREADS;
+        while (done < count && replace_once(items[done].path, &items[done].value, 0) == 0) done++;
+        Py_END_ALLOW_THREADS;
+    }
+    if (items != NULL) free_items(items, read);
+    Py_DECREF(kept);
+    return items != NULL && read == count ? PyLong_FromSsize_t(done) : NULL;
+}
+
 static PyMethodDef methods[] = {
+    {"replace_many", py_replace_many, METH_VARARGS,
+     "Stores files as replace does; how many, up to the first that could not be stored."},
     {"replace", py_replace, METH_VARARGS,
      "Stores a file that is seen when it is complete; its folder is made, not those above."},
     {"read_many", py_read_many, METH_VARARGS,

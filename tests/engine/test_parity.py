@@ -344,3 +344,21 @@ def test_large_blosc_chunks_of_the_kernel_are_read_by_both_engines(
             with oz.configure(engine=engine):
                 assert np.array_equal(array[...], values)
         assert array.nchunks_initialized == 4
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize("codecs", ["raw", "lz4-shuffle"])
+def test_the_chunk_that_cannot_be_stored_is_named_and_the_others_are_stored(
+    engine: Any, codecs: str, tmp_path: Path
+) -> None:
+    steps: list[Any] = [{"name": "bytes"}, *CODECS[codecs]]
+    array = oz.create_array(tmp_path, shape=(95,), chunks=(10,), dtype="u1", codecs=steps)
+    (tmp_path / "c" / "6").mkdir(parents=True)
+    with oz.configure(engine=engine, threads=1), pytest.raises(oz.ChunkError) as told:
+        array[...] = np.arange(95) + 1
+    assert told.value.chunk == (6,)
+    assert array[:60].tolist() == list(range(1, 61))
+    (tmp_path / "c" / "6").rmdir()
+    with oz.configure(engine=engine):
+        array[...] = np.arange(95)
+    assert array[...].tolist() == list(range(95))

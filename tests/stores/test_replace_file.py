@@ -10,12 +10,13 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.errors import StoreError
+from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import LocalStore, replace_file
 
 
@@ -91,7 +92,7 @@ def test_a_folder_that_others_remove_while_it_is_empty_is_made_again(tmp_path: P
     stop = threading.Event()
 
     def remove() -> None:
-        while not stop.is_set():
+        while not stop.wait(1e-4):
             with contextlib.suppress(OSError):
                 os.rmdir(tmp_path / "a")
 
@@ -153,3 +154,23 @@ def test_systems_that_cannot_name_a_file_by_its_descriptor_name_it_at_first(
     assert (place / "a" / "k").read_bytes() == b"2"
     assert np.array_equal(oz.open_array(place / "x")[...], np.arange(30) + 2)
     assert not [name for name in files(place) if "omnizarr" in name]
+
+
+@pytest.mark.parametrize("durability", ["rename", "fsync"])
+def test_several_values_are_stored_up_to_one_that_cannot_be(
+    tmp_path: Path, durability: Any
+) -> None:
+    store = LocalStore(tmp_path)
+    (tmp_path / "taken").mkdir()
+    values = [("a/b/c", b"1"), ("a/d", b"2"), ("k", memoryview(b"3")), ("a/d", b"4")]
+    with oz.configure(durability=durability):
+        store.set_many(iter(values))
+        assert {key: store.get(key) for key in store.list()} == {k: bytes(v) for k, v in values}
+        with pytest.raises(StoreError, match=r"cannot write .*/taken"):
+            store.set_many([("k", b"5"), ("taken", b"6"), ("never", b"7")])
+        with pytest.raises(TypeError):
+            store.set_many([("k", ["no", "bytes"])])  # type: ignore[list-item]
+        with pytest.raises(InvalidMetadata, match="not allowed"):
+            store.set_many([("k", b"8"), ("../k", b"9")])
+    assert files(tmp_path) == ["a/b/c", "a/d", "k"]
+    assert store.get("k") == b"5"

@@ -27,7 +27,7 @@ from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.descriptors import patiently
 from omnizarr.stores.failures import of_the_system
-from omnizarr.stores.replace_file import OURS, PARTIAL, replace_file
+from omnizarr.stores.replace_file import OURS, PARTIAL, replace_file, replace_files
 from omnizarr.stores.store import Bytes, GetMany, Kind, Range
 
 try:
@@ -210,6 +210,16 @@ class LocalStore(Closes):
             if not of_the_system(e):
                 raise
             raise StoreError(f"cannot write {path!r}: {e.strerror or e}") from e
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        check_writable(self)
+        left = [*values]
+        files = [(self._path(key), value) for key, value in left]
+        while left:
+            done = 0 if config.get().durability == "fsync" else replace_files(files)
+            if done < len(left):
+                self.set(*left[done])  # which raises, makes folders, or waits for the disk
+            left, files = left[done + 1 :], files[done + 1 :]
 
     def _sync_folders(self, path: str) -> None:
         """Have the system store the names in the folders on the way to a path."""

@@ -43,6 +43,11 @@ def replace_file(path: str, value: Bytes, sync: bool) -> None:
                 _make_folder(os.path.dirname(path))
 
 
+def replace_files(pairs: list[tuple[str, Bytes]]) -> int:
+    """Store several files; how many, up to the first that needs `replace_file` or cannot be."""
+    return 0 if _files is None else _files.replace_many(pairs)
+
+
 def _replace(path: str, value: Bytes, sync: bool) -> None:
     partial = f"{path}{PARTIAL}{os.getpid()}_{threading.get_ident()}"
     try:

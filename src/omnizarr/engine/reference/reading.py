@@ -39,7 +39,7 @@ def read(
     store, count = array.chunk_store, plan.count
     # Files are near: threads that each read and decode some are quicker than to fetch ahead.
     if isinstance(store, LocalStore) and array.first_chain.sharded is None:
-        some, number = _in_turn(array, plan)
+        some, number = in_turn(array, plan.rows(), count)
         several = partial(_read_some, array, out=out, filled=filled)
         run_rows(some, number, several, out.nbytes, waits=False)
     elif isinstance(store, LocalStore) or not hasattr(store, "get_many"):
@@ -70,12 +70,13 @@ def fetched(array: BoundArray, selected: int) -> int:
     return min(whole, selected + around)
 
 
-def _in_turn(array: BoundArray, plan: Plan) -> tuple[Iterator[list[Row]], int]:
-    """Rows whose chunks are small enough to be fetched together, and how often there are some."""
-    rows, count = plan.rows(), plan.count
+def in_turn(
+    array: BoundArray, rows: Iterator[Row], count: int, nbytes: int = TOGETHER
+) -> tuple[Iterator[list[Row]], int]:
+    """Rows whose chunks are small enough to be taken together, and how often there are some."""
     size = array.first_chain.spec.nbytes or UNKNOWN
     share = count // (4 * config.get().threads)
-    number = max(1, min(TOGETHER // max(1, size), share))
+    number = max(1, min(nbytes // max(1, size), share))
     return iter(lambda: [*itertools.islice(rows, number)], []), -(-count // number)
 
 

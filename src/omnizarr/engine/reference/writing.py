@@ -17,12 +17,13 @@ from omnizarr.codecs.emptiness import is_fill
 from omnizarr.codecs.scratch import scratch
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.missing import Coords
-from omnizarr.engine.reference.reading import UNKNOWN, empty_box
+from omnizarr.engine.reference.reading import UNKNOWN, empty_box, in_turn
 from omnizarr.engine.reference.telling import telling
 from omnizarr.engine.rows import run_rows
+from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.storage_transformers import SetsGroups
-from omnizarr.stores import compares, erase_values, get_many, replace, set_many
+from omnizarr.stores import LocalStore, compares, erase_values, get_many, replace, set_many
 
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
@@ -39,6 +40,10 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
     store = array.chunk_store
     if array.encoding.other_keys((0,) * len(array.grid.axes)):
         several = None
+    elif isinstance(store, LocalStore) and array.first_chain.plain_size > 0:
+        some, number = in_turn(array, rows, count)
+        run_rows(some, number, partial(_write_files, array, value), value.nbytes)
+        return
     elif hasattr(store, "change_many"):
         several = _by_group(array, cast(SetsGroups, store), rows)
     elif hasattr(store, "set_many"):
@@ -73,25 +78,57 @@ def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
         return
     chain = array.chain_at(row.coords)
     with telling("write", array, row.coords):
-        if row.whole and row.pick is None and chain.plain_size > 0:
-            _write_gathered(array, chain, row, value)
-            return
         data = _changed(array, chain, row, value, lambda: _stored(array, row.coords))
         _put(array, row.coords, data)
 
 
-def _write_gathered(array: BoundArray, chain: Chain, row: Row, value: npt.NDArray[Any]) -> None:
-    """Store a whole chunk of plain items from memory that is kept: fresh memory is slow."""
+def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
+    """Store some chunks of plain items in a directory, whole ones in one call.
+
+    They are gathered in memory that is kept, as fresh memory is slow.
+    """
+    size = array.first_chain.plain_size
+    found: list[tuple[Coords, Buffer]] = []
+    with scratch(size * (1 if array.first_chain.bytes_bytes else len(rows))) as room:
+        for row in rows:
+            chain = array.chain_at(row.coords)
+            if not row.whole or row.pick is not None or chain.plain_size != size:
+                _write_row(array, row, value)
+                continue
+            start = 0 if chain.bytes_bytes else len(found) * size  # packed, it is elsewhere
+            with telling("write", array, row.coords):
+                chunk = _gathered(array, chain, row, value, room[start : start + size])
+                data = _encoded(array, chain, chunk)
+                if data is None:
+                    _put(array, row.coords, None)
+                else:
+                    found.append((row.coords, data))
+        try:
+            set_many(array.chunk_store, [(array.key(coords), data) for coords, data in found])
+        except OmnizarrError:  # of which chunk it is shows when each is stored by itself
+            for coords, data in found:
+                with telling("write", array, coords):
+                    _put(array, coords, data)
+
+
+def _gathered(
+    array: BoundArray,
+    chain: Chain,
+    row: Row,
+    value: npt.NDArray[Any],
+    room: npt.NDArray[np.uint8],
+) -> npt.NDArray[Any]:
+    """A whole chunk, in `room` unless it is one run of memory already."""
     index: Any = (*row.outer, ...)
     part: npt.NDArray[Any] = value[index]
-    with scratch(chain.plain_size) as room:
-        chunk = part
-        if part.shape != chain.spec.shape or not part.flags.c_contiguous:
-            chunk = room.view(array.dtype).reshape(chain.spec.shape)
-            if part.shape != chunk.shape:
-                chunk[...] = array.fill
-            chunk[row.region] = part
-        _put(array, row.coords, _encoded(array, chain, chunk))
+    shape = chain.spec.shape
+    if part.shape == shape and part.flags.c_contiguous:
+        return part
+    chunk: npt.NDArray[Any] = room.view(array.dtype).reshape(shape)
+    if part.shape != shape:
+        chunk[...] = array.fill
+    chunk[row.region] = part
+    return chunk
 
 
 def _replace_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
