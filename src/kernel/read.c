@@ -165,6 +165,19 @@ static void place_fill(const chain_t *c, const int64_t *count, unsigned char *ta
     copy_box(c->ndim, count, c->itemsize, c->fill, none, target, strides);
 }
 
+/* Inner chunks that a box in a shard touches, as a box of its own; how many. */
+static int64_t touched_inner(const chain_t *c, const row_t *row, const int64_t *steps,
+                             int64_t *low, int64_t *many) {
+    int64_t total = 1;
+    for (int i = 0; i < c->ndim; i++) {
+        int64_t last = row->inner[i] + (row->count[i] - 1) * steps[i];
+        low[i] = row->inner[i] / c->inner->shape[i];
+        many[i] = last / c->inner->shape[i] - low[i] + 1;
+        total *= many[i];
+    }
+    return total;
+}
+
 static int read_shard(const batch_t *b, scratch_t *s, source_t *source, const row_t *row,
                       const int64_t *steps, unsigned char *target, const int64_t *strides,
                       int64_t slice) {
@@ -182,14 +195,7 @@ static int read_shard(const batch_t *b, scratch_t *s, source_t *source, const ro
     if (!own) return -1;
     memcpy(own, data, (size_t)index_size);
     index = own;
-    /* Inner chunks that the box touches, as a box of its own. */
-    int64_t low[MAX_AXES], many[MAX_AXES], total = 1;
-    for (int i = 0; i < c->ndim; i++) {
-        int64_t last = row->inner[i] + (row->count[i] - 1) * steps[i];
-        low[i] = row->inner[i] / k->shape[i];
-        many[i] = last / k->shape[i] - low[i] + 1;
-        total *= many[i];
-    }
+    int64_t low[MAX_AXES], many[MAX_AXES], total = touched_inner(c, row, steps, low, many);
     int64_t begin = total * slice / b->slices, end = total * (slice + 1) / b->slices;
     unsigned char *wanted = b->picks ? wanted_inner(b, row, low, many, total) : NULL;
     int bad = b->picks && !wanted;
@@ -267,6 +273,22 @@ static int read_picks(const batch_t *b, scratch_t *s, source_t *source, row_t *r
     return 0;
 }
 
+/* How many times as long a byte takes as one that is copied or that LZ4 handles, roughly. */
+static int64_t weight(const chain_t *c, int writing) {
+    int64_t most = 1;
+    for (int i = 0; i < c->nsteps; i++) {
+        const step_t *step = &c->steps[i];
+        int packs = step->kind == STEP_BLOSC && step->name != BLOSC_NAME_LZ4 &&
+                    step->name != BLOSC_NAME_SNAPPY;
+        int64_t one = step->kind == STEP_GZIP || step->kind == STEP_ZLIB ? 4
+                      : step->kind == STEP_ZSTD || packs                 ? 2
+                                                                         : 1;
+        if (one > 1 && writing) one *= 4;
+        if (one > most) most = one;
+    }
+    return most;
+}
+
 int64_t row_effort(const batch_t *b, const row_t *row) {
     const chain_t *c = b->chain, *k = c->inner ? c->inner : c;
     int64_t first, end, steps[MAX_AXES], box = c->itemsize;
@@ -275,10 +297,11 @@ int64_t row_effort(const batch_t *b, const row_t *row) {
         int64_t touched = (row->count[i] - 1) * steps[i] / k->shape[i] + 1;
         box *= c->inner ? touched * k->shape[i] : row->count[i];
     }
-    if (c->inner || (k->nsteps == 0 && !b->writing)) return box;
-    if (b->writing) return c->nbytes;
+    int64_t times = weight(k, b->writing);
+    if (c->inner || (k->nsteps == 0 && !b->writing)) return times * box;
+    if (b->writing) return times * c->nbytes;
     span(c, row->inner, row->count, steps, &first, &end);
-    return blosc_only(c) ? end - first : c->nbytes;
+    return times * (blosc_only(c) ? end - first : c->nbytes);
 }
 
 int read_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice) {
@@ -292,6 +315,10 @@ int read_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice) {
         if (!b->picks) target += row.outer[i] * b->strides[i];
         steps[i] = b->points.coords ? 1 : b->axes[i].step;
     }
+    if (b->slices > 1) { /* nothing is opened for a slice without an inner chunk; the last has one */
+        int64_t low[MAX_AXES], many[MAX_AXES], total = touched_inner(c, &row, steps, low, many);
+        if (total * slice / b->slices == total * (slice + 1) / b->slices) return 0;
+    }
     int state = open_source(b, &row, number, &source);
     int bad = state < 0 || replaced(b, number, source.identity) ? -1 : 0;
     if (state == ABSENT && b->leave_absent) bad = -1;
@@ -300,7 +327,7 @@ int read_row(const batch_t *b, scratch_t *s, int64_t number, int64_t slice) {
     } else if (b->picks) {
         bad = read_picks(b, s, &source, &row, steps, state == ABSENT);
     } else if (state == ABSENT) {
-        if (slice == 0) place_fill(c, row.count, target, b->strides);
+        if (slice == b->slices - 1) place_fill(c, row.count, target, b->strides);
     } else {
         bad = read_box(b, s, &source, &row, steps, target, b->strides, slice);
     }
