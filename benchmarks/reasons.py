@@ -36,9 +36,10 @@ REASONS: tuple[Reason, ...] = (
         "^Open one array|arrays in a group",
         "",
         "Profile: Python throughout. Processor time (omnizarr, tensorstore, zarrista; µs): opening"
-        " version 3 34, 44, 14, version 2 34, 63, 15; about half of ours looks for the documents of"
-        " every format. Creating 145, 120, 39: a fifth of ours looks for what is there and above"
-        " it, another fifth stores the document under a name of its own first.",
+        " version 3 27, 117, 12, version 2 26, 88, 11; a third of ours looks for the documents of"
+        " every format. Creating 77, 128, 36, of which the system has 14 of ours and of zarrista's;"
+        " ours looks for what is there and above it, and the document gets its name when it is"
+        " complete, which zarrista's call does not.",
     ),
     Reason(
         "^Import",
@@ -57,11 +58,11 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "^Append",
         "",
-        "Profile: about half of the time goes into the chunk, the other half is Python: locks that"
-        " keep other processes out, the document read before it is changed, and a new one."
-        " Processor time (omnizarr, tensorstore, zarrista; µs): 100 rows 976, 708, 513; 10 rows"
-        " 1105, 882, 505. The calls of zarrista that are measured take the shape they have in"
-        " memory, store the larger one first, and then the data.",
+        "Profile: 58 % of the time goes into the chunk, the rest is Python: locks that keep other"
+        " processes out, the document read before it is changed, and a new one. Processor time"
+        " (omnizarr, tensorstore, zarrista; µs): 100 rows 900, 966, 549; 10 rows 884, 1139, 486."
+        " The calls of zarrista that are measured take the shape they have in memory, store the"
+        " larger one first, and then the data.",
     ),
     Reason(
         "^Shards",
@@ -74,9 +75,10 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "^Random|^Shards",
         "box|^(raw|blosc lz4|blosc zstd)$",
-        "Cause not shown: ours takes the least processor time of one box (omnizarr, tensorstore,"
-        " zarrista; µs), shards: raw 74, 171, 210; blosc lz4 142, 276, 251; zstd 427, 591, 630;"
-        " gzip 625, 1026, 1040.",
+        "Ours takes the least processor time of one box (omnizarr, tensorstore, zarrista; µs),"
+        " shards: raw 65, 235, 231; blosc lz4 119, 304, 225; zstd 328, 496, 435; gzip 629, 1091,"
+        " 1032. The others use both cores for it; ours does so where a box has several inner chunks"
+        " of zstd or gzip. Time of zstd, which was 308: 273, 300, 246.",
     ),
     Reason(
         "^Full write|^Shards",
@@ -97,19 +99,20 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "^Full write|^Shards",
         "^blosc lz4, (128|64|32|16)|^blosc lz4, write",
-        "Profile (128³): LZ4 has 57 % of the samples, copying 12 %, the shuffle 7 %, the system's"
-        " part of writing files most of the rest. LZ4 and the system do the same work for all"
-        " libraries, so that leaves a fifth to be quicker in. Processor time for 17 MB (omnizarr,"
-        " tensorstore, zarrista; ms): 128³ 21, 22, 24; 64³ 21, 25, 25; 32³ 23, 30, 30; float32 64³"
-        " 22, 25, 26; shards 22, 29, 34.",
+        "Profile (128³): LZ4 has 57 % of the samples, the system's part of writing files most of"
+        " the rest. Both do the same work for all libraries. Other sizes of blocks, or a stream for"
+        " each byte of an item, do not make LZ4 quicker here. Processor time for 17 MB (omnizarr,"
+        " tensorstore, zarrista; ms): 128³ 19.5, 22.1, 24.0; 64³ 20.8, 26.4, 26.7; 32³ 25.7, 35.1,"
+        " 30.5.",
     ),
     Reason(
         "^Full write|^Shards",
         "^raw, (128|64|32|16)|^raw, write",
         "Profile (128³): the system takes two thirds, for pages of the new files and copying into"
         " them; gathering the chunk takes the rest. Processor time for 17 MB (omnizarr,"
-        " tensorstore, zarrista; ms): 128³ 10.0, 12.0, 12.9; 64³ 10.7, 13.2, 14.2; 32³ 13.7, 18.7,"
-        " 19.9.",
+        " tensorstore, zarrista; ms): 128³ 6.0, 9.0, 9.3; 64³ 7.1, 11.2, 9.8; 32³ 11.1, 16.1, 16.7;"
+        " 16³ 36.6, 81.2, 42.1. A file of 16³ costs the others one change of its folder too; that"
+        " it is seen when it is complete costs ours about a microsecond.",
     ),
     Reason(
         "^Full read|^Shards",
@@ -144,12 +147,14 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "^Full write|^Shards",
         "(128|64|32|16)³$|write$",
-        "Profile (blosc lz4 32³): LZ4 27 %, copying 10 %, Python a tenth or more. A chunk of 64 KiB"
-        " takes 68 µs in numcodecs' Blosc (the shuffle in its wheel has no AVX2), 21 µs to gather"
-        " and 30 µs in the system's calls; tensorstore needs about 120 µs in all. Processor time"
-        " for 17 MB (reference, tensorstore; ms): raw 128³ 11.9, 12.0; 64³ 15.1, 13.2; 32³ 23.6,"
-        " 18.7; blosc lz4 128³ 27.8, 28.9; 64³ 29.1, 27.2; 32³ 40.4, 38.0; blosc zstd 64³ 150,"
-        " 156; zstd 64³ 190, 205.",
+        "Profile (blosc lz4 32³): LZ4 27 %, copying 10 %, Python a tenth or more. A chunk of 64"
+        " KiB takes 68 µs in numcodecs' Blosc (the shuffle in its wheel has no AVX2) and 21 µs to"
+        " gather; two threads hand the interpreter's lock over: raw 32³ takes 6.3 ms for 8 MB with"
+        " one and 9.2 with two. Processor time for 17 MB (reference, tensorstore, zarrista; ms):"
+        " raw 128³ 9.5, 9.0, 9.3; 64³ 10.4, 11.2, 9.8; 32³ 19.9, 16.1, 16.7; blosc lz4 128³ 23.7,"
+        " 22.1, 24.0; 64³ 26.8, 26.4, 26.7; 32³ 42.2, 35.1, 30.5; blosc zstd 64³ 122, 120, 120."
+        " The files are stored by the compiled code for documents; without it, a chunk of 64 KiB"
+        " takes 6 to 20 µs more.",
         who="omnizarr reference",
     ),
     Reason(
