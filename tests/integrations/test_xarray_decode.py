@@ -21,7 +21,6 @@ from omnizarr.integrations import xarray_decode
 
 @pytest.fixture(autouse=True)
 def _in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xarray_decode, "LARGE", 1)
     monkeypatch.setattr(xarray_decode, "PART", 4)
 
 

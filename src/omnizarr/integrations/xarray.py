@@ -17,7 +17,7 @@ from xarray.backends import BackendEntrypoint, StoreBackendEntrypoint
 from omnizarr.errors import InvalidMetadata
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations import xarray_accessor as xarray_accessor  # registers it
-from omnizarr.integrations.xarray_decode import decode_by_parts
+from omnizarr.integrations.xarray_decode import unpack_in_place
 from omnizarr.integrations.xarray_read import Stored, name_of, open_stored
 
 
@@ -106,5 +106,5 @@ class Engine(BackendEntrypoint):
 
 def _decoded(stored: Stored, **decoding: Any) -> xr.Dataset:
     dataset = StoreBackendEntrypoint().open_dataset(stored, **decoding)
-    decode_by_parts(dataset, stored.arrays)
+    unpack_in_place(dataset, stored.arrays)
     return dataset
