@@ -55,7 +55,7 @@ static PyObject *content(int file) {
     Py_RETURN_NOTIMPLEMENTED;
 }
 
-/* `error` says why there is no directory where that is so. */
+/* One file; `error` is why the directory could not be opened, where it is not (-1). */
 static PyObject *one(int directory, int error, PyObject *name) {
     Py_ssize_t size;
     const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, &size) : NULL;

@@ -1,7 +1,8 @@
 """Operations in a process whose memory runs out at the first, the second, … allocation.
 
-``python -m tests.soak.memory FOLDER OPERATION ENGINE LEAST STEP`` runs in an interpreter of its
-own, under a library that makes allocations fail (`failing_memory.c`).
+``python -m tests.soak.memory FOLDER OPERATION ENGINE CODEC STEP`` runs in an interpreter of its
+own, under a library that makes allocations fail (`failing_memory.c`); then with limits on the
+address space.
 """
 
 from __future__ import annotations
@@ -9,18 +10,38 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
 
 import omnizarr as oz
+from omnizarr import ome
+from omnizarr.engine.kernel import empty
 from omnizarr.errors import OmnizarrError
-from tests.soak.operations import OPERATIONS, elements, finish, torn
+from tests.soak.operations import OPERATIONS, OPTIONS, Operation, elements, finish, torn
 
 ENGINES = ("auto", "reference")
+CODECS: dict[str, Callable[[], Any]] = {
+    "blosc": oz.codecs.BloscCodec,
+    "zstd": oz.codecs.ZstdCodec,
+    "gzip": oz.codecs.GzipCodec,
+    "none": lambda: None,
+}
+LEAST = 2**12  # bytes of an allocation that may fail; NumPy has errors of its own for less
+MUCH = np.random.default_rng(0).integers(1, 2**31, 2**22, dtype="i4")  # hardly to be packed
+MOST, STRIDE = 2**25, 2**20  # bytes of address space that are left, in steps
+# The C library keeps less memory that was freed.
+GIVES_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+Then: TypeAlias = Literal["alone", "and all after it"]
 SOURCE = Path(__file__).with_name("failing_memory.c")
 
 
@@ -35,64 +56,150 @@ def build(folder: Path) -> Path | None:
 
 
 def run(
-    library: Path, folder: Path, operation: str, engine: str, least: int, step: int = 1
-) -> dict[str, Any]:
-    """How many allocations failed, and what came of it: errors, right results, and else."""
-    words = [str(folder), operation, engine, str(least), str(step)]
+    library: Path, folder: Path, operation: str, engine: str, codec: str, step: int = 1
+) -> dict[str, int]:
+    """How often memory was short, and how often that was an error; what is wrong raises."""
+    words = [str(folder), operation, engine, codec, str(step)]
     command = [sys.executable, "-m", "tests.soak.memory", *words]
-    environment = {**os.environ, "LD_PRELOAD": str(library)}
+    environment = {**os.environ, "LD_PRELOAD": str(library), **GIVES_BACK}
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=3600, env=environment
     )
     if done.returncode:
         raise RuntimeError(f"{operation} {engine}: {done.returncode}: {done.stderr[-4000:]}")
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, int] = json.loads(done.stdout)
     return found
 
 
-def main(folder: str, operation: str, engine: str, least: str, step: str) -> None:
-    warnings.simplefilter("ignore")
-    oz.config.set(engine=engine, threads=4)
-    library = ctypes.CDLL(os.environ["LD_PRELOAD"])
-    library.fail_from.argtypes = [ctypes.c_long, ctypes.c_size_t, ctypes.c_int]
-    library.fail_no_more.restype = ctypes.c_long
-    make = OPERATIONS[operation]
-    steps = make(Path(folder) / "first")
-    finish(steps, next(steps)())
-    counts = {"failed": 0, "errors": 0, "right": 0}
-    wrong: list[str] = []
-    for and_after in (0, 1):
-        number = 0
-        while True:
-            place = Path(folder) / f"{and_after}-{number}"
-            steps = make(place)
-            act = next(steps)
-            old = elements(place)
-            error = found = None
-            library.fail_from(number, int(least), and_after)
+def _much(place: Path) -> oz.Array:
+    return oz.create_array(place / "x", data=MUCH, chunks=2**18, **OPTIONS)
+
+
+def read_much(place: Path) -> Operation:
+    array = _much(place)
+    assert np.array_equal((yield lambda: array[...]), MUCH)
+
+
+def write_much(place: Path) -> Operation:
+    array, values = _much(place), MUCH[::-1].copy()
+    yield lambda: array.__setitem__(..., values)
+    assert np.array_equal(array[...], values)
+
+
+def change_much(place: Path) -> Operation:
+    array, values = _much(place), -MUCH[5:]
+    yield lambda: array.__setitem__(slice(5, None), values)
+    assert np.array_equal(array[5:], values)
+
+
+def copy_much(place: Path) -> Operation:
+    array = _much(place)
+    yield lambda: oz.from_array(place / "y", data=array, chunks=3 * 10**5, overwrite=True)
+    assert np.array_equal(oz.open_array(place / "y")[...], MUCH)
+
+
+def shrink_much(place: Path) -> Operation:
+    image = _much(place)[...].reshape(2**11, 2**11)
+    yield lambda: ome.write(place / "y", image, axes="yx", levels=3, overwrite=True, **OPTIONS)
+    assert np.array_equal(ome.open(place / "y").levels[0][...], image)
+
+
+LARGE: dict[str, Callable[[Path], Operation]] = {
+    "read much": read_much,
+    "write much": write_much,
+    "change much": change_much,
+    "copy much": copy_much,
+    "shrink much": shrink_much,
+}
+
+
+class _Preloaded:
+    """The library that this process was started with."""
+
+    def __init__(self, path: str, least: int) -> None:
+        self._library, self._least = ctypes.CDLL(path), least
+        self._library.fail_from.argtypes = [ctypes.c_long, ctypes.c_size_t, ctypes.c_int]
+        self._library.fail_no_more.restype = ctypes.c_long
+
+    @contextmanager
+    def failing(self, number: int, then: Then) -> Iterator[list[int]]:
+        """Have the n-th allocation fail; how many have failed is told in the end."""
+        failed = [0]
+        self._library.fail_from(number, self._least, then == "and all after it")
+        try:
+            yield failed
+        finally:
+            failed[0] = self._library.fail_no_more()
+
+
+@contextmanager
+def _limited(extra: int) -> Iterator[None]:
+    """No more than so many bytes of address space beyond those that are in use."""
+    kept = [empty(MUCH.shape, MUCH.dtype) for _ in range(4)]  # what the kernel would take first
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + extra, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+        del kept
+
+
+@dataclass
+class _Tries:
+    """What came of an operation that was tried again and again."""
+
+    operation: str
+    folder: Path
+    failed: int = 0
+    errors: int = 0
+    number: int = 0
+
+    def once(self, shortage: AbstractContextManager[list[int] | None]) -> bool:
+        """Whether memory was short: an error, or an allocation that failed and was not missed."""
+        self.number += 1
+        place = self.folder / str(self.number)
+        steps = {**OPERATIONS, **LARGE}[self.operation](place)
+        act, old, error, found = *_prepared(steps, place), None, None
+        with shortage as failed:
             try:
                 found = act()
             except (MemoryError, OmnizarrError) as e:
-                error = e
-            except BaseException as e:
-                library.fail_no_more()
-                raise AssertionError(f"allocation {number}, {and_after}") from e
-            failed = library.fail_no_more()
-            if error is not None:
-                between = elements(place)
-                found = act()
-                names = torn(old, between, elements(place))
-                wrong += [f"{number}, {and_after}: {name} is torn" for name in names]
-                if not str(error):
-                    wrong.append(f"{number}, {and_after}: {type(error).__name__} without words")
-            finish(steps, found)
-            shutil.rmtree(place)
-            counts["failed"] += bool(failed)
-            counts["errors" if error is not None else "right"] += bool(failed)
-            if not failed:
-                break
-            number += int(step)
-    print(json.dumps({**counts, "wrong": wrong}))
+                error = e.with_traceback(None)
+        if error is not None:
+            between = elements(place)
+            found = act()
+            assert not torn(old, between, elements(place)), f"torn: {self.number}"
+        finish(steps, found)
+        shutil.rmtree(place)
+        short = error is not None or bool(failed and failed[0])
+        self.failed += short
+        self.errors += error is not None
+        return short
+
+
+def _prepared(steps: Operation, place: Path) -> tuple[Any, dict[str, Any]]:
+    return next(steps), elements(place)
+
+
+def main(folder: str, operation: str, engine: str, codec: str, step: str) -> None:
+    warnings.simplefilter("ignore")
+    oz.config.set(engine=engine, threads=4)
+    OPTIONS["compressors"] = CODECS[codec]()
+    tries = _Tries(operation, Path(folder))
+    tries.once(nullcontext())
+    if operation in LARGE:
+        for extra in range(0, MOST, STRIDE * int(step)):
+            tries.once(_limited(extra))
+    else:
+        library = _Preloaded(os.environ["LD_PRELOAD"], LEAST)
+        for then in get_args(Then):
+            number = 0
+            while tries.once(library.failing(number, then)):
+                number += int(step)
+    print(json.dumps({"failed": tries.failed, "errors": tries.errors, "tried": tries.number}))
 
 
 if __name__ == "__main__":

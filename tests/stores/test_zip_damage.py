@@ -313,3 +313,17 @@ def test_an_archive_inside_an_archive_is_not_taken_for_its_directory(tmp_path: P
     with ZipStore(tmp_path / "y.zip", mode="w") as store:
         store.set("in.zip", inner)
     assert contents(ZipStore.inside(ZipStore(tmp_path / "y.zip"), "in.zip")) == {"inner": b"1"}
+
+
+def test_an_archive_that_cannot_be_loaded_is_not_locked_while_somebody_looks_at_the_error(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(b"no archive" * 10)
+    with pytest.raises(StoreError) as caught:
+        ZipStore(path, mode="a").get("a")
+    path.write_bytes(b"")
+    with ZipStore(path, mode="a") as store:
+        store.set("a", b"1")
+        assert store.get("a") == b"1"
+    assert "not a ZIP archive" in str(caught.value)

@@ -19,6 +19,7 @@ from numcodecs import blosc
 
 from omnizarr.codecs import blosc_blocks, blosc_snappy
 from omnizarr.codecs.codec import Buffer, Configured, Kind, Region, as_bytes_array, limit_of
+from omnizarr.codecs.scratch import check_memory
 from omnizarr.codecs.steps import Steps
 from omnizarr.model import Named
 
@@ -31,7 +32,9 @@ if hasattr(blosc, "get_mutex"):
 
 COMPRESSORS = ("lz4", "lz4hc", "blosclz", "zstd", "snappy", "zlib")
 SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
-_SIZES = struct.Struct("<I4xI")  # unpacked and stored, in the header from byte 4 on
+_SIZES = struct.Struct("<III")  # unpacked, of a block and stored, in the header from byte 4 on
+_BLOCK = 2**22  # bytes of the largest block that Blosc chooses
+_EXTRA = 2**16  # bytes that it needs besides
 _ZSTD = 4  # the number of the compressor in a header
 
 
@@ -81,6 +84,7 @@ class NumcodecsBlosc(Configured):
         size = self.typesize or 1
         if self.cname == "snappy":
             return blosc_snappy.pack(data, size, self.shuffle_code(), self.clevel, self.blocksize)
+        check_memory(len(data) + 2 * min(len(data), self.blocksize or _BLOCK) + _EXTRA)
         return bytes(
             blosc.compress(
                 as_bytes_array(data),
@@ -109,12 +113,13 @@ def _decompress(data: Buffer, size: int | None, out: npt.NDArray[np.uint8] | Non
     """The unpacked bytes, or `out` filled with them."""
     if len(data) < 16:
         raise ValueError(f"{len(data)} bytes are too few for a Blosc header")
-    stated, whole = _SIZES.unpack_from(data, 4)
+    stated, block, whole = _SIZES.unpack_from(data, 4)
     limit = limit_of(size)
     if stated > limit or (size is not None and stated != size):
         raise ValueError(f"the Blosc header says {stated} bytes, expected {limit}")
     if whole != len(data):
         raise ValueError(f"the Blosc header says {whole} stored bytes, there are {len(data)}")
+    check_memory(2 * min(block, stated) + (stated if out is None else 0) + _EXTRA)
     try:
         found: bytes = blosc.decompress(as_bytes_array(blosc_snappy.readable(data)), out)
         return found

@@ -16,8 +16,10 @@ from typing import ClassVar
 
 from omnizarr.codecs.codec import Buffer, Configured, Kind, bounded
 from omnizarr.codecs.optional import optional
+from omnizarr.codecs.scratch import check_memory
 
 deflate = optional("deflate")
+_EXTRA = 2**20  # bytes that it needs besides
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,12 @@ class Gzip(Configured):
     def encode(self, data: Buffer) -> Buffer:
         if deflate is None:
             return _pack(data, self.level, 31)
+        check_memory(len(data) + _EXTRA)
         return bytes(deflate.gzip_compress(data, self.level))
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         if deflate is not None and size and len(data) > 18:
+            check_memory(size + _EXTRA)
             try:
                 out: bytearray = deflate.gzip_decompress(data, size)
             except deflate.DeflateError:
@@ -76,12 +80,14 @@ class Zlib(Configured):
 
     def encode(self, data: Buffer) -> Buffer:
         level = 6 if self.level < 0 else self.level
-        return (
-            _pack(data, level, 15) if deflate is None else bytes(deflate.zlib_compress(data, level))
-        )
+        if deflate is None:
+            return _pack(data, level, 15)
+        check_memory(len(data) + _EXTRA)
+        return bytes(deflate.zlib_compress(data, level))
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         if deflate is not None and size and len(data) > 6:
+            check_memory(size + _EXTRA)
             try:
                 out: bytearray = deflate.zlib_decompress(data, size)
             except deflate.DeflateError:

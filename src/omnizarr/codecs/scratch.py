@@ -11,6 +11,15 @@ KEPT = 2**24  # larger ones are made anew, so that no thread keeps much
 _NONE = np.empty(0, np.uint8)
 
 
+def check_memory(size: int) -> None:
+    """Raise where there is no memory for so many bytes.
+
+    Before a library is called that does not look whether it got what it needs, and would end the
+    process.
+    """
+    np.empty(size, np.uint8)
+
+
 class _Own(threading.local):
     buffer = _NONE
 

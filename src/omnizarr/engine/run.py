@@ -14,6 +14,7 @@ from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.cache import current
 from omnizarr.engine.missing import Coords, Filled, Missing
 from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
+from omnizarr.model import paths
 from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import compares, lock, lock_prefix
 from omnizarr.stores.turns import ENGINE, turn
@@ -31,12 +32,14 @@ def read(
     `missing` says what to do about those that the store does not have; the places of those that
     got the fill value go into `filled`.
     """
-    if missing == "fill" and filled is None:
-        _read(array, plan, out, None)
-        return
-    found = Filled(array, missing)
-    _read(array, plan, out, found)
-    found.finish(filled)
+    found = None if missing == "fill" and filled is None else Filled(array, missing)
+    try:
+        _read(array, plan, out, found)
+    except MemoryError as e:
+        _tell(e, "read", array)
+        raise
+    if found is not None:
+        found.finish(filled)
 
 
 def _read(array: BoundArray, plan: Plan, out: npt.NDArray[Any], filled: Filled | None) -> None:
@@ -55,12 +58,23 @@ def _read(array: BoundArray, plan: Plan, out: npt.NDArray[Any], filled: Filled |
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
     """Store `value`, of the plan's full shape, in the chunks."""
     array.check_skipped()
-    changed = _changed(array, plan)
-    if not changed:
-        _store(array, plan, value)
-        return
-    with exclusive(array, changed):
-        _store(array, plan, value)
+    try:
+        changed = _changed(array, plan)
+        if not changed:
+            _store(array, plan, value)
+            return
+        with exclusive(array, changed):
+            _store(array, plan, value)
+    except MemoryError as e:
+        _tell(e, "write", array)
+        raise
+
+
+def _tell(error: MemoryError, verb: str, array: BoundArray) -> None:
+    """Have an error say what there is no memory for, where it says nothing."""
+    if not error.args:
+        where = f"{paths.show(array.path)} in {array.store!r}"
+        error.args = (f"there is no memory to {verb} {where}; select less at a time",)
 
 
 def merge(

@@ -20,7 +20,12 @@ from omnizarr.stores.closing import Closes
 from omnizarr.stores.credentials import PLACES
 from omnizarr.stores.descriptors import shortage
 from omnizarr.stores.object_answers import CODE, Meta, fetch, tag
-from omnizarr.stores.requests import fetch_many, fetch_many_versioned, in_parallel
+from omnizarr.stores.requests import (
+    fetch_many,
+    fetch_many_versioned,
+    in_parallel,
+    interruptibly,
+)
 from omnizarr.stores.retry import PASSING, MayPass, Retry, take_retry
 from omnizarr.stores.store import Bytes, Range
 from omnizarr.stores.values import flat
@@ -295,14 +300,17 @@ class ObjectStore(Closes):
                 return answer  # type: ignore[no-any-return]  # absent is of the caller's type
 
         try:
-            try:
-                return self.retry.call(attempt)
-            except Denied:
-                if self.bucket.access != "anonymous" or self.bucket.chosen:
-                    raise
-                return self._with_role(attempt)
+            return interruptibly(lambda: self._try(attempt))
         except StoreError as e:
             raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
+
+    def _try(self, attempt: Callable[[], T]) -> T:
+        try:
+            return self.retry.call(attempt)
+        except Denied:
+            if self.bucket.access != "anonymous" or self.bucket.chosen:
+                raise
+            return self._with_role(attempt)
 
     def _with_role(self, attempt: Callable[[], T]) -> T:
         """Try again as the machine itself, where nobody else is logged in."""

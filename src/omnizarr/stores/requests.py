@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from omnizarr.stores.store import Range
@@ -119,15 +120,55 @@ def in_parallel(function: Callable[[A], R], items: Sequence[A]) -> list[R]:
     """The results for all items, in order; the first error is raised and the rest given up."""
     if len(items) < 2 or getattr(_inside, "busy", False):
         return [function(item) for item in items]
-    futures = list[Future[R]]()
+    futures, ticket = list[Future[R]](), _Ticket()
     try:
-        futures.extend(_crew.submit(function, item) for item in items)
+        futures.extend(_crew.submit(_do, ticket, partial(function, item)) for item in items)
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         failed = next((f for f in futures if f in done and f.exception() is not None), None)
         return [future.result() for future in futures] if failed is None else [failed.result()]
     finally:
+        ticket.given_up = True
         for future in futures:
             future.cancel()
+
+
+def interruptibly(function: Callable[[], R]) -> R:
+    """What a function gives that does not hear signals, and may take long.
+
+    They come to the main thread only, so there another thread calls it.
+    """
+    if threading.get_ident() != threading.main_thread().ident:
+        return function()
+    ticket = _Ticket()
+    try:
+        return _crew.submit(_do, ticket, function).result()
+    finally:
+        ticket.given_up = True
+
+
+@dataclass
+class _Ticket:
+    """Whether somebody still waits for some requests."""
+
+    given_up: bool = False
+
+
+def given_up() -> bool:
+    """Whether nobody waits any more for what this thread asks for, so that it asks no more.
+
+    A value that is stored late could take the place of a newer one.
+    """
+    ticket: _Ticket | None = getattr(_inside, "ticket", None)
+    return ticket is not None and ticket.given_up
+
+
+def _do(ticket: _Ticket, function: Callable[[], R]) -> R:
+    before = getattr(_inside, "ticket", None)
+    _inside.ticket = ticket
+    try:
+        return function()
+    finally:
+        _inside.ticket = before
 
 
 def _mark() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.stores.requests import given_up
 
 T = TypeVar("T")
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that may pass
@@ -56,7 +57,7 @@ class Retry:
                 wait = max(self._wait(number), e.after)
                 spent = time.monotonic() - start
                 late = spent + wait + self.timeout > self.deadline
-                if late or number == self.attempts:
+                if late or number == self.attempts or given_up():
                     why = f"deadline {self.deadline:g} s" if late else "no attempts left"
                     tries = f"{number} attempt{'s' if number > 1 else ''}"
                     raise StoreError(f"{e} ({tries} in {spent:.1f} s, {why})") from e.__cause__

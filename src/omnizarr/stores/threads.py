@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
+import _thread
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import ParamSpec, TypeVar
+from weakref import ref
 
 P = ParamSpec("P")
 T = TypeVar("T")
+PATIENCE = 5.0  # seconds that a thread may take to begin
 
 
 def start(work: Callable[[], object], name: str) -> bool:
     """Whether `work` runs in a thread of its own now.
 
     None can be started while the interpreter ends (`atexit`, finalisers), nor at a limit of the
-    system; then the caller does the work itself.
+    system; then the caller does the work itself. ``Thread.start`` would wait for ever for a thread
+    that finds no memory to begin with; here it is known that it has gone.
     """
     if sys.is_finalizing():
         return False
+    thread = _Thread(work, name)
+    run = partial(thread.begin)
+    gone = ref(run, thread.news.put)  # which needs no memory of its own
     try:
-        threading.Thread(target=work, name=name, daemon=True).start()
-    except RuntimeError:
+        _thread.start_new_thread(run, ())
+    except (RuntimeError, MemoryError):
         return False
-    return True
+    del run  # the thread has it alone
+    return thread.has_begun(gone)
+
+
+class _Thread:
+    """Work that its thread does, if that begins before it is given up."""
+
+    def __init__(self, work: Callable[[], object], name: str) -> None:
+        self._work, self._name = work, name
+        self._taken = threading.Lock()
+        self.news: SimpleQueue[object] = SimpleQueue()
+
+    def begin(self) -> None:
+        self.news.put("begun")
+        if self._taken.acquire(blocking=False):
+            self._work()
+
+    def has_begun(self, gone: object) -> bool:
+        """Whether the thread is at work; otherwise it will not be."""
+        try:
+            news = self.news.get(timeout=PATIENCE)
+        except Empty:
+            news = gone
+        return news is not gone or not self._taken.acquire(blocking=False)
+
+    def __repr__(self) -> str:
+        """What an error says that a thread meets before it has begun."""
+        return self._name
 
 
 class Crew:

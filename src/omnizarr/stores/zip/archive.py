@@ -160,6 +160,13 @@ class Archive:
         file = open_file(self.path, os.O_RDWR | flags)
         if file is None:
             return
+        try:
+            self._load(file, mode)
+        except BaseException:
+            file.close()  # else it would be locked as long as somebody looks at the error
+            raise
+
+    def _load(self, file: FileBytes, mode: str) -> None:
         file.lock(self.path)
         if mode == "w":
             os.ftruncate(file.descriptor, 0)

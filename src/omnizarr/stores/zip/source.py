@@ -93,12 +93,19 @@ class FileBytes:
             raise StoreError(f"cannot lock {path!r}: {e.strerror or e}") from e
         self._locked_by = os.getpid()
 
-    def __del__(self) -> None:
+    def close(self) -> None:
+        """Let go of the file; nobody may use it afterwards."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor < 0:
+            return
         with contextlib.suppress(OSError):
             # Forked children may still have the file open.
             if sys.platform != "win32" and self._locked_by == os.getpid():
-                fcntl.flock(self.descriptor, fcntl.LOCK_UN)
-            os.close(self.descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def fetch(source: Source, wanted: Sequence[tuple[Entry, Range | None]]) -> list[bytes]:
