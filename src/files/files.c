@@ -116,9 +116,13 @@ static int write_all(int file, const char *data, Py_ssize_t size) {
     return 0;
 }
 
-static int replace_once(char *path, const Py_buffer *value, int sync) {
+static int replace_once(char *path, const Py_buffer *value, int sync, int only_new) {
     fresh_t fresh;
     int replaces = faccessat(AT_FDCWD, path, F_OK, 0) == 0;
+    if (replaces && only_new) {
+        errno = EEXIST;
+        return -1;
+    }
     int bad = fresh_open(&fresh, AT_FDCWD, path, replaces);
     char *end = bad && errno == ENOENT ? strrchr(path, '/') : NULL;
     if (end && end > path) { /* the folder of a new node, mostly; those above are the caller's */
@@ -128,17 +132,20 @@ static int replace_once(char *path, const Py_buffer *value, int sync) {
         bad = made ? fresh_open(&fresh, AT_FDCWD, path, 0) : -1;
     }
     if (bad) return -1;
+    fresh.only_new = only_new;
     bad = write_all(fresh.file, value->buf, value->len);
     if (!bad && sync) bad = fsync(fresh.file);
     return fresh_finish(&fresh, AT_FDCWD, path, bad);
 }
 
-/* replace(path, value, sync): raises OSError; FileNotFoundError where the folder cannot be made. */
+/* replace(path, value, sync, only_new): whether it was stored, which it is not where the path is
+ * there and only_new. Raises OSError; FileNotFoundError where the folder cannot be made. */
 static PyObject *py_replace(PyObject *self, PyObject *args) {
     PyObject *name, *data, *result = NULL;
     Py_buffer value;
-    int sync, bad, again = 1;
-    if (!PyArg_ParseTuple(args, "O&Op", PyUnicode_FSConverter, &name, &data, &sync)) return NULL;
+    int sync, only_new, bad, again = 1;
+    if (!PyArg_ParseTuple(args, "O&Opp", PyUnicode_FSConverter, &name, &data, &sync, &only_new))
+        return NULL;
     if (PyObject_GetBuffer(data, &value, PyBUF_SIMPLE) != 0) {
         PyErr_Format(PyExc_TypeError, "a value is bytes without gaps, got %R", Py_TYPE(data));
         Py_DECREF(name);
@@ -147,9 +154,10 @@ static PyObject *py_replace(PyObject *self, PyObject *args) {
     char *path = strdup(PyBytes_AS_STRING(name));
     while (path) {
         Py_BEGIN_ALLOW_THREADS;
-        bad = replace_once(path, &value, sync);
+        bad = replace_once(path, &value, sync, only_new);
         Py_END_ALLOW_THREADS;
-        if (!bad) result = Py_NewRef(Py_None);
+        if (!bad) result = Py_NewRef(Py_True);
+        else if (errno == EEXIST && only_new) result = Py_NewRef(Py_False);
         else if (errno == EAGAIN && again--) continue; /* another way is taken then */
         else if (errno != EINTR) PyErr_SetFromErrnoWithFilename(PyExc_OSError, path);
         else if (PyErr_CheckSignals() == 0) continue;
@@ -201,7 +209,7 @@ static PyObject *py_replace_many(PyObject *self, PyObject *args) {
         read++;
     if (items != NULL && read == count) {
         Py_BEGIN_ALLOW_THREADS;
-        while (done < count && replace_once(items[done].path, &items[done].value, 0) == 0) done++;
+        while (done < count && replace_once(items[done].path, &items[done].value, 0, 0) == 0) done++;
         Py_END_ALLOW_THREADS;
     }
     if (items != NULL) free_items(items, read);

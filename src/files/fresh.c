@@ -55,6 +55,7 @@ static int name_unnamed(fresh_t *fresh, int directory, const char *key) {
     int other = dup(fresh->file);
     if (other < 0 || close(other) != 0) return -1;
     if (name_it(fresh->file, directory, key) == 0) return 0;
+    if (errno == EEXIST && fresh->only_new) return -1;
     if (errno == EEXIST) {
         if (partial_name(fresh, key, name)) return -1;
         if (name_it(fresh->file, directory, name) != 0) {
@@ -80,6 +81,7 @@ int fresh_open(fresh_t *fresh, int directory, const char *key, int replaces) {
     char partial[PATH_MAX];
     fresh->serial = atomic_fetch_add(&serial, 1);
     fresh->unnamed = 0;
+    fresh->only_new = 0;
     fresh->file = -1;
 #ifdef O_TMPFILE
     if (!replaces) fresh->file = open_unnamed(directory, key);
@@ -93,6 +95,19 @@ int fresh_open(fresh_t *fresh, int directory, const char *key, int replaces) {
     return fresh->file < 0 ? -1 : 0;
 }
 
+/* Gives a file its name in place of the partial one, which may be left; 0, or -1 with errno. */
+static int rename_partial(const fresh_t *fresh, int directory, const char *partial,
+                          const char *key) {
+    if (fresh->only_new) {
+        if (linkat(directory, partial, directory, key, 0) == 0) return 0;
+        if (errno == EEXIST || faccessat(directory, key, F_OK, 0) == 0) {
+            errno = EEXIST;
+            return -1;
+        } /* else this file system may have no links */
+    }
+    return renameat(directory, partial, directory, key);
+}
+
 int fresh_finish(fresh_t *fresh, int directory, const char *key, int bad) {
     char partial[PATH_MAX];
     int error = errno;
@@ -102,8 +117,8 @@ int fresh_finish(fresh_t *fresh, int directory, const char *key, int bad) {
     if (close(fresh->file) != 0 && !bad) bad = -1, error = errno;
     fresh->file = -1;
     if (!fresh->unnamed && partial_name(fresh, key, partial) == 0) {
-        if (!bad && renameat(directory, partial, directory, key) != 0) bad = -1, error = errno;
-        if (bad) unlinkat(directory, partial, 0);
+        if (!bad && rename_partial(fresh, directory, partial, key) != 0) bad = -1, error = errno;
+        if (bad || fresh->only_new) unlinkat(directory, partial, 0);
     }
     errno = error;
     return bad ? -1 : 0;

@@ -6,6 +6,7 @@
 typedef struct {
     int file;    /* -1: not open */
     int unnamed; /* in no folder yet: a step less for a key that is not there */
+    int only_new; /* set after opening: fails with EEXIST where the key is there */
     unsigned long serial;
 } fresh_t;
 

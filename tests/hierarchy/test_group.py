@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
 import omnizarr as oz
 from omnizarr.stores import Range
+from omnizarr.stores.wrapper import WrapperStore
 from tests.conformance.key_value import SmallestStore
 
+T = TypeVar("T")
 FORMATS: tuple[int | str, ...] = (2, "3-draft", 3)
 
 
@@ -324,23 +327,57 @@ def test_a_bounded_tree_asks_for_no_more_than_it_shows() -> None:
     assert len(store.calls) == 2 * 3
 
 
-class Overtaken(oz.MemoryStore):
+class Overtaken(WrapperStore):
     """Lets another writer act right after a key was found to be absent."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
         self.meanwhile: dict[str, Callable[[], object]] = {}
 
-    def get(self, key: str, range: Any = None) -> bytes | None:
-        value = super().get(key, range)
-        self.meanwhile.pop(key, lambda: None)()
-        return value
+    def _call(self, operation: str, keys: Sequence[str], run: Callable[[], T]) -> T:
+        result = run()
+        if operation in ("get", "get_many"):
+            for key in keys:
+                self.meanwhile.pop(key, lambda: None)()
+        return result
 
 
-def test_a_group_that_another_writer_makes_just_now_keeps_its_attributes() -> None:
-    store = Overtaken()
-    root = oz.create_group(store)
-    store.meanwhile["new/zarr.json"] = lambda: root.create_group("new", attributes={"by": "other"})
+@pytest.fixture(params=["memory", "directory", "sqlite", "smallest"])
+def overtaken(request: pytest.FixtureRequest, tmp_path: Path) -> Overtaken:
+    inner: dict[str, Callable[[], Any]] = {
+        "memory": oz.MemoryStore,
+        "directory": lambda: oz.LocalStore(tmp_path / "d"),
+        "sqlite": lambda: oz.SQLiteStore(tmp_path / "s"),
+        "smallest": SmallestStore,
+    }
+    return Overtaken(inner[request.param]())
+
+
+def test_a_group_that_another_writer_makes_just_now_keeps_its_attributes(
+    overtaken: Overtaken,
+) -> None:
+    root = oz.create_group(overtaken)
+    other = oz.open_group(overtaken.inner, "r+")
+    make = partial(other.create_group, "new", attributes={"by": "other"})
+    overtaken.meanwhile["new/zarr.json"] = make
     root.create_array("new/a", shape=3, dtype="i4")
     assert root["new"].attrs == {"by": "other"}
-    assert sorted(root["new"]) == ["a"]
+    assert root["new/a"].shape == (3,)
+
+    make = partial(other.create_group, "b", attributes={"by": "other"})
+    overtaken.meanwhile["b/zarr.json"] = make
+    assert root.require_group("b").attrs == {"by": "other"}
+    overtaken.meanwhile["c/zarr.json"] = partial(other.create_array, "c", shape=2, dtype="u1")
+    assert root.require_array("c", shape=2).dtype == "u1"
+    overtaken.meanwhile["d/zarr.json"] = partial(other.create_array, "d", shape=2, dtype="u1")
+    with pytest.raises(oz.NodeExists):
+        root.create_array("d", shape=5, dtype="f8")
+    assert root["d"].shape == (2,)
+
+
+@pytest.mark.parametrize("act", [oz.group, lambda store: oz.open(store, "a")])
+def test_who_opens_or_creates_gets_what_another_made_just_now(act: Any) -> None:
+    store = Overtaken(oz.MemoryStore())
+    make = partial(oz.create_group, store.inner, attributes={"by": "other"})
+    store.meanwhile["zarr.json"] = make
+    assert act(store).attrs == {"by": "other"}

@@ -174,3 +174,41 @@ def test_several_values_are_stored_up_to_one_that_cannot_be(
             store.set_many([("k", b"8"), ("../k", b"9")])
     assert files(tmp_path) == ["a/b/c", "a/d", "k"]
     assert store.get("k") == b"5"
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_new_file_is_stored_only_where_there_is_none(tmp_path: Path, sync: bool) -> None:
+    path = str(tmp_path / "a" / "b" / "k")
+    assert replace_file.replace_file(path, b"first", sync, only_new=True) is True
+    assert replace_file.replace_file(path, b"second", sync, only_new=True) is False
+    assert Path(path).read_bytes() == b"first"
+    assert replace_file.replace_file(path, b"third", sync) is True
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    assert replace_file.replace_file(str(tmp_path / "link"), b"x", sync, only_new=True) is False
+    assert files(tmp_path) == ["a/b/k", "link"]
+
+
+def test_of_threads_that_make_one_file_one_is_first(tmp_path: Path) -> None:
+    def make(number: int) -> bool:
+        return replace_file.replace_file(path, b"%d" % number, False, only_new=True)
+
+    for i in range(50):
+        path = str(tmp_path / str(i) / "k")
+        with ThreadPoolExecutor(4) as pool:
+            stored = list(pool.map(make, range(4)))
+        assert stored.count(True) == 1
+        assert Path(path).read_bytes() == b"%d" % stored.index(True)
+    assert len(files(tmp_path)) == 50
+
+
+def test_a_file_system_without_links_looks_before_it_stores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(source: str, target: str) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    path = str(tmp_path / "k")
+    assert replace_file.replace_file(path, b"first", False, only_new=True) is True
+    assert replace_file.replace_file(path, b"second", False, only_new=True) is False
+    assert (Path(path).read_bytes(), files(tmp_path)) == (b"first", ["k"])

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from omnizarr.errors import StoreError
-from omnizarr.hierarchy.location import Location, documents_folder
-from omnizarr.model import Node
+from omnizarr.hierarchy.location import Location
+from omnizarr.model import Node, paths
 from omnizarr.stores import SetsIf, Versioned, compares, lock, lock_prefix
 from omnizarr.stores.patience import ATTEMPTS, attempts
 from omnizarr.stores.turns import DOCUMENTS, SHAPE, turn
@@ -23,7 +23,7 @@ def change(location: Location, edit: Callable[[Node], Node]) -> Node:
     keys = location.format.keys(location.path)
     with (
         turn(DOCUMENTS, keys, None if compares(location.store) else location.store),
-        lock(location.store, documents_folder(keys), keys, "documents"),
+        lock(location.store, _directory(keys), keys, "documents"),
     ):
         for _ in attempts():
             put = _put_if_same(location, keys)
@@ -50,8 +50,13 @@ def alone(*locations: Location) -> Iterator[None]:
     store = locations[0].store if locations else None  # of one group, so the same
     with turn(SHAPE, [key for _, keys in every for key in keys], store), ExitStack() as held:
         for location, keys in every:
-            held.enter_context(lock_prefix(location.store, documents_folder(keys), keys, "shape"))
+            held.enter_context(lock_prefix(location.store, _directory(keys), keys, "shape"))
         yield
+
+
+def _directory(keys: tuple[str, ...]) -> str:
+    """The prefix that a node's documents have in common, whatever the root of the store."""
+    return paths.prefix(keys[0].rpartition("/")[0])
 
 
 class _Overtaken(Exception):

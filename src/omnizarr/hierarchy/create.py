@@ -110,7 +110,13 @@ def open_array(
     location = Location(
         where, node_path, format_for(where, node_path, zarr_format), missing=missing
     )
-    return make_array(location, shape, dtype, data, chosen == "w", options)
+    try:
+        return make_array(location, shape, dtype, data, chosen == "w", options)
+    except NodeExists:
+        if chosen != "a":
+            raise
+    # Another writer was quicker.
+    return open_array(where, "r+", path=node_path, missing=missing, **options)
 
 
 def open_group(
@@ -151,7 +157,13 @@ def open_group(
         return Group.at(location, node)
     wanted = format_for(where, node_path, zarr_format)
     location = Location(where, node_path, wanted, missing=missing)
-    return make_group(location, attributes, chosen == "w")
+    try:
+        return make_group(location, attributes, chosen == "w")
+    except NodeExists:
+        if chosen != "a":
+            raise
+    # Another writer was quicker.
+    return open_group(where, "r+", path=node_path, missing=missing)
 
 
 def create_array(
@@ -233,19 +245,29 @@ def group(
     _check_unused(unused)
     zarr_format = _format(zarr_format, zarr_version)
     where, node_path = place(store, path, "a", storage_options)
-    if not overwrite:
-        try:
-            location, node = locate(where, node_path, zarr_format=zarr_format)
-            return Group.at(location, node)
-        except NodeNotFound:
-            pass
-    return create_group(
-        where,
-        path=node_path,
-        zarr_format=zarr_format,
-        attributes=attributes,
-        overwrite=overwrite,
-    )
+    found = None if overwrite else _group_at(where, node_path, zarr_format)
+    if found is not None:
+        return found
+    try:
+        return create_group(
+            where,
+            path=node_path,
+            zarr_format=zarr_format,
+            attributes=attributes,
+            overwrite=overwrite,
+        )
+    except NodeExists:
+        found = None if overwrite else _group_at(where, node_path, zarr_format)
+        if found is None:
+            raise
+        return found  # another writer was quicker
+
+
+def _group_at(store: Store, path: str, zarr_format: int | str | None) -> Group | None:
+    try:
+        return Group.at(*locate(store, path, zarr_format=zarr_format))
+    except NodeNotFound:
+        return None
 
 
 def _mode(mode: str | None, store: Any, options: Mapping[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Unpack
 
-from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem, WrongNode, warn
+from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound, Problem, WrongNode, warn
 from omnizarr.hierarchy import render
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
@@ -197,7 +197,10 @@ class Group(NodeHandle[GroupModel]):
         """The group at a path, created where it does not exist."""
         member = None if overwrite else self.get(name)
         if member is None:
-            return self.create_group(name, overwrite=overwrite)
+            try:
+                return self.create_group(name, overwrite=overwrite)
+            except NodeExists:  # another writer was quicker
+                member = self[name]
         if not isinstance(member, Group):
             raise WrongNode(f"{member.name} is an array, not a group")
         return member
@@ -259,7 +262,10 @@ class Group(NodeHandle[GroupModel]):
         """
         member = self.get(name)
         if member is None:
-            return self.create_array(name, shape=shape, dtype=dtype, **options)
+            try:
+                return self.create_array(name, shape=shape, dtype=dtype, **options)
+            except NodeExists:  # another writer was quicker
+                member = self[name]
         check_required(member, shape, dtype, exact)
         found: Array = member
         return found

@@ -26,16 +26,14 @@ from omnizarr.stores import (
     Store,
     can_list,
     check_writable,
-    compares,
     erase_prefix,
     erase_values,
     list_dir,
     list_prefix,
-    lock,
     one_level,
+    set_new,
     sorted_keys,
 )
-from omnizarr.stores.turns import DOCUMENTS, turn
 
 MAX_LEVELS = 128  # of groups in groups, whose members are listed: walks may be recursive
 
@@ -249,9 +247,12 @@ class Location:
                 )
             replace(self, format=existing[0]).erase()
         self._create_above(missing, around)
-        for key, text in documents.items():
-            if text is not None:
-                self.store.set(key, text)
+        if overwrite:
+            for key, text in documents.items():
+                if text is not None:
+                    self.store.set(key, text)
+        elif not self._store_new(documents):
+            raise NodeExists(f"another writer has just created {self}; open it instead")
         keep_right(self.store, self.format, {self.path: documents}, around.documents)
         return read
 
@@ -265,27 +266,24 @@ class Location:
         """Store groups at those paths, and what a hierarchy must have beside its nodes."""
         for key, root in self.format.root_documents().items():
             if key not in around.documents:
-                self.store.set(key, root)
+                set_new(self.store, key, root)
         for path in missing:
             self.at(path)._create_group()
 
     def _create_group(self) -> None:
         """Store a group, unless another writer has just done so; what that one says stays."""
-        store, keys = self.store, self.format.keys(self.path)
-        compared = store if compares(store) else None
+        documents, _ = self._documents(GroupModel())
+        if self._store_new(documents):
+            keep_right(self.store, self.format, {self.path: documents})
 
-        def put(key: str, text: bytes | None) -> None:
-            if compared is None or text is None:
-                self._put(key, text)
-            else:
-                compared.set_if(key, text, None)
-
-        with (
-            turn(DOCUMENTS, keys, None if compared else store),
-            lock(store, documents_folder(keys), keys, "documents"),
-        ):
-            if self.format.read(self.path, fetch(store, keys), []) is None:
-                self.save(None, GroupModel(), put)
+    def _store_new(self, documents: Mapping[str, bytes | None]) -> bool:
+        """Whether the documents of a new node were stored; not where another has just made it."""
+        (first, main), *others = ((k, text) for k, text in documents.items() if text is not None)
+        if not set_new(self.store, first, main):
+            return False
+        for key, text in others:
+            self.store.set(key, text)
+        return True
 
     def erase(self) -> None:
         """Remove the node and all below it; refuses where something is not Zarr."""
@@ -296,11 +294,6 @@ class Location:
         for prefix in prefixes:
             erase_prefix(self.store, prefix)
         keep_right(self.store, self.format, {self.path: None})
-
-
-def documents_folder(keys: tuple[str, ...]) -> str:
-    """The prefix that a node's documents have in common, whatever the root of the store."""
-    return paths.prefix(keys[0].rpartition("/")[0])
 
 
 def tell(problems: Iterable[Problem]) -> None:

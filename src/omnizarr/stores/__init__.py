@@ -20,6 +20,7 @@ from omnizarr.stores.abilities import (
     one_level,
     replace,
     set_many,
+    set_new,
     set_partial_values,
     sizes,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "replace",
     "resolve",
     "set_many",
+    "set_new",
     "set_partial_values",
     "sizes",
 ]

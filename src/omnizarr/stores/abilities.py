@@ -74,6 +74,22 @@ def set_many(store: Store, values: Iterable[tuple[str, Bytes]]) -> None:
         store.set(key, value)
 
 
+def set_new(store: Store, key: str, value: Bytes) -> bool:
+    """Whether a value was stored where there was none; one that is there stays.
+
+    A store that can neither do so nor compare is asked first, and another may come in between.
+    """
+    new = getattr(store, "set_new", None)  # quicker than to ask for the protocol
+    if new is not None:
+        return bool(new(key, value))
+    if isinstance(store, SetsIf):
+        return store.set_if(key, value, None)
+    if store.get(key) is not None:
+        return False
+    store.set(key, value)
+    return True
+
+
 def set_partial_values(store: Store, parts: Iterable[tuple[str, int, Bytes]]) -> None:
     """Overwrite parts of values at byte offsets; the parts of one key must not overlap.
 

@@ -199,13 +199,20 @@ class LocalStore(Closes):
                 os.close(descriptor)
 
     def set(self, key: str, value: Bytes) -> None:
+        self._store(key, value, only_new=False)
+
+    def set_new(self, key: str, value: Bytes) -> bool:
+        return self._store(key, value, only_new=True)
+
+    def _store(self, key: str, value: Bytes, only_new: bool) -> bool:
         check_writable(self)
         path = self._path(key)
         sync = config.get().durability == "fsync"
         try:
-            patiently(partial(replace_file, path, value, sync))
-            if sync:
+            stored = patiently(partial(replace_file, path, value, sync, only_new))
+            if sync and stored:
                 self._sync_folders(path)
+            return stored
         except OSError as e:
             if not of_the_system(e):
                 raise

@@ -43,6 +43,11 @@ class MemoryStore(Closes):
         check_writable(self)
         self.values[check_key(key)] = bytes(flat(value))
 
+    def set_new(self, key: str, value: Bytes) -> bool:
+        check_writable(self)
+        new = bytes(flat(value))
+        return self.values.setdefault(check_key(key), new) is new
+
     def erase(self, key: str) -> None:
         check_writable(self)
         self.values.pop(check_key(key), None)

@@ -27,13 +27,15 @@ ATTEMPTS = 40  # to write into a directory that others remove while it is empty
 AT_ONCE = 5  # of them without a wait
 
 
-def replace_file(path: str, value: Bytes, sync: bool) -> None:
-    """Store a file and the folders that it needs; `sync`: on the disk before it is seen."""
+def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) -> bool:
+    """Store a file and the folders that it needs; `sync`: on the disk before it is seen.
+
+    Whether it was stored: it is not where `only_new`, and the path is there.
+    """
     replace = _replace if _files is None else _files.replace
     for number in range(1, ATTEMPTS + 1):
         try:
-            replace(path, value, sync)
-            return
+            return replace(path, value, sync, only_new)
         except FileNotFoundError:
             if number == ATTEMPTS:
                 raise
@@ -41,6 +43,7 @@ def replace_file(path: str, value: Bytes, sync: bool) -> None:
                 time.sleep(random.random() * 0.001 * number)
             with contextlib.suppress(FileNotFoundError):  # removed while it was empty
                 _make_folder(os.path.dirname(path))
+    return False  # not reached: the last attempt raises
 
 
 def replace_files(pairs: list[tuple[str, Bytes]]) -> int:
@@ -48,15 +51,32 @@ def replace_files(pairs: list[tuple[str, Bytes]]) -> int:
     return 0 if _files is None else _files.replace_many(pairs)
 
 
-def _replace(path: str, value: Bytes, sync: bool) -> None:
+def _replace(path: str, value: Bytes, sync: bool, only_new: bool) -> bool:
     partial = f"{path}{PARTIAL}{os.getpid()}_{threading.get_ident()}"
     try:
         _write(partial, value, sync)
+        if only_new:
+            return _name_new(partial, path)
         os.replace(partial, path)
+        return True
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(partial)
         raise
+
+
+def _name_new(partial: str, path: str) -> bool:
+    """Whether a complete file got a name that nobody has; its partial name is gone."""
+    stored = True
+    try:
+        os.link(partial, path)
+    except OSError:
+        stored = not os.path.lexists(path)
+        if stored:  # this file system may have no links
+            os.replace(partial, path)
+            return True
+    os.unlink(partial)
+    return stored
 
 
 def _write(path: str, value: Bytes, sync: bool) -> None:

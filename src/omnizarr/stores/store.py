@@ -76,6 +76,14 @@ class SetsMany(Protocol):
 
 
 @runtime_checkable
+class SetsNew(Protocol):
+    """Can store a value only where there is none, whoever else tries at the same time."""
+
+    def set_new(self, key: str, value: Bytes) -> bool:
+        """Whether it was stored: no such key was there."""
+
+
+@runtime_checkable
 class SetsPartially(Protocol):
     """Can overwrite part of a value."""
 

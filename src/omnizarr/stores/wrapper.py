@@ -16,6 +16,7 @@ from omnizarr.stores.store import (
     Locks,
     Range,
     SetsIf,
+    SetsNew,
     SetsPartially,
     Store,
     TellsSizes,
@@ -51,6 +52,7 @@ class WrapperStore(Closes):
             "get_versioned": isinstance(self.inner, Versioned),
             "get_many_versioned": isinstance(self.inner, GetsManyVersioned),
             "set_if": isinstance(self.inner, SetsIf),
+            "set_new": isinstance(self.inner, SetsNew),
             "set_partial": isinstance(self.inner, SetsPartially),
             "lock_keys": isinstance(self.inner, Locks),
             "sizes": isinstance(self.inner, TellsSizes),
@@ -133,6 +135,11 @@ class WrapperStore(Closes):
         self._call(
             "set_many", [key for key, _ in rows], lambda: abilities.set_many(self.inner, inside)
         )
+
+    def _set_new(self, key: str, value: Bytes) -> bool:
+        self._check(key)
+        inside = self._inside(key)
+        return self._call("set_new", [key], lambda: abilities.set_new(self.inner, inside, value))
 
     def _set_partial(self, key: str, start: int, value: Bytes) -> None:
         self._check(key)

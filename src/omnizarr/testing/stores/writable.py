@@ -83,6 +83,15 @@ class WritableTests(Suite):
         stores.set_many(store, iter([("k", b"first"), ("l", b"l"), ("k", b"last")]))
         assert (store.get("k"), store.get("l")) == (b"last", b"l")
 
+    def test_a_new_value_is_stored_only_where_there_is_none(self, store: Store) -> None:
+        assert stores.set_new(store, "a/k", b"first") is True
+        assert stores.set_new(store, "a/k", memoryview(b"second")) is False
+        assert store.get("a/k") == b"first"
+        store.erase("a/k")
+        assert stores.set_new(store, "a/k", b"") is True
+        assert stores.set_new(store, "a/k", b"third") is False
+        assert store.get("a/k") == b""
+
     def test_parts_are_written_at_their_offsets(self, store: Store) -> None:
         self.put(store, {"k": bytes(5), "other": b"abc"})
         parts = [("k", 3, b"\xbb\xcc"), ("other", 3, b"d"), ("k", 1, b"\xaa"), ("new", 2, b"x")]
