@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import warnings
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
 import omnizarr as oz
@@ -37,3 +43,45 @@ def test_warnings_that_are_errors_raise_each_time() -> None:
         for _ in range(2):
             with pytest.raises(OmnizarrWarning, match="outside"):
                 array.resize(2)
+
+
+def broken() -> dict[str, Any]:
+    """A group with a member that cannot be read."""
+    store: dict[str, Any] = {}
+    oz.create_group(store)
+    store["bad/zarr.json"] = json.dumps({"zarr_format": 3, "node_type": "array"}).encode()
+    return store
+
+
+def hollow() -> oz.Array:
+    return oz.create_array({}, shape=(4,), chunks=(2,), dtype="i4")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda: hollow().attrs.update(a=np.nan),
+        lambda: hollow().attrs.__setitem__("b", np.nan),
+        lambda: hollow().attrs.setdefault("c", np.nan),
+        lambda: oz.create_array({}, shape=3, attributes={"d": np.nan}),
+        lambda: oz.create_group({}, attributes={"e": np.nan}),
+        lambda: hollow().read(missing="warn"),
+        lambda: hollow().view[2:].read(missing="warn"),
+        lambda: oz.open(hollow().store, missing="warn")[1],
+        lambda: list(oz.open_group(broken())),
+        lambda: oz.open_group(broken()).tree() and oz.open_group(broken()).members(),
+        lambda: oz.create_group({}, zarr_format=2).create_array("é", shape=3),
+        lambda: oz.config.set({"async.concurrency": 3}),
+    ],
+)
+def test_a_warning_names_the_line_that_called_the_library(act: Callable[[], object]) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        act()
+    assert [w.filename for w in told] == [__file__]
+
+
+def test_datasets_without_xarray_say_what_to_install() -> None:
+    program = "import sys; sys.modules['xarray'] = None; import omnizarr; omnizarr.xarray"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "MissingPackage: datasets need xarray: pip install 'omnizarr[xarray]'" in done.stderr

@@ -55,18 +55,21 @@ static PyObject *content(int file) {
     Py_RETURN_NOTIMPLEMENTED;
 }
 
-static PyObject *one(int directory, PyObject *name) {
+/* `error` says why there is no directory where that is so. */
+static PyObject *one(int directory, int error, PyObject *name) {
     Py_ssize_t size;
     const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, &size) : NULL;
     if (text == NULL || !is_plain(text, size)) {
         PyErr_Clear();
         Py_RETURN_NOTIMPLEMENTED;
     }
-    int file, error;
-    Py_BEGIN_ALLOW_THREADS;
-    file = openat(directory, text, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    error = errno;
-    Py_END_ALLOW_THREADS;
+    int file = -1;
+    if (directory >= 0) {
+        Py_BEGIN_ALLOW_THREADS;
+        file = openat(directory, text, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        error = errno;
+        Py_END_ALLOW_THREADS;
+    }
     if (file < 0 && is_absent(error)) Py_RETURN_NONE;
     if (file < 0) Py_RETURN_NOTIMPLEMENTED;
     PyObject *found = content(file);
@@ -79,7 +82,7 @@ static PyObject *py_read_many(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O&O!", PyUnicode_FSConverter, &root, &PyList_Type, &names))
         return NULL;
     PyObject *found = PyList_New(PyList_GET_SIZE(names));
-    int directory = -1, error;
+    int directory = -1, error = 0;
     if (found != NULL) {
         directory = open(PyBytes_AS_STRING(root), O_PATH | O_DIRECTORY | O_CLOEXEC);
         error = errno;
@@ -88,11 +91,9 @@ static PyObject *py_read_many(PyObject *self, PyObject *args) {
         PyObject *item;
         if (i >= PyList_GET_SIZE(names)) /* another thread made it shorter */
             item = Py_NewRef(Py_NotImplemented);
-        else if (directory < 0)
-            item = Py_NewRef(is_absent(error) ? Py_None : Py_NotImplemented);
         else {
             PyObject *name = Py_NewRef(PyList_GET_ITEM(names, i));
-            item = one(directory, name);
+            item = one(directory, error, name);
             Py_DECREF(name);
         }
         if (item == NULL)

@@ -32,7 +32,7 @@ static size_t pack_block(const step_t *step, scratch_t *s, const unsigned char *
     return n > 0 ? (size_t)n : 0;
 }
 
-static size_t block_size(const step_t *step, size_t size) {
+size_t blosc1_encoded_block(const step_t *step, size_t size) {
     size_t unit = (size_t)step->typesize * (step->shuffle == 2 ? 8 : 1);
     size_t block = step->blocksize > 0 ? (size_t)step->blocksize : (size_t)128 << 10;
     if (step->blocksize == 0 && step->name != BLOSC_NAME_LZ4) block *= 2;
@@ -52,11 +52,12 @@ static const unsigned char *shuffled(int shuffle, int type, const unsigned char 
     return done < 0 ? NULL : room;
 }
 
-int blosc1_encode(const step_t *step, scratch_t *s, const unsigned char *data, size_t size,
-                  unsigned char *out, size_t *out_size) {
+/* The header and the blocks, or the header alone (1) for bytes that are then stored as they are. */
+int blosc1_encode_blocks(const step_t *step, scratch_t *s, blocks_t *blocks, size_t size,
+                         unsigned char *out, size_t *out_size) {
     if (step->name == BLOSC_NAME_OTHER) return -1;
     int type = step->typesize > 255 ? 1 : step->typesize;
-    size_t block = block_size(step, size);
+    size_t block = blosc1_encoded_block(step, size);
     size_t count = size ? (size + block - 1) / block : 0;
     int format = step->name == BLOSC_NAME_ZSTD     ? FORMAT_ZSTD
                  : step->name == BLOSC_NAME_SNAPPY ? FORMAT_SNAPPY
@@ -72,7 +73,8 @@ int blosc1_encode(const step_t *step, scratch_t *s, const unsigned char *data, s
     if (shuffle && small && buffer_reserve(&s->filter, block)) return -1;
     for (size_t i = 0; small && i < count; i++) {
         size_t n = i + 1 < count ? block : size - i * block;
-        const unsigned char *from = shuffled(shuffle, type, data + i * block, n, s->filter.data);
+        const unsigned char *from = blocks->get(blocks, i * block, n);
+        if (from) from = shuffled(shuffle, type, from, n, s->filter.data);
         if (!from) return -1;
         put32(out + 16 + 4 * i, (uint32_t)at);
         if (at + 4 >= limit) {
@@ -91,13 +93,26 @@ int blosc1_encode(const step_t *step, scratch_t *s, const unsigned char *data, s
         put32(out + at, (uint32_t)got);
         at += 4 + got;
     }
-    if (!small || at >= limit) {
-        flags = (flags & ~(SHUFFLED | BIT_SHUFFLED)) | STORED;
-        memcpy(out + 16, data, size);
-        at = size + 16;
-    }
+    if (!small || at >= limit) flags = (flags & ~(SHUFFLED | BIT_SHUFFLED)) | STORED;
+    *out_size = flags & STORED ? limit : at;
     out[2] = (unsigned char)flags;
-    put32(out + 12, (uint32_t)at);
-    *out_size = at;
-    return 0;
+    put32(out + 12, (uint32_t)*out_size);
+    return flags & STORED ? 1 : 0;
+}
+
+typedef struct {
+    blocks_t blocks;
+    const unsigned char *data;
+} at_hand_t;
+
+static const unsigned char *get_at_hand(blocks_t *blocks, size_t at, size_t size) {
+    return ((at_hand_t *)blocks)->data + at;
+}
+
+int blosc1_encode(const step_t *step, scratch_t *s, const unsigned char *data, size_t size,
+                  unsigned char *out, size_t *out_size) {
+    at_hand_t all = {{get_at_hand}, data};
+    int state = blosc1_encode_blocks(step, s, &all.blocks, size, out, out_size);
+    if (state == 1) memcpy(out + 16, data, size);
+    return state < 0 ? -1 : 0;
 }

@@ -103,11 +103,10 @@ static int pack(const step_t *step, scratch_t *s, const unsigned char *data, siz
     return n > 0 ? 0 : -1;
 }
 
-int encode_steps(const chain_t *c, scratch_t *s, unsigned char *data, const unsigned char **result,
-                 size_t *size) {
+int encode_steps(const chain_t *c, scratch_t *s, int first, const unsigned char *data, size_t n,
+                 const unsigned char **result, size_t *size) {
     const unsigned char *now = data;
-    size_t n = (size_t)c->nbytes;
-    for (int i = 0; i < c->nsteps; i++) {
+    for (int i = first; i < c->nsteps; i++) {
         const step_t *step = &c->steps[i];
         if (step->kind != STEP_CRC32C) {
             size_t got = 0;

@@ -36,8 +36,10 @@ static int read_column(PyObject *object, Py_ssize_t rows, int size, int64_t *out
 static int64_t *own_column(PyObject *object, int64_t *count) {
     Py_buffer view;
     if (PyObject_GetBuffer(object, &view, PyBUF_SIMPLE) != 0) return NULL;
-    int64_t *found = view.len % 8 ? NULL : malloc((size_t)view.len + 8);
+    int whole = view.len % 8 == 0;
+    int64_t *found = whole ? malloc((size_t)view.len + 8) : NULL;
     if (found) memcpy(found, view.buf, (size_t)view.len);
+    else if (whole) PyErr_NoMemory();
     else fail("not a column of numbers");
     *count = view.len / 8;
     PyBuffer_Release(&view);

@@ -113,9 +113,10 @@ int decode_steps(const chain_t *c, scratch_t *s, const unsigned char *data, size
 /* Whether single blocks can be decoded, and the checksums that then come after Blosc. */
 int blosc_only(const chain_t *c);
 int check_sums(const chain_t *c, const unsigned char *data, size_t *size);
-/* Encodes `nbytes` of decoded data; the result stays in the scratch or is `data` itself. */
-int encode_steps(const chain_t *c, scratch_t *s, unsigned char *data, const unsigned char **result,
-                 size_t *size);
+/* Encodes `n` bytes from the step number `first` on; the result stays in the scratch or is `data`
+ * itself. */
+int encode_steps(const chain_t *c, scratch_t *s, int first, const unsigned char *data, size_t n,
+                 const unsigned char **result, size_t *size);
 void swap_bytes(unsigned char *data, int64_t size, int unit);
 
 /* blosc1_decode.c: of a Blosc-1 buffer that holds `want` bytes, those from `first` to `end`. */
@@ -127,6 +128,14 @@ int64_t blosc1_block(scratch_t *s, source_t *source);
 /* blosc1_encode.c: a Blosc-1 buffer as c-blosc 1 reads it. `out` has room for size + 16 bytes. */
 int blosc1_encode(const step_t *step, scratch_t *s, const unsigned char *data, size_t size,
                   unsigned char *out, size_t *out_size);
+/* The same from blocks that are made one after the other; 1 where they do not get smaller: only the
+ * header is there then. */
+typedef struct blocks {
+    const unsigned char *(*get)(struct blocks *, size_t at, size_t size);
+} blocks_t;
+int blosc1_encode_blocks(const step_t *step, scratch_t *s, blocks_t *blocks, size_t size,
+                         unsigned char *out, size_t *out_size);
+size_t blosc1_encoded_block(const step_t *step, size_t size);
 /* What both share: flags in a header, and the largest block that c-blosc 1 and 2 take. */
 enum { SHUFFLED = 0x1, STORED = 0x2, BIT_SHUFFLED = 0x4, FUTURE = 0x8, NOT_SPLIT = 0x10 };
 enum { FORMAT_BLOSCLZ, FORMAT_LZ4, FORMAT_SNAPPY, FORMAT_ZLIB, FORMAT_ZSTD };

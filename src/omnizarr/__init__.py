@@ -5,10 +5,10 @@
 >>> oz.open("ocean.zarr")[0]
 """
 
-import importlib as _importlib
 import typing as _typing
 
 from omnizarr import codecs, config, errors
+from omnizarr import registry as _registry
 from omnizarr._version import VERSION as __version__
 from omnizarr.config import configure
 from omnizarr.errors import (
@@ -29,6 +29,7 @@ from omnizarr.errors import (
     StoreError,
     UnknownExtension,
     WrongNode,
+    WrongType,
 )
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import (
@@ -115,6 +116,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "UnknownExtension",
     "View",
     "WrongNode",
+    "WrongType",
     "ZipStore",
     "Zlib",
     "Zstd",
@@ -214,10 +216,7 @@ _LATER = {
 def __getattr__(name: str) -> _typing.Any:
     if name not in _LATER:
         raise AttributeError(f"module 'omnizarr' has no attribute {name!r}")
-    module, _, attribute = _LATER[name].partition(":")
-    found = _importlib.import_module(f"omnizarr.{module}")
-    value = getattr(found, attribute) if attribute else found
-    globals()[name] = value
+    value = globals()[name] = _registry.load(f"omnizarr.{_LATER[name]}")
     return value
 
 

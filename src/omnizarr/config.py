@@ -162,7 +162,6 @@ class set:
             if key not in _THEIRS and key.partition(".")[0] in _IGNORED:
                 warn(
                     f"setting {key!r} of zarr-python means nothing here and is ignored",
-                    stacklevel=2,
                 )
             else:
                 known[_THEIRS.get(key, key)] = value

@@ -26,6 +26,7 @@ zarr-python's errors with the same meaning stand at the end.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import dataclass
 from typing import Literal
@@ -177,18 +178,32 @@ _told: tuple[object, set[str]] = (None, set())
 _MOST = 10_000
 
 
-def warn(message: str, *, stacklevel: int) -> None:
+def warn(message: str, *, stacklevel: int | None = None) -> None:
     """Give an `OmnizarrWarning`, once in a process for each message.
 
-    `stacklevel` is that of `warnings.warn`. Filters that make it an error raise each time, and
+    It names the line of the program that called this package, or the one that `stacklevel`, as
+    that of `warnings.warn`, says. Filters that make it an error raise each time, and
     ``warnings.catch_warnings`` begins anew.
     """
     global _told
     if _told[0] is not warnings.filters or len(_told[1]) >= _MOST:
         _told = (warnings.filters, set())
     if message not in _told[1]:
-        warnings.warn(message, OmnizarrWarning, stacklevel=stacklevel + 1)
+        level = _outside() if stacklevel is None else stacklevel
+        warnings.warn(message, OmnizarrWarning, stacklevel=level + 1)
         _told[1].add(message)
+
+
+def _outside() -> int:
+    """How many calls above that of `warn` the program is, as `warnings.warn` counts."""
+    level, frame = 1, sys._getframe(2)
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] in ("omnizarr", "contextlib", "functools")
 
 
 # The names that zarr-python 3, and zarr-python 2 where they differ, have for the same cases.

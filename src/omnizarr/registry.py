@@ -11,11 +11,12 @@ only looked at when a name is not known otherwise.
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.errors import InvalidMetadata, UnknownExtension
+from omnizarr.errors import InvalidMetadata, StoreError, UnknownExtension
 
 Kind: TypeAlias = Literal[
     "codec",
@@ -69,10 +70,28 @@ def find(kind: Kind, name: str) -> Any | None:
         _read_entry_points(kind)
         target = _table.get((kind, name))
     if isinstance(target, str):
-        module, _, attribute = target.partition(":")
-        target = attrgetter(attribute)(importlib.import_module(module))
+        target = load(target)
         _table[kind, name] = target
     return target
+
+
+def load(target: str) -> Any:
+    """The object behind ``"module:attribute"``, or ``"module"``, imported on first use."""
+    module, _, attribute = target.partition(":")
+    try:
+        found = importlib.import_module(module)
+    except (ImportError, OSError):
+        _check_descriptors(module)
+        raise
+    return attrgetter(attribute)(found) if attribute else found
+
+
+def _check_descriptors(what: str) -> None:
+    """Raise where no file can be opened: what is looked for in files then seems to be absent."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as e:
+        raise StoreError(f"cannot load {what!r}: {e.strerror or e}") from e
 
 
 def lookup(kind: Kind, name: str, where: str = "") -> Any:
@@ -92,8 +111,10 @@ def names(kind: Kind) -> list[str]:
 
 
 def _read_entry_points(kind: Kind) -> None:
+    group = f"omnizarr.{kind}"
+    _check_descriptors(group)
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, rarely needed
 
-    _entry_points_read.add(kind)
-    for point in entry_points(group=f"omnizarr.{kind}"):
+    for point in entry_points(group=group):
         _table.setdefault((kind, point.name), f"{point.module}:{point.attr}")
+    _entry_points_read.add(kind)

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from omnizarr import registry
 from omnizarr.hierarchy.place import StorePath
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, Store, ZipStore
 
@@ -47,8 +47,7 @@ def __getattr__(name: str) -> Any:
         return Any
     if name not in _LATER:
         raise AttributeError(f"module 'omnizarr.storage' has no attribute {name!r}")
-    module, _, attribute = _LATER[name].partition(":")
-    return getattr(import_module(f"omnizarr.stores.{module}"), attribute)
+    return registry.load(f"omnizarr.stores.{_LATER[name]}")
 
 
 def __dir__() -> list[str]:

@@ -48,6 +48,7 @@ PUBLIC = [
     "UnknownExtension",
     "View",
     "WrongNode",
+    "WrongType",
     "ZipStore",
     "Zlib",
     "Zstd",

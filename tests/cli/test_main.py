@@ -94,6 +94,7 @@ def test_a_missing_place_is_one_line_that_helps(in_tmp: Path) -> None:
     assert "NodeNotFound" in result.output
     assert "Is the path right?" in result.output
     assert "Traceback" not in result.output
+    assert "Is the path right?" in run("validate", "nothing.zarr").output
 
 
 def test_a_folder_without_zarr_says_what_it_holds(in_tmp: Path) -> None:

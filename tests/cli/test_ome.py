@@ -61,7 +61,7 @@ def test_migration_is_planned_done_and_undone(image: oz.ome.Image) -> None:
     before = sorted(Path("old.zarr").rglob("*"))
     planned = run("migrate", "old.zarr", "--in-place", "--dry-run")
     assert (
-        "would migrate old.zarr from 0.4 to 0.5: 1 groups, 2 arrays, 3 documents" in planned.output
+        "would migrate old.zarr from 0.4 to 0.5: 1 group, 2 arrays, 3 documents" in planned.output
     )
     assert sorted(Path("old.zarr").rglob("*")) == before
     assert run("migrate", "old.zarr", "--in-place").exit_code == 0

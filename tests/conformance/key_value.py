@@ -6,24 +6,31 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 
-class KeyValueStore:
-    """Get, set and delete of known keys, and nothing else."""
+class SmallestStore:
+    """Gets, sets and erases, and nothing else."""
 
     read_only = False
 
-    def __init__(self) -> None:
-        self.held: dict[str, bytes] = {}
+    def __init__(self, values: dict[str, bytes] | None = None) -> None:
+        self.values = {} if values is None else values
 
     def get(self, key: str, range: Any = None) -> bytes | None:
-        value = self.held.get(key)
+        value = self.values.get(key)
         return value if value is None or range is None else range.of(value)
 
     def set(self, key: str, value: Any) -> None:
-        assert key.isascii()
-        self.held[key] = bytes(value)
+        self.values[key] = bytes(value)
 
     def erase(self, key: str) -> None:
-        self.held.pop(key, None)
+        self.values.pop(key, None)
+
+
+class KeyValueStore(SmallestStore):
+    """The same for keys of ASCII characters, as the older specifications want them."""
+
+    def set(self, key: str, value: Any) -> None:
+        assert key.isascii()
+        super().set(key, value)
 
 
 class UnlistableStore(KeyValueStore):

@@ -122,7 +122,7 @@ def test_children_are_explicit_nodes_and_implied_groups() -> None:
 @pytest.mark.shows("D3-95")
 def test_without_a_listing_children_are_opened_by_name_and_not_counted_as_none() -> None:
     store = KeyValueStore()
-    store.held = hierarchy({"meta/foo.group.json": EXPLICIT, "meta/foo/bar.array.json": array()})
+    store.values = hierarchy({"meta/foo.group.json": EXPLICIT, "meta/foo/bar.array.json": array()})
     group = oz.open_group(store, path="foo")
     for use in (lambda: list(group), lambda: len(group), group.tree, group.members):
         with pytest.raises(oz.StoreError, match=r"cannot list its keys.*/foo.*open them by name"):

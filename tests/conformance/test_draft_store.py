@@ -28,21 +28,21 @@ class ListingStore(KeyValueStore):
     """Get, set, erase, and a list of all keys."""
 
     def list(self) -> Iterator[str]:
-        yield from list(self.held)
+        yield from list(self.values)
 
 
 class PrefixStore(KeyValueStore):
     """Get, set, erase, and the keys below a prefix."""
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        yield from [k for k in self.held if k.startswith(prefix)]
+        yield from [k for k in self.values if k.startswith(prefix)]
 
 
 class FolderStore(KeyValueStore):
     """Get, set, erase, and the keys and prefixes one level down."""
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        rest = [k[len(prefix) :] for k in self.held if k.startswith(prefix)]
+        rest = [k[len(prefix) :] for k in self.values if k.startswith(prefix)]
         keys = [prefix + r for r in rest if "/" not in r]
         return keys, list({f"{prefix}{r.partition('/')[0]}/" for r in rest if "/" in r})
 
@@ -51,29 +51,29 @@ class WholeValues(MutableMapping[str, bytes]):
     """A mapping, which knows nothing of parts of values."""
 
     def __init__(self) -> None:
-        self.held: dict[str, bytes] = {}
+        self.values: dict[str, bytes] = {}
 
     def __getitem__(self, key: str) -> bytes:
-        return self.held[key]
+        return self.values[key]
 
     def __setitem__(self, key: str, value: bytes) -> None:
-        self.held[key] = value
+        self.values[key] = value
 
     def __delitem__(self, key: str) -> None:
-        del self.held[key]
+        del self.values[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.held)
+        return iter(self.values)
 
     def __len__(self) -> int:
-        return len(self.held)
+        return len(self.values)
 
 
 class OnlyPartial:
     """The partial and bulk operations and nothing else."""
 
     def __init__(self) -> None:
-        self.held: dict[str, bytes] = {}
+        self.values: dict[str, bytes] = {}
 
     def get_partial_values(
         self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]
@@ -81,19 +81,19 @@ class OnlyPartial:
         found: list[bytes | None] = []
         for key, (start, length) in key_ranges:
             assert start >= 0
-            value = self.held.get(key)
+            value = self.values.get(key)
             end = None if length is None else start + length
             found.append(None if value is None else value[start:end])
         return found
 
     def set_partial_values(self, parts: Iterable[tuple[str, int, Any]]) -> None:
         for key, start, value in parts:
-            old = self.held.get(key, b"").ljust(start, b"\0")
-            self.held[key] = old[:start] + bytes(value) + old[start + len(value) :]
+            old = self.values.get(key, b"").ljust(start, b"\0")
+            self.values[key] = old[:start] + bytes(value) + old[start + len(value) :]
 
     def erase_values(self, keys: Iterable[str]) -> None:
         for key in keys:
-            self.held.pop(key, None)
+            self.values.pop(key, None)
 
 
 class ListablePartial(stores.StoreWithPartialAccess):
@@ -103,7 +103,7 @@ class ListablePartial(stores.StoreWithPartialAccess):
         super().__init__(OnlyPartial())
 
     def list(self) -> Iterator[str]:
-        yield from list(self.inner.held)  # type: ignore[attr-defined]
+        yield from list(self.inner.values)  # type: ignore[attr-defined]
 
 
 Make = Callable[[Path], Store]
@@ -188,11 +188,11 @@ def test_the_draft_uses_only_keys_of_its_own_characters() -> None:
     made[...] = 1
     made.attrs["ü"] = "ö"
     assert np.array_equal(root["A-1/_b.c"][...], np.ones((3, 3)))
-    before = dict(store.held)
+    before = dict(store.values)
     for bad in ("a b", "é", "a:b"):
         with pytest.raises(oz.InvalidName, match=bad):
             root.create_group(bad)
-    assert store.held == before
+    assert store.values == before
 
 
 @pytest.mark.shows("D3-76")
@@ -321,7 +321,7 @@ def test_a_read_only_store_refuses_every_write(kind: str, tmp_path: Path) -> Non
         store = oz.LocalStore(tmp_path, read_only=True)
     else:
         inner = OnlyPartial()
-        inner.held["k"] = TEN
+        inner.values["k"] = TEN
         store = stores.StoreWithPartialAccess(inner, read_only=True)
     for use in (
         lambda: store.set("k", b""),
@@ -349,21 +349,21 @@ class NativeStore(ListingStore):
 
     def set_partial(self, key: str, start: int, value: Any) -> None:
         self.used.append("set_partial")
-        old = self.held[key]
-        self.held[key] = old[:start] + bytes(value) + old[start + len(value) :]
+        old = self.values[key]
+        self.values[key] = old[:start] + bytes(value) + old[start + len(value) :]
 
     def erase_prefix(self, prefix: str) -> None:
         self.used.append("erase_prefix")
-        for key in [k for k in self.held if k.startswith(prefix)]:
-            del self.held[key]
+        for key in [k for k in self.values if k.startswith(prefix)]:
+            del self.values[key]
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         self.used.append("list_prefix")
-        return iter([k for k in self.held if k.startswith(prefix)])
+        return iter([k for k in self.values if k.startswith(prefix)])
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         self.used.append("list_dir")
-        return stores.one_level(list(self.held), prefix)
+        return stores.one_level(list(self.values), prefix)
 
 
 @pytest.mark.shows("D3-85")
@@ -375,7 +375,7 @@ def test_native_operations_are_used_where_a_store_has_them() -> None:
     assert list(stores.list_prefix(store, "")) == ["a"]
     assert stores.list_dir(store, "") == (["a"], [])
     stores.erase_prefix(store, "")
-    assert store.held == {}
+    assert store.values == {}
     assert store.used == ["get_many", "set_partial", "list_prefix", "list_dir", "erase_prefix"]
 
 
@@ -385,10 +385,10 @@ def test_plain_operations_are_derived_from_the_partial_forms() -> None:
     store = stores.StoreWithPartialAccess(inner)
     store.set("k", TEN)
     store.set("k", b"ab")
-    assert inner.held == {"k": b"ab"}
+    assert inner.values == {"k": b"ab"}
     assert (store.get("k"), store.get("k", Range(1, 1)), store.get("x")) == (b"ab", b"b", None)
     store.erase("k")
-    assert inner.held == {}
+    assert inner.values == {}
 
 
 @pytest.mark.shows("D3-85")
@@ -417,7 +417,7 @@ def test_a_store_that_cannot_erase_makes_deleting_an_error() -> None:
     root = oz.create_group(store, zarr_format=DRAFT)
     made = root.create_array("a", shape=2, dtype="i4")
     made[...] = 1
-    before = dict(store.held)
+    before = dict(store.values)
     for use in (
         lambda: root.delete("a"),
         lambda: made.__setitem__(..., 0),  # nothing but the fill value: the key would go
@@ -427,7 +427,7 @@ def test_a_store_that_cannot_erase_makes_deleting_an_error() -> None:
         with pytest.raises(OSError, match=r"cannot erase '(meta|data)/a") as error:
             use()
         assert isinstance(error.value, oz.OmnizarrError)
-    assert store.held == before
+    assert store.values == before
 
 
 @pytest.mark.shows("D3-86")

@@ -161,7 +161,7 @@ def test_a_store_of_a_user_runs_the_examples() -> None:
     both_examples(array, {})
     own = KeyValueStore()
     both_examples(own, KeyValueStore())
-    assert own.held == array
+    assert own.values == array
 
 
 @pytest.mark.shows("GEO-10")

@@ -94,7 +94,7 @@ def test_a_directory_a_dictionary_and_a_key_value_store_hold_the_same_bytes(
     example(small)
     assert sorted(filled) == ["0.0", "0.1", "1.0", "1.1", "attrs", "meta"]
     assert in_files == filled
-    assert small.held == filled
+    assert small.values == filled
 
 
 @pytest.mark.shows("V1-02")
@@ -104,7 +104,7 @@ def test_reading_and_writing_never_list_the_store() -> None:
         store, shape=(20, 20), chunks=(10, 10), dtype="i4", fill_value=42, zarr_format=1
     )
     z[0:10, 0:10] = 1
-    assert sorted(store.held) == ["0.0", "attrs", "meta"]
+    assert sorted(store.values) == ["0.0", "attrs", "meta"]
     assert (oz.open(store)[0:10, 0:10] == 1).all()
     store.erase("0.0")
     assert (oz.open(store)[0:10, 0:10] == 42).all()

@@ -11,28 +11,9 @@ import pytest
 
 import omnizarr as oz
 from tests.conformance.key_value import UnlistableStore
+from tests.conformance.v2_docs import ZARRAY
 
 ZGROUP = b'{\n    "zarr_format": 2\n}'
-ZARRAY = """\
-{
-    "chunks": [
-        10,
-        10
-    ],
-    "compressor": {
-        "id": "zlib",
-        "level": 1
-    },
-    "dtype": "<i4",
-    "fill_value": 42,
-    "filters": null,
-    "order": "C",
-    "shape": [
-        20,
-        20
-    ],
-    "zarr_format": 2
-}"""
 
 
 def an_array(store: Any, path: str = "", **options: Any) -> oz.Array:

@@ -11,24 +11,7 @@ import pytest
 
 import omnizarr as oz
 from tests.conformance.small_stores import v2_store as store_of
-
-
-def strict(store: dict[str, bytes]) -> dict[str, Any]:
-    """The array document, which must be strict JSON."""
-
-    def bare(name: str) -> None:
-        raise AssertionError(f"bare {name} in .zarray")
-
-    found: dict[str, Any] = json.loads(store[".zarray"], parse_constant=bare)
-    return found
-
-
-def created(**options: Any) -> dict[str, Any]:
-    """What is written for a new array."""
-    store: dict[str, bytes] = {}
-    oz.create_array(store, zarr_format=2, **{"shape": 4, "chunks": 2, **options})
-    return strict(store)
-
+from tests.conformance.v2_docs import created, strict
 
 # Data types
 

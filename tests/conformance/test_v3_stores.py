@@ -18,32 +18,14 @@ import pytest
 import omnizarr as oz
 from omnizarr import registry, stores
 from omnizarr.stores import Range, local
+from tests.conformance.key_value import SmallestStore
 from tests.conformance.v3_docs import array_doc, group_doc, put, regular, stored
 
 Store = dict[str, bytes]
 TEN = bytes(range(10))
 
 
-class Smallest:
-    """A store with get, set and erase of whole values, and nothing else."""
-
-    read_only = False
-
-    def __init__(self, values: dict[str, bytes] | None = None) -> None:
-        self.values = {} if values is None else values
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        value = self.values.get(key)
-        return value if value is None or range is None else range.of(value)
-
-    def set(self, key: str, value: Any) -> None:
-        self.values[key] = bytes(value)
-
-    def erase(self, key: str) -> None:
-        self.values.pop(key, None)
-
-
-class OnlyList(Smallest):
+class OnlyList(SmallestStore):
     """The same, with one list operation."""
 
     def list(self) -> Iterator[str]:
@@ -163,7 +145,7 @@ def test_a_read_only_store_refuses_every_write(tmp_path: Path) -> None:
 
 @pytest.mark.shows("V3-83")
 def test_a_store_may_keep_documents_in_a_form_of_its_own() -> None:
-    class Database(Smallest):
+    class Database(SmallestStore):
         """Keeps documents parsed."""
 
         def get(self, key: str, range: Range | None = None) -> bytes | None:
@@ -324,13 +306,13 @@ def test_a_node_exists_exactly_when_its_document_does(hierarchy: Store) -> None:
 def test_without_listing_nothing_is_discovered_which_is_not_an_empty_group(
     hierarchy: Store,
 ) -> None:
-    blind = oz.open_group(Smallest(hierarchy))
+    blind = oz.open_group(SmallestStore(hierarchy))
     assert blind["foo/bar"][0] == ord("1")
     for act in (list, len, lambda g: g.members(), lambda g: str(g.tree())):
         with pytest.raises(oz.StoreError, match="cannot list"):
             act(blind)
     oz.consolidate_metadata(hierarchy)
-    assert list(oz.open_group(Smallest(hierarchy))) == ["foo"]
+    assert list(oz.open_group(SmallestStore(hierarchy))) == ["foo"]
 
 
 @pytest.mark.shows("V3-92")

@@ -313,3 +313,34 @@ def test_large_chunks_without_codecs_are_stored_the_same_by_both_engines(
         )
     assert stored[0] == stored[1]
     assert len(stored[0]) == (3 if keep else 2)
+
+
+@needs_kernel
+@pytest.mark.parametrize("endian", ["little", "big"])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("codecs", ["lz4-shuffle", "zstd-bits-crc", "lz4hc-blocks", "level-0"])
+@pytest.mark.parametrize("planes", [32, 35])  # those of a block, or not
+def test_large_blosc_chunks_of_the_kernel_are_read_by_both_engines(
+    endian: str, order: Any, codecs: str, planes: int, tmp_path: Path
+) -> None:
+    data = np.zeros((5, 64, planes, 64), "u2")
+    data[1] = np.arange(data[1].size).reshape(data[1].shape)
+    data[2, 59, -1, -1] = 7  # seen in the last of its planes
+    data[3] = np.random.default_rng(0).integers(0, 2**16, data[3].shape)  # does not get smaller
+    data[4, :20] = np.arange(64) + 1
+    steps: list[Any] = [{"name": "bytes", "configuration": {"endian": endian}}, *CODECS[codecs]]
+    for where in (tmp_path / "x", {}):
+        array = oz.create_array(
+            where,
+            shape=(5, 60, *data.shape[2:]),  # the chunks go over the edge, or end there
+            dtype="u2",
+            chunks=(1, *(data.shape[1:] if endian == "big" else (60, *data.shape[2:]))),
+            codecs=steps,
+            order=order,
+        )
+        values = data[:, :60, :, ::-1]
+        assert kernel.write(array._bound, plan(array._bound.grid, ...), values) == []
+        for engine in ("auto", "reference"):
+            with oz.configure(engine=engine):
+                assert np.array_equal(array[...], values)
+        assert array.nchunks_initialized == 4

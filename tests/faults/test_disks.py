@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -227,30 +228,31 @@ def test_what_may_not_be_read_or_written_is_told_and_never_absent(
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("durability", ["rename", "fsync"])
+@pytest.mark.parametrize("replaces", [False, True])
 def test_with_fsync_every_file_is_on_the_disk_before_its_name_and_the_name_after(
-    durability: str, engine: str, tmp_path: Path
+    replaces: bool, durability: str, engine: str, tmp_path: Path
 ) -> None:
     code = f"""
     array = oz.create_array(place + "/x", shape=(4, 4), chunks=(4, 4), dtype="i4")
+    if {replaces}:
+        array[...] = 2
     with oz.configure(durability={durability!r}):
         os.mkdir(place + "/begin")
         array[...] = 1
         os.mkdir(place + "/end")
     """
     log = tmp_path / "calls"
-    calls = "trace=rename,renameat,renameat2,fsync,fdatasync,mkdir,mkdirat,openat"
+    calls = "trace=linkat,rename,renameat,renameat2,fsync,fdatasync,mkdir,mkdirat,openat"
     command = ["strace", "-f", "-qq", "-y", "-e", calls, "-o", str(log)]
     run(code, command, tmp_path, engine)
     lines = log.read_text().split("/begin")[1].split("/end")[0].splitlines()
-    steps = [
-        line.split("(")[0].split()[-1] for line in lines if "sync(" in line or "rename" in line
-    ]
-    renamed = next(i for i, step in enumerate(steps) if step.startswith("rename"))
+    steps = [line for line in lines if re.search(r"\b(f\w*sync|linkat|rename\w*)\(", line)]
+    named = max(i for i, step in enumerate(steps) if "sync(" not in step)
+    assert 'c/0/0"' in steps[named]
     if durability == "rename":
-        assert len(steps) == 1
+        assert not [step for step in steps if "sync(" in step]
         return
-    synced = [line for line in lines if "sync(" in line]
-    assert "partial" in synced[0]
-    assert set(steps[:renamed]) == {"fsync"}
+    assert re.search(r"/x/c/0/(#|0\.__omnizarr_partial)", steps[0])
+    assert "fsync(" in steps[0]
     for folder in ("/x/c/0>", "/x/c>", "/x>"):
-        assert any(folder in line for line in synced[renamed:]), (folder, synced)
+        assert any(folder in line for line in steps[named + 1 :]), (folder, steps)

@@ -84,37 +84,6 @@ def test_a_few_open_files_are_enough(engine: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_no_open_file_left_is_an_error_and_no_fill_value(engine: str, tmp_path: Path) -> None:
-    oz.create_array(tmp_path / "x", data=DATA + 1, chunks=(64, 64))
-    told = limited(
-        """
-        array = oz.open_array(place, "r+")
-        array[0, 0]
-        files = []
-        limit(resource.RLIMIT_NOFILE, 64)
-        try:
-            while True:
-                files.append(open("/dev/null"))
-        except OSError:
-            pass
-        for what in ("read", "write"):
-            try:
-                if what == "read":
-                    array[...]
-                else:
-                    array[...] = 7
-            except oz.OmnizarrError as e:
-                print(type(e).__name__, "Too many open files" in str(e))
-        files.clear()
-        """,
-        tmp_path / "x",
-        engine,
-    )
-    assert told.splitlines() == ["ChunkError True"] * 2
-    assert np.array_equal(oz.open_array(tmp_path / "x")[...], DATA + 1)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
 def test_too_little_memory_is_an_error_that_names_what_was_asked_for(
     engine: str, tmp_path: Path
 ) -> None:

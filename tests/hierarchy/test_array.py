@@ -298,3 +298,9 @@ def test_values_that_a_type_cannot_hold_are_named() -> None:
         array[0] = "hello"
     with pytest.raises(TypeError, match=r"cannot be stored as int32"):
         array[0] = {"a": 1}
+
+
+def test_every_way_to_select_shows_itself() -> None:
+    array = oz.create_array({}, shape=(3,), dtype="i4")
+    for name in ("oindex", "vindex", "blocks", "view"):
+        assert repr(array) in repr(getattr(array, name))

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.stores import Range
 
 FORMATS: tuple[int | str, ...] = (1, 2, "3-draft", 3)
 
@@ -37,15 +36,6 @@ class ComparingStore(oz.MemoryStore):
         self.meanwhile: Any = None
         self.refused = 0
         self._own = threading.Lock()
-
-    def generation(self, key: str) -> str | None:
-        value = self.values.get(key)
-        return None if value is None else str(hash(value))
-
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
-        return self.get(key, range), self.generation(key)
 
     def set_if(self, key: str, value: Any, generation: str | None) -> bool:
         act, self.meanwhile = self.meanwhile, None

@@ -22,32 +22,23 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.hierarchy.walk import walk
 from omnizarr.model import GroupModel, Node
-from omnizarr.stores import Range
+from tests.conformance.key_value import SmallestStore
 
 zarr = pytest.importorskip("zarr")
 
 FORMATS = (2, 3)
 
 
-class Counting:
+class Counting(SmallestStore):
     """Counts requests; can list only if told so."""
 
-    read_only = False
-
     def __init__(self, values: dict[str, bytes]) -> None:
-        self.values = values
+        super().__init__(values)
         self.gets: Counter[str] = Counter()
 
     def get(self, key: str, range: Any = None) -> bytes | None:
         self.gets[key] += 1
-        value = self.values.get(key)
-        return value if value is None or range is None else range.of(value)
-
-    def set(self, key: str, value: Any) -> None:
-        self.values[key] = bytes(value)
-
-    def erase(self, key: str) -> None:
-        self.values.pop(key, None)
+        return super().get(key, range)
 
 
 class Listing(Counting):
@@ -291,15 +282,6 @@ class Comparing(oz.MemoryStore):
         super().__init__(values)
         self.others = 2
 
-    def generation(self, key: str) -> str | None:
-        value = self.values.get(key)
-        return None if value is None else str(hash(value))
-
-    def get_versioned(
-        self, key: str, range: Range | None = None
-    ) -> tuple[bytes | None, str | None]:
-        return self.get(key, range), self.generation(key)
-
     def set_if(self, key: str, value: Any, generation: str | None) -> bool:
         if key == "zarr.json" and self.others:
             self.others -= 1
@@ -400,3 +382,16 @@ def test_members_of_a_group_inside_are_found_by_the_outer_copies() -> None:
     asked = oz.open_group(store, use_consolidated=True)["g"]
     assert sorted(asked.consolidated or {}) == ["b", "deep", "deep/c"]
     assert oz.open_group(store, path="g").consolidated is None
+
+
+def test_an_array_is_pickled_without_the_copies_of_others(tmp_path: Path) -> None:
+    group = oz.create_group(tmp_path)
+    for number in range(20):
+        group.create_array(f"a{number}", data=np.arange(4))
+    oz.consolidate_metadata(tmp_path)
+    array = oz.open_group(tmp_path, use_consolidated=True)["a7"]
+    alone = oz.open_array(tmp_path, path="a7")
+    assert len(pickle.dumps(array)) < 1.2 * len(pickle.dumps(alone))
+    again = pickle.loads(pickle.dumps(array))
+    assert again == array
+    np.testing.assert_array_equal(again[...], np.arange(4))

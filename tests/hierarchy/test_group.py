@@ -12,6 +12,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.stores import Range
+from tests.conformance.key_value import SmallestStore
 
 FORMATS: tuple[int | str, ...] = (2, "3-draft", 3)
 
@@ -34,25 +35,6 @@ class CountingStore(oz.MemoryStore):
     def list(self) -> Any:
         self.calls.append("list")
         return super().list()
-
-
-class SmallestStore:
-    """Gets, sets and erases, and nothing else."""
-
-    read_only = False
-
-    def __init__(self) -> None:
-        self.values: dict[str, bytes] = {}
-
-    def get(self, key: str, range: Range | None = None) -> bytes | None:
-        value = self.values.get(key)
-        return value if value is None or range is None else range.of(value)
-
-    def set(self, key: str, value: Any) -> None:
-        self.values[key] = bytes(value)
-
-    def erase(self, key: str) -> None:
-        self.values.pop(key, None)
 
 
 def sample(zarr_format: int | str = 3, store: Any = None) -> oz.Group:

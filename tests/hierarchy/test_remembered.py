@@ -199,3 +199,31 @@ def test_a_document_is_written_as_if_it_were_the_first(
         node = node.with_(shape=tuple(shape)) if keep else made_up(shape, attributes)
         [text] = format.write("x", node).values()
         assert text == dumps(format.document(node), indent=2)
+
+
+NUMBERS = st.integers(0, 2**70).map(str) | st.sampled_from(
+    ["01", "1_0", "+1", "-1", "1.0", "1e3", "true", "", "[]", " 7", '"7"', "\u0663", "9" * 5000]
+)
+
+
+@given(st.lists(NUMBERS, max_size=3), st.sampled_from(ATTRIBUTES))
+def test_a_document_with_another_shape_is_read_as_if_it_were_the_first(
+    numbers: list[str], attributes: dict[str, Any]
+) -> None:
+    format = V3()
+    for rank in range(4):
+        [known] = format.write("x", made_up([5] * rank, attributes)).values()
+        format.read("x", {"x/zarr.json": known}, [])
+    shape = ",\n    ".join(numbers)
+    [text] = format.write("x", made_up([5] * len(numbers), attributes)).values()
+    text = text.replace(b",\n    ".join([b"5"] * len(numbers)), shape.encode(), 1)
+    told: list[Any] = []
+    for read in (
+        lambda: format._read_any("x/zarr.json", text, []),
+        lambda: format.read("x", {"x/zarr.json": text}, []),
+    ):
+        try:
+            told.append(read())
+        except oz.InvalidMetadata as e:
+            told.append(str(e))
+    assert told[0] == told[1]

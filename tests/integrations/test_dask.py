@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.chunk_grids import RegularAxis
 from omnizarr.integrations.dask_write import axis_spans
+from omnizarr.integrations.zarr_python import to_zarr
 
 VALUES = np.arange(37 * 23).reshape(37, 23)
 
@@ -140,6 +141,27 @@ def test_dask_stores_into_an_array_by_itself() -> None:
     da.store(da.from_array(VALUES, chunks=(5, 5)), array)
     np.testing.assert_array_equal(array[...], VALUES)
     np.testing.assert_array_equal(da.from_array(array).compute(), VALUES)
+
+
+def test_blocks_that_dask_chooses_are_made_of_shards_and_have_one_name(tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path / "a", data=VALUES, chunks=(2, 3), shards=(4, 6))
+    with dask.config.set({"array.chunk-size": 8 * 12 * 8}):
+        chosen = da.from_array(array).chunks
+    assert all(n % s == 0 for axis, s in zip(chosen, (4, 6), strict=True) for n in axis[:-1])
+    assert len(chosen[0]) > 1
+    settled(array)
+    again = oz.open_array(tmp_path / "a")
+    assert da.from_array(array).name == da.from_array(again).name
+    assert array.to_dask().name == again.to_dask().name
+
+
+def test_functions_of_dask_for_zarr_take_a_store_of_ours_in_the_form_of_zarr_python(
+    tmp_path: Path,
+) -> None:
+    store = to_zarr(tmp_path / "a")
+    da.to_zarr(da.from_array(VALUES, chunks=(10, 10)), store)
+    np.testing.assert_array_equal(oz.open_array(tmp_path / "a")[...], VALUES)
+    np.testing.assert_array_equal(da.from_zarr(store).compute(), VALUES)
 
 
 def test_what_does_not_fit_is_refused_by_name() -> None:

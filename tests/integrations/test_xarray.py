@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,17 @@ def test_a_tree_goes_there_and_back_and_both_engines_agree(tmp_path: Path) -> No
     below = xr.open_datatree(tmp_path / "t.zarr", engine="omnizarr", group="sea")
     xr.testing.assert_identical(below["deep"].to_dataset(inherit=False), climate(2))
     xr.testing.assert_identical(opened(tmp_path / "t.zarr", group="/sea/top"), climate(3))
+
+
+@pytest.mark.parametrize("inherited", [False, True])
+def test_coordinates_of_groups_above_are_stored_where_asked_for(
+    tmp_path: Path, inherited: bool
+) -> None:
+    below = xr.Dataset({"v": ("lat", [1, 2])})
+    tree = xr.DataTree.from_dict({"/": xr.Dataset(coords={"lat": [7, 8]}), "/below": below})
+    tree.omnizarr.to(tmp_path / "t", write_inherited_coords=inherited)
+    assert ("lat" in opened(tmp_path / "t", group="below").coords) == inherited
+    xr.testing.assert_identical(xr.open_datatree(tmp_path / "t", engine="omnizarr"), tree)
 
 
 def test_several_files_are_one_dataset(tmp_path: Path) -> None:
@@ -335,8 +347,38 @@ def test_loading_can_be_awaited(tmp_path: Path) -> None:
     xr.testing.assert_identical(asyncio.run(dataset.load_async()), climate())
 
 
-def test_an_array_on_its_own_is_written_with_its_name(tmp_path: Path) -> None:
-    climate().t.omnizarr.to(tmp_path / "x")
-    xr.testing.assert_identical(xr.open_dataarray(tmp_path / "x", engine="omnizarr"), climate().t)
-    climate().t.rename(None).omnizarr.to(tmp_path / "y")
-    assert xr.open_dataarray(tmp_path / "y", engine="omnizarr").name == "array"
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    "array",
+    [
+        climate().t,
+        climate().t.rename(None),
+        climate().t.rename("time"),
+        xr.DataArray(np.ones((2, 3)), dims=["array", "y"], name="y"),
+    ],
+)
+def test_an_array_on_its_own_comes_back_with_its_name(
+    tmp_path: Path, array: xr.DataArray, zarr_format: int
+) -> None:
+    array.omnizarr.to(tmp_path / "x", zarr_format=zarr_format)
+    for engine in ("omnizarr", "zarr"):
+        with xr.open_dataarray(tmp_path / "x", engine=engine) as found:
+            xr.testing.assert_identical(found.load(), array)
+
+
+def test_packing_and_unpacking_need_little_more_memory_than_the_numbers(tmp_path: Path) -> None:
+    values = np.arange(2**22).reshape(2048, 2048) % 999 / 2.0
+    data = xr.Dataset({"v": (("y", "x"), values)})
+    packing = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -1, "chunks": (256, 256)}
+    tracemalloc.start()
+    try:
+        ozx.write(data, tmp_path / "x", encoding={"v": packing})
+        written = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        found = xr.open_dataset(tmp_path / "x", engine="omnizarr").load()
+        read = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(found.v, values)
+    assert written < values.nbytes * 0.75
+    assert read < values.nbytes * 1.75

@@ -165,6 +165,12 @@ def test_a_store_works_inside_a_running_event_loop() -> None:
     assert asyncio.run(main()) == 3
 
 
+def test_a_store_that_does_not_open_itself_is_opened(tmp_path: Path) -> None:
+    with zarr.storage.ZipStore(tmp_path / "x.zip", mode="w") as writable:
+        oz.create_array(writable, data=np.arange(5))
+    assert oz.open_array(zarr.storage.ZipStore(tmp_path / "x.zip", mode="r"))[3] == 3
+
+
 def test_a_store_that_cannot_delete_says_so(tmp_path: Path) -> None:
     store = from_zarr(zarr.storage.ZipStore(tmp_path / "x.zip", mode="w"))
     store.set("k", b"1")

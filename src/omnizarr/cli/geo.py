@@ -24,7 +24,10 @@ def cf() -> None:
 @path_argument
 @node_option
 def cf_info(path: str, node: str) -> None:
-    """Show the dimensions, variables and attributes of PATH and the groups below, as ncdump -h."""
+    """Show dimensions, variables and attributes, as ncdump -h.
+
+    Those of PATH and of all groups below it.
+    """
     console.print(open_dataset(path, path=node).header(), markup=False)
 
 
@@ -32,9 +35,10 @@ def cf_info(path: str, node: str) -> None:
 @path_argument
 @node_option
 def cf_validate(path: str, node: str) -> None:
-    """List what does not fit together in PATH: lengths of dimensions, variables that are named.
+    """List what does not fit together in PATH.
 
-    The exit code is 1 when there are errors; warnings alone do not change it.
+    Lengths of dimensions that differ, variables that are named and missing. The exit code is 1 when
+    there are errors; warnings alone do not change it.
     """
     sys.exit(1 if show_problems(open_dataset(path, path=node).problems()) else 0)
 

@@ -14,7 +14,7 @@ from omnizarr.cli.geo import cf, geo
 from omnizarr.cli.ome import ome
 from omnizarr.cli.screen import console, errors, show_findings, show_problems, watched
 from omnizarr.errors import OmnizarrError
-from omnizarr.hierarchy.render import size_text
+from omnizarr.hierarchy.render import counted, size_text
 from omnizarr.stores.resolve import is_archive
 
 # What the library's messages recommend, in the words of the command line.
@@ -28,7 +28,9 @@ class Command(click.Group):
         warnings.showwarning = _show_warning
         try:
             return super().invoke(ctx)
-        except OmnizarrError as e:
+        except BrokenPipeError:  # whoever reads the output has seen enough
+            raise
+        except (OmnizarrError, OSError) as e:
             errors.print(f"[bold red]{type(e).__name__}[/]: ", end="")
             message = str(e)
             for argument, option in OPTIONS.items():
@@ -146,10 +148,10 @@ def verify(path: str, node: str, depth: Any) -> None:
 @click.option("--overwrite", is_flag=True, help="Replace a hierarchy at DESTINATION.")
 @click.option("--in-place", is_flag=True, help="Write new documents beside the old; keep chunks.")
 def convert(source: str, destination: str | None, to: str, overwrite: bool, in_place: bool) -> None:
-    """Write SOURCE in another format to DESTINATION, which is best named like data.zarr.
+    """Write SOURCE in another format to DESTINATION.
 
-    Chunks are copied byte for byte where the other format can describe them, and encoded again
-    where not.
+    DESTINATION is best named like data.zarr. Chunks are copied byte for byte where the other format
+    can describe them, and encoded again where not.
     """
     if (destination is None) != in_place:
         both = " and not both" if in_place else ""
@@ -165,9 +167,9 @@ def convert(source: str, destination: str | None, to: str, overwrite: bool, in_p
         )
     place = source if in_place else destination
     console.print(
-        f"wrote zarr {to} to {place}: {report.groups} groups, {report.arrays} arrays,"
-        f" {report.chunks_copied} chunks copied, {report.chunks_encoded} encoded again,"
-        f" {size_text(report.bytes_written)}",
+        f"wrote zarr {to} to {place}: {counted(report.groups, 'group')},"
+        f" {counted(report.arrays, 'array')}, {counted(report.chunks_copied, 'chunk')} copied,"
+        f" {report.chunks_encoded} encoded again, {size_text(report.bytes_written)}",
         markup=False,
     )
     for path, reason in report.encoded.items():

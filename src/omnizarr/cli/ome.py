@@ -17,7 +17,7 @@ from omnizarr.conventions.ome.validate import validate as validate_ome
 from omnizarr.conventions.ome.validate import validate_attributes
 from omnizarr.conventions.ome.versions import NEWEST, VERSIONS
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
-from omnizarr.hierarchy.render import size_text
+from omnizarr.hierarchy.render import counted, size_text
 from omnizarr.ops.downsample import NAMES
 from omnizarr.ops.ome_migrate import migrate as migrate_ome
 from omnizarr.ops.ome_migrate import undo_migration
@@ -42,7 +42,7 @@ def versions() -> None:
 @click.argument("path")
 @click.option("--node", default="", help="The path of a group inside the hierarchy.")
 def info(path: str, node: str) -> None:
-    """Show what PATH is: axes, pixel sizes, levels, channels, labels, wells."""
+    """Show the axes, levels, channels, labels or wells of PATH."""
     found = open_ome(path, path=node)
     console.print(str(getattr(found, "info", found)), markup=False)
 
@@ -51,9 +51,10 @@ def info(path: str, node: str) -> None:
 @click.argument("path")
 @click.option("--node", default="", help="The path of a group inside the hierarchy.")
 def validate(path: str, node: str) -> None:
-    """List everything that is wrong with the image or plate in PATH and all below it.
+    """List everything that is wrong with the OME-Zarr in PATH.
 
-    The exit code is 1 when there are errors; warnings alone do not change it.
+    An image, plate or well, and all below it. The exit code is 1 when there are errors; warnings
+    alone do not change it.
     """
     sys.exit(1 if show_problems(validate_ome(path, node)) else 0)
 
@@ -63,9 +64,10 @@ def validate(path: str, node: str) -> None:
 @click.argument("path", type=click.Path(exists=True))
 @click.option("--strict", is_flag=True, help="What should be, must be.")
 def conformance(mode: str, path: str, strict: bool) -> None:
-    """Judge the attributes in a JSON file, or of the group at PATH, for the ngff-spec suite.
+    """Judge attributes at PATH for the ngff-spec suite.
 
-    Prints {"valid": …, "message": …}; the exit code is 0 whatever the verdict.
+    PATH is a JSON file, or a group. Prints {"valid": …, "message": …}; the exit code is 0 whatever
+    the verdict.
     """
     try:
         problems = validate_attributes(_attributes(mode, Path(path)))
@@ -104,7 +106,10 @@ def _attributes(mode: str, path: Path) -> dict[str, Any]:
 @click.option("--version", type=written, default=NEWEST, show_default=True)
 @click.option("--overwrite", is_flag=True, help="Replace what is at DESTINATION.")
 def write(source: str, destination: str, **given: Any) -> None:
-    """Write an image with its levels from SOURCE, a Zarr array or an OME-Zarr image."""
+    """Write SOURCE as an image with its levels.
+
+    SOURCE is a Zarr array or an OME-Zarr image.
+    """
     scale = given.pop("scale")
     if scale is not None:
         given["scale"] = _numbers(scale, float, "--scale")
@@ -144,12 +149,15 @@ def migrate(
     undo: bool,
     overwrite: bool,
 ) -> None:
-    """Move SOURCE to another version of OME-Zarr, with labels, wells and fields."""
+    """Move SOURCE to another version of OME-Zarr.
+
+    Labels, wells and fields come along.
+    """
     if undo:
         if destination is not None or in_place or remove_old or dry_run or overwrite:
             raise click.UsageError("--undo goes with --to only")
         keys = undo_migration(source, to=to)
-        console.print(f"erased {len(keys)} documents of {to}", markup=False)
+        console.print(f"erased {counted(len(keys), 'document')} of {to}", markup=False)
         return
     if (destination is None) != in_place:
         raise click.UsageError("give a DESTINATION, or --in-place, and not both")
@@ -169,9 +177,10 @@ def migrate(
     report = done.report
     would = "would migrate" if dry_run else "migrated"
     console.print(
-        f"{would} {source} from {done.source} to {done.target}: {report.groups} groups,"
-        f" {report.arrays} arrays, {len(done.documents)} documents beside the old,"
-        f" {len(done.removed)} old ones erased, {report.chunks_copied} chunks copied,"
+        f"{would} {source} from {done.source} to {done.target}:"
+        f" {counted(report.groups, 'group')}, {counted(report.arrays, 'array')},"
+        f" {counted(len(done.documents), 'document')} beside the old,"
+        f" {len(done.removed)} old ones erased, {counted(report.chunks_copied, 'chunk')} copied,"
         f" {report.chunks_encoded} encoded again, {size_text(report.bytes_written)}",
         markup=False,
     )

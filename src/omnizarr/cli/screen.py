@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from omnizarr.errors import Problem
+from omnizarr.hierarchy.render import counted
 from omnizarr.ops.verify import Finding
 
 console = Console(highlight=False, soft_wrap=True)
@@ -19,7 +20,7 @@ def show_problems(problems: Sequence[Problem]) -> int:
     """Print every problem; the number of errors."""
     show_findings(problems)
     bad = sum(p.level == "error" for p in problems)
-    console.print(f"{bad} errors, {len(problems) - bad} warnings")
+    console.print(f"{counted(bad, 'error')}, {counted(len(problems) - bad, 'warning')}")
     return bad
 
 

@@ -1,6 +1,5 @@
 """Codecs: how a chunk becomes bytes and back. One file a codec, three kinds."""
 
-from importlib import import_module
 from typing import Any
 
 from omnizarr import registry
@@ -72,9 +71,7 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'omnizarr.codecs' has no attribute {name!r}")
-    module, _, attribute = _LATER[name].partition(":")
-    value = getattr(import_module(f"omnizarr.codecs.{module}"), attribute)
-    globals()[name] = value
+    value = globals()[name] = registry.load(f"omnizarr.codecs.{_LATER[name]}")
     return value
 
 

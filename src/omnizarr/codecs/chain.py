@@ -344,10 +344,10 @@ def _decoded(step: BytesBytes, data: Buffer, size: int | None) -> Buffer:
 def _run(codec: Codec, verb: str, call: Callable[..., Any], *args: Any) -> Any:
     try:
         return call(*args)
-    except (ChunkError, MissingPackage):
+    except (ChunkError, MissingPackage, MemoryError):
         raise
     except Exception as e:  # codecs of any package may raise anything
-        raise _fault(codec, f"{verb}: {e or type(e).__name__}") from e
+        raise _fault(codec, f"{verb}: {str(e) or type(e).__name__}") from e
 
 
 def _fault(codec: Codec, message: str) -> ChunkError:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from omnizarr import registry
 from omnizarr.data_types.data_type import DataType, Scalar, in_order, old, wrong
 from omnizarr.errors import InvalidMetadata, MissingPackage
 from omnizarr.model import Dialect, Named
@@ -69,7 +70,7 @@ def bind(named: Named) -> DataType:
 
 def _small(name: str) -> np.dtype[Any]:
     try:
-        import ml_dtypes  # noqa: PLC0415 - optional package
+        ml_dtypes = registry.load("ml_dtypes")
     except ImportError:
         raise MissingPackage(
             f"data type {name!r} needs the package ml_dtypes; pip install 'omnizarr[ml]'"

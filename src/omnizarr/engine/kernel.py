@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,9 @@ def _in_memory(
     if not all(v is None or type(v) is bytes for v in values):
         return None
     left = _run(layout, array, plan, values, data, writing=True)
-    skipped = set(left or ())
+    if left is None:
+        return None
+    skipped = set(left)
     for number, (key, value) in enumerate(zip(keys, values, strict=True)):
         if number in skipped:
             continue
@@ -132,7 +135,7 @@ def _run(
 ) -> list[int] | None:
     settings, store = config.get(), array.store
     root = store.encoded_root if isinstance(store, LocalStore) else b""
-    with threads(settings.threads) as allowed:
+    with threads(settings.threads) as allowed, suppress(MemoryError):
         return _kernel.run(
             layout.capsule,
             _columns(plan),
@@ -148,6 +151,7 @@ def _run(
             allowed,
             SMALL,
         )
+    return None  # the reference engine may need less, or says what there is no memory for
 
 
 @cache
@@ -305,9 +309,9 @@ def _step(codec: Any) -> Step | None:
 
 @cache
 def _has_deflate() -> bool:
-    """Whether the kernel can call the libdeflate inside the package that the codec uses."""
-    spec = find_spec("deflate._deflate")
-    return spec is not None and spec.origin is not None and _kernel.load_deflate(spec.origin)
+    """Whether the kernel can call the libdeflate inside the package that the codec has loaded."""
+    file = getattr(sys.modules.get("deflate._deflate"), "__file__", None)
+    return file is not None and _kernel.load_deflate(file)
 
 
 def _writable(chain: Chain) -> bool:

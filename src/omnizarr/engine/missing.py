@@ -63,7 +63,6 @@ class Filled:
                 f"{len(places)} missing chunks of {paths.show(self.array.path)} in"
                 f" {self.array.store!r} were read as the fill value"
                 f" {self.array.fill[()]!r}: {names}",
-                stacklevel=6,
             )
 
     def _places(self, row: Row, box: Region) -> Iterator[Coords]:

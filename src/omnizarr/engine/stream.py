@@ -39,9 +39,10 @@ class Gathered:
         box: Any = (*row.region, ...)
         outer: Any = (*row.outer, ...)
         if row.pick is None:
-            self.missing -= int(self.known[box].size - np.count_nonzero(self.known[box]))
-            self.values[box] = values[outer]
+            fresh = int(self.known[box].size - np.count_nonzero(self.known[box]))
+            self.values[box] = values[outer]  # where there is no memory for it, nothing is known
             self.known[box] = True
+            self.missing -= fresh
             return
         self.values[box][row.pick] = values[outer]
         self.known[box][row.pick] = True

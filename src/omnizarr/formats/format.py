@@ -23,6 +23,8 @@ class Format(Protocol):
     undefined_fill: bool
     # Whether an array's dimension names are one of its attributes.
     names_in_attributes: bool
+    # Whether documents have codecs by their ids in numcodecs.
+    codecs_by_id: bool
     # Whether groups exist, and whether they exist without a document of their own.
     has_groups: bool
     implicit_groups: bool

@@ -5,7 +5,7 @@ Only documents about which nothing was to be told are kept, as many as a few meg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields
 from operator import attrgetter, is_
 
@@ -60,7 +60,23 @@ def written(node: Node, write: Callable[[Node], bytes]) -> bytes:
     return own
 
 
-def _shape(shape: tuple[int, ...]) -> bytes:
+def own_shape(text: bytes, start: bytes) -> tuple[list[int] | None, bytes]:
+    """The shape in a text that `written` gave, and what comes after; None for other texts.
+
+    `start` is what stands before the shape.
+    """
+    begin, end = len(start), text.find(b"]")
+    if not text.startswith(start) or not 0 < end - begin < LARGEST:
+        return None, b""
+    numbers = text[begin : end + 1].removeprefix(b'\n  "shape": [')[:-1]
+    try:
+        shape = [int(number) for number in numbers.split(b",")]
+    except ValueError:
+        return None, b""
+    return (shape, text[end:]) if text[begin : end + 1] == _shape(shape) else (None, b"")
+
+
+def _shape(shape: Sequence[int]) -> bytes:
     """The line, or lines, that state the shape; none inside other objects begins like it."""
     lengths = ",\n    ".join(map(str, shape))
     return f'\n  "shape": [\n    {lengths}\n  ]'.encode() if shape else b'\n  "shape": []'

@@ -37,6 +37,7 @@ class V2:
     dialect: Dialect = "v2"
     undefined_fill = True
     names_in_attributes = True
+    codecs_by_id = True
     has_groups = True
     implicit_groups = False
     frozen: str | None = None

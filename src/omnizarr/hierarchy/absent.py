@@ -24,13 +24,16 @@ def why_absent(store: Store, path: str, wanted: str | None) -> str:
         )
     if isinstance(store, LocalStore) and store.root.is_file():
         return f"{message}, which is {_about_file(store.root)}"
-    if can_list(store):
+    none = "no zarr.json, .zarray, .zgroup or meta"
+    if not can_list(store):
+        message += f" ({none} is there)"
+    else:
         keys, prefixes = list_dir(store, paths.prefix(path))
         if not keys and not prefixes:
             return f"{message}; nothing is there at all. Is the path right?"
         names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
         some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-        message += f" (no zarr.json, .zarray, .zgroup or meta; it holds: {some})"
+        message += f" ({none}; it holds: {some})"
     return message
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from reprlib import repr as repr_of
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -183,21 +183,26 @@ def split_fields(selection: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return chosen, rest if rest else ...
 
 
+class Source(Protocol):
+    """What can be read and written by plans."""
+
+    def _read(self, planner: Planner, selection: Any) -> Any: ...
+    def _write(self, planner: Planner, selection: Any, value: Any) -> None: ...
+
+
 class Selector:
     """Another way to select: ``array.oindex``, ``array.vindex``, ``array.blocks``."""
 
-    def __init__(
-        self,
-        read: Callable[[Planner, Any], Any],
-        write: Callable[[Planner, Any, Any], None],
-        planner: Planner,
-    ) -> None:
-        self._read = read
-        self._write = write
+    def __init__(self, source: Source, planner: Planner, name: str) -> None:
+        self._source = source
         self._planner = planner
+        self._name = name
 
     def __getitem__(self, selection: Any) -> Any:
-        return self._read(self._planner, selection)
+        return self._source._read(self._planner, selection)
 
     def __setitem__(self, selection: Any, value: Any) -> None:
-        self._write(self._planner, selection, value)
+        self._source._write(self._planner, selection, value)
+
+    def __repr__(self) -> str:
+        return f"<{self._name} of {self._source!r}; select with [...]>"

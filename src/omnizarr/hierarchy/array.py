@@ -58,7 +58,6 @@ class Array(Selectable, NodeHandle[ArrayModel]):
             warn(
                 f"{self._location}: {name!r} is unknown here and is skipped, as the document"
                 " allows; nothing can be written",
-                stacklevel=5,
             )
 
     @property
@@ -71,7 +70,6 @@ class Array(Selectable, NodeHandle[ArrayModel]):
                 warn(
                     f"the consolidated metadata of {self._location} are out of date; its own"
                     " document is used. Call consolidate_metadata again",
-                    stacklevel=4,
                 )
         return self._bound
 
@@ -231,7 +229,10 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         return handle
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "config": self._config}
+        state = super().__getstate__()
+        # Copies are of all nodes of a group: hundreds of times as long as what an array needs.
+        location = replace(state["location"], copies=None)
+        return {**state, "location": location, "config": self._config}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -24,7 +24,7 @@ class Attributes(MutableMapping[str, Any]):
 
     Shown as the node's documents were last read (``refresh()`` reads them again). Every change
     starts from what is stored at that moment, so that two handles which set two attributes keep
-    both. Lists and dictionaries are copies: assign them again to store a change inside.
+    both. Lists and dictionaries are copies: assign them again, or `edit`, to store a change inside.
     """
 
     def __init__(self, read: Callable[[], Mapping[str, Any]], write: Write) -> None:
@@ -115,7 +115,6 @@ def json_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     def special(where: str, value: float) -> None:
         warn(
             f"{where} is {value!r}, which JSON lacks; it is stored as a string",
-            stacklevel=5,
         )
 
     converted: dict[str, Any] = plain(attributes, "attributes", special)

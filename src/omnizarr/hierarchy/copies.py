@@ -191,6 +191,5 @@ def _renewed(
     warn(
         f"{next(iter(nodes))!r} was changed, so the consolidated metadata in {key!r} of {store!r}"
         " were dropped; call consolidate_metadata again when done",
-        stacklevel=7,
     )
     return consolidated.dropped(format, data, key)

@@ -155,7 +155,7 @@ class Group(NodeHandle[GroupModel]):
         good: dict[str, Node] = {}
         for name, node in (location or self._location).children().items():
             if isinstance(node, Exception):
-                warn(f"{name!r} is left out: {node}", stacklevel=4)
+                warn(f"{name!r} is left out: {node}")
             else:
                 good[name] = node
         return good

@@ -233,7 +233,7 @@ class Location:
         check(read)
         advice = self.format.name_advice(self.path)
         if advice is not None:
-            warn(f"the path {self.path!r} {advice}", stacklevel=4)
+            warn(f"the path {self.path!r} {advice}")
         around = Around.look(self.store, self.path, self.format)
         around.check_root()
         missing = around.missing_groups()
@@ -307,7 +307,7 @@ def tell(problems: Iterable[Problem]) -> None:
     """Warn about what is odd but can be read."""
     for problem in problems:
         if problem.level == "warning":
-            warn(str(problem), stacklevel=4)
+            warn(str(problem))
 
 
 def existing_node(

@@ -148,7 +148,8 @@ def group_info(group: GroupModel, location: Location) -> Info:
     return info
 
 
-def _count(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """A number of things, of one of them without an s."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
@@ -157,7 +158,7 @@ def members_info(location: Location) -> Info:
     children = location.children()
     arrays = sum(isinstance(c, ArrayModel) for c in children.values())
     groups = sum(isinstance(c, GroupModel) for c in children.values())
-    info = Info(members=f"{_count(arrays, 'array')}, {_count(groups, 'group')}")
+    info = Info(members=f"{counted(arrays, 'array')}, {counted(groups, 'group')}")
     broken = [name for name, child in children.items() if isinstance(child, Exception)]
     if broken:
         info["not readable"] = ", ".join(broken)

@@ -34,7 +34,6 @@ def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMode
         warn(
             f"{len(left)} chunks outside {inner} of {paths.show(array.path)} {what};"
             " resize(..., outside='erase') removes them",
-            stacklevel=5,
         )
     return model
 

@@ -86,23 +86,20 @@ class Selectable(Shaped):
     def __setitem__(self, selection: Any, value: Any) -> None:
         self._write(plan, selection, value)
 
-    def _selector(self, planner: access.Planner) -> access.Selector:
-        return access.Selector(self._read, self._write, planner)
-
     @property
     def oindex(self) -> access.Selector:
         """Selects with a list, mask, slice or integer for each axis on its own."""
-        return self._selector(axis_plan)
+        return access.Selector(self, axis_plan, "oindex")
 
     @property
     def vindex(self) -> access.Selector:
         """Selects single points by lists of positions, or by a mask of the whole shape."""
-        return self._selector(point_plan)
+        return access.Selector(self, point_plan, "vindex")
 
     @property
     def blocks(self) -> access.Selector:
         """Selects whole chunks, of a sharded array whole shards, by their place in the grid."""
-        return self._selector(block_plan)
+        return access.Selector(self, block_plan, "blocks")
 
     def get_basic_selection(
         self, selection: Any = ..., *, out: Any = None, fields: Any = None, prototype: Any = None

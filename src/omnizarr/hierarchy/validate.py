@@ -19,6 +19,7 @@ from omnizarr.errors import (
     UnknownExtension,
 )
 from omnizarr.formats import V1, V2, V3, Documents, Format, Probe, V3Draft
+from omnizarr.hierarchy.absent import why_absent
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
@@ -89,7 +90,7 @@ def _validate_store(store: Store, path: str) -> list[Problem]:
         _merge(problems, e)
         return problems
     if not formats:
-        raise NodeNotFound(f"there is no array or group at {paths.show(path)} in {store!r}")
+        raise NodeNotFound(why_absent(store, path, None))
     for format in formats:
         _walk(Location(store, path, format), problems)
     return problems

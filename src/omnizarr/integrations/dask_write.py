@@ -16,18 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr.chunk_grids import RegularAxis
 from omnizarr.chunk_grids.grid import Axis
 from omnizarr.errors import MissingPackage, SelectionError, StoreError
 from omnizarr.hierarchy.array import Array
+from omnizarr.integrations.parts import Box, stored_axes
 from omnizarr.stores import MemoryStore
 
 try:
     from dask.highlevelgraph import HighLevelGraph
 except ImportError as e:
     raise MissingPackage("Dask arrays need it: pip install 'dask[array]'") from e
-
-Box = tuple[slice, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ def writes(x: Any, array: Array, start: tuple[int, ...]) -> Writes:
     check_known(x)
     name = f"omnizarr-write-{uuid.uuid4().hex}"
     process = os.getpid() if _in_memory(array.store) else None
-    axes = _stored_axes(array)
+    axes = stored_axes(array)
     spans = [list(axis_spans(a, s, b)) for a, s, b in zip(axes, start, x.chunks, strict=True)]
     layer: dict[Any, Any] = {}
     for place in product(*(range(len(s)) for s in spans)):
@@ -125,14 +123,6 @@ def check_known(x: Any) -> None:
             f"the lengths of some blocks are unknown, got chunks {x.chunks};"
             " call x.compute_chunk_sizes() first"
         )
-
-
-def _stored_axes(array: Array) -> tuple[Axis, ...]:
-    """How each axis is cut into values of the store: shards where there are any."""
-    shards = array.shards
-    if shards is None or not all(isinstance(n, int) for n in shards):
-        return array._bound.grid.axes
-    return tuple(RegularAxis(n, c) for n, c in zip(array.shape, shards, strict=True))
 
 
 def _in_memory(store: Any) -> bool:

@@ -17,6 +17,7 @@ from xarray.backends import BackendEntrypoint, StoreBackendEntrypoint
 from omnizarr.errors import InvalidMetadata
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations import xarray_accessor as xarray_accessor  # registers it
+from omnizarr.integrations.xarray_decode import decode_by_parts
 from omnizarr.integrations.xarray_read import Stored, name_of, open_stored
 
 
@@ -63,7 +64,7 @@ class Engine(BackendEntrypoint):
         dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
         arrays = {name: array for name, array in arrays.items() if name not in dropped}
         stored = Stored(arrays, attributes, use_zarr_fill_value_as_mask)
-        return StoreBackendEntrypoint().open_dataset(
+        return _decoded(
             stored,
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
@@ -100,5 +101,10 @@ class Engine(BackendEntrypoint):
             else:
                 attributes = member.attrs.asdict()
                 found[path] = Stored({}, attributes, use_zarr_fill_value_as_mask)
-        entry = StoreBackendEntrypoint()
-        return {f"/{path}": entry.open_dataset(s, **decoding) for path, s in found.items()}
+        return {f"/{path}": _decoded(s, **decoding) for path, s in found.items()}
+
+
+def _decoded(stored: Stored, **decoding: Any) -> xr.Dataset:
+    dataset = StoreBackendEntrypoint().open_dataset(stored, **decoding)
+    decode_by_parts(dataset, stored.arrays)
+    return dataset

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from xarray import conventions
+from xarray.backends import BackendArray
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
+from xarray.core import indexing
 
 from omnizarr.conventions.cf.fill import encode_fill
-from omnizarr.errors import InvalidMetadata, NoSuchLabel, WrongType
+from omnizarr.errors import InvalidMetadata, InvalidName, NoSuchLabel, WrongType
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.xarray_read import variable
 
@@ -21,11 +23,28 @@ _OPTIONS = {
     "chunk_key_encoding", "dimension_separator", "object_codec", "write_empty_chunks",
     "cache_metadata", "fill_value",
 }  # fmt: skip
+LARGE = 2**21  # bytes from which on numbers are encoded part by part
 UNNAMED = "__values__"  # what xarray calls a variable whose name is None
+_NAME = "__xarray_dataarray_name__"  # where xarray looks for the name of an array on its own
 _OF_NETCDF = {"chunksizes", "zlib", "complevel", "compression", "shuffle", "contiguous"}
 _OF_THE_SOURCE = {"source", "original_shape", "preferred_chunks"}
 # Older releases have no list of their own for Zarr, and encode it with this default.
 _CODERS = {"coders": conventions.ZARR_CODERS} if hasattr(conventions, "ZARR_CODERS") else {}  # type: dict[str, Any]
+
+
+def dataset_of(array: xr.DataArray) -> xr.Dataset:
+    """A dataset of one variable, which `xarray.open_dataarray` turns into the array again.
+
+    An array without a name, or with that of one of its axes or coordinates, has its name in an
+    attribute. xarray's own name for the variable begins with "__", which version 3 reserves.
+    """
+    taken = {*array.coords, *array.dims}
+    if array.name is not None and array.name not in taken:
+        return array.to_dataset()
+    free = next(name for i in range(len(taken) + 1) if (name := "array" + "_" * i) not in taken)
+    dataset = array.to_dataset(name=free)
+    dataset.attrs[_NAME] = array.name
+    return dataset
 
 
 def encoded_dataset(
@@ -33,19 +52,66 @@ def encoded_dataset(
 ) -> tuple[dict[str, xr.Variable], dict[str, Any]]:
     """Variables with the given encodings, and attributes, coordinates told among them."""
     for name in dataset.variables:
-        if name is not None and (not isinstance(name, str) or not name):
-            raise WrongType(f"names of variables must be texts that are not empty, got {name!r}")
+        if name is not None and not isinstance(name, str):
+            raise WrongType(f"the name of a variable must be a string or None, got {name!r}")
+        if name == "":
+            raise InvalidName("a variable is called '', which is no name; rename it")
     variables, attributes = conventions.encode_dataset_coordinates(dataset)
     for name, given in (encoding or {}).items():
         if name not in variables:
             known = ", ".join(map(str, variables))
             raise NoSuchLabel(f"encoding for {name!r}, which is no variable; known: {known}")
+        if not isinstance(given, Mapping):
+            raise InvalidMetadata(f"encoding of {name!r} must be a dict of options, got {given!r}")
         variables[name].encoding = dict(given)
     return {UNNAMED if k is None else k: v for k, v in variables.items()}, attributes
 
 
 def encoded(name: str, given: xr.Variable) -> xr.Variable:
-    """A variable as it is stored: times as numbers, scaled, with a mark for missing values."""
+    """A variable as it is stored: times as numbers, scaled, with a mark for missing values.
+
+    Many numbers in memory are encoded when they are read, only those that are; what has to be
+    refused is refused here.
+    """
+    if not _by_parts(given):
+        return _encoded(name, given)
+    none = _encoded(name, given[(slice(0, 0),) * given.ndim])
+    values = indexing.LazilyIndexedArray(Unencoded(name, given, none.dtype))
+    return xr.Variable(given.dims, values, none.attrs, none.encoding)
+
+
+def _by_parts(given: xr.Variable) -> bool:
+    """Whether the parts of a variable are encoded alone just as among the others, without warning.
+
+    Times, text and objects take units, lengths and types from all values.
+    """
+    if given.ndim == 0 or given.nbytes < LARGE or given.dtype.kind not in "biuf":
+        return False
+    encoding = given.encoding
+    marked = any(encoding.get(k) is not None for k in ("_FillValue", "missing_value"))
+    packed = any(encoding.get(k) is not None for k in ("scale_factor", "add_offset", "dtype"))
+    if not (marked or packed) or "_Unsigned" in encoding or not isinstance(given.data, np.ndarray):
+        return False
+    dtype = np.dtype(encoding.get("dtype") or given.dtype)
+    return dtype.kind in "fb" or (dtype.kind in "iu" and dtype.metadata is None and marked)
+
+
+class Unencoded(BackendArray):
+    """Numbers that are encoded as they are read."""
+
+    def __init__(self, name: str, given: xr.Variable, dtype: np.dtype[Any]) -> None:
+        self._name, self._given = name, given
+        self.shape, self.dtype = given.shape, dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        def read(selection: Any) -> Any:
+            return _encoded(self._name, self._given[selection]).data
+
+        support = indexing.IndexingSupport.BASIC
+        return indexing.explicit_indexing_adapter(key, self.shape, support, read)
+
+
+def _encoded(name: str, given: xr.Variable) -> xr.Variable:
     var = conventions.encode_cf_variable(given, name=name, **_CODERS)
     var = ensure_dtype_not_object(var, name=name)
     var = strings.EncodedStringCoder(allows_unicode=True).encode(var, name=name)
@@ -66,9 +132,9 @@ def encoded_like(name: str, given: xr.Variable, array: Array) -> xr.Variable:
         raise InvalidMetadata(
             f"variable {name!r} has dimensions {given.dims}, and {stored.dims} are stored"
         )
-    copy = given.copy(deep=False)
+    copy = given.transpose(*stored.dims).copy(deep=False)
     copy.encoding = decoded.encoding
-    return encoded(name, copy).transpose(*stored.dims)
+    return encoded(name, copy)
 
 
 def encoded_new(

@@ -21,6 +21,7 @@ from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import open as open_node
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.view import View
+from omnizarr.integrations.xarray_codecs import codec_encoding
 
 try:
     import xarray as xr
@@ -94,9 +95,7 @@ def variable(name: str, array: Array, fill_masks: bool | None = None) -> xr.Vari
         "chunks": () if scalar else array.chunks,
         "preferred_chunks": dict(zip(dims, blocks, strict=True)),
         "shards": array.shards,
-        "filters": array.filters,
-        "serializer": array.serializer,
-        "compressors": array.compressors,
+        **codec_encoding(array),
     }
     by_format = fill_is_mask(array)
     if not by_format:

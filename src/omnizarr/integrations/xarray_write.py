@@ -12,11 +12,13 @@ import numpy as np
 import xarray as xr
 
 from omnizarr.conventions.cf.variable import is_scalar
+from omnizarr.engine.rows import run_rows
 from omnizarr.errors import (
     CannotExpress,
     InvalidMetadata,
     NodeExists,
     NodeNotFound,
+    OmnizarrError,
     WrongNode,
     WrongType,
 )
@@ -25,8 +27,10 @@ from omnizarr.hierarchy.consolidate import consolidate_metadata
 from omnizarr.hierarchy.create import open_group
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.grow import growing, take_room, with_room
+from omnizarr.integrations.parts import Box, is_near, parts, stored_axes
 from omnizarr.integrations.xarray_encode import (
     check_encoding,
+    dataset_of,
     encoded,
     encoded_dataset,
     encoded_like,
@@ -38,11 +42,12 @@ from omnizarr.integrations.xarray_region import resolve_region
 
 if find_spec("dask"):
     from omnizarr.integrations.dask import run
-    from omnizarr.integrations.dask_write import writes
+    from omnizarr.integrations.dask_write import Writes, writes
 
 WriteMode: TypeAlias = Literal["w", "w-", "a", "a-", "r+"]
 Encoded: TypeAlias = tuple[dict[str, xr.Variable], dict[str, Any]]
-UNNAMED = "array"  # xarray's own name for it begins with "__", which version 3 reserves
+PART = 2**19  # numbers that are encoded at a time
+FAR_PART = 2**22  # the same where a call stores many chunks side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ class Piece:
     """Values that go to one place of an array, and the shape the array has afterwards."""
 
     array: Array
-    data: Any
+    values: xr.Variable
     start: tuple[int, ...]
     shape: tuple[int, ...]
 
@@ -60,7 +65,26 @@ class Piece:
 
     @property
     def box(self) -> tuple[slice, ...]:
-        return tuple(slice(a, a + n) for a, n in zip(self.start, self.data.shape, strict=True))
+        return tuple(slice(a, a + n) for a, n in zip(self.start, self.values.shape, strict=True))
+
+    def store(self) -> None:
+        """Store values that are in memory, those that are still to be encoded part by part."""
+        if self.values._in_memory:
+            self.room[self.box] = self.values.values
+            return
+        room, errors = self.room, np.geterr()
+        boxes = parts(stored_axes(room), self.box, PART if is_near(room) else FAR_PART)
+
+        def one(box: Box) -> None:
+            inside = (slice(s.start - a, s.stop - a) for s, a in zip(box, self.start, strict=True))
+            with np.errstate(**errors):  # of this thread, for those that help
+                room[box] = self.values[tuple(inside)].values
+
+        run_rows(iter(boxes), len(boxes), one, self.values.nbytes)
+
+    def tasks(self) -> Writes:
+        """The tasks that store a Dask array."""
+        return writes(self.values.data, self.room, self.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +110,7 @@ def write(
     consolidated: bool | None = None,
     zarr_format: int | str | None = None,
     write_empty_chunks: bool | None = None,
+    write_inherited_coords: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Store a dataset, an array or a tree, and give back the group.
@@ -100,12 +125,16 @@ def write(
     Dask arrays may have any blocks: every task stores whole chunks or shards. With
     ``compute=False`` everything but their values is stored, and a `dask.delayed.Delayed` is given
     back; who appends like that must be alone. `consolidated`: None makes consolidated metadata
-    where the format has them.
+    where the format has them. `write_inherited_coords` stores coordinates that groups of a tree
+    have from those above them in each of these groups.
     """
     order = Order(_mode(mode, append_dim, region), append_dim, region, write_empty_chunks)
     if isinstance(data, xr.DataArray):
-        data = data.to_dataset(name=data.name or UNNAMED)
-    datasets = _nodes(data, encoding) if isinstance(data, xr.DataTree) else {"": (data, encoding)}
+        data = dataset_of(data)
+    if isinstance(data, xr.DataTree):
+        datasets = _nodes(data, encoding, write_inherited_coords)
+    else:
+        datasets = {"": (data, encoding)}
     new: dict[str, Encoded] = {}
     if order.mode in ("w", "w-"):
         # All of it before anything is touched: it may even be what is about to be replaced.
@@ -140,14 +169,14 @@ def _mode(mode: WriteMode | None, append_dim: str | None, region: Any) -> WriteM
 
 
 def _nodes(
-    tree: xr.DataTree, encoding: Mapping[str, Any] | None
+    tree: xr.DataTree, encoding: Mapping[str, Any] | None, inherit: bool
 ) -> dict[str, tuple[xr.Dataset, Mapping[str, Any] | None]]:
     """The datasets of a tree by relative path, each with its encodings."""
     given = {k.strip("/"): v for k, v in (encoding or {}).items()}
     found: dict[str, tuple[xr.Dataset, Mapping[str, Any] | None]] = {}
     for path, node in tree.subtree_with_keys:
         name = "" if path == "." else path
-        found[name] = node.to_dataset(inherit=node is tree), given.pop(name, None)
+        found[name] = node.to_dataset(inherit=inherit or node is tree), given.pop(name, None)
     if given:
         raise InvalidMetadata(f"encoding for {sorted(given)}, which are no groups of the tree")
     return found
@@ -210,8 +239,15 @@ def _create(
         options = new_array(var, fill_is_mask(group))
         if order.write_empty_chunks is not None:
             options["write_empty_chunks"] = order.write_empty_chunks
-        array = group.create_array(name, **options)
-        pieces.append(Piece(array, var.data, (0,) * array.ndim, array.shape))
+        try:
+            array = group.create_array(name, **options)
+        except OmnizarrError as e:
+            e.add_note(
+                f"while creating the variable {name!r}; an encoding that came with it from a file"
+                " is left out after .drop_encoding()"
+            )
+            raise
+        pieces.append(Piece(array, var, (0,) * array.ndim, array.shape))
     return pieces
 
 
@@ -277,7 +313,7 @@ def _placed(
     if order.mode == "a-" and order.append_dim is not None and not grows:
         return None
     if is_scalar(array):
-        return Piece(array, var.data.reshape(1), (0,), array.shape)
+        return Piece(array, xr.Variable(("one",), var.data.reshape(1)), (0,), array.shape)
     start, shape = [], []
     for dim, length, given in zip(var.dims, array.shape, var.shape, strict=True):
         first, last, _ = region.get(str(dim), slice(None)).indices(length)
@@ -294,7 +330,7 @@ def _placed(
         array = array.with_config(
             replace(array.config, write_empty_chunks=order.write_empty_chunks)
         )
-    return Piece(array, var.data, tuple(start), tuple(shape))
+    return Piece(array, var, tuple(start), tuple(shape))
 
 
 def _consolidate(group: Group, asked: bool) -> None:
@@ -310,7 +346,7 @@ def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
         with growing(larger):
             later = _store_now(pieces)
             if later:
-                run([writes(p.data, p.room, p.start) for p in later], lambda: None, compute)
+                run([p.tasks() for p in later], lambda: None, compute)
         group.refresh()
         return group
     if not find_spec("dask"):
@@ -323,13 +359,12 @@ def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
         return group
 
     later = _store_now(pieces)
-    return run([writes(p.data, p.room, p.start) for p in later], finish, compute)
+    return run([p.tasks() for p in later], finish, compute)
 
 
 def _store_now(pieces: list[Piece]) -> list[Piece]:
     """Store what is in memory; the pieces that are left, which have Dask arrays."""
-    later = [p for p in pieces if hasattr(p.data, "dask")]
     for piece in pieces:
-        if piece not in later and piece.data.size:
-            piece.room[piece.box] = np.asarray(piece.data)
-    return later
+        if piece.values.chunks is None and piece.values.size:
+            piece.store()
+    return [p for p in pieces if p.values.chunks is not None]

@@ -59,7 +59,16 @@ class ZarrPythonStore(Closes):
 
     def _run(self, verb: str, what: object, work: Coroutine[Any, Any, T]) -> T:
         with naming(verb, what, self, (Exception,)):
-            return loop.run(work)
+            return loop.run(self._opened(work))
+
+    async def _opened(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it when the store is open; one for zip files does not open itself."""
+        try:
+            await self.inner._ensure_open()
+        except BaseException:
+            work.close()
+            raise
+        return await work
 
     # Reading
 

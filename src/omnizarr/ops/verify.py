@@ -20,6 +20,7 @@ from omnizarr.formats import consolidated
 from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.hierarchy.locate import locate
 from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.render import counted
 from omnizarr.hierarchy.walk import below
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.verify_chunk import Chunk, Depth, Faults, check_chunk, chunk_keys
@@ -67,9 +68,10 @@ class VerifyReport:
         bad = sum(f.level == "error" for f in self.findings)
         unchecked = f" ({self.unchecked} without a checksum)" if self.unchecked else ""
         return (
-            f"{self.groups} groups, {self.arrays} arrays, {self.chunks} chunks stored{unchecked},"
-            f" {self.absent} absent, {self.bytes_read} bytes read;"
-            f" {bad} errors, {len(self.findings) - bad} warnings"
+            f"{counted(self.groups, 'group')}, {counted(self.arrays, 'array')},"
+            f" {counted(self.chunks, 'chunk')} stored{unchecked}, {self.absent} absent,"
+            f" {counted(self.bytes_read, 'byte')} read;"
+            f" {counted(bad, 'error')}, {counted(len(self.findings) - bad, 'warning')}"
         )
 
 

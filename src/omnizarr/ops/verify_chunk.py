@@ -93,6 +93,8 @@ def _check_bytes(chain: Chain, data: Buffer, depth: Depth, faults: Faults) -> No
         return
     try:
         step.decode(data, size)
+    except MemoryError:
+        raise
     except Exception as e:  # codecs of any package may raise anything
         raise ChunkError(f"codec {name!r}: {e}", codec=name) from e
 

@@ -1,8 +1,8 @@
 """Stores: bytes at keys. Small protocols, one file a back end."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from omnizarr import registry
 from omnizarr.stores.abilities import (
     can_list,
     check_key,
@@ -89,6 +89,5 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'omnizarr.stores' has no attribute {name!r}")
-    value = getattr(import_module(f"omnizarr.stores.{_LATER[name]}"), name)
-    globals()[name] = value
+    value = globals()[name] = registry.load(f"omnizarr.stores.{_LATER[name]}:{name}")
     return value

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import cloud_library, credentials
+from omnizarr.stores.descriptors import shortage
 from omnizarr.stores.retry import Retry
 from omnizarr.stores.url import without_secrets
 
@@ -147,7 +148,7 @@ class Bucket:
             reason = without_secrets(str(e).partition("\n")[0])
             raise InvalidMetadata(f"storage_options for {self}: {reason}") from None
         except (library.exceptions.BaseError, ValueError, TypeError) as e:
-            reason = without_secrets(str(e).partition("\n")[0])
+            reason = shortage() or without_secrets(str(e).partition("\n")[0])
             raise StoreError(f"cannot reach {self}: {reason}") from None
 
     def __str__(self) -> str:

@@ -96,8 +96,11 @@ def _aws_sections(profile: str | None) -> tuple[str, dict[str, str]]:
         parser = configparser.RawConfigParser()
         path = Path(os.environ.get(variable) or default).expanduser()
         try:
-            parser.read(path)
-        except configparser.Error as e:
+            with path.open() as file:
+                parser.read_file(file)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
+            continue  # this user has none there
+        except (OSError, UnicodeDecodeError, configparser.Error) as e:
             raise StoreError(f"cannot read the AWS settings {str(path)!r}: {e}") from e
         if parser.has_section(section):
             merged |= dict(parser[section])

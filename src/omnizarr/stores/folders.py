@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 
 from omnizarr.errors import StoreError
+from omnizarr.stores.descriptors import patiently
 
 MOST_LINKS = 2  # to folders in one path: with many, few folders would have paths without number
 
@@ -18,7 +20,7 @@ def entries(folder: str, root: str) -> tuple[list[str], list[str]]:
     files: list[str] = []
     folders: list[str] = []
     try:
-        with os.scandir(folder) as found:
+        with patiently(partial(os.scandir, folder)) as found:
             for entry in found:
                 if not _is_folder(entry):
                     files.append(entry.name)

@@ -57,7 +57,7 @@ class FsspecStore(Closes):
             fs, path = url_to_fs(url, **options)
         except ImportError as e:
             raise MissingPackage(f"{without_secrets(url)!r}: {e}") from e
-        except (ValueError, TypeError) as e:
+        except (ValueError, TypeError, OSError) as e:
             raise StoreError(f"fsspec cannot open {without_secrets(url)!r}: {e}") from e
         return cls(fs, path, read_only=read_only, retry=retry)
 

@@ -25,6 +25,7 @@ from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import folders, locks, spelling
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.closing import Closes
+from omnizarr.stores.descriptors import patiently
 from omnizarr.stores.failures import of_the_system
 from omnizarr.stores.replace_file import OURS, PARTIAL, replace_file
 from omnizarr.stores.store import Bytes, GetMany, Kind, Range
@@ -161,7 +162,7 @@ class LocalStore(Closes):
         """What `use` makes of the path of a file, or None where there is none."""
         path = self._path(key)
         try:
-            return use(path)
+            return patiently(partial(use, path))
         except OSError as e:
             if not of_the_system(e):
                 raise
@@ -202,7 +203,7 @@ class LocalStore(Closes):
         path = self._path(key)
         sync = config.get().durability == "fsync"
         try:
-            replace_file(path, value, sync)
+            patiently(partial(replace_file, path, value, sync))
             if sync:
                 self._sync_folders(path)
         except OSError as e:
@@ -215,7 +216,7 @@ class LocalStore(Closes):
         if sys.platform == "win32":
             return  # which does so by itself, and opens no folder
         while len(path := os.path.dirname(path)) >= len(self._start) - 1:
-            descriptor = os.open(path or ".", os.O_RDONLY)
+            descriptor = patiently(partial(os.open, path or ".", os.O_RDONLY))
             try:
                 os.fsync(descriptor)
             finally:
@@ -227,8 +228,10 @@ class LocalStore(Closes):
     def lock_keys(self, prefix: str, keys: Iterable[str], kind: Kind) -> Iterator[None]:
         check_writable(self)
         directory = self._folder(prefix)
+        names = [key[len(prefix) :] for key in keys]
         try:
-            with locks.locked(directory, [key[len(prefix) :] for key in keys], kind):
+            with contextlib.ExitStack() as held:
+                patiently(lambda: held.enter_context(locks.locked(directory, names, kind)))
                 yield
         except OSError as e:
             if not of_the_system(e):

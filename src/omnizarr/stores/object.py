@@ -18,6 +18,7 @@ from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.bucket import Bucket
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.credentials import PLACES
+from omnizarr.stores.descriptors import shortage
 from omnizarr.stores.object_answers import CODE, Meta, fetch, tag
 from omnizarr.stores.requests import fetch_many, fetch_many_versioned, in_parallel
 from omnizarr.stores.retry import PASSING, MayPass, Retry, take_retry
@@ -335,6 +336,8 @@ class ObjectStore(Closes):
 
     def _refuse(self, error: Exception) -> NoReturn:
         status, reason = object_answers.status(error), object_answers.reason(error)
+        if status is None:
+            reason = shortage() or reason
         errors = cloud_library.library().exceptions
         if status in (401, 403) or isinstance(
             error, (errors.PermissionDeniedError, errors.UnauthenticatedError)

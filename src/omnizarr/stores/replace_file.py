@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import threading
+import time
 
 from omnizarr.errors import StoreError
 from omnizarr.stores.store import Bytes
@@ -21,19 +23,22 @@ except ImportError:  # no compiler when it was installed, or Windows
 
 OURS = ".__omnizarr_"  # in the name of a file that is no value
 PARTIAL = f"{OURS}partial__"  # of one that is being written
-ATTEMPTS = 20  # to write into a directory that others remove while it is empty
+ATTEMPTS = 40  # to write into a directory that others remove while it is empty
+AT_ONCE = 5  # of them without a wait
 
 
 def replace_file(path: str, value: Bytes, sync: bool) -> None:
     """Store a file and the folders that it needs; `sync`: on the disk before it is seen."""
     replace = _replace if _files is None else _files.replace
-    for left in reversed(range(ATTEMPTS)):
+    for number in range(1, ATTEMPTS + 1):
         try:
             replace(path, value, sync)
             return
         except FileNotFoundError:
-            if not left:
+            if number == ATTEMPTS:
                 raise
+            if number > AT_ONCE:
+                time.sleep(random.random() * 0.001 * number)
             with contextlib.suppress(FileNotFoundError):  # removed while it was empty
                 _make_folder(os.path.dirname(path))
 

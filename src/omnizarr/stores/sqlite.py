@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from omnizarr.errors import StoreError
 from omnizarr.stores import sorted_keys
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.closing import Closes
+from omnizarr.stores.descriptors import shortage
 from omnizarr.stores.failures import naming
 from omnizarr.stores.forks import gate
 from omnizarr.stores.store import Bytes, Range
@@ -79,15 +81,24 @@ class SQLiteStore(Closes):
         self, verb: str, what: object, *, create: bool = False
     ) -> Iterator[sqlite3.Connection | None]:
         """This thread's connection; None where there is nothing yet and nothing to be created."""
-        with gate, naming(verb, what, self, (sqlite3.Error, OSError)):
+        with gate, naming(verb, what, self, (sqlite3.Error, OSError)), _telling_why():
             if self._closed:
                 raise StoreError("the store is closed")
             found = self._connections.get(threading.get_ident())
             if found is None and (create or os.path.exists(self.path)):
+                self._forget_threads()
                 found = self._connections[threading.get_ident()] = self._connect(create)
             if found is not None and create:
                 found.execute(_TABLE)
             yield found if found is not None and (create or _has_table(found)) else None
+
+    def _forget_threads(self) -> None:
+        """Close the connections of threads that have ended."""
+        running = sys._current_frames()  # also those that Python did not start
+        for thread in [one for one in self._connections if one not in running]:
+            connection = self._connections.pop(thread, None)
+            if connection is not None:
+                connection.close()
 
     def _connect(self, create: bool) -> sqlite3.Connection:
         if create:
@@ -238,6 +249,18 @@ def _read(connection: sqlite3.Connection, key: str, range: Range | None) -> byte
         bounds += [] if range.length is None else [range.length]
     row = connection.execute(f"SELECT {part} FROM zarr WHERE k = ?", (*bounds, key)).fetchone()
     return None if row is None else bytes(row[0] or b"")
+
+
+@contextmanager
+def _telling_why() -> Iterator[None]:
+    """SQLite says only that it could open no file."""
+    try:
+        yield
+    except sqlite3.OperationalError as e:
+        found = shortage() if e.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN else ""
+        if found:
+            raise sqlite3.OperationalError(found) from e
+        raise
 
 
 def _has_table(connection: sqlite3.Connection) -> bool:

@@ -244,8 +244,8 @@ def _cftime(calendar: str) -> Any:
         import cftime  # noqa: PLC0415 - an optional package
     except ImportError as e:
         raise MissingPackage(
-            f"times of the calendar {calendar!r} as objects need cftime; pip install cftime, or"
-            " read the numbers with times=None"
+            f"times of the calendar {calendar!r} as objects need cftime;"
+            " pip install 'omnizarr[cf]', or read the numbers with times=None"
         ) from e
     return cftime
 

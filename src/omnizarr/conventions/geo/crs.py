@@ -123,7 +123,7 @@ class CRS:
         except MissingPackage as e:
             raise CannotExpress(
                 f"{self.definition!r} is not WKT:2019, and pyproj is not there to translate it;"
-                " pip install pyproj, or give the text"
+                " pip install 'omnizarr[geo]', or give the text"
             ) from e
 
     def with_wkt2(self) -> CRS:
@@ -238,6 +238,6 @@ def _pyproj(purpose: str) -> Any:
         import pyproj  # noqa: PLC0415 - an optional package
     except ImportError as e:
         raise MissingPackage(
-            f"a coordinate reference system {purpose} needs pyproj; pip install pyproj"
+            f"a coordinate reference system {purpose} needs pyproj; pip install 'omnizarr[geo]'"
         ) from e
     return pyproj

@@ -72,7 +72,7 @@ def _stated(array: Array) -> Iterator[tuple[str, CRS | None]]:
 
 
 def _warn(array: Array, message: str) -> None:
-    warn(f"{array.name} in {array.store!r}: {message}", stacklevel=5)
+    warn(f"{array.name} in {array.store!r}: {message}")
 
 
 def grid_mapping(array: Array) -> Array | None:

@@ -89,7 +89,7 @@ def _check_zarr(group: Group, found: Stated, version: Version, place: str) -> No
     )
     if found.namespaced:
         raise InvalidMetadata(message)
-    warn(f"{message}; it is read all the same", stacklevel=5)
+    warn(f"{message}; it is read all the same")
 
 
 def _usable(found: Stated, version: Version, place: str) -> dict[str, object]:
@@ -102,7 +102,7 @@ def _usable(found: Stated, version: Version, place: str) -> dict[str, object]:
             continue
         member = problem.field.removeprefix(found.field).partition("[")[0].partition(".")[0]
         if member in _OPTIONAL:
-            warn(f"{place}: {problem}", stacklevel=5)
+            warn(f"{place}: {problem}")
             members = {k: v for k, v in members.items() if k != member}
         elif member != "version" and problem.field != found.field.rstrip("."):
             bad.append(Problem(problem.key, problem.field, problem.message))

@@ -14,6 +14,7 @@ from omnizarr import config
 from omnizarr.codecs import Chain
 from omnizarr.codecs.codec import Buffer
 from omnizarr.codecs.emptiness import is_fill
+from omnizarr.codecs.scratch import scratch
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.missing import Coords
 from omnizarr.engine.reference.reading import UNKNOWN, empty_box
@@ -72,8 +73,25 @@ def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
         return
     chain = array.chain_at(row.coords)
     with telling("write", array, row.coords):
+        if row.whole and row.pick is None and chain.plain_size > 0:
+            _write_gathered(array, chain, row, value)
+            return
         data = _changed(array, chain, row, value, lambda: _stored(array, row.coords))
         _put(array, row.coords, data)
+
+
+def _write_gathered(array: BoundArray, chain: Chain, row: Row, value: npt.NDArray[Any]) -> None:
+    """Store a whole chunk of plain items from memory that is kept: fresh memory is slow."""
+    index: Any = (*row.outer, ...)
+    part: npt.NDArray[Any] = value[index]
+    with scratch(chain.plain_size) as room:
+        chunk = part
+        if part.shape != chain.spec.shape or not part.flags.c_contiguous:
+            chunk = room.view(array.dtype).reshape(chain.spec.shape)
+            if part.shape != chunk.shape:
+                chunk[...] = array.fill
+            chunk[row.region] = part
+        _put(array, row.coords, _encoded(array, chain, chunk))
 
 
 def _replace_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:

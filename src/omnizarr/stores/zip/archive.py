@@ -93,7 +93,6 @@ def _recover(path: str, file: FileBytes, size: int, inner: Directory | None) -> 
     warn(
         f"{path!r} was not closed: its writer was stopped, or is still writing;"
         f" {len(entries)} entries are complete and were recovered",
-        stacklevel=2,
     )
     return Directory(entries, end, end, 0, last.comment if last else b"")
 

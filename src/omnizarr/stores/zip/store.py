@@ -238,8 +238,8 @@ class ZipStore(Closes):
     def close(self) -> None:
         """Complete the file; the store cannot be used afterwards."""
         if self._archive is not None:
-            self._finish.detach()
             self._archive.finish()
+            self._finish.detach()
         self._closed, self._archive, self._loaded = True, None, None
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,0 +1,155 @@
+"""Few open files are enough; with none left there is an error that says so, and nothing is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.stores.object import ObjectStore
+from omnizarr.stores.sqlite import SQLiteStore
+from tests.servers.processes import simple_storage
+from tests.soak import descriptors
+from tests.soak.descriptors import free_descriptors
+from tests.soak.operations import DATA, OPERATIONS
+
+NONE_LEFT = "Too many open files"
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_handful_of_descriptors_is_enough_and_less_is_an_error_that_loses_nothing(
+    operation: str, engine: Any, tmp_path: Path
+) -> None:
+    with oz.configure(engine=engine, threads=8):
+        found = descriptors.run(tmp_path, operation)
+    assert found["told"] + found["done"] == descriptors.HANDFUL + 1
+
+
+def test_what_is_loaded_on_first_use_is_not_taken_for_absent_but_told(tmp_path: Path) -> None:
+    oz.create_array(tmp_path / "x", data=[1, 2, 3], compressors=oz.codecs.GzipCodec())
+    code = """
+    import os, resource, sys
+    import omnizarr as oz
+    from omnizarr import registry
+    tries = {
+        "codec": lambda: registry.find("codec", "gzip"),
+        "plug-in": lambda: registry.lookup("codec", "of-nobody"),
+        "type": lambda: oz.create_array(None, shape=3, dtype="bfloat16"),
+        "function": lambda: oz.verify,
+        "codec of a name": lambda: oz.codecs.BloscCodec,
+        "store": lambda: oz.open("sqlite://x.sqlite"),
+        "array": lambda: oz.open(sys.argv[1]),
+    }
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    while taken[-1] < 63:
+        taken.append(os.open(os.devnull, os.O_RDONLY))
+    for name, act in tries.items():
+        try:
+            act()
+        except oz.OmnizarrError as e:
+            assert "Too many open files" in str(e), (name, e)
+        else:
+            raise AssertionError(name)
+    for descriptor in taken:
+        os.close(descriptor)
+    for name in ("codec", "type", "function", "codec of a name"):
+        tries[name]()
+    try:
+        tries["plug-in"]()
+    except oz.UnknownExtension:
+        print(oz.open(sys.argv[1])[...].tolist())
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "x")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stderr, done.stdout) == ("", "[1, 2, 3]\n")
+
+
+def test_threads_that_read_a_database_say_that_files_are_too_many_and_keep_none(
+    tmp_path: Path,
+) -> None:
+    told: list[str] = []
+    with SQLiteStore(tmp_path / "x.sqlite") as store:
+        store.set("key", b"value")
+        start = threading.Barrier(8)
+
+        def read() -> None:
+            start.wait()
+            try:
+                told.append(str(store.get("key")))
+            except oz.StoreError as e:
+                told.append(str(e))
+            start.wait()
+
+        threads = [threading.Thread(target=read) for _ in range(8)]
+        with free_descriptors(3):
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            other = threading.Thread(target=lambda: told.append(str(store.get("key"))))
+            other.start()
+            other.join()
+    right = [one for one in told if one == "b'value'"]
+    assert len(right) >= 2
+    assert all(NONE_LEFT in one for one in told if one not in right)
+    assert told[-1] == "b'value'"
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """Of a server in a process of its own, which has descriptors enough, with an array."""
+    with simple_storage("bucket") as port:
+        oz.create_array("s3://bucket/x", data=DATA, chunks=(16, 16), storage_options=options(port))
+        yield port
+
+
+def options(port: int, attempts: int = 6) -> dict[str, Any]:
+    return {
+        "endpoint": f"http://127.0.0.1:{port}",
+        "region": "us-east-1",
+        "access_key_id": "key",
+        "secret_access_key": "secret",
+        "attempts": attempts,
+    }
+
+
+def test_a_web_server_is_read_through_a_few_connections_or_told_why_not(port: int) -> None:
+    url = f"http://127.0.0.1:{port}/bucket/x"
+    array = oz.open_array(url, storage_options={"attempts": 2})
+    for count in (0, descriptors.HANDFUL):
+        array.store.close()  # which keeps connections
+        with free_descriptors(count):
+            if count:
+                assert np.array_equal(array[...], DATA)
+            else:
+                with pytest.raises(oz.ChunkError, match=NONE_LEFT):
+                    array[...]
+
+
+def test_a_bucket_is_used_through_a_few_connections_or_told_why_not(port: int) -> None:
+    # A client that was used has connections left, so each of these has one of its own.
+    wanted = [{**options(port, 2), "timeout": 5 + n} for n in range(3)]
+    store = ObjectStore.from_url("s3://bucket/x", **wanted[0])
+    with free_descriptors(0):
+        with pytest.raises(oz.StoreError, match=NONE_LEFT):
+            store.get("zarr.json")
+        with pytest.raises(oz.StoreError, match=NONE_LEFT):
+            store.set("zarr.json", b"{}")
+        with pytest.raises(oz.StoreError, match=NONE_LEFT):
+            oz.open_array("s3://bucket/x", storage_options=wanted[1])
+    with free_descriptors(descriptors.HANDFUL):
+        array = oz.open_array("s3://bucket/x", mode="r+", storage_options=wanted[2])
+        assert np.array_equal(array[...], DATA)
+        array[3:50, 5:70] = DATA[3:50, 5:70]
+    assert np.array_equal(array[...], DATA)

@@ -1,0 +1,103 @@
+"""Packed numbers that are decoded part by part are those that xarray decodes at once."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import omnizarr as oz
+from omnizarr.integrations import xarray_decode
+
+
+@pytest.fixture(autouse=True)
+def _in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xarray_decode, "LARGE", 1)
+    monkeypatch.setattr(xarray_decode, "PART", 4)
+
+
+def stored(attributes: dict[str, Any], **options: Any) -> dict[str, bytes]:
+    store: dict[str, bytes] = {}
+    rank = options["data"].ndim
+    names = [f"d{i}" for i in range(rank)]
+    oz.create_group(store).create_array(
+        "v", attributes=attributes, dimension_names=names, **options
+    )
+    return store
+
+
+indices = st.one_of(
+    st.integers(-1, 0),
+    st.builds(slice, st.integers(-3, 2), st.integers(0, 5), st.sampled_from([None, 1, 2])),
+    st.just(slice(None, None, -1)),
+    st.lists(st.integers(0, 0), max_size=3),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    data=st.data(),
+    dtype=st.sampled_from(["i1", "u1", "i2", "u2", "i4", "f4", "f8"]),
+    attributes=st.fixed_dictionaries(
+        {},
+        optional={
+            "scale_factor": st.sampled_from([0.5, 0.1, 3.0]),
+            "add_offset": st.sampled_from([-1.0, 5.0, 7]),
+            "_FillValue": st.sampled_from([0, 7, 99]),
+            "missing_value": st.sampled_from([7, 98]),
+            "_Unsigned": st.sampled_from(["true", "false"]),
+            "valid_min": st.just(3),
+            "units": st.sampled_from(["K", "days", "days since 2000-01-01"]),
+        },
+    ),
+)
+def test_any_selection_of_packed_numbers_is_what_xarray_decodes(
+    data: st.DataObject, dtype: str, attributes: dict[str, Any]
+) -> None:
+    values = data.draw(
+        hnp.arrays(dtype, hnp.array_shapes(max_dims=3, max_side=5), elements=st.integers(0, 9))
+    )
+    chunks = tuple(data.draw(st.integers(1, n)) for n in values.shape)
+    store = stored(attributes, data=values, chunks=chunks)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dims = [f"d{i}" for i in range(values.ndim)]
+        expected = xr.decode_cf(xr.Dataset({"v": (dims, values, attributes)}))
+        found = xr.open_dataset(store, engine="omnizarr")
+    key = data.draw(st.dictionaries(st.sampled_from(list(found.v.dims)), indices))
+    xr.testing.assert_identical(found.v.isel(key).load(), expected.v.isel(key).load())
+    xr.testing.assert_identical(found.load(), expected.load())
+
+
+def packed(tmp_path: Path) -> tuple[xr.Dataset, Any]:
+    values = np.arange(600, dtype="i2").reshape(20, 30)
+    group = oz.create_group(tmp_path / "a")
+    names = ["y", "x"]
+    options: dict[str, Any] = {"chunks": (7, 8), "dimension_names": names}
+    group.create_array("v", data=values, attributes={"scale_factor": 0.5}, **options)
+    return xr.open_dataset(tmp_path / "a", engine="omnizarr"), values / 2
+
+
+def test_decoding_by_parts_can_be_awaited_sent_and_selected_by_points(tmp_path: Path) -> None:
+    dataset, values = packed(tmp_path)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(dataset)).v, values)
+    places = xr.DataArray([3, 19], dims="p")
+    np.testing.assert_array_equal(dataset.v.isel(y=places, x=places), values[[3, 19], [3, 19]])
+    np.testing.assert_array_equal(asyncio.run(dataset.load_async()).v, values)
+
+
+def test_a_damaged_chunk_is_an_error_whichever_part_it_lies_in(tmp_path: Path) -> None:
+    dataset, values = packed(tmp_path)
+    (tmp_path / "a" / "v" / "c" / "1" / "2").write_bytes(b"damaged")
+    np.testing.assert_array_equal(dataset.v[:7], values[:7])
+    with pytest.raises(oz.ChunkError, match="v"):
+        dataset.v.load()

@@ -1,0 +1,157 @@
+"""Numbers that are encoded part by part are stored as xarray stores them, encoded at once."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import omnizarr as oz
+import omnizarr.xarray as ozx
+from omnizarr.integrations import xarray_encode, xarray_write
+
+Raw = dict[str, tuple[str, str, Any]]
+
+numbers = st.sampled_from(["f4", "f8", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "?"])
+others = st.sampled_from(["M8[s]", "M8[ns]", "m8[s]", "U3", "S2", "O"])
+ELEMENTS: dict[str, st.SearchStrategy[Any]] = {
+    "f": st.one_of(st.integers(-100, 100).map(float), st.just(float("nan"))),
+    "i": st.integers(-50, 50),
+    "u": st.integers(0, 100),
+    "b": st.booleans(),
+    "M": st.integers(0, 10**5).map(lambda n: np.datetime64(n, "s")),
+    "m": st.integers(0, 10**5).map(lambda n: np.timedelta64(n, "s")),
+    "U": st.text("abc", max_size=3),
+    "S": st.text("abc", max_size=2).map(str.encode),
+    "O": st.text("abcä", max_size=5),
+}
+encodings = st.fixed_dictionaries(
+    {},
+    optional={
+        "dtype": st.sampled_from(["i1", "i2", "i4", "u1", "u2", "f4", "f8"]),
+        "scale_factor": st.sampled_from([0.5, 2.0, np.float32(0.25), 10]),
+        "add_offset": st.sampled_from([-1.0, 5.0, np.float32(3), 7]),
+        "_FillValue": st.sampled_from([0, 7, 99, 99.0, float("nan"), None]),
+        "missing_value": st.sampled_from([99, 99.0]),
+        "_Unsigned": st.sampled_from(["true", "false"]),
+    },
+)
+
+
+@pytest.fixture(autouse=True)
+def _in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xarray_encode, "LARGE", 1)
+    monkeypatch.setattr(xarray_write, "PART", 4)
+
+
+def raw(store: Any) -> Raw:
+    """Types, attributes as text, so that NaN equals NaN, and values as they are stored."""
+    group = oz.open_group(store, "r")
+    return {
+        name: (str(a.dtype), json.dumps(a.attrs.asdict(), sort_keys=True), a[...])
+        for name, a in group.arrays()
+    }
+
+
+def outcome(write: Callable[[], Any]) -> Raw | type[Exception]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return raw(write())
+        except Exception as e:  # compared with the other's
+            return type(e)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), dtype=st.one_of(numbers, numbers, others), encoding=encodings)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_every_encoding_stores_what_xarray_stores(
+    zarr_format: int, data: st.DataObject, dtype: str, encoding: dict[str, Any]
+) -> None:
+    kind = np.dtype(dtype).kind
+    shape = data.draw(hnp.array_shapes(min_dims=0, max_dims=3, max_side=5))
+    values = data.draw(hnp.arrays(dtype, shape, elements=ELEMENTS[kind]))
+    chunks = tuple(data.draw(st.integers(1, n)) for n in shape)
+    dims = [f"d{i}" for i in range(len(shape))]
+    dataset = xr.Dataset({"v": (dims, values)})
+    dataset["v"].encoding = {**encoding, "chunks": chunks}
+
+    def theirs() -> Any:
+        store = zarr.storage.MemoryStore()
+        dataset.to_zarr(store, zarr_format=zarr_format, consolidated=False)  # type: ignore[call-overload]
+        return {k: v.to_bytes() for k, v in store._store_dict.items()}
+
+    def ours() -> Any:
+        store: dict[str, bytes] = {}
+        ozx.write(dataset, store, zarr_format=zarr_format)
+        return store
+
+    before = values.copy()
+    found, expected = outcome(ours), outcome(theirs)
+    if isinstance(expected, type) or isinstance(found, type):
+        assert isinstance(expected, type), found
+        assert isinstance(found, type), expected
+        assert issubclass(found, expected)
+        return
+    assert found["v"][:2] == expected["v"][:2]
+    np.testing.assert_array_equal(found["v"][2], expected["v"][2])
+    np.testing.assert_array_equal(values, before)
+
+
+def packed(values: np.ndarray[Any, Any]) -> xr.Dataset:
+    dataset = xr.Dataset({"v": (("y", "x"), values)})
+    options = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -9, "chunks": (3, 4)}
+    dataset["v"].encoding = options
+    return dataset
+
+
+def test_parts_are_appended_and_written_to_regions_with_their_axes_in_order() -> None:
+    values = np.arange(70.0).reshape(10, 7)
+    values[4, 3] = np.nan
+    whole = packed(values)
+    store: dict[str, bytes] = {}
+    ozx.write(whole.isel(y=slice(5)), store)
+    ozx.write(whole.isel(y=slice(5, None)).transpose("x", "y"), store, append_dim="y")
+    xr.testing.assert_equal(xr.open_dataset(store, engine="omnizarr").load(), whole)
+    part = whole.isel(y=slice(2, 9), x=slice(1, 6)) + 1
+    ozx.write(part, store, region={"y": slice(2, 9), "x": slice(1, 6)})
+    values[2:9, 1:6] += 1
+    xr.testing.assert_equal(xr.open_dataset(store, engine="omnizarr").load(), packed(values))
+
+
+def test_numbers_are_encoded_part_by_part_as_they_are_stored() -> None:
+    dataset = packed(np.arange(70.0).reshape(10, 7))
+    late = xarray_encode.encoded("v", dataset["v"].variable)
+    assert not late._in_memory
+    assert (late.dtype, late.attrs["_FillValue"]) == (np.dtype("i2"), -9)
+    np.testing.assert_array_equal(late[2:4, 3:].values, dataset["v"][2:4, 3:] / 0.5)
+
+
+def test_what_cannot_be_encoded_is_refused_before_anything_is_replaced() -> None:
+    store: dict[str, bytes] = {}
+    ozx.write(packed(np.ones((4, 4))), store)
+    before = dict(store)
+    whole = packed(np.ones((4, 4), int))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Cannot cast ufunc 'divide'"):
+        ozx.write(whole, store, mode="w")
+    assert store == before
+
+
+def test_helping_threads_handle_invalid_numbers_as_the_caller_asks() -> None:
+    dataset = packed(np.full((200, 400), np.inf))
+    dataset["v"].encoding["chunks"] = (20, 50)
+    with warnings.catch_warnings(), oz.configure(threads=4):
+        warnings.simplefilter("error")
+        with np.errstate(all="ignore"):
+            ozx.write(dataset, {})
+        with pytest.raises(RuntimeWarning, match="invalid value"), np.errstate(all="warn"):
+            ozx.write(dataset, {})

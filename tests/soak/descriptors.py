@@ -1,0 +1,88 @@
+"""Operations in a process that has few file descriptors left."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import omnizarr as oz
+from omnizarr.stores.local import OURS
+from tests.soak.operations import ERASING, OPERATIONS, elements, finish, torn
+
+HANDFUL = 5
+
+
+@contextmanager
+def free_descriptors(count: int) -> Iterator[None]:
+    """Only so many files can be opened until the block ends."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while taken[-1] <= highest:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (taken[-1] + 1 + count, before[1]))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+def descriptors(most: int = 0) -> int:
+    """How many are open; where that is more than `most`, without those of garbage."""
+    if most and len(os.listdir("/proc/self/fd")) > most:
+        gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+def files(place: Path) -> dict[str, bytes]:
+    """All that lies below a directory."""
+    return {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*") if p.is_file()}
+
+
+def run(folder: Path, operation: str) -> dict[str, int]:
+    """How often an operation was told that files are too many, and was done, with 0, 1, … left.
+
+    Whatever is wrong raises: another error, a descriptor that is kept, a file that nobody wrote.
+    """
+    steps = OPERATIONS[operation](folder / "first")  # what is loaded once needs descriptors too
+    finish(steps, next(steps)())
+    told = [_once(folder / str(count), operation, count) for count in range(HANDFUL + 1)]
+    assert told[0] or operation in ERASING, "it needs no descriptor"
+    assert not told[HANDFUL], "a handful of descriptors is not enough"
+    return {"told": sum(told), "done": len(told) - sum(told)}
+
+
+def _once(place: Path, operation: str, count: int) -> bool:
+    """Whether there was an error; then it must work when descriptors are free again."""
+    steps = OPERATIONS[operation](place)
+    act = next(steps)
+    old, before, were = files(place), descriptors(), elements(place)
+    with free_descriptors(count):
+        words, found = _tried(act)
+    if words:
+        assert "Too many open files" in words, words
+        assert str(place) in words, words
+        between, are = files(place), elements(place)
+        assert not any(OURS in name for name in between), "something is left behind"
+        assert count or between == old, "with no descriptor something was changed"
+        found = act()
+        assert not torn(were, are, elements(place)), "elements that nobody wrote"
+    finish(steps, found)
+    del found
+    assert descriptors(before) <= before, "descriptors were kept"
+    return bool(words)
+
+
+def _tried(act: Callable[[], Any]) -> tuple[str, Any]:
+    """What an error said, or what came."""
+    try:
+        return "", act()
+    except oz.OmnizarrError as e:
+        return str(e), None

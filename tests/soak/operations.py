@@ -1,0 +1,362 @@
+"""What people do, to be tried where something runs out: each prepares, acts and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+import omnizarr as oz
+from omnizarr import ome
+from omnizarr.stores.lmdb import LMDBStore
+from omnizarr.stores.sqlite import SQLiteStore
+
+DATA = np.arange(1, 1 + 128 * 128, dtype="i4").reshape(128, 128)
+BOX = np.s_[3:100, 5:70]
+CHANGED = DATA.copy()
+CHANGED[BOX] = 7
+OPTIONS: dict[str, Any] = {}  # of the arrays, for those who want other codecs
+
+# Prepares, gives what is to be tried, gets what that gave, and checks it.
+Operation: TypeAlias = Generator[Callable[[], Any], Any, None]
+
+
+def _array(place: Path, **options: Any) -> oz.Array:
+    return oz.create_array(place / "x", data=DATA, **{"chunks": (32, 32), **OPTIONS, **options})
+
+
+def _shards(place: Path) -> oz.Array:
+    return _array(place, shards=(64, 64))
+
+
+def _group(place: Path) -> oz.Group:
+    group = oz.create_group(place / "x", attributes={"k": 1})
+    for name in ("a", "inner/b", "inner/more/c"):
+        group.create_array(name, data=DATA, chunks=(64, 64), **OPTIONS)
+    return group
+
+
+def _equal(found: Any, expected: Any = DATA) -> None:
+    assert np.array_equal(found, expected)
+
+
+def read(place: Path) -> Operation:
+    array = _array(place)
+    _equal((yield lambda: array[...]))
+
+
+def read_with_a_cache(place: Path) -> Operation:
+    array = _array(place)
+
+    def act() -> Any:
+        with oz.configure(chunk_cache="1MB"):
+            return array[...]
+
+    _equal((yield act))
+
+
+def read_points(place: Path) -> Operation:
+    array = _array(place)
+    rows = np.arange(0, 128, 7)
+    _equal((yield lambda: array.oindex[rows, rows]), DATA[np.ix_(rows, rows)])
+
+
+def read_shards(place: Path) -> Operation:
+    array = _shards(place)
+    _equal((yield lambda: array[BOX]), DATA[BOX])
+
+
+def write(place: Path) -> Operation:
+    array = _array(place)
+    yield lambda: array.__setitem__(..., DATA[::-1])
+    _equal(array[...], DATA[::-1])
+
+
+def write_durably(place: Path) -> Operation:
+    array = _array(place)
+
+    def act() -> None:
+        with oz.configure(durability="fsync"):
+            array[...] = DATA[::-1]
+
+    yield act
+    _equal(array[...], DATA[::-1])
+
+
+def change(place: Path) -> Operation:
+    array = _array(place)
+    yield lambda: array.__setitem__(BOX, 7)
+    _equal(array[...], CHANGED)
+
+
+def write_shards(place: Path) -> Operation:
+    array = _shards(place)
+    yield lambda: array.__setitem__(..., DATA[::-1])
+    _equal(array[...], DATA[::-1])
+
+
+def change_shards(place: Path) -> Operation:
+    array = _shards(place)
+    yield lambda: array.__setitem__(BOX, 7)
+    _equal(array[...], CHANGED)
+
+
+def stream_shards(place: Path) -> Operation:
+    array = _shards(place)
+
+    def act() -> None:
+        with array.writer() as writer:
+            for row in range(3, 100):
+                writer[row, 5:70] = 7
+
+    yield act
+    _equal(array[...], CHANGED)
+
+
+def append(place: Path) -> Operation:
+    array = _array(place)
+
+    def act() -> None:
+        array.refresh()
+        array.append(DATA)
+
+    yield act
+    _equal(array[...], np.concatenate([DATA, DATA]))
+
+
+def resize(place: Path) -> Operation:
+    array = _array(place)
+    yield lambda: array.resize((50, 128), outside="erase")
+    _equal(array[...], DATA[:50])
+
+
+def fill(place: Path) -> Operation:
+    array = _array(place)
+    yield lambda: array.__setitem__(..., 0)
+    _equal(array[...], 0 * DATA)
+
+
+def set_attributes(place: Path) -> Operation:
+    array = _array(place)
+    yield lambda: array.attrs.update({"k": 1})
+    assert dict(oz.open(place / "x").attrs) == {"k": 1}
+
+
+def open_array(place: Path) -> Operation:
+    _array(place)
+    found = yield lambda: oz.open(place / "x")
+    _equal(found[...])
+
+
+def create_group(place: Path) -> Operation:
+    place.mkdir()
+    yield lambda: oz.create_group(place / "x", overwrite=True)
+    assert [*oz.open_group(place / "x").members()] == []
+
+
+def create_array(place: Path) -> Operation:
+    place.mkdir()
+    yield lambda: _array(place, overwrite=True)
+    _equal(oz.open(place / "x")[...])
+
+
+def walk(place: Path) -> Operation:
+    group = _group(place)
+    found = yield lambda: [name for name, _ in group.members(max_depth=None)]
+    assert sorted(found) == ["a", "inner", "inner/b", "inner/more", "inner/more/c"]
+
+
+def look_at_a_member(place: Path) -> Operation:
+    group = _group(place)
+    found = yield lambda: ("inner/b" in group, "none" in group, group.get("inner/b"))
+    assert found[:2] == (True, False)
+    _equal(found[2][...])
+
+
+def list_chunks(place: Path) -> Operation:
+    array = _array(place)
+    found = yield array.chunks_present
+    assert found.all()
+
+
+def consolidate(place: Path) -> Operation:
+    _group(place)
+    yield lambda: oz.consolidate_metadata(place / "x")
+    group = oz.open_consolidated(place / "x")
+    assert len([*group.members(max_depth=None)]) == 5
+
+
+def open_consolidated(place: Path) -> Operation:
+    _group(place)
+    oz.consolidate_metadata(place / "x")
+    found = yield lambda: [n for n, _ in oz.open_consolidated(place / "x").members(max_depth=None)]
+    assert len(found) == 5
+
+
+def delete(place: Path) -> Operation:
+    group = _group(place)
+    yield lambda: group.store.erase_prefix("inner/more/")
+    assert sorted(name for name, _ in group.members(max_depth=None)) == ["a", "inner", "inner/b"]
+
+
+def verify(place: Path) -> Operation:
+    _group(place)
+
+    def act() -> Any:
+        report = oz.verify(place / "x")
+        for finding in report.findings:  # a chunk that could not be read is told of, not raised
+            raise oz.StoreError(f"{place}: {finding}")
+        return report
+
+    found = yield act
+    assert (found.arrays, found.groups, found.chunks, found.absent) == (3, 3, 12, 0)
+
+
+def repair(place: Path) -> Operation:
+    _group(place)
+    oz.consolidate_metadata(place / "x")
+    found = yield lambda: oz.repair(place / "x", dry_run=False)
+    assert found == []
+
+
+def validate(place: Path) -> Operation:
+    _group(place)
+    found = yield lambda: oz.validate(place / "x")
+    assert not found
+
+
+def copy(place: Path) -> Operation:
+    group = _group(place)
+    other = oz.create_group(place / "y")
+    yield lambda: oz.copy(group["inner"], other, "inner", if_exists="replace")
+    _equal(other["inner/more/c"][...])
+
+
+def convert(place: Path) -> Operation:
+    _group(place)
+    yield lambda: oz.convert(place / "x", place / "y", zarr_format=2, overwrite=True)
+    _equal(oz.open(place / "y")["inner/more/c"][...])
+
+
+def write_an_image(place: Path) -> Operation:
+    place.mkdir()
+    yield lambda: ome.write(place / "x", DATA, axes="yx", levels=3, overwrite=True, **OPTIONS)
+    _equal(ome.open(place / "x").levels[0][...])
+
+
+def write_a_dataset(place: Path) -> Operation:
+    import xarray as xr
+
+    place.mkdir()
+    dataset = xr.Dataset({"v": (("y", "x"), DATA), "w": ("x", DATA[0])})
+    yield lambda: oz.xarray.write(dataset, place / "x", mode="w")
+    found = xr.open_dataset(place / "x", engine="omnizarr")
+    _equal(found.v.values)
+    _equal(found.w.values, DATA[0])
+    found.close()
+
+
+def _in_a_store(place: Path, make: Callable[[Path], Any]) -> Operation:
+    place.mkdir()
+    with make(place) as store:
+        oz.create_array(store, data=DATA, chunks=(32, 32), **OPTIONS)
+
+    def act() -> Any:
+        with make(place) as store:
+            array = oz.open_array(store, mode="r+")
+            array[BOX] = 7
+            array.attrs["k"] = 1
+            return array[...]
+
+    _equal((yield act), CHANGED)
+    with make(place) as store:
+        assert oz.open_array(store).attrs["k"] == 1
+
+
+def use_an_archive(place: Path) -> Operation:
+    yield from _in_a_store(place, lambda place: oz.ZipStore(place / "x.zip", mode="a"))
+
+
+def use_sqlite(place: Path) -> Operation:
+    yield from _in_a_store(place, lambda place: SQLiteStore(place / "x.sqlite"))
+
+
+def use_lmdb(place: Path) -> Operation:
+    yield from _in_a_store(place, lambda place: LMDBStore(place / "x.lmdb", map_size=2**24))
+
+
+def elements(place: Path) -> dict[str, Any]:
+    """Those of all arrays in directories of a folder, by path."""
+    found = {}
+    for root in place.iterdir() if place.exists() else ():
+        if not (root / "zarr.json").exists():
+            continue
+        node = oz.open(root)
+        members = [("", node)] if isinstance(node, oz.Array) else node.members(max_depth=None)
+        arrays = [(name, member) for name, member in members if isinstance(member, oz.Array)]
+        found |= {f"{root.name}/{name}": member[...] for name, member in arrays}
+    return found
+
+
+def torn(old: dict[str, Any], between: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Arrays with elements that nobody wrote, or of a shape that nobody gave them."""
+    bad = []
+    for name, values in between.items():
+        known = [all_[name] for all_ in (old, new) if name in all_]
+        same = [values == v for v in known if v.shape == values.shape]
+        fresh = [] if name in old else [values == 0]  # what was not yet written
+        if not same or not np.logical_or.reduce([*same, *fresh]).all():
+            bad.append(name)
+    return bad
+
+
+def finish(steps: Operation, found: Any) -> None:
+    """Have an operation check what it gave."""
+    try:
+        steps.send(found)
+    except StopIteration:
+        return
+    raise AssertionError("an operation gives one thing to be tried")
+
+
+OPERATIONS: dict[str, Callable[[Path], Operation]] = {
+    function.__name__.replace("_", " "): function
+    for function in (
+        read,
+        read_with_a_cache,
+        read_points,
+        read_shards,
+        open_array,
+        walk,
+        look_at_a_member,
+        list_chunks,
+        open_consolidated,
+        verify,
+        validate,
+        write,
+        write_durably,
+        change,
+        write_shards,
+        change_shards,
+        stream_shards,
+        append,
+        resize,
+        fill,
+        set_attributes,
+        create_group,
+        create_array,
+        consolidate,
+        delete,
+        repair,
+        copy,
+        convert,
+        write_an_image,
+        write_a_dataset,
+        use_an_archive,
+        use_sqlite,
+        use_lmdb,
+    )
+}
+ERASING = ("fill",)  # which needs no file
