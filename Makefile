@@ -38,7 +38,7 @@ servers: $(STAMP)
 	@test -x $(AZURITE) || ! command -v npm >/dev/null || \
 		npm install --silent --no-audit --no-fund --prefix $(VENV) azurite || true
 
-# The compiled kernel under gcc's sanitizers: the engine's tests and a minute of fuzzing.
+# The compiled parts under gcc's sanitizers: their tests and a minute of fuzzing.
 sanitize: $(STAMP)
 	.ci/sanitize $(BIN)/python
 
