@@ -1,0 +1,89 @@
+"""Signals that come all the time, with a handler that does nothing: nothing fails for them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from tests.servers.processes import simple_storage
+from tests.soak.operations import BOX, CHANGED, DATA, OPERATIONS, finish
+
+EVERY = 0.0005  # seconds
+ENGINES = ["auto", "reference"]
+
+
+@contextmanager
+def signals() -> Iterator[list[int]]:
+    """Send SIGALRM to this process again and again; the list grows with each."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, _: came.append(number))
+    signal.setitimer(signal.ITIMER_REAL, EVERY, EVERY)
+    try:
+        yield came
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_goes_on_through_signals(
+    operation: str, engine: Any, tmp_path: Path
+) -> None:
+    number = 0
+    with oz.configure(engine=engine, threads=4), signals() as came:
+        while len(came) < 20:
+            number += 1
+            steps = OPERATIONS[operation](tmp_path / str(number))
+            finish(steps, next(steps)())
+
+
+def test_waiting_for_the_lock_of_another_process_goes_on_through_signals(tmp_path: Path) -> None:
+    array = oz.create_array(tmp_path / "x", data=DATA, chunks=DATA.shape)
+    code = """
+    import sys, time
+    from omnizarr.stores.locks import locked
+    with locked(sys.argv[1], ["c/0/0"], "chunks"):
+        print("locked", flush=True)
+        time.sleep(0.5)
+    """
+    command = [sys.executable, "-c", "\n".join(line[4:] for line in code.splitlines())]
+    with subprocess.Popen([*command, tmp_path / "x"], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "locked\n"
+        start = time.monotonic()
+        with signals() as came:
+            array[BOX] = 7
+    assert time.monotonic() - start > 0.3
+    assert len(came) > 50
+    assert np.array_equal(array[...], CHANGED)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_requests_to_servers_go_on_through_signals(engine: Any) -> None:
+    with simple_storage("bucket") as port, oz.configure(engine=engine), signals() as came:
+        options = {
+            "endpoint": f"http://127.0.0.1:{port}",
+            "region": "us-east-1",
+            "access_key_id": "key",
+            "secret_access_key": "secret",
+        }
+        array = oz.create_array(
+            "s3://bucket/x", data=DATA, chunks=(32, 32), storage_options=options
+        )
+        array[BOX] = 7
+        assert np.array_equal(array[...], CHANGED)
+        web = oz.open_array(f"http://127.0.0.1:{port}/bucket/x")
+        assert np.array_equal(web[...], CHANGED)
+        web.store.close()
+    assert len(came) > 20
