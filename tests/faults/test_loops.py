@@ -18,22 +18,11 @@ import trio
 import omnizarr as oz
 from omnizarr import aio
 from omnizarr.engine import allowance
+from tests.soak import loops
+from tests.soak.loops import use
 from tests.test_aio import LOOPS
 
 DATA = np.arange(64 * 64, dtype="i4").reshape(64, 64)
-
-
-def use(store: Any) -> None:
-    """Create, write, read and change, with calls that block."""
-    group = oz.create_group(store)
-    array = group.create_array("x", data=DATA, chunks=(16, 16))
-    array[3:40, 5:50] = DATA[3:40, 5:50]
-    array.append(DATA[:3])
-    array.attrs["k"] = 1
-    again = oz.open_group(store)
-    assert np.array_equal(again["x"][:64], DATA)
-    assert again["x"].attrs["k"] == 1
-    assert [name for name, _ in again.members()] == ["x"]
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
@@ -187,3 +176,13 @@ def test_a_jupyter_kernel_reads_writes_awaits_and_is_interrupted(
     assert not other.is_alive() and array[3, 3] == 2
     """
     assert run(after)["status"] == "ok"
+
+
+@pytest.mark.parametrize("task", loops.TASKS)
+def test_round_after_round_in_a_running_loop_is_right_and_leaves_no_thread_at_work(
+    task: str, tmp_path: Path
+) -> None:
+    names = [*LOOPS]
+    loop = names[[*loops.TASKS].index(task) % len(names)]
+    found = loops.run(tmp_path, loop, task, 6)
+    assert (found["rounds"], found["busy"], found["noise"]) == (6, 0, 0)

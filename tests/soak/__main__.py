@@ -23,7 +23,17 @@ from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.servers.processes import make_s3_bucket, moto, simple_storage
 from tests.servers.redis import redis_server
-from tests.soak import blocks, faults, forks, inputs, kills, peers, running, writers
+from tests.soak import (
+    blocks,
+    faults,
+    forks,
+    inputs,
+    kills,
+    peers,
+    running,
+    shortages,
+    writers,
+)
 from tests.soak.page import Table, show
 
 THREADS, PROCESSES = 8, 4
@@ -49,6 +59,7 @@ def main() -> None:
         "--processes", type=int, default=PROCESSES, help="inputs: how many try them"
     )
     running.add_arguments(parser)
+    shortages.add_arguments(parser)
     given = parser.parse_args()
     unknown = set(given.parts) - set(PARTS)
     if unknown:
@@ -277,6 +288,7 @@ PARTS: dict[str, Callable[[Path, Given], None]] = {
     "faults": _faults,
     "inputs": _inputs,
     **running.PARTS,
+    **shortages.PARTS,
 }
 
 

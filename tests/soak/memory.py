@@ -59,6 +59,7 @@ def run(
     library: Path, folder: Path, operation: str, engine: str, codec: str, step: int = 1
 ) -> dict[str, int]:
     """How often memory was short, and how often that was an error; what is wrong raises."""
+    folder.mkdir(parents=True, exist_ok=True)
     words = [str(folder), operation, engine, codec, str(step)]
     command = [sys.executable, "-m", "tests.soak.memory", *words]
     environment = {**os.environ, "LD_PRELOAD": str(library), **GIVES_BACK}

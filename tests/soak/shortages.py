@@ -1,0 +1,109 @@
+"""Files and memory that run out, and running event loops."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import omnizarr as oz
+from tests.soak import descriptors, loops, memory
+from tests.soak.operations import OPERATIONS
+from tests.soak.page import Table, show
+from tests.test_aio import LOOPS
+
+Rows: TypeAlias = Iterator[tuple[Any, ...]]
+Given: TypeAlias = argparse.Namespace
+
+DESCRIPTORS = Table(
+    "Few file descriptors",
+    f"Operations with 0 to {descriptors.HANDFUL} free descriptors, on 8 threads. Told: an error"
+    " said that there are too many\nopen files, nothing was torn or left behind, no descriptor was"
+    " kept, and the operation worked\nwhen some were free again. The run stops at anything else.",
+    ("operation", "engine", "tried", "told", "done"),
+    labels=2,
+)
+
+
+def _descriptors(folder: Path, given: Given) -> None:
+    def rows() -> Rows:
+        for operation in OPERATIONS:
+            for engine in memory.ENGINES:
+                place = folder / f"{operation} {engine}"
+                place.mkdir()
+                with oz.configure(engine=engine, threads=8):  # type: ignore[arg-type]  # a word
+                    found = descriptors.run(place, operation)
+                yield operation, engine, sum(found.values()), found["told"], found["done"]
+
+    show(DESCRIPTORS, rows())
+
+
+MEMORY = Table(
+    "Little memory",
+    "Operations in a process whose n-th allocation of 4 KiB or more fails, alone or with all\n"
+    "after it, for one n after the other; those of much data with 0 to 32 MiB of address space\n"
+    "left. Short: how often there was too little; an error: how often the operation said so, with\n"
+    "old or new values in every element, and worked afterwards; else it could do without. The\n"
+    "run stops at a crash, a foreign error or a wrong value. The libraries of Blosc and gzip that\n"
+    "the reference engine uses end the process where just their own allocations fail: it looks\n"
+    "before it calls them, and here small operations use zstd.",
+    ("operation", "engine", "codec", "tried", "short", "an error"),
+    labels=3,
+)
+OF_BLOSC = ("write a dataset",)  # whose codec is not chosen here
+
+
+def _memory(folder: Path, given: Given) -> None:
+    library = memory.build(folder)
+    if library is None:
+        print("no compiler: memory that fails was not tried")
+        return
+
+    def rows() -> Rows:
+        for operation in [*OPERATIONS, *memory.LARGE]:
+            large = operation in memory.LARGE
+            for engine in memory.ENGINES:
+                for codec in ("blosc", "zstd", "gzip") if large else ("zstd",):
+                    if operation in OF_BLOSC and engine == "reference":
+                        continue
+                    place = folder / f"{operation} {engine} {codec}"
+                    found = memory.run(library, place, operation, engine, codec, given.stride)
+                    counts = found["tried"], found["failed"], found["errors"]
+                    yield operation, engine, codec, *counts
+
+    show(MEMORY, rows())
+
+
+RUNNING = Table(
+    "Event loops",
+    "Inside a running loop: calls that block; eight arrays written, changed and read at once;\n"
+    "reads and writes that are cancelled at random moments; other loops in threads of the loop.\n"
+    "Every round is checked, and the run stops at a wrong value. Busy: threads that were still\n"
+    "counted as working in the end.",
+    ("loop", "what", "rounds", "slowest (s)", "busy"),
+    labels=2,
+)
+
+
+def _loops(folder: Path, given: Given) -> None:
+    def rows() -> Rows:
+        for loop in LOOPS:
+            for task in loops.TASKS:
+                found = loops.run(folder / loop / task, loop, task, given.loops)
+                yield loop, task, found["rounds"], found["slowest"], found["busy"]
+
+    show(RUNNING, rows())
+
+
+PARTS: dict[str, Callable[[Path, Given], None]] = {
+    "descriptors": _descriptors,
+    "memory": _memory,
+    "loops": _loops,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The numbers of these parts."""
+    parser.add_argument("--stride", type=int, default=1, help="memory: only every n-th allocation")
+    parser.add_argument("--loops", type=int, default=200, help="rounds of each loop")
