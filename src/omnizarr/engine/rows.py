@@ -9,6 +9,8 @@ from typing import TypeVar
 
 from omnizarr import config
 from omnizarr.engine.allowance import on_threads, surplus
+from omnizarr.stores import Store, compares
+from omnizarr.stores.requests import until
 
 SMALL = 2**16  # below this many bytes a call stays on its own thread
 R = TypeVar("R")
@@ -46,4 +48,16 @@ def run_rows(
                     return
                 one(row)
 
-    on_threads(work, threads, stop.set, waits=waits)
+    def work_until_stopped() -> None:
+        with until(stop.is_set):
+            work()
+
+    on_threads(work_until_stopped, threads, stop.set, waits=waits)
+
+
+def waits_for(store: Store) -> bool:
+    """Whether an interrupt waits for the values that are being stored, as far as they have begun.
+
+    Not where a server may stall: what it compares and replaces cannot do harm later.
+    """
+    return bool(getattr(store, "near", False)) or not compares(store)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.engine.bound import BoundArray
-from omnizarr.engine.rows import run_rows
+from omnizarr.engine.rows import run_rows, waits_for
 from omnizarr.engine.run import merge, write
 from omnizarr.indexing import Plan, Row, axis_plan
 
@@ -94,7 +94,8 @@ class Stream:
 
     def _store(self, several: list[Coords]) -> None:
         nbytes = sum(self._chunks[coords].nbytes for coords in several)
-        run_rows(iter(several), len(several), self._store_one, nbytes)
+        waits = waits_for(self.array.store)
+        run_rows(iter(several), len(several), self._store_one, nbytes, waits=waits)
         for coords in several:  # only what is safely stored is forgotten
             self._nbytes -= self._chunks.pop(coords).nbytes
 

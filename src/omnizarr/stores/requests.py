@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -113,21 +114,29 @@ def fetch_many_versioned(
     return found
 
 
-_inside = threading.local()
+class _Inside(threading.local):
+    """What this thread is: one of the crew, and asking as long as none of these is so."""
+
+    busy = False
+    ends: tuple[Callable[[], bool], ...] = ()
+
+
+_inside = _Inside()
 
 
 def in_parallel(function: Callable[[A], R], items: Sequence[A]) -> list[R]:
     """The results for all items, in order; the first error is raised and the rest given up."""
-    if len(items) < 2 or getattr(_inside, "busy", False):
+    if len(items) < 2 or _inside.busy:
         return [function(item) for item in items]
-    futures, ticket = list[Future[R]](), _Ticket()
+    futures, ended = list[Future[R]](), threading.Event()
     try:
-        futures.extend(_crew.submit(_do, ticket, partial(function, item)) for item in items)
+        ask = partial(_ask, _asking(ended), function)
+        futures.extend(_crew.submit(ask, item) for item in items)
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         failed = next((f for f in futures if f in done and f.exception() is not None), None)
         return [future.result() for future in futures] if failed is None else [failed.result()]
     finally:
-        ticket.given_up = True
+        ended.set()
         for future in futures:
             future.cancel()
 
@@ -139,18 +148,11 @@ def interruptibly(function: Callable[[], R]) -> R:
     """
     if threading.get_ident() != threading.main_thread().ident:
         return function()
-    ticket = _Ticket()
+    ended = threading.Event()
     try:
-        return _crew.submit(_do, ticket, function).result()
+        return _crew.submit(_ask, _asking(ended), lambda _: function(), None).result()
     finally:
-        ticket.given_up = True
-
-
-@dataclass
-class _Ticket:
-    """Whether somebody still waits for some requests."""
-
-    given_up: bool = False
+        ended.set()
 
 
 def given_up() -> bool:
@@ -158,17 +160,31 @@ def given_up() -> bool:
 
     A value that is stored late could take the place of a newer one.
     """
-    ticket: _Ticket | None = getattr(_inside, "ticket", None)
-    return ticket is not None and ticket.given_up
+    return any(ended() for ended in _inside.ends)
 
 
-def _do(ticket: _Ticket, function: Callable[[], R]) -> R:
-    before = getattr(_inside, "ticket", None)
-    _inside.ticket = ticket
+@contextmanager
+def until(ended: Callable[[], bool]) -> Iterator[None]:
+    """What this thread asks for inside the block is not wanted any more when that is so."""
+    before = _inside.ends
+    _inside.ends = (*before, ended)
     try:
-        return function()
+        yield
     finally:
-        _inside.ticket = before
+        _inside.ends = before
+
+
+def _asking(ended: threading.Event) -> tuple[Callable[[], bool], ...]:
+    """What ends the requests that this thread has others ask for."""
+    return (*_inside.ends, ended.is_set)
+
+
+def _ask(ends: tuple[Callable[[], bool], ...], function: Callable[[A], R], item: A) -> R:
+    before, _inside.ends = _inside.ends, ends
+    try:
+        return function(item)
+    finally:
+        _inside.ends = before
 
 
 def _mark() -> None:

@@ -19,7 +19,7 @@ from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.missing import Coords
 from omnizarr.engine.reference.reading import UNKNOWN, empty_box, in_turn
 from omnizarr.engine.reference.telling import telling
-from omnizarr.engine.rows import run_rows
+from omnizarr.engine.rows import run_rows, waits_for
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.storage_transformers import SetsGroups
@@ -50,10 +50,13 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
         several = _in_batches(array, rows, count)
     else:
         several = None
+    waits = waits_for(array.store)
     if several is None:
-        run_rows(rows, count, lambda row: _write_row(array, row, value), value.nbytes)
+        one = partial(_write_row, array, value=value)
+        run_rows(rows, count, one, value.nbytes, waits=waits)
     else:
-        run_rows(iter(several), len(several), partial(_write_some, array, value), value.nbytes)
+        together = partial(_write_some, array, value)
+        run_rows(iter(several), len(several), together, value.nbytes, waits=waits)
 
 
 def _by_group(array: BoundArray, store: SetsGroups, rows: Iterator[Row]) -> list[list[Row]]:
