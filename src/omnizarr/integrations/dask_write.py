@@ -19,7 +19,7 @@ import numpy as np
 from omnizarr.chunk_grids.grid import Axis
 from omnizarr.errors import MissingPackage, SelectionError, StoreError
 from omnizarr.hierarchy.array import Array
-from omnizarr.integrations.parts import Box, stored_axes
+from omnizarr.integrations.parts import Box, Encode, store, stored_axes
 from omnizarr.stores import MemoryStore
 
 try:
@@ -46,6 +46,7 @@ class Part:
     array: Array
     box: Box
     pieces: tuple[tuple[Box, Box], ...]  # where in the part, and what of the block
+    encode: Encode | None
     process: int | None  # that the store lives in, where others cannot reach it
 
     def __call__(self, blocks: list[Any]) -> None:
@@ -55,12 +56,12 @@ class Part:
                 f" {os.getpid()}; use the scheduler 'threads', or a store that both can reach"
             )
         if len(blocks) == 1:
-            self.array[self.box] = np.asarray(blocks[0])[self.pieces[0][1]]
-            return
-        whole = np.empty([s.stop - s.start for s in self.box], blocks[0].dtype)
-        for block, (inside, taken) in zip(blocks, self.pieces, strict=True):
-            whole[inside] = np.asarray(block)[taken]
-        self.array[self.box] = whole
+            values = np.asarray(blocks[0])[self.pieces[0][1]]
+        else:
+            values = np.empty([s.stop - s.start for s in self.box], blocks[0].dtype)
+            for block, (inside, taken) in zip(blocks, self.pieces, strict=True):
+                values[inside] = np.asarray(block)[taken]
+        store(self.array, self.box, values, self.encode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ class Writes:
     keys: list[tuple[Any, ...]]
 
 
-def writes(x: Any, array: Array, start: tuple[int, ...]) -> Writes:
-    """The tasks that store a Dask array in a stored one, from a position on."""
+def writes(x: Any, array: Array, start: tuple[int, ...], encode: Encode | None = None) -> Writes:
+    """The tasks that store a Dask array, encoded, in a stored one, from a position on."""
     check_known(x)
     name = f"omnizarr-write-{uuid.uuid4().hex}"
     process = os.getpid() if _in_memory(array.store) else None
@@ -90,7 +91,7 @@ def writes(x: Any, array: Array, start: tuple[int, ...]) -> Writes:
             )
         )
         blocks = [(x.name, *block) for block in product(*(s.blocks for s in chosen))]
-        layer[(name, *place)] = (Part(array, box, pieces, process), blocks)
+        layer[(name, *place)] = (Part(array, box, pieces, encode, process), blocks)
     return Writes(HighLevelGraph.from_collections(name, layer, dependencies=[x]), list(layer))
 
 

@@ -1,4 +1,4 @@
-"""A box of an array cut into parts that each have whole chunks, or whole shards.
+"""A box of an array cut into parts that each have whole chunks, or whole shards, and storing them.
 
 Two parts never touch one of them: none is read twice, and who stores parts needs no lock.
 """
@@ -6,16 +6,40 @@ Two parts never touch one of them: none is read twice, and who stores parts need
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from omnizarr.chunk_grids import RegularAxis
 from omnizarr.chunk_grids.grid import Axis
+from omnizarr.engine.rows import run_rows
 from omnizarr.hierarchy.array import Array
 from omnizarr.stores import LocalStore, MemoryStore
 
 Box = tuple[slice, ...]
+Encode: TypeAlias = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+PART = 2**19  # items that are encoded at a time
+FAR_PART = 2**22  # the same where a call stores many chunks side by side
+
+
+def store(array: Array, box: Box, values: npt.NDArray[Any], encode: Encode | None) -> None:
+    """Store values in a box: what `encode` makes of each part of them, on several threads."""
+    if encode is None:
+        array[box] = values
+        return
+    errors = np.geterr()
+
+    def one(part: Box) -> None:
+        shifted = ((p, b.start) for p, b in zip(part, box, strict=True))
+        inside = tuple(slice(p.start - start, p.stop - start) for p, start in shifted)
+        with np.errstate(**errors):  # of the calling thread, for those that help
+            array[part] = encode(values[inside])
+
+    boxes = parts(stored_axes(array), box, PART if is_near(array) else FAR_PART)
+    run_rows(iter(boxes), len(boxes), one, values.nbytes)
 
 
 def is_near(array: Array) -> bool:

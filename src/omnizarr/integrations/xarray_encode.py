@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 from xarray import conventions
-from xarray.backends import BackendArray
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
-from xarray.core import indexing
 
 from omnizarr.conventions.cf.fill import encode_fill
 from omnizarr.errors import InvalidMetadata, InvalidName, NoSuchLabel, WrongType
 from omnizarr.hierarchy.array import Array
+from omnizarr.integrations.parts import Encode
 from omnizarr.integrations.xarray_read import variable
 
 _OPTIONS = {
@@ -67,17 +68,55 @@ def encoded_dataset(
     return {UNNAMED if k is None else k: v for k, v in variables.items()}, attributes
 
 
-def encoded(name: str, given: xr.Variable) -> xr.Variable:
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A variable as it is stored; with `encode` its values are still to be encoded."""
+
+    dims: tuple[Any, ...]
+    dtype: np.dtype[Any]
+    attrs: dict[Any, Any]
+    encoding: dict[Any, Any]
+    data: Any  # of NumPy or Dask
+    encode: Encode | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.data.shape)
+
+    @property
+    def chunks(self) -> Any:
+        """The lengths of blocks along each axis; None without Dask."""
+        return getattr(self.data, "chunks", None)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodePart:
+    """Encodes a part of the numbers of a variable."""
+
+    name: str
+    dims: tuple[Any, ...]
+    attrs: dict[Any, Any]
+    encoding: dict[Any, Any]
+
+    def __call__(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        part = xr.Variable(self.dims, values, self.attrs, self.encoding)
+        return np.asarray(_encoded(self.name, part).data)
+
+
+def encoded(name: str, given: xr.Variable) -> Coded:
     """A variable as it is stored: times as numbers, scaled, with a mark for missing values.
 
-    Many numbers in memory are encoded when they are read, only those that are; what has to be
-    refused is refused here.
+    Many numbers are left to be encoded part by part; what has to be refused is refused here.
     """
     if not _by_parts(given):
-        return _encoded(name, given)
-    none = _encoded(name, given[(slice(0, 0),) * given.ndim])
-    values = indexing.LazilyIndexedArray(Unencoded(name, given, none.dtype))
-    return xr.Variable(given.dims, values, none.attrs, none.encoding)
+        var = _encoded(name, given)
+        return Coded(var.dims, var.dtype, var.attrs, var.encoding, var.data)
+    coding = {k: v for k, v in given.encoding.items() if k not in _OPTIONS | _OF_THE_SOURCE}
+    encode = EncodePart(name, given.dims, given.attrs, coding)
+    none = xr.Variable(given.dims, np.empty((0,) * given.ndim, given.dtype))
+    none.attrs, none.encoding = given.attrs, given.encoding
+    none = _encoded(name, none)
+    return Coded(given.dims, none.dtype, none.attrs, none.encoding, given.data, encode)
 
 
 def _by_parts(given: xr.Variable) -> bool:
@@ -90,25 +129,20 @@ def _by_parts(given: xr.Variable) -> bool:
     encoding = given.encoding
     marked = any(encoding.get(k) is not None for k in ("_FillValue", "missing_value"))
     packed = any(encoding.get(k) is not None for k in ("scale_factor", "add_offset", "dtype"))
-    if not (marked or packed) or "_Unsigned" in encoding or not isinstance(given.data, np.ndarray):
+    values = getattr(given.data, "_meta", given.data)  # of Dask, the kind of its blocks
+    if not (marked or packed) or "_Unsigned" in encoding or not isinstance(values, np.ndarray):
+        return False
+    if given.chunks is not None and not _keeps_type(given):
         return False
     dtype = np.dtype(encoding.get("dtype") or given.dtype)
     return dtype.kind in "fb" or (dtype.kind in "iu" and dtype.metadata is None and marked)
 
 
-class Unencoded(BackendArray):
-    """Numbers that are encoded as they are read."""
-
-    def __init__(self, name: str, given: xr.Variable, dtype: np.dtype[Any]) -> None:
-        self._name, self._given = name, given
-        self.shape, self.dtype = given.shape, dtype
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        def read(selection: Any) -> Any:
-            return _encoded(self._name, self._given[selection]).data
-
-        support = indexing.IndexingSupport.BASIC
-        return indexing.explicit_indexing_adapter(key, self.shape, support, read)
+def _keeps_type(given: xr.Variable) -> bool:
+    """Whether scaling gives the same type: xarray does it in place for NumPy, not for Dask."""
+    stated = (given.encoding.get(k) for k in ("scale_factor", "add_offset"))
+    kind, dtype = given.dtype.kind, given.dtype
+    return all(kind == "f" and np.result_type(dtype, n) == dtype for n in stated if n is not None)
 
 
 def _encoded(name: str, given: xr.Variable) -> xr.Variable:
@@ -118,7 +152,7 @@ def _encoded(name: str, given: xr.Variable) -> xr.Variable:
     return strings.ensure_fixed_length_bytes(var)
 
 
-def encoded_like(name: str, given: xr.Variable, array: Array) -> xr.Variable:
+def encoded_like(name: str, given: xr.Variable, array: Array) -> Coded:
     """A variable encoded just as the array that is stored, with its axes in that order."""
     stored = variable(name, array)
     decoded = conventions.decode_cf_variables({name: stored}, {})[0][name]
@@ -139,7 +173,7 @@ def encoded_like(name: str, given: xr.Variable, array: Array) -> xr.Variable:
 
 def encoded_new(
     dataset: xr.Dataset, encoding: Mapping[str, Mapping[str, Any]] | None
-) -> tuple[dict[str, xr.Variable], dict[str, Any]]:
+) -> tuple[dict[str, Coded], dict[str, Any]]:
     """All variables as new ones are stored, and the attributes; raises where one cannot be."""
     variables, attributes = encoded_dataset(dataset, encoding)
     stored = {name: encoded(name, var) for name, var in variables.items()}
@@ -148,7 +182,7 @@ def encoded_new(
     return stored, attributes
 
 
-def check_encoding(name: str, var: xr.Variable) -> None:
+def check_encoding(name: str, var: Coded) -> None:
     """Raise where an encoding that a user gave has something that no array has."""
     given = {k for k, v in var.encoding.items() if v is not None}
     unknown = sorted(given - _OPTIONS - _OF_THE_SOURCE)
@@ -159,7 +193,7 @@ def check_encoding(name: str, var: xr.Variable) -> None:
         raise InvalidMetadata(f"encoding of {name!r}: unknown {unknown}; known: {known}{hint}")
 
 
-def new_array(var: xr.Variable, fill_masks: bool) -> dict[str, Any]:
+def new_array(var: Coded, fill_masks: bool) -> dict[str, Any]:
     """The options to create an array for an encoded variable."""
     options = {k: v for k, v in var.encoding.items() if k in _OPTIONS and v is not None}
     attributes = dict(var.attrs)
@@ -185,9 +219,9 @@ def new_array(var: xr.Variable, fill_masks: bool) -> dict[str, Any]:
     }
 
 
-def _chunks(var: xr.Variable, given: Any) -> Any:
+def _chunks(var: Coded, given: Any) -> Any:
     """What the encoding says, else the blocks of a Dask array where they are regular."""
-    if isinstance(given, int | str) or (given is not None and len(given) == var.ndim):
+    if isinstance(given, int | str) or (given is not None and len(given) == len(var.dims)):
         return given
     blocks = var.chunks
     if not blocks or not all(blocks):

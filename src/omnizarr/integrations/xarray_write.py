@@ -12,7 +12,6 @@ import numpy as np
 import xarray as xr
 
 from omnizarr.conventions.cf.variable import is_scalar
-from omnizarr.engine.rows import run_rows
 from omnizarr.errors import (
     CannotExpress,
     InvalidMetadata,
@@ -27,8 +26,9 @@ from omnizarr.hierarchy.consolidate import consolidate_metadata
 from omnizarr.hierarchy.create import open_group
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.grow import growing, take_room, with_room
-from omnizarr.integrations.parts import Box, is_near, parts, stored_axes
+from omnizarr.integrations.parts import store as store_box
 from omnizarr.integrations.xarray_encode import (
+    Coded,
     check_encoding,
     dataset_of,
     encoded,
@@ -45,9 +45,7 @@ if find_spec("dask"):
     from omnizarr.integrations.dask_write import Writes, writes
 
 WriteMode: TypeAlias = Literal["w", "w-", "a", "a-", "r+"]
-Encoded: TypeAlias = tuple[dict[str, xr.Variable], dict[str, Any]]
-PART = 2**19  # numbers that are encoded at a time
-FAR_PART = 2**22  # the same where a call stores many chunks side by side
+Encoded: TypeAlias = tuple[dict[str, Coded], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class Piece:
     """Values that go to one place of an array, and the shape the array has afterwards."""
 
     array: Array
-    values: xr.Variable
+    values: Coded
     start: tuple[int, ...]
     shape: tuple[int, ...]
 
@@ -68,23 +66,12 @@ class Piece:
         return tuple(slice(a, a + n) for a, n in zip(self.start, self.values.shape, strict=True))
 
     def store(self) -> None:
-        """Store values that are in memory, those that are still to be encoded part by part."""
-        if self.values._in_memory:
-            self.room[self.box] = self.values.values
-            return
-        room, errors = self.room, np.geterr()
-        boxes = parts(stored_axes(room), self.box, PART if is_near(room) else FAR_PART)
-
-        def one(box: Box) -> None:
-            inside = (slice(s.start - a, s.stop - a) for s, a in zip(box, self.start, strict=True))
-            with np.errstate(**errors):  # of this thread, for those that help
-                room[box] = self.values[tuple(inside)].values
-
-        run_rows(iter(boxes), len(boxes), one, self.values.nbytes)
+        """Store values that are in memory."""
+        store_box(self.room, self.box, np.asarray(self.values.data), self.values.encode)
 
     def tasks(self) -> Writes:
         """The tasks that store a Dask array."""
-        return writes(self.values.data, self.room, self.start)
+        return writes(self.values.data, self.room, self.start, self.values.encode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +217,7 @@ def _below(top: Group, path: str, order: Order) -> Group:
 
 
 def _create(
-    stored: Mapping[str, xr.Variable], attributes: Mapping[str, Any], group: Group, order: Order
+    stored: Mapping[str, Coded], attributes: Mapping[str, Any], group: Group, order: Order
 ) -> list[Piece]:
     """Create arrays for encoded variables; their values are not stored yet."""
     group.attrs.put(attributes)
@@ -306,14 +293,14 @@ def _check_names(
 
 
 def _placed(
-    name: str, var: xr.Variable, array: Array, region: Mapping[str, slice], order: Order
+    name: str, var: Coded, array: Array, region: Mapping[str, slice], order: Order
 ) -> Piece | None:
     """Where the values of a variable go in the array that has it; None: it stays as it is."""
     grows = order.append_dim in var.dims
     if order.mode == "a-" and order.append_dim is not None and not grows:
         return None
     if is_scalar(array):
-        return Piece(array, xr.Variable(("one",), var.data.reshape(1)), (0,), array.shape)
+        return Piece(array, replace(var, data=var.data.reshape(1)), (0,), array.shape)
     start, shape = [], []
     for dim, length, given in zip(var.dims, array.shape, var.shape, strict=True):
         first, last, _ = region.get(str(dim), slice(None)).indices(length)
@@ -365,6 +352,6 @@ def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
 def _store_now(pieces: list[Piece]) -> list[Piece]:
     """Store what is in memory; the pieces that are left, which have Dask arrays."""
     for piece in pieces:
-        if piece.values.chunks is None and piece.values.size:
+        if piece.values.chunks is None and piece.values.data.size:
             piece.store()
     return [p for p in pieces if p.values.chunks is not None]
