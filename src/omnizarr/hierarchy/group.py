@@ -199,8 +199,10 @@ class Group(NodeHandle[GroupModel]):
         if member is None:
             try:
                 return self.create_group(name, overwrite=overwrite)
-            except NodeExists:  # another writer was quicker
-                member = self[name]
+            except NodeExists:
+                member = self.get(name)  # another writer was quicker
+                if member is None:
+                    raise
         if not isinstance(member, Group):
             raise WrongNode(f"{member.name} is an array, not a group")
         return member
@@ -264,8 +266,10 @@ class Group(NodeHandle[GroupModel]):
         if member is None:
             try:
                 return self.create_array(name, shape=shape, dtype=dtype, **options)
-            except NodeExists:  # another writer was quicker
-                member = self[name]
+            except NodeExists:
+                member = self.get(name)  # another writer was quicker
+                if member is None:
+                    raise
         check_required(member, shape, dtype, exact)
         found: Array = member
         return found
