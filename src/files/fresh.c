@@ -68,10 +68,10 @@ static int name_unnamed(fresh_t *fresh, int directory, const char *key) {
     }
     int error = errno;
     if (folder_of(key, name) == 0 && faccessat(directory, name, W_OK, 0) != 0) return -1;
-    int unable = error == ENOENT || error == EPERM || error == EXDEV || error == EINVAL ||
-                 error == EOPNOTSUPP;
-    if (unable) atomic_store(&cannot_name, 1);
-    errno = unable ? EAGAIN : error;
+    /* Not for want of room: this system, or a rule of it, has no such links. */
+    int full = error == ENOSPC || error == EDQUOT || error == EIO || error == ENAMETOOLONG;
+    if (!full) atomic_store(&cannot_name, 1);
+    errno = full ? error : EAGAIN;
     return -1;
 }
 #endif
