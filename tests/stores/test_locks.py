@@ -107,6 +107,37 @@ def test_different_keys_do_not_wait_for_each_other(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+def test_two_that_leave_together_leave_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each finds the other still there, and only then do both let go."""
+    both, first, lock = threading.Barrier(2, timeout=30), set[int](), locks._lock
+
+    def together(descriptor: int, kind: int, start: int, length: int, *, wait: bool = True) -> None:
+        leaves = start == 0 and not wait and descriptor not in first
+        if leaves:
+            first.add(descriptor)
+            both.wait()
+        try:
+            lock(descriptor, kind, start, length, wait=wait)
+        finally:
+            if leaves:
+                both.wait()
+
+    def hold(key: str) -> None:
+        with locks.locked(str(tmp_path), [key], "chunks"):
+            both.wait()
+
+    monkeypatch.setattr(locks, "_lock", together)
+    threads = [threading.Thread(target=hold, args=(key,)) for key in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(first) == 2
+    assert not list(tmp_path.iterdir())
+
+
 def test_many_keys_are_one_lock(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     with store.lock_keys("", [f"c/{i}" for i in range(10_000)], "chunks"):

@@ -140,13 +140,27 @@ def _leave(path: str, file: _File) -> None:
     if file.descriptor < 0:
         return  # a forked child, which has closed it
     try:
-        with contextlib.suppress(OSError):  # others wait, and have the first byte
-            _lock(file.descriptor, fcntl.F_WRLCK, 0, 1, wait=False)
-            os.unlink(path)
+        if alone := _is_last(file):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
         # A child that was forked just now has the file open too, until it comes to closing it.
         _lock(file.descriptor, fcntl.F_UNLCK, 0, 1 + _BYTES)
+        if not alone and _is_last(file):  # two who left together kept each other from it
+            with contextlib.suppress(OSError):
+                if _is_at(file.descriptor, path):
+                    os.unlink(path)
+            _lock(file.descriptor, fcntl.F_UNLCK, 0, 1)
     finally:
         file.close()
+
+
+def _is_last(file: _File) -> bool:
+    """Whether nobody else has the first byte, which is ours alone then."""
+    try:
+        _lock(file.descriptor, fcntl.F_WRLCK, 0, 1, wait=False)
+    except OSError:
+        return False
+    return True
 
 
 def unused(path: str, *, remove: bool) -> bool:
