@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Iterator, MutableMapping
 
 import numpy as np
@@ -157,3 +158,12 @@ def test_stores_over_one_mapping_are_equal() -> None:
     assert hash(MemoryStore(values)) == hash(MemoryStore(values))
     assert MemoryStore({}) != MemoryStore({})
     assert stores.resolve(values) == MemoryStore(values)
+
+
+def test_of_equal_new_values_one_is_first() -> None:
+    several: list[MutableMapping[str, bytes]] = [{}, UserDict()]
+    for values in several:
+        store = MemoryStore(values)
+        for value in (b"document", b"", b"1"):
+            assert store.set_new(f"k{len(value)}", value) is True
+            assert store.set_new(f"k{len(value)}", value) is False

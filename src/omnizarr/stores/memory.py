@@ -45,8 +45,14 @@ class MemoryStore(Closes):
 
     def set_new(self, key: str, value: Bytes) -> bool:
         check_writable(self)
-        new = bytes(flat(value))
-        return self.values.setdefault(check_key(key), new) is new
+        plain = type(self.values) is dict and type(self).set is MemoryStore.set
+        if plain and len(value) > 1:  # shorter ones are one object for all
+            new = bytes(bytearray(flat(value)))  # to be told from an equal one
+            return self.values.setdefault(check_key(key), new) is new
+        if self.get(key) is not None:
+            return False
+        self.set(key, value)
+        return True
 
     def erase(self, key: str) -> None:
         check_writable(self)
