@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,7 @@ from omnizarr.testing.stores import (
     SharedTests,
     StoreTests,
 )
+from omnizarr.testing.stores.sharing import run_in_fork
 from tests.conformance.key_value import KeyValueStore
 from tests.servers.web import Web
 
@@ -69,6 +72,31 @@ class TestSlow(WrappedTests):
 class TestCache(WrappedTests):
     def wrap(self, inner: Store) -> Store:
         return CacheStore(inner, max_bytes=100_000)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_that_is_forked_while_a_thread_looks_into_the_cache_does_not_wait_for_it() -> None:
+    caches = [CacheStore(MemoryStore({"k": b"value"})) for _ in range(2)]
+    caches.append(CacheStore(caches[0].inner))
+    looks, over = threading.Event(), threading.Event()
+
+    def look() -> None:
+        with caches[0]._turn, caches[1]._turn, caches[2]._turn:
+            looks.set()
+            over.wait(60)
+
+    def read() -> None:
+        assert [store.get("k") for store in caches] == [b"value"] * 3
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    looks.wait(60)
+    try:
+        run_in_fork(read)
+    finally:
+        over.set()
+        thread.join()
 
 
 class TestDiskCache(WrappedTests):

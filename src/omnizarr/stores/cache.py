@@ -6,11 +6,13 @@ used any more and makes room in time.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
+from weakref import WeakValueDictionary
 
 from omnizarr.errors import InvalidMetadata
 from omnizarr.stores.abilities import can_list, check_key, list_prefix
@@ -52,6 +54,7 @@ class CacheStore(WrapperStore):
             if size.isdecimal():
                 self._lengths[digest] = int(size)
         self._used = sum(self._lengths.values())
+        _stores[id(self)] = self
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         check_key(key)
@@ -121,6 +124,19 @@ class CacheStore(WrapperStore):
 
     def _identity(self) -> tuple[Any, ...]:
         return self.inner, self.validate
+
+
+_stores: WeakValueDictionary[int, CacheStore] = WeakValueDictionary()  # equal ones too
+
+
+def _forget() -> None:
+    """A forked child has none of the threads that may have held a lock."""
+    for store in _stores.values():
+        store._turn = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _again(inner: Store, cache: Store | None, max_bytes: int, validate: bool) -> CacheStore:
