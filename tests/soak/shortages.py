@@ -42,13 +42,13 @@ def _descriptors(folder: Path, given: Given) -> None:
 MEMORY = Table(
     "Little memory",
     "Operations in a process whose n-th allocation of 4 KiB or more fails, alone or with all\n"
-    "after it, for one n after the other; those of much data with 0 to 32 MiB of address space\n"
+    "after it, for every n or every so many-th; those of much data with 0 to 32 MiB of address space\n"
     "left. Short: how often there was too little; an error: how often the operation said so, with\n"
     "old or new values in every element, and worked afterwards; else it could do without. The\n"
     "run stops at a crash, a foreign error or a wrong value. The libraries of Blosc and gzip that\n"
     "the reference engine uses end the process where just their own allocations fail: it looks\n"
     "before it calls them, and here small operations use zstd.",
-    ("operation", "engine", "codec", "tried", "short", "an error"),
+    ("operation", "engine", "codec", "every", "tried", "short", "an error"),
     labels=3,
 )
 OF_BLOSC = ("write a dataset",)  # whose codec is not chosen here
@@ -70,7 +70,7 @@ def _memory(folder: Path, given: Given) -> None:
                     place = folder / f"{operation} {engine} {codec}"
                     found = memory.run(library, place, operation, engine, codec, given.stride)
                     counts = found["tried"], found["failed"], found["errors"]
-                    yield operation, engine, codec, *counts
+                    yield operation, engine, codec, f"{given.stride}.", *counts
 
     show(MEMORY, rows())
 
