@@ -24,7 +24,7 @@ _OPTIONS = {
     "chunk_key_encoding", "dimension_separator", "object_codec", "write_empty_chunks",
     "cache_metadata", "fill_value",
 }  # fmt: skip
-LARGE = 2**21  # bytes from which on numbers are encoded part by part
+LARGE = 2**25  # bytes from which on numbers are encoded part by part; copies of fewer are quicker
 UNNAMED = "__values__"  # what xarray calls a variable whose name is None
 _NAME = "__xarray_dataarray_name__"  # where xarray looks for the name of an array on its own
 _OF_NETCDF = {"chunksizes", "zlib", "complevel", "compression", "shuffle", "contiguous"}
