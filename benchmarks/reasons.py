@@ -154,7 +154,7 @@ REASONS: tuple[Reason, ...] = (
         " raw 128³ 9.5, 9.0, 9.3; 64³ 10.4, 11.2, 9.8; 32³ 19.9, 16.1, 16.7; blosc lz4 128³ 23.7,"
         " 22.1, 24.0; 64³ 26.8, 26.4, 26.7; 32³ 42.2, 35.1, 30.5; blosc zstd 64³ 122, 120, 120."
         " The files are stored by the compiled code for documents; without it, a chunk of 64 KiB"
-        " takes 6 to 20 µs more.",
+        " takes 6 to 45 µs more.",
         who="omnizarr reference",
     ),
     Reason(
