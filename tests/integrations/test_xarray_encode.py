@@ -84,7 +84,8 @@ def test_every_encoding_stores_what_xarray_stores(
     chunks = tuple(data.draw(st.integers(1, n)) for n in shape)
     dims = [f"d{i}" for i in range(len(shape))]
     dataset = xr.Dataset({"v": (dims, values)})
-    dataset["v"].encoding = {**encoding, "chunks": chunks}
+    coding = {} if kind in "OUS" else encoding  # for text they refuse different ones
+    dataset["v"].encoding = {**coding, "chunks": chunks}
 
     def theirs() -> Any:
         store = zarr.storage.MemoryStore()
