@@ -42,7 +42,7 @@ def _descriptors(folder: Path, given: Given) -> None:
 MEMORY = Table(
     "Little memory",
     "Operations in a process whose n-th allocation of 4 KiB or more fails, alone or with all\n"
-    "after it, for every n or every so many-th; those of much data with 0 to 32 MiB of address space\n"
+    "after it, for every n or some of them; those of much data with 0 to 32 MiB of address space\n"
     "left. Short: how often there was too little; an error: how often the operation said so, with\n"
     "old or new values in every element, and worked afterwards; else it could do without. The\n"
     "run stops at a crash, a foreign error or a wrong value. The libraries of Blosc and gzip that\n"
