@@ -82,6 +82,21 @@ def test_every_cast_gives_the_exact_number_or_is_refused(
     assert [*map(repr, map(_plain, found))] == [*map(repr, map(_plain, want))]
 
 
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("target", TYPES)
+def test_what_rounds_to_more_than_any_float_is_out_of_range(target: str, rounding: str) -> None:
+    of, to = numbers_of("float64"), numbers_of(target)
+    given_ = np.array([1.57e308, -1.57e308])
+    for out_of_range in (None, *OUT_OF_RANGE):
+        want = [expected(x, to, rounding, out_of_range) for x in given_.tolist()]
+        if None in want:
+            with pytest.raises(ValueError, match=target):
+                cast(given_, of, to, rounding, out_of_range)
+        else:
+            found = cast(given_, of, to, rounding, out_of_range).astype(to.work).tolist()
+            assert found == want
+
+
 def _plain(x: Any) -> Any:
     return math.nan if x != x else x
 

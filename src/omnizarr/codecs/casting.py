@@ -201,7 +201,11 @@ def _quantised(
     """Floats rounded to the digits of the target, as if it had no largest number."""
     exponent = np.frexp(values)[1]
     unit = np.maximum(exponent - target.digits, target.least)
-    return np.asarray(np.ldexp(_rounded(np.ldexp(values, -unit), rounding), unit))
+    with np.errstate(over="ignore"):
+        out = np.ldexp(_rounded(np.ldexp(values, -unit), rounding), unit)
+    # What is beyond the largest float64 is no infinity, but beyond the target as well.
+    beyond = np.isinf(out) & np.isfinite(values)
+    return np.where(beyond, np.copysign(np.finfo("f8").max, values), out)
 
 
 def _rounded(values: npt.NDArray[Any], rounding: str) -> npt.NDArray[Any]:

@@ -151,9 +151,9 @@ def on_threads(
     started = 0
 
     def help_out(place: _Place) -> None:
-        config.inherit(settings)
-        _mark.counted, _mark.place = True, place
         try:
+            config.inherit(settings)
+            _mark.counted, _mark.place = True, place
             work()
         except BaseException as e:  # raised below, on the calling thread
             errors.append(e)

@@ -10,6 +10,7 @@ meanwhile sees that its file is no longer the one in the directory, and begins a
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import struct
 import sys
@@ -29,6 +30,7 @@ MANY = 64  # keys; for more of them the whole range is locked at once
 _BYTES = 2**32
 # Elsewhere the structure that is packed below has another order.
 _HAS_RANGES = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLKW")
+_SHORT = {errno.ENOMEM, errno.EIO, errno.EDEADLK}  # of these a file system with locks may be
 _open_files: set[_File] = set()
 _guard = threading.RLock()
 _told: set[str] = set()
@@ -117,6 +119,8 @@ def _enter(path: str, ranges: list[tuple[int, int]]) -> _File | None:
                 return file
         except OSError as e:
             file.close()
+            if e.errno in _SHORT:
+                raise
             _tell(path, e)
             return None
         except BaseException:
