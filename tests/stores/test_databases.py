@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +31,7 @@ from omnizarr.testing.stores import (
     SharedTests,
     StoreTests,
 )
+from omnizarr.testing.stores.sharing import run_in_fork
 from tests.servers.redis import redis_server
 
 
@@ -240,3 +243,25 @@ def test_a_redis_value_of_another_kind_is_an_error(redis_url: str) -> None:
         store.get("list")
     client.delete("kinds:list")
     client.close()
+
+
+def test_connections_of_threads_that_have_ended_are_closed(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "x.sqlite")
+    store.set("k", b"1")
+    for _ in range(20):
+        thread = threading.Thread(target=store.get, args=("k",))
+        thread.start()
+        thread.join()
+    assert len(store._connections) <= 2
+    assert store.get("k") == b"1"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_every_store_of_one_file_is_closed_before_a_fork(tmp_path: Path) -> None:
+    stores = [SQLiteStore(tmp_path / "x.sqlite") for _ in range(3)]
+    for store in stores:
+        store.set("k", b"1")
+    run_in_fork(lambda: None)
+    assert [store._connections for store in stores] == [{}, {}, {}]
+    assert [store.get("k") for store in stores] == [b"1"] * 3

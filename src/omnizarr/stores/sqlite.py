@@ -6,16 +6,17 @@ of their own. A generation is a digest of the value, so that data of other write
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
-import sys
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from omnizarr.errors import StoreError
 from omnizarr.stores import sorted_keys
@@ -33,13 +34,25 @@ Values: TypeAlias = list[bytes | None]
 
 _TABLE = "CREATE TABLE IF NOT EXISTS zarr(k TEXT PRIMARY KEY, v BLOB)"
 _PUT = "INSERT OR REPLACE INTO zarr(k, v) VALUES (?, ?)"
-_stores: WeakSet[SQLiteStore] = WeakSet()
+_numbers = itertools.count()
+_stores: WeakValueDictionary[int, SQLiteStore] = WeakValueDictionary()  # equal ones too
 
 
 @gate.before_fork
 def _disconnect() -> None:
-    for store in list(_stores):
+    for store in list(_stores.values()):
         store._disconnect()
+
+
+class _Mark:
+    """What a thread has until it ends, which is noted then."""
+
+    def __init__(self, ended: deque[int]) -> None:
+        self.number = next(_numbers)
+        self._ended = ended
+
+    def __del__(self) -> None:
+        self._ended.append(self.number)
 
 
 class SQLiteStore(Closes):
@@ -60,8 +73,10 @@ class SQLiteStore(Closes):
 
     def _start(self) -> None:
         self._closed = False
-        self._connections: dict[int, sqlite3.Connection] = {}  # by thread
-        _stores.add(self)
+        self._connections: dict[int, sqlite3.Connection] = {}  # by the number of a thread
+        self._mine = threading.local()
+        self._ended: deque[int] = deque()
+        _stores[id(self)] = self
 
     def _disconnect(self) -> None:
         connections, self._connections = self._connections, {}
@@ -84,21 +99,29 @@ class SQLiteStore(Closes):
         with gate, naming(verb, what, self, (sqlite3.Error, OSError)), _telling_why():
             if self._closed:
                 raise StoreError("the store is closed")
-            found = self._connections.get(threading.get_ident())
+            number = self._number()
+            found = self._connections.get(number)
             if found is None and (create or os.path.exists(self.path)):
                 self._forget_threads()
-                found = self._connections[threading.get_ident()] = self._connect(create)
+                found = self._connections[number] = self._connect(create)
             if found is not None and create:
                 found.execute(_TABLE)
             yield found if found is not None and (create or _has_table(found)) else None
 
+    def _number(self) -> int:
+        """The number of this thread."""
+        mark: _Mark | None = getattr(self._mine, "mark", None)
+        if mark is None:
+            mark = self._mine.mark = _Mark(self._ended)
+        return mark.number
+
     def _forget_threads(self) -> None:
         """Close the connections of threads that have ended."""
-        running = sys._current_frames()  # also those that Python did not start
-        for thread in [one for one in self._connections if one not in running]:
-            connection = self._connections.pop(thread, None)
-            if connection is not None:
-                connection.close()
+        with suppress(IndexError):  # none is left
+            while True:
+                connection = self._connections.pop(self._ended.popleft(), None)
+                if connection is not None:
+                    connection.close()
 
     def _connect(self, create: bool) -> sqlite3.Connection:
         if create:
