@@ -1,0 +1,183 @@
+"""Readers that cannot be installed beside us: zarr-python 2 and zarrita.js.
+
+Each has a folder of its own in the environment of this Python, made by the first test that needs
+it. Both are asked in a process of their own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.servers.processes import missing
+
+FOLDER = Path(sys.prefix) / "peers"
+ZARR_2 = ("zarr==2.18.7", "numcodecs==0.15.*", "msgpack")
+PYTHONS = ("3.11", "3.12")  # for which there are wheels of both
+ZARRITA = ("zarrita@0.7",)
+SCRIPT = Path(__file__).with_name("zarrita.mjs")
+
+
+class PeerError(Exception):
+    """The other library raised; the text is its own."""
+
+
+class ZarrPython2:
+    """zarr-python 2.18.7 with numcodecs 0.15."""
+
+    def __init__(self, python: Path) -> None:
+        self.python = python
+
+    def run(self, source: str, **arguments: Any) -> Any:
+        """Run Python source there, and give back what it leaves in `result`.
+
+        `arguments` are variables of the source, and `zarr`, `numcodecs` and `np` are imported.
+        Arguments and result are what pickle can carry: plain values and NumPy arrays.
+        """
+        done = subprocess.run(
+            [self.python, "-W", "ignore", "-c", _RUN],
+            input=pickle.dumps((source, arguments), 5),
+            capture_output=True,
+        )
+        if done.returncode:
+            text = done.stderr.decode(errors="replace").strip()
+            raise PeerError(text.rpartition("\n")[2] + "\n" + text)
+        return pickle.loads(done.stdout)
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """Every array below a path, by its path in there ("" for an array itself).
+
+        An array that cannot be read stands there as its error.
+        """
+        found: dict[str, Any] = self.run(_READ, path=str(path))
+        return found
+
+
+_RUN = """
+import pickle, sys
+import numcodecs, numpy as np, zarr
+out, sys.stdout = sys.stdout.buffer, sys.stderr
+source, names = pickle.load(sys.stdin.buffer)
+names.update(numcodecs=numcodecs, np=np, zarr=zarr, result=None)
+exec(compile(source, "<test>", "exec"), names)
+out.write(pickle.dumps(names["result"], 5))
+"""
+_READ = """
+result = {}
+store = zarr.DirectoryStore(path)
+def read(at):
+    if zarr.storage.contains_array(store, at):
+        try:
+            result[at] = zarr.open_array(store, path=at, mode="r")[...]
+        except Exception as e:
+            result[at] = f"{type(e).__name__}: {e}"
+    elif zarr.storage.contains_group(store, at):
+        for name in sorted(store.listdir(at)):
+            if not name.startswith("."):
+                read(f"{at}/{name}".lstrip("/"))
+read("")
+"""
+
+
+class Zarrita:
+    """zarrita.js, in node."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read(self, path: Path, *names: str) -> dict[str, npt.NDArray[Any] | str]:
+        """Arrays below a path by their names; one that cannot be read stands there as its error."""
+        done = subprocess.run(
+            ["node", self.folder / SCRIPT.name, path, *names], capture_output=True, text=True
+        )
+        if done.returncode:
+            raise PeerError(done.stderr.strip())
+        found: dict[str, npt.NDArray[Any] | str] = {}
+        for name, answer in json.loads(done.stdout).items():
+            if "error" in answer:
+                found[name] = answer["error"]
+            else:
+                dtype = None if answer["type"] == "text" else answer["type"]
+                values = np.array(answer["data"], dtype)
+                found[name] = values.reshape(answer["shape"])
+        return found
+
+
+def zarr_python_2() -> ZarrPython2:
+    """zarr-python 2, installed where it is not yet; skips the test where it cannot be."""
+
+    def make(folder: Path) -> None:
+        base = next(filter(None, map(_python, PYTHONS)), None)
+        if base is None:
+            raise OSError(f"none of Python {', '.join(PYTHONS)} is installed")
+        _run(base, "-m", "venv", folder)
+        _run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", *ZARR_2)
+
+    return ZarrPython2(_made("zarr-python-2", ZARR_2, make) / "bin" / "python")
+
+
+def zarrita() -> Zarrita:
+    """zarrita.js, installed where it is not yet; skips the test where it cannot be."""
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        quiet = ("--silent", "--no-audit", "--no-fund")
+        _run("npm", "install", *quiet, "--prefix", folder, *ZARRITA)
+        shutil.copy(SCRIPT, folder)  # beside the packages, where node looks for them
+
+    return Zarrita(_made("zarrita", (*ZARRITA, SCRIPT.read_text()), make))
+
+
+def _made(name: str, needs: tuple[str, ...], make: Callable[[Path], None]) -> Path:
+    """The folder of a peer; made by one process while the others wait."""
+    digest = hashlib.sha256("\n".join(needs).encode()).hexdigest()[:12]
+    folder = FOLDER / f"{name}-{digest}"
+    done = folder / ".done"
+    if not done.exists():
+        FOLDER.mkdir(exist_ok=True)
+        with (FOLDER / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                try:
+                    make(folder)
+                except (OSError, subprocess.CalledProcessError) as e:
+                    missing(f"{name} cannot be installed: {_reason(e)}")
+                done.touch()
+    return folder
+
+
+def _python(version: str) -> str | None:
+    """A Python of that version, this one before others."""
+    if sys.version_info[:2] == tuple(map(int, version.split("."))):
+        return sys.executable
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = [*sorted(pyenv.glob(f"{version}.*/bin/python3"), reverse=True)]
+    on_path = shutil.which(f"python{version}")
+    for candidate in (*found, *([on_path] if on_path else [])):
+        if subprocess.run([candidate, "-c", "import venv"], capture_output=True).returncode == 0:
+            return str(candidate)
+    return None
+
+
+def _run(*command: object) -> None:
+    subprocess.run([*map(str, command)], check=True, capture_output=True, text=True)
+
+
+def _reason(error: OSError | subprocess.CalledProcessError) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        lines = (error.stderr or error.stdout or "").strip().splitlines()
+        return lines[-1] if lines else str(error)
+    return str(error)

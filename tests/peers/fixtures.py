@@ -1,0 +1,18 @@
+"""Fixtures: readers that are installed apart from us."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.peers import environments
+from tests.peers.environments import Zarrita, ZarrPython2
+
+
+@pytest.fixture(scope="session")
+def zarr_python_2() -> ZarrPython2:
+    return environments.zarr_python_2()
+
+
+@pytest.fixture(scope="session")
+def zarrita() -> Zarrita:
+    return environments.zarrita()
