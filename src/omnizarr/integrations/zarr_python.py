@@ -10,18 +10,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from omnizarr import stores
 from omnizarr.errors import MissingPackage, StoreError
 from omnizarr.integrations import loop
+from omnizarr.stores import fsspec
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
+from omnizarr.stores.identity import Identity, Place, directory, file, inside, place_of
 from omnizarr.stores.prefix import PrefixStore
 from omnizarr.stores.store import Bytes, Range, Store
 
 try:
+    from zarr import storage as zarr_stores
     from zarr.abc import store as abc
     from zarr.core.buffer import Buffer, BufferPrototype
     from zarr.core.buffer.cpu import buffer_prototype
@@ -48,6 +52,24 @@ def from_zarr(store: Any, *, read_only: bool = False) -> Store:
 def to_zarr(store: Any, *, read_only: bool = False) -> OmnizarrStore:
     """What zarr-python can use, of a store, path or URL of this package."""
     return OmnizarrStore(stores.resolve(store), read_only=read_only)
+
+
+def _place_of(store: Any, prefix: str) -> Place:
+    """Return where the values of a store of zarr-python really are."""
+    if isinstance(store, OmnizarrStore):
+        return place_of(store.store, prefix)
+    if isinstance(store, zarr_stores.LocalStore):
+        return directory(Path(store.root) / prefix)
+    if isinstance(store, zarr_stores.MemoryStore):
+        return inside(("memory", Identity(store._store_dict)), prefix)
+    if isinstance(store, zarr_stores.ZipStore):
+        return file(store.path, prefix)
+    if isinstance(store, zarr_stores.FsspecStore):
+        return fsspec.place_in(getattr(store.fs, "sync_fs", store.fs), f"{store.path}/{prefix}")
+    wrapped = getattr(store, "_store", None)
+    if isinstance(wrapped, abc.Store):
+        return _place_of(wrapped, prefix)
+    return inside(("zarr-python", Identity(store)), prefix)
 
 
 class ZarrPythonStore(Closes):
@@ -198,6 +220,9 @@ class ZarrPythonStore(Closes):
     def close(self) -> None:
         """Close the store of zarr-python."""
         self.inner.close()
+
+    def place(self, prefix: str = "") -> Place:
+        return _place_of(self.inner, prefix)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ZarrPythonStore) and other.inner == self.inner

@@ -24,6 +24,7 @@ from omnizarr.stores.abilities import (
     set_partial_values,
     sizes,
 )
+from omnizarr.stores.identity import overlap, place_of, same_place
 from omnizarr.stores.local import DirectoryStore, LocalStore, NestedDirectoryStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.partial import PartialStore, StoreWithPartialAccess
@@ -69,8 +70,11 @@ __all__ = [
     "lock",
     "lock_prefix",
     "one_level",
+    "overlap",
+    "place_of",
     "replace",
     "resolve",
+    "same_place",
     "set_many",
     "set_new",
     "set_partial_values",

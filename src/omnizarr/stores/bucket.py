@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
@@ -121,6 +122,16 @@ class Bucket:
     def client(self) -> Any:
         """The object of obstore that reaches it; one for all equal buckets of this process."""
         return cloud_library.client(self._recipe, self._make)
+
+    @property
+    def endpoint(self) -> str:
+        """The server that has the bucket, or the account; empty for the cloud's own."""
+        stated = self.config.get("endpoint") or self.config.get("base_url")
+        if stated is None and self.kind == "s3":
+            stated = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        if stated is None and self.kind == "az":
+            stated = f"https://{self.config.get('account_name', '')}.blob.core.windows.net"
+        return str(stated or "")
 
     @cached_property
     def _recipe(self) -> str:

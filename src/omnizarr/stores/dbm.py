@@ -14,6 +14,7 @@ from typing import Any, Literal
 from weakref import WeakSet
 
 from omnizarr.errors import StoreError
+from omnizarr.stores import identity
 from omnizarr.stores.abilities import check_key, check_writable
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
@@ -109,6 +110,9 @@ class DBMStore(Closes):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._start()
+
+    def place(self, prefix: str = "") -> identity.Place:
+        return identity.file(self.path, prefix)
 
     def __repr__(self) -> str:
         return f"dbm://{self.path}"

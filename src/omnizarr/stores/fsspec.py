@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from omnizarr.errors import InvalidMetadata, MissingPackage, StoreError
+from omnizarr.stores import identity
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.after_fork import keep
 from omnizarr.stores.closing import Closes
@@ -191,6 +192,9 @@ class FsspecStore(Closes):
         self.__dict__.update(state)
         self._mine = os.getpid(), state["_mine"], _lock(state["_mine"])
 
+    def place(self, prefix: str = "") -> identity.Place:
+        return place_in(self._mine[1], f"{self.path}/{prefix}")
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FsspecStore):
             return NotImplemented
@@ -233,6 +237,25 @@ class FsspecStore(Closes):
             return self.retry.call(attempt)
         except StoreError as e:
             raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
+
+
+def place_in(fs: Any, path: str) -> identity.Place:
+    """Return where a path of a file system of fsspec really is."""
+    names = (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
+    if hasattr(fs, "fs") and "dir" in names:
+        return place_in(fs.fs, f"{fs.path}/{path}")
+    plain = str(fs._strip_protocol(path))
+    if "file" in names or "local" in names:
+        return identity.directory(plain)
+    if "memory" in names:  # one for all of this process
+        return identity.inside(("fsspec", "memory"), plain)
+    cloud = next((kind for kind in ("s3", "gs") if kind in names), None)
+    if cloud is not None:
+        options = {**(getattr(fs, "client_kwargs", None) or {})}
+        endpoint = getattr(fs, "endpoint_url", None) or options.get("endpoint_url") or ""
+        name, _, rest = plain.strip("/").partition("/")
+        return identity.bucket(cloud, endpoint, name, rest)
+    return identity.inside(("fsspec", type(fs).__qualname__, fs), plain)
 
 
 def _lock(fs: Any) -> AbstractContextManager[Any]:

@@ -19,6 +19,7 @@ import urllib3
 from urllib3.exceptions import HTTPError, MaxRetryError
 
 from omnizarr.errors import ReadOnly, StoreError
+from omnizarr.stores import identity
 from omnizarr.stores.abilities import check_key
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.requests import CONCURRENCY, fetch_many, fetch_many_versioned
@@ -222,6 +223,11 @@ class HTTPStore(Closes):
     def url(self) -> str:
         """The URL that leads here, without secrets."""
         return shown(self._base + self._query)
+
+    def place(self, prefix: str = "") -> identity.Place:
+        parts = urlsplit(self._base)
+        server = identity.address(self._base), parts.path, self._query
+        return identity.inside(("http", *server), prefix)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HTTPStore):

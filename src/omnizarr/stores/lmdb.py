@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
 
 from omnizarr.errors import MissingPackage, StoreError
-from omnizarr.stores import sorted_keys
+from omnizarr.stores import identity, sorted_keys
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
@@ -225,6 +225,9 @@ class LMDBStore(Closes):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.path, self.read_only, self.options)
+
+    def place(self, prefix: str = "") -> identity.Place:
+        return identity.file(self.path, prefix)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LMDBStore):

@@ -27,6 +27,7 @@ from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.descriptors import patiently
 from omnizarr.stores.failures import of_the_system
+from omnizarr.stores.identity import Place, directory
 from omnizarr.stores.replace_file import OURS, PARTIAL, replace_file, replace_files
 from omnizarr.stores.store import Bytes, GetMany, Kind, Range
 
@@ -322,6 +323,9 @@ class LocalStore(Closes):
         """The directories above this one, to be looked at only."""
         for parent in Path(os.path.realpath(self.root)).parents:
             yield LocalStore(parent, read_only=True)
+
+    def place(self, prefix: str = "") -> Place:
+        return directory(self._folder(prefix))
 
     @property
     def url(self) -> str:

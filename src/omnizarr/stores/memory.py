@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, MutableMapping
 
 from omnizarr.stores.abilities import check_key, check_writable
 from omnizarr.stores.closing import Closes
+from omnizarr.stores.identity import Identity, Place, inside
 from omnizarr.stores.store import Bytes, Range
 from omnizarr.stores.values import flat
 
@@ -64,6 +65,9 @@ class MemoryStore(Closes):
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         found = ((key, self.values.get(check_key(key))) for key in keys)
         return {key: len(value) for key, value in found if value is not None}
+
+    def place(self, prefix: str = "") -> Place:
+        return inside(("memory", Identity(self.values)), prefix)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MemoryStore) and other.values is self.values

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from omnizarr.errors import StoreError
-from omnizarr.stores import cloud_library, object_answers
+from omnizarr.stores import cloud_library, identity, object_answers
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.bucket import Bucket
 from omnizarr.stores.closing import Closes
@@ -255,6 +255,10 @@ class ObjectStore(Closes):
         return listing
 
     # What it is
+
+    def place(self, prefix: str = "") -> identity.Place:
+        path = f"{self._start}{prefix}"
+        return identity.bucket(self.bucket.kind, self.bucket.endpoint, self.bucket.name, path)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ObjectStore):

@@ -12,9 +12,10 @@ import re
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from omnizarr.errors import MissingPackage, StoreError
+from omnizarr.stores import identity
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.after_fork import keep
 from omnizarr.stores.closing import Closes
@@ -209,6 +210,12 @@ class RedisStore(Closes):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
+
+    def place(self, prefix: str = "") -> identity.Place:
+        parts = urlsplit(self.url)
+        database = parts.path.strip("/") or self.options.get("db", 0)
+        server = identity.address(self.url), parts.path if parts.scheme == "unix" else database
+        return identity.inside(("redis", *server, parts.query, self.prefix), prefix)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RedisStore):

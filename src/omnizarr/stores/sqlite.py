@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
 
 from omnizarr.errors import StoreError
-from omnizarr.stores import sorted_keys
+from omnizarr.stores import identity, sorted_keys
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.descriptors import shortage
@@ -250,6 +250,9 @@ class SQLiteStore(Closes):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._start()
+
+    def place(self, prefix: str = "") -> identity.Place:
+        return identity.file(self.path, prefix)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SQLiteStore):

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 from omnizarr.errors import StoreError
 from omnizarr.stores import abilities
 from omnizarr.stores.closing import Closes
+from omnizarr.stores.identity import Place, place_of
 from omnizarr.stores.store import (
     Bytes,
     GetsManyVersioned,
@@ -188,6 +189,9 @@ class WrapperStore(Closes):
             "list_dir", [prefix], lambda: abilities.list_dir(self.inner, inside)
         )
         return [*map(self._outside, keys)], [*map(self._outside, prefixes)]
+
+    def place(self, prefix: str = "") -> Place:
+        return place_of(self.inner, self._inside(prefix))
 
     def close(self) -> None:
         """Close the inner store, if it can be closed."""

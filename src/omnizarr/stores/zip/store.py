@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from omnizarr.errors import InvalidMetadata, StoreError
-from omnizarr.stores import sorted_keys
+from omnizarr.stores import identity, sorted_keys
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable, is_key
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
@@ -247,6 +247,12 @@ class ZipStore(Closes):
         if self.inner is not None:
             return type(self).inside, (self.inner, self.path)
         return _again, (type(self), self.path, self.read_only, self.compression)
+
+    def place(self, prefix: str = "") -> identity.Place:
+        if self.inner is None:
+            return identity.file(self.path, prefix)
+        first, *around = identity.place_of(self.inner, self.path)
+        return identity.inside(first, prefix, tuple(around))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ZipStore):

@@ -1,0 +1,122 @@
+"""Two ways to one place are recognised, and two places are told apart (root of A1, A5, A10)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+import zarr.storage
+
+from omnizarr import stores
+from omnizarr.integrations.zarr_python import from_zarr, to_zarr
+from omnizarr.stores import LocalStore, MemoryStore, overlap, place_of, same_place
+from omnizarr.stores.fsspec import FsspecStore
+from omnizarr.testing.wrappers import RecordingStore
+
+
+def ways(directory: Path) -> dict[str, Any]:
+    """Every way that we know to reach one directory."""
+    link = directory.parent / "link"
+    link.symlink_to(directory)
+    relative = os.path.relpath(directory)
+    files = fsspec.filesystem("file")
+    inside = fsspec.filesystem("dir", path=str(directory.parent), fs=files)
+    return {
+        "link": LocalStore(link),
+        "relative": LocalStore(relative),
+        "dots": LocalStore(f"{directory}/../{directory.name}"),
+        "url": stores.resolve(directory.as_uri()),
+        "nested": stores.NestedDirectoryStore(directory),
+        "read-only": stores.ReadOnlyStore(LocalStore(directory)),
+        "prefix": stores.PrefixStore(LocalStore(directory.parent), directory.name),
+        "recorded": RecordingStore(stores.ReadOnlyStore(LocalStore(link))),
+        "cached": stores.CacheStore(LocalStore(directory)),
+        "fsspec": FsspecStore(files, str(directory)),
+        "fsspec dir": FsspecStore(inside, directory.name),
+        "zarr-python": from_zarr(zarr.storage.LocalStore(directory)),
+        "there and back": from_zarr(to_zarr(LocalStore(directory))),
+    }
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_every_way_to_a_directory_is_the_same_place(tmp_path: Path, exists: bool) -> None:
+    directory = tmp_path / "x"
+    if exists:
+        directory.mkdir()
+    plain = LocalStore(directory)
+    for name, other in ways(directory).items():
+        assert same_place(plain, other), name
+        assert place_of(plain, "a/b/")[0] == place_of(other, "a/b/")[0], name
+        assert not same_place(plain, LocalStore(tmp_path / "y")), name
+
+
+def test_a_directory_that_is_renamed_keeps_its_identity_and_its_old_path_gets_another(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "x").mkdir()
+    before = place_of(LocalStore(tmp_path / "x"))
+    (tmp_path / "x").rename(tmp_path / "y")
+    (tmp_path / "x").mkdir()
+    assert place_of(LocalStore(tmp_path / "y")) == before
+    assert place_of(LocalStore(tmp_path / "x")) != before
+
+
+def test_what_lies_inside_overlaps_and_siblings_do_not(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    outer = place_of(LocalStore(tmp_path / "a"))
+    for inner in (
+        LocalStore(tmp_path / "a" / "not" / "there"),
+        stores.PrefixStore(LocalStore(tmp_path), "a/b"),
+        stores.ZipStore(tmp_path / "a" / "x.zip"),
+        stores.resolve(f"sqlite://{tmp_path}/a/x.db"),
+    ):
+        assert overlap(outer, place_of(inner)), inner
+        assert overlap(place_of(inner), outer), inner
+    for other in (LocalStore(tmp_path / "ab"), stores.ZipStore(tmp_path / "a.zip"), MemoryStore()):
+        assert not overlap(outer, place_of(other)), other
+
+
+def test_memory_is_told_apart_by_the_dictionary_not_by_its_text() -> None:
+    values: dict[str, bytes] = {}
+    assert same_place(MemoryStore(values), stores.ReadOnlyStore(MemoryStore(values)))
+    assert not same_place(MemoryStore(), MemoryStore())
+    inner = MemoryStore(values)
+    assert not same_place(stores.PrefixStore(inner, "a"), stores.PrefixStore(inner, "b"))
+    shared = zarr.storage.MemoryStore(store_dict={})
+    assert same_place(from_zarr(shared), from_zarr(shared))
+
+
+def test_buckets_are_told_apart_by_endpoint_bucket_and_prefix() -> None:
+    def bucket(url: str, endpoint: str) -> Any:
+        options = {"anonymous": True, "endpoint": endpoint}
+        return stores.resolve(url, storage_options=options)
+
+    one = bucket("s3://b/p", "http://127.0.0.1:1/")
+    assert same_place(one, bucket("s3a://b/p/", "http://127.0.0.1:1"))
+    for other in (
+        bucket("s3://b/p", "http://127.0.0.1:2"),
+        bucket("s3://c/p", "http://127.0.0.1:1"),
+        bucket("s3://b/q", "http://127.0.0.1:1"),
+        bucket("s3://b/p2", "http://127.0.0.1:1"),
+    ):
+        assert not overlap(place_of(one), place_of(other)), other
+    assert overlap(place_of(one), place_of(bucket("s3://b/p/deep/er", "http://127.0.0.1:1")))
+
+
+def test_a_store_that_cannot_tell_is_a_place_of_its_own() -> None:
+    class Smallest:
+        read_only = False
+
+        def get(self, key: str, range: Any = None) -> bytes | None:
+            return None
+
+        def set(self, key: str, value: Any) -> None: ...
+
+        def erase(self, key: str) -> None: ...
+
+    store = Smallest()
+    assert same_place(store, stores.ReadOnlyStore(store))
+    assert not same_place(store, Smallest())
