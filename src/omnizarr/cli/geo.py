@@ -6,13 +6,11 @@ import sys
 
 import click
 
+from omnizarr.cli.options import Options, node_option, path_argument, storage_option
 from omnizarr.cli.screen import console, show_problems
 from omnizarr.conventions.cf.dataset import open as open_dataset
 from omnizarr.conventions.geo.pyramid import Map
 from omnizarr.conventions.geo.pyramid import open as open_map
-
-path_argument = click.argument("path")
-node_option = click.option("--node", default="", help="The path of a node inside the hierarchy.")
 
 
 @click.group()
@@ -23,24 +21,28 @@ def cf() -> None:
 @cf.command("info")
 @path_argument
 @node_option
-def cf_info(path: str, node: str) -> None:
+@storage_option
+def cf_info(path: str, node: str, storage_options: Options) -> None:
     """Show dimensions, variables and attributes, as ncdump -h.
 
     Those of PATH and of all groups below it.
     """
-    console.print(open_dataset(path, path=node).header(), markup=False)
+    found = open_dataset(path, path=node, storage_options=storage_options)
+    console.print(found.header(), markup=False)
 
 
 @cf.command("validate")
 @path_argument
 @node_option
-def cf_validate(path: str, node: str) -> None:
+@storage_option
+def cf_validate(path: str, node: str, storage_options: Options) -> None:
     """List what does not fit together in PATH.
 
     Lengths of dimensions that differ, variables that are named and missing. The exit code is 1 when
     there are errors; warnings alone do not change it.
     """
-    sys.exit(1 if show_problems(open_dataset(path, path=node).problems()) else 0)
+    found = open_dataset(path, path=node, storage_options=storage_options)
+    sys.exit(1 if show_problems(found.problems()) else 0)
 
 
 @click.group()
@@ -52,9 +54,11 @@ def geo() -> None:
 @path_argument
 @node_option
 @click.option("--variable", default=None, help="The array, where a group has several.")
-def geo_info(path: str, node: str, variable: str | None) -> None:
+@storage_option
+def geo_info(path: str, node: str, variable: str | None, storage_options: Options) -> None:
     """Show the reference system, bounds and levels of the map in PATH."""
-    for line in _lines(open_map(path, path=node, variable=variable)):
+    found = open_map(path, path=node, variable=variable, storage_options=storage_options)
+    for line in _lines(found):
         console.print(line, markup=False)
 
 

@@ -12,6 +12,13 @@ import click
 import omnizarr
 from omnizarr.cli.geo import cf, geo
 from omnizarr.cli.ome import ome
+from omnizarr.cli.options import (
+    Options,
+    destination_option,
+    node_option,
+    path_argument,
+    storage_option,
+)
 from omnizarr.cli.screen import console, errors, show_findings, show_problems, watched
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.render import counted, size_text
@@ -54,15 +61,14 @@ main.add_command(cf)
 main.add_command(geo)
 main.add_command(ome)
 
-path_argument = click.argument("path", type=click.Path(path_type=str))
-
 
 @main.command()
 @path_argument
-@click.option("--node", default="", help="The path of a node inside the hierarchy.")
-def info(path: str, node: str) -> None:
+@node_option
+@storage_option
+def info(path: str, node: str, storage_options: Options) -> None:
     """Show what PATH is: shape, type, chunks, codecs, sizes."""
-    found = omnizarr.open(path, path=node)
+    found = omnizarr.open(path, path=node, storage_options=storage_options)
     console.print(str(found.info_complete()), markup=False)
     if found.attrs:
         console.print_json(data=found.attrs.asdict())
@@ -73,9 +79,10 @@ def info(path: str, node: str) -> None:
 @click.option(
     "--depth", type=click.IntRange(0), default=None, help="How many levels to show; all by default."
 )
-def tree(path: str, depth: int | None) -> None:
+@storage_option
+def tree(path: str, depth: int | None, storage_options: Options) -> None:
     """Show all arrays and groups in PATH."""
-    found = omnizarr.open(path)
+    found = omnizarr.open(path, storage_options=storage_options)
     if isinstance(found, omnizarr.Group):
         console.print(str(found.tree(level=depth)), markup=False)
     else:
@@ -84,14 +91,17 @@ def tree(path: str, depth: int | None) -> None:
 
 @main.command()
 @path_argument
-def validate(path: str) -> None:
+@storage_option
+def validate(path: str, storage_options: Options) -> None:
     """List everything that is wrong with the metadata in PATH.
 
     PATH is a hierarchy, or a file with one JSON document. The exit code is 1 when there are
     errors; warnings alone do not change it.
     """
     document = Path(path).is_file() and not is_archive(path)
-    problems = omnizarr.validate(Path(path).read_bytes() if document else path)
+    problems = omnizarr.validate(
+        Path(path).read_bytes() if document else path, storage_options=storage_options
+    )
     sys.exit(1 if show_problems(problems) else 0)
 
 
@@ -105,12 +115,15 @@ def validate(path: str) -> None:
     show_default=True,
     help="Seconds since the last change; younger files may be in use on another machine.",
 )
-def repair(path: str, yes: bool, older_than: float) -> None:
+@storage_option
+def repair(path: str, yes: bool, older_than: float, storage_options: Options) -> None:
     """List what writers that were killed left in PATH: never data.
 
     What a running process may still use is left alone.
     """
-    found = omnizarr.repair(path, dry_run=not yes, older_than=older_than)
+    found = omnizarr.repair(
+        path, dry_run=not yes, older_than=older_than, storage_options=storage_options
+    )
     for leftover in found:
         console.print(str(leftover), markup=False)
     if not found:
@@ -121,21 +134,24 @@ def repair(path: str, yes: bool, older_than: float) -> None:
 
 @main.command()
 @path_argument
-@click.option("--node", default="", help="The path of a node inside the hierarchy.")
+@node_option
 @click.option(
     "--depth",
     type=click.Choice(["present", "checksums", "decode"]),
     default="decode",
     help="How much to look at: sizes and indexes, checksums, or everything (default).",
 )
-def verify(path: str, node: str, depth: Any) -> None:
+@storage_option
+def verify(path: str, node: str, depth: Any, storage_options: Options) -> None:
     """Look at everything stored in PATH and list all that is damaged.
 
     The exit code is 1 when something is; keys that belong to nobody are warnings and do not
     change it.
     """
     with watched() as step:
-        report = omnizarr.verify(path, path=node, depth=depth, progress=step)
+        report = omnizarr.verify(
+            path, path=node, depth=depth, progress=step, storage_options=storage_options
+        )
     show_findings(report.findings)
     console.print(str(report), markup=False)
     sys.exit(0 if report.ok else 1)
@@ -147,7 +163,17 @@ def verify(path: str, node: str, depth: Any) -> None:
 @click.option("--to", "to", type=click.Choice(["1", "2", "3-draft", "3"]), default="3")
 @click.option("--overwrite", is_flag=True, help="Replace a hierarchy at DESTINATION.")
 @click.option("--in-place", is_flag=True, help="Write new documents beside the old; keep chunks.")
-def convert(source: str, destination: str | None, to: str, overwrite: bool, in_place: bool) -> None:
+@storage_option
+@destination_option
+def convert(
+    source: str,
+    destination: str | None,
+    to: str,
+    overwrite: bool,
+    in_place: bool,
+    storage_options: Options,
+    destination_options: Options,
+) -> None:
     """Write SOURCE in another format to DESTINATION.
 
     DESTINATION is best named like data.zarr. Chunks are copied byte for byte where the other format
@@ -164,6 +190,8 @@ def convert(source: str, destination: str | None, to: str, overwrite: bool, in_p
             overwrite=overwrite,
             in_place=in_place,
             progress=step,
+            storage_options=storage_options,
+            destination_options=destination_options,
         )
     place = source if in_place else destination
     console.print(

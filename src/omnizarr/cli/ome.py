@@ -10,6 +10,13 @@ from typing import Any
 import click
 
 from omnizarr._json import load_object
+from omnizarr.cli.options import (
+    Options,
+    destination_option,
+    node_option,
+    path_argument,
+    storage_option,
+)
 from omnizarr.cli.screen import console, show_problems, watched
 from omnizarr.conventions.ome.inspect import ADVICE
 from omnizarr.conventions.ome.open import open as open_ome
@@ -21,7 +28,9 @@ from omnizarr.hierarchy.render import counted, size_text
 from omnizarr.ops.downsample import NAMES
 from omnizarr.ops.ome_migrate import migrate as migrate_ome
 from omnizarr.ops.ome_migrate import undo_migration
+from omnizarr.ops.ome_write import open_source
 from omnizarr.ops.ome_write import write as write_ome
+from omnizarr.stores.resolve import options_for_two
 
 written = click.Choice([v.name for v in VERSIONS if v.writes])
 
@@ -39,24 +48,27 @@ def versions() -> None:
 
 
 @ome.command()
-@click.argument("path")
-@click.option("--node", default="", help="The path of a group inside the hierarchy.")
-def info(path: str, node: str) -> None:
+@path_argument
+@node_option
+@storage_option
+def info(path: str, node: str, storage_options: Options) -> None:
     """Show the axes, levels, channels, labels or wells of PATH."""
-    found = open_ome(path, path=node)
+    found = open_ome(path, path=node, storage_options=storage_options)
     console.print(str(getattr(found, "info", found)), markup=False)
 
 
 @ome.command()
-@click.argument("path")
-@click.option("--node", default="", help="The path of a group inside the hierarchy.")
-def validate(path: str, node: str) -> None:
+@path_argument
+@node_option
+@storage_option
+def validate(path: str, node: str, storage_options: Options) -> None:
     """List everything that is wrong with the OME-Zarr in PATH.
 
     An image, plate or well, and all below it. The exit code is 1 when there are errors; warnings
     alone do not change it.
     """
-    sys.exit(1 if show_problems(validate_ome(path, node)) else 0)
+    problems = validate_ome(path, node, storage_options=storage_options)
+    sys.exit(1 if show_problems(problems) else 0)
 
 
 @ome.command()
@@ -105,11 +117,16 @@ def _attributes(mode: str, path: Path) -> dict[str, Any]:
 @click.option("--shards", help="The shape of a shard, or a size such as 64MB.")
 @click.option("--version", type=written, default=NEWEST, show_default=True)
 @click.option("--overwrite", is_flag=True, help="Replace what is at DESTINATION.")
+@storage_option
+@destination_option
 def write(source: str, destination: str, **given: Any) -> None:
     """Write SOURCE as an image with its levels.
 
     SOURCE is a Zarr array or an OME-Zarr image.
     """
+    here, there = options_for_two(
+        source, destination, given.pop("storage_options"), given.pop("destination_options")
+    )
     scale = given.pop("scale")
     if scale is not None:
         given["scale"] = _numbers(scale, float, "--scale")
@@ -118,8 +135,11 @@ def write(source: str, destination: str, **given: Any) -> None:
         if text is not None:
             sized = name == "shards" and text.lower().endswith("b")
             given[name] = text if sized else _numbers(text, int, f"--{name}")
+    array, image = open_source(source, here)
     with watched() as step:
-        image = write_ome(destination, source, progress=step, **given)
+        image = write_ome(
+            destination, image or array, progress=step, storage_options=there, **given
+        )
     console.print(str(image.info), markup=False)
 
 
@@ -139,6 +159,8 @@ def _numbers(text: str, kind: type[int] | type[float], option: str) -> tuple[flo
 @click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
 @click.option("--undo", is_flag=True, help="Erase the documents that --in-place wrote.")
 @click.option("--overwrite", is_flag=True, help="Replace a hierarchy at DESTINATION.")
+@storage_option
+@destination_option
 def migrate(
     source: str,
     destination: str | None,
@@ -148,6 +170,8 @@ def migrate(
     dry_run: bool,
     undo: bool,
     overwrite: bool,
+    storage_options: Options,
+    destination_options: Options,
 ) -> None:
     """Move SOURCE to another version of OME-Zarr.
 
@@ -156,7 +180,7 @@ def migrate(
     if undo:
         if destination is not None or in_place or remove_old or dry_run or overwrite:
             raise click.UsageError("--undo goes with --to only")
-        keys = undo_migration(source, to=to)
+        keys = undo_migration(source, to=to, storage_options=storage_options)
         console.print(f"erased {counted(len(keys), 'document')} of {to}", markup=False)
         return
     if (destination is None) != in_place:
@@ -173,6 +197,8 @@ def migrate(
             overwrite=overwrite,
             dry_run=dry_run,
             progress=step,
+            storage_options=storage_options,
+            destination_options=destination_options,
         )
     report = done.report
     would = "would migrate" if dry_run else "migrated"

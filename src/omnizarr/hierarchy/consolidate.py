@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from omnizarr._json import load_object
@@ -19,14 +20,18 @@ from omnizarr.stores.patience import attempts
 
 
 def consolidate_metadata(
-    store: Any, path: str | None = None, zarr_format: int | str | None = None
+    store: Any,
+    path: str | None = None,
+    zarr_format: int | str | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Group:
     """Store a copy of all documents below a group with the group, and give back the group.
 
     Whatever this library changes below the group afterwards, it changes in the copy too; copies
     of more than a megabyte it drops instead, with a warning.
     """
-    where, node_path = place(store, path)
+    where, node_path = place(store, path, storage_options=storage_options)
     location, node = locate(where, node_path, zarr_format=zarr_format)
     group = Group.at(location, node)
     location.check_writable()

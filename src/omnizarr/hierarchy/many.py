@@ -14,7 +14,11 @@ from omnizarr.hierarchy.place import place
 
 
 def create_hierarchy(
-    *, store: Any, nodes: Mapping[str, Any], overwrite: bool = False
+    *,
+    store: Any,
+    nodes: Mapping[str, Any],
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[str, Array | Group]]:
     """Create arrays and groups by path, and give each back when it is stored.
 
@@ -22,7 +26,7 @@ def create_hierarchy(
     Groups above them are created, and given back, as far as they are missing. Nothing is stored
     where formats differ, an array has nodes below it, or, without `overwrite`, one is there.
     """
-    where, path = place(store)
+    where, path = place(store, storage_options=storage_options)
     wanted, version = complete(nodes)
     start = Location(where, path, format_for(where, path, version))
     for name, location, node in create_nodes(start, wanted, overwrite):

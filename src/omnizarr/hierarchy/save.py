@@ -22,6 +22,7 @@ def save(
     zarr_format: int | str | None = None,
     zarr_version: int | str | None = None,
     path: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> None:
     """Store one array, or several in a group: ``arr_0``, ``arr_1``, … and those given by name."""
@@ -30,9 +31,23 @@ def save(
         raise InvalidMetadata("give at least one array to save")
     named = kwargs.keys() - _OPTIONS
     if len(args) == 1 and not named:
-        save_array(store, args[0], zarr_format=wanted, path=path, **kwargs)
+        save_array(
+            store,
+            args[0],
+            zarr_format=wanted,
+            path=path,
+            storage_options=storage_options,
+            **kwargs,
+        )
     else:
-        save_group(store, *args, zarr_format=wanted, path=path, **kwargs)
+        save_group(
+            store,
+            *args,
+            zarr_format=wanted,
+            path=path,
+            storage_options=storage_options,
+            **kwargs,
+        )
 
 
 def save_array(
@@ -94,9 +109,17 @@ def load(
     path: str | None = None,
     zarr_format: int | str | None = None,
     zarr_version: int | str | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """An array in memory, or for a group a dictionary of those directly in it."""
-    node = open(store, path=path, zarr_format=zarr_format, zarr_version=zarr_version)
+    node = open(
+        store,
+        path=path,
+        zarr_format=zarr_format,
+        zarr_version=zarr_version,
+        storage_options=storage_options,
+    )
     if isinstance(node, Array):
         return node[...]
     return {name: array[...] for name, array in node.arrays()}

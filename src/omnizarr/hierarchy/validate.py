@@ -27,7 +27,12 @@ from omnizarr.registry import lookup
 from omnizarr.stores import MemoryStore, Store
 
 
-def validate(what: Any, *, path: str | None = None) -> list[Problem]:
+def validate(
+    what: Any,
+    *,
+    path: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[Problem]:
     """Every problem of a document (a dict or JSON text) or of all below a path or store.
 
     Errors stop readers; warnings do not. An empty list means that all is well.
@@ -36,7 +41,7 @@ def validate(what: Any, *, path: str | None = None) -> list[Problem]:
         return _validate_document(dumps(dict(what)))
     if isinstance(what, bytes) or (isinstance(what, str) and what.lstrip().startswith("{")):
         return _validate_document(what if isinstance(what, bytes) else what.encode())
-    store = stores.resolve(what, read_only=True)
+    store = stores.resolve(what, read_only=True, storage_options=storage_options)
     return _validate_store(store, paths.normalize(path))
 
 

@@ -8,7 +8,7 @@ zarr-python can use.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -49,9 +49,13 @@ def from_zarr(store: Any, *, read_only: bool = False) -> Store:
     return ZarrPythonStore(store, read_only=read_only)
 
 
-def to_zarr(store: Any, *, read_only: bool = False) -> OmnizarrStore:
+def to_zarr(
+    store: Any, *, read_only: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> OmnizarrStore:
     """What zarr-python can use, of a store, path or URL of this package."""
-    return OmnizarrStore(stores.resolve(store), read_only=read_only)
+    return OmnizarrStore(
+        stores.resolve(store, storage_options=storage_options), read_only=read_only
+    )
 
 
 def _place_of(store: Any, prefix: str) -> Place:

@@ -6,7 +6,7 @@ encoded again where not. Everything that cannot be expressed is found before any
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from omnizarr.hierarchy.walk import walk
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 from omnizarr.stores import Inside, Store, sizes
+from omnizarr.stores.resolve import options_for_two
 
 Progress = Callable[[int, int, str], None]
 
@@ -62,6 +63,8 @@ def convert(
     in_place: bool = False,
     dimension_separator: str | None = None,
     progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    destination_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Write `source` in another format to `destination`.
 
@@ -69,12 +72,15 @@ def convert(
     works where every chunk stays valid under its key (1 to 2, 2 to 3, 1 to 3).
     `dimension_separator` is for the chunk keys at the destination, where it shall be another one.
     `progress` is called with chunks done, chunks in all, and the array's path.
+    `storage_options` are for those of the two that are URLs; `destination_options` are the
+    destination's, where they are others.
     """
     if in_place != (destination is None):
         raise TypeError("give a destination, or in_place=True")
-    start, node = locate(stores.resolve(source, read_only=not in_place), "")
+    here, there = options_for_two(source, destination, storage_options, destination_options)
+    start, node = locate(stores.resolve(source, read_only=not in_place, storage_options=here), "")
     goal = by_name(zarr_format)
-    store = start.store if in_place else stores.resolve(destination)
+    store = start.store if in_place else stores.resolve(destination, storage_options=there)
     if not in_place:
         _check_apart(start.store, store)
     tasks, groups = _prepare(

@@ -17,6 +17,7 @@ from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.make import CODECS, like
 from omnizarr.model import paths
 from omnizarr.stores import list_prefix
+from omnizarr.stores.resolve import options_for_two
 
 SLAB = 2**26  # bytes that are copied in one step, where a chunk is not larger
 IfExists: TypeAlias = Literal["raise", "replace", "skip", "skip_initialized"]
@@ -226,16 +227,22 @@ def copy_store(
     if_exists: Literal["raise", "replace", "skip"] = "raise",
     dry_run: bool = False,
     log: Log = None,
+    storage_options: Mapping[str, Any] | None = None,
+    destination_options: Mapping[str, Any] | None = None,
 ) -> tuple[int, int, int]:
     """Copy keys and values as they are from a store to another.
 
     Keys that match one of the regular expressions `excludes` are left out, unless they match
     one of `includes`. Nothing is written before it is
-    clear that no key is in the way. Gives the numbers of keys copied and skipped, and of bytes.
+    clear that no key is in the way. `storage_options` are for those of the two that are URLs;
+    `destination_options` are the destination's, where they are others. Gives the
+    numbers of keys copied and skipped, and of bytes.
     """
     if if_exists not in ("raise", "replace", "skip"):
         raise InvalidMetadata(f"if_exists must be raise, replace or skip, got {if_exists!r}")
-    old, new = stores.resolve(source, read_only=True), stores.resolve(dest)
+    options = options_for_two(source, dest, storage_options, destination_options)
+    old = stores.resolve(source, read_only=True, storage_options=options[0])
+    new = stores.resolve(dest, storage_options=options[1])
     tell = log or (lambda line: None)
     start, end = (paths.prefix(paths.normalize(p)) for p in (source_path, dest_path))
     pairs = [

@@ -63,6 +63,7 @@ def write(
     zarr_format: int | str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Map:
     """Write a map with its levels, and give it back opened; the last two axes are rows and columns.
@@ -101,7 +102,13 @@ def write(
         raise InvalidMetadata(
             f"{placed} is turned, so that no coordinates can be stored; leave out variable"
         )
-    group = create_group(store, path=path, zarr_format=zarr_format, overwrite=overwrite)
+    group = create_group(
+        store,
+        path=path,
+        zarr_format=zarr_format,
+        overwrite=overwrite,
+        storage_options=storage_options,
+    )
     paths = [f"{i}/{variable}" if variable else str(i) for i in range(len(steps) + 1)]
     shapes = dict(zip(paths, level_shapes(source.shape, steps), strict=True))
     arrays = _create(group, source, shapes, names, options)
@@ -122,7 +129,7 @@ def write(
     else:
         levels_ = list(zip(paths, arrays, transforms, strict=True))
         group.attrs.update(_layout(levels_, factor, method, given, names[-2:]))
-    return open_map(store, path=path)
+    return open_map(group.store, path=group.path)
 
 
 def _check(

@@ -28,6 +28,7 @@ from omnizarr.model import paths
 from omnizarr.ops.ome_levels import Factors, image_axes, level_transforms
 from omnizarr.ops.ome_write import open_source, write_levels
 from omnizarr.ops.pyramid import Progress
+from omnizarr.stores.resolve import options_for_two
 
 Rgba = tuple[int, int, int, int]
 
@@ -44,6 +45,7 @@ def write_labels(
     method: str = "mode",
     overwrite: bool = False,
     progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Image:
     """Write a label image for the image at `path`, and give it back opened.
@@ -53,11 +55,12 @@ def write_labels(
     properties anything, both by label value. Labels have as many levels as their image, of the
     same scales; `mode` keeps the most frequent label of a block, `nearest` is quicker.
     """
-    where = stores.resolve(store)
+    there, here = options_for_two(data, store, storage_options, None)
+    where = stores.resolve(store, storage_options=here)
     image = open_ome(where, path=path)
     if not isinstance(image, Image):
         raise WrongNode(f"{image!r} is not an image; labels belong to images")
-    source, _ = open_source(data)
+    source, _ = open_source(data, there)
     if np.dtype(source.dtype).kind not in "iu":
         raise InvalidMetadata(
             f"labels are integers, got {source.dtype}; give labels.astype('uint32') or smaller"

@@ -26,6 +26,7 @@ from omnizarr.hierarchy.walk import walk
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.convert import Progress, Report, convert
 from omnizarr.stores import Inside, Range, Store
+from omnizarr.stores.resolve import options_for_two
 from omnizarr.stores.store import Bytes
 
 
@@ -51,6 +52,8 @@ def migrate(
     overwrite: bool = False,
     dry_run: bool = False,
     progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    destination_options: Mapping[str, Any] | None = None,
 ) -> Migration:
     """Move an image or plate, with labels, wells and fields, to another version of OME-Zarr.
 
@@ -59,13 +62,16 @@ def migrate(
     new documents away again; `remove_old` erases the old ones instead of keeping both. With a
     destination everything is copied, and chunks are encoded again where they must be.
     `dry_run` finds out what would be done, and what cannot be, without writing anything.
+    `storage_options` are for those of the two that are URLs; `destination_options` are the
+    destination's, where they are others.
     """
     if in_place != (destination is None):
         raise TypeError("give a destination, or in_place=True")
     if remove_old and not in_place:
         raise TypeError("remove_old is for in_place=True; a copy leaves the source alone")
     goal = writable(to)
-    inner = stores.resolve(store, read_only=not in_place or dry_run)
+    here, there = options_for_two(store, destination, storage_options, destination_options)
+    inner = stores.resolve(store, read_only=not in_place or dry_run, storage_options=here)
     start, node = locate(inner, "")
     nodes = walk(start, node)
     loaded = load(Group.at(start, node))
@@ -79,7 +85,7 @@ def migrate(
     if not in_place:
         report = convert(
             view,
-            stores.MemoryStore() if dry_run else destination,
+            stores.MemoryStore() if dry_run else stores.resolve(destination, storage_options=there),
             zarr_format=goal.zarr_format,
             overwrite=overwrite,
             dimension_separator="/",
@@ -94,13 +100,15 @@ def migrate(
     return Migration(name, to, tuple(view.written), tuple(old), report, dry_run)
 
 
-def undo_migration(store: Any, *, to: str = NEWEST) -> tuple[str, ...]:
+def undo_migration(
+    store: Any, *, to: str = NEWEST, storage_options: Mapping[str, Any] | None = None
+) -> tuple[str, ...]:
     """Erase the documents of version `to` where those of the other version stand beside them.
 
     Gives back their keys. Refused where that would lose something: a node that only has the new
     documents, or an array whose shape was changed since.
     """
-    where = stores.resolve(store)
+    where = stores.resolve(store, storage_options=storage_options)
     goal = by_name(writable(to).zarr_format)
     other = next(v for v in ("0.4", "0.5") if v != to)
     trees = []

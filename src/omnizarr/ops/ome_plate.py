@@ -36,6 +36,7 @@ def write_plate(
     acquisition: Acquisition | None = None,
     version: str = NEWEST,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Plate:
     """Write a plate of images, and give it back opened.
@@ -53,7 +54,7 @@ def write_plate(
     layout = _layout(fields, rows, columns, name, acquisition)
     attributes = attributes_of(documents.write(Metadata(plate=layout)), target.name, {})
     check_attributes(attributes, "this plate")
-    where = stores.resolve(store)
+    where = stores.resolve(store, storage_options=storage_options)
     group = create_group(where, path=path, zarr_format=target.zarr_format, overwrite=overwrite)
     for well, several in fields.items():
         place = paths.join(group.path, well)

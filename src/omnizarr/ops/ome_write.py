@@ -46,6 +46,7 @@ from omnizarr.ops.ome_levels import (
 )
 from omnizarr.ops.ome_window import with_windows
 from omnizarr.ops.pyramid import Progress, fill_levels, level_shapes
+from omnizarr.stores.resolve import options_for_two
 
 _COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
 
@@ -68,6 +69,7 @@ def write(
     version: str = NEWEST,
     overwrite: bool = False,
     progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Image:
     """Write an image with its levels, and give it back opened.
@@ -89,10 +91,14 @@ def write(
     version
         ``"0.5"``, on Zarr version 3, or ``"0.4"``, on version 2.
 
+    storage_options
+        For `store`, and for `data`, where they are URLs.
+
     The other options are those of `create_array`, for every level. The metadata that make it an
     image are stored last, so that an interrupted write leaves none.
     """
-    source, given = open_source(data)
+    there, here = options_for_two(data, store, storage_options, None)
+    source, given = open_source(data, there)
     if given is not None:
         axes = given.axes if axes is None else axes
         scale = given.scale if scale is None else scale
@@ -115,8 +121,9 @@ def write(
                   "factors": [list(s) for s in steps]},
     )  # fmt: skip
     metadata = Metadata((multiscale,), omero=_omero(channels, source, used))
+    where = stores.resolve(store, storage_options=here)
     return write_levels(
-        store, source, metadata, writable(version), steps, path, overwrite, progress, options
+        where, source, metadata, writable(version), steps, path, overwrite, progress, options
     )
 
 
@@ -173,11 +180,13 @@ def _known(method: str) -> str:
     return method
 
 
-def open_source(data: Any) -> tuple[Any, Image | None]:
+def open_source(
+    data: Any, storage_options: Mapping[str, Any] | None = None
+) -> tuple[Any, Image | None]:
     """What to slice, and the image that it is the finest level of."""
     if isinstance(data, (str, os.PathLike)):
-        found = _open(data)
-        data = open_ome(data) if isinstance(found, Group) else found
+        found = _open(data, storage_options)
+        data = open_ome(found.store, path=found.path) if isinstance(found, Group) else found
     if isinstance(data, Image):
         return data.levels[0], data
     if isinstance(data, Group) or (hasattr(data, "group") and not hasattr(data, "shape")):
@@ -186,9 +195,9 @@ def open_source(data: Any) -> tuple[Any, Image | None]:
     return (data if sliceable else np.asarray(data)), None
 
 
-def _open(path: str | os.PathLike[str]) -> Array | Group:
+def _open(path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> Array | Group:
     try:
-        return open_zarr(path)
+        return open_zarr(path, storage_options=storage_options)
     except NodeNotFound as e:
         if not os.path.isfile(path):
             raise

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -47,7 +47,13 @@ class Leftover:
         return f"{self.state}: {self.kind} {self.path} ({self.nbytes} bytes)"
 
 
-def repair(store: Any, *, dry_run: bool = True, older_than: float = OLD) -> list[Leftover]:
+def repair(
+    store: Any,
+    *,
+    dry_run: bool = True,
+    older_than: float = OLD,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[Leftover]:
     """What killed writers left in a store; ``dry_run=False`` removes it.
 
     In a directory those are files. Left alone is what a process of this machine uses, and what was
@@ -56,7 +62,7 @@ def repair(store: Any, *, dry_run: bool = True, older_than: float = OLD) -> list
     to see. Consolidated metadata of the root that differ from the documents below are made again.
     Values are never touched: a killed writer leaves each as it was, or as it was to be.
     """
-    where = resolve(store)
+    where = resolve(store, storage_options=storage_options)
     if isinstance(where, LocalStore) and not os.path.isdir(where.root):
         raise NodeNotFound(f"there is no directory {str(where.root)!r}")
     if not dry_run:

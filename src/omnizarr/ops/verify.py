@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -81,6 +81,7 @@ def verify(
     path: str | None = None,
     depth: Depth = "decode",
     progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> VerifyReport:
     """Look at everything stored at and below a path, and tell all that is wrong with it.
 
@@ -91,7 +92,7 @@ def verify(
     """
     if depth not in DEPTHS:
         raise InvalidMetadata(f"depth must be one of {DEPTHS}, got {depth!r}")
-    where = stores.resolve(store, read_only=True)
+    where = stores.resolve(store, read_only=True, storage_options=storage_options)
     location, node = locate(where, paths.normalize(path))
     work = _Verification(location, VerifyReport(depth), progress)
     work.read_nodes(node)

@@ -42,6 +42,19 @@ _ALIASES = {
 }
 
 
+_PREFIXES = {"s3": ("aws_",), "gs": ("google_",), "az": ("azure_storage_", "azure_")}
+
+
+def _option(kind: str, name: str) -> str:
+    """Return obstore's short name of an option: ``endpoint`` for ``AWS_ENDPOINT_URL``."""
+    name = name.lower()
+    for prefix in _PREFIXES[kind]:
+        if name.startswith(prefix):
+            name = name.removeprefix(prefix)
+            break
+    return _ALIASES[kind].get(name, name)
+
+
 @dataclass(frozen=True)
 class Bucket:
     """Which bucket of which cloud, and how to log in."""
@@ -60,7 +73,7 @@ class Bucket:
         parts = urlsplit(url)
         kind = _SCHEMES[parts.scheme.lower()]
         name, prefix = parts.netloc, parts.path.strip("/")
-        given = {_ALIASES[kind].get(n, n): v for n, v in options.items() if v is not None}
+        given = {_option(kind, n): v for n, v in options.items() if v is not None}
         options.clear()
         if kind == "az" and "@" in name:  # container@account.dfs.core.windows.net
             name, _, host = name.partition("@")
@@ -79,8 +92,11 @@ class Bucket:
         client = dict(config.pop("client_options", {}))
         client.setdefault("timeout", timedelta(seconds=retry.timeout))
         client.setdefault("connect_timeout", timedelta(seconds=min(10.0, retry.timeout)))
-        endpoint = str(config.get("endpoint") or config.get("base_url") or "")
-        if endpoint.startswith("http://"):
+        setting = "base_url" if kind == "gs" else "endpoint"
+        if not config.get(setting):
+            stated = credentials.endpoint(kind, config.get("profile"))
+            config |= {} if stated is None else {setting: stated}
+        if str(config.get(setting) or "").lower().startswith("http://"):
             client.setdefault("allow_http", True)
         anonymous = config.pop("anonymous", None)
         found = None if anonymous else credentials.find(kind, config)

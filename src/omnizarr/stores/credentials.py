@@ -33,6 +33,13 @@ _VARIABLES = {
         *("AZURE_MSI_ENDPOINT", "AZURE_IDENTITY_ENDPOINT", "IDENTITY_ENDPOINT"),
     ),
 }
+# Variables that name another server than the cloud's own, the first before the others; obstore
+# reads most of them, but not where plain HTTP has to be allowed.
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": ("GOOGLE_BASE_URL", "STORAGE_EMULATOR_HOST"),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
 PLACES = {
     "s3": "storage_options, AWS_* variables, ~/.aws and the instance's own role",
     "gs": "storage_options, GOOGLE_* variables, gcloud's default login and the instance's account",
@@ -76,6 +83,18 @@ def find(kind: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
     folder = os.environ.get("AZURE_CONFIG_DIR") or Path.home() / ".azure"
     login = Path(folder) / "azureProfile.json"
     return {"use_azure_cli": True} if login.is_file() else None
+
+
+def endpoint(kind: str, profile: str | None) -> str | None:
+    """Return the server that the environment or the files of AWS's tools name, if they do."""
+    ignored = os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true"
+    if kind == "s3" and ignored:
+        return None
+    for name in _ENDPOINTS[kind]:
+        found = os.environ.get(name)
+        if found:
+            return found if "://" in found else f"http://{found}"  # an emulator's host and port
+    return _aws_sections(profile)[1].get("endpoint_url") if kind == "s3" else None
 
 
 def aws_region(profile: str | None) -> str | None:

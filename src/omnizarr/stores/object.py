@@ -36,6 +36,7 @@ Values: TypeAlias = list[bytes | None]
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "AccountIsDisabled")
 # obstore's words for a server that sends all of a value, and for a value that ends earlier.
 _NO_RANGES, _TOO_SHORT = "Received non-partial response", "but object was only"
+_NO_REQUEST = "builder error"  # the words where a URL is none that it may ask
 _LONGEST = 1024  # bytes of a name, in all three clouds
 _NO_KEY = "no-such-key.omnizarr"
 _BATCH = 1000  # keys erased in one go
@@ -358,6 +359,11 @@ class ObjectStore(Closes):
             raise Denied(f"access is denied ({how}): {reason}") from None
         if status in (301, 307, 400) and self.bucket.kind == "s3" and "region" in reason.lower():
             raise StoreError(f"{reason}; give storage_options={{'region': …}}") from None
+        if _NO_REQUEST in reason:
+            raise StoreError(
+                f"{reason}; plain HTTP takes storage_options={{'client_options': {{'allow_http':"
+                " True}}"
+            ) from None
         if status in PASSING or (status is None and isinstance(error, errors.GenericError)):
             raise MayPass(reason) from None
         raise StoreError(reason) from None

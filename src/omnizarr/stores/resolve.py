@@ -70,6 +70,10 @@ def resolve(
     if where is None:
         return MemoryStore()
     if isinstance(where, (str, os.PathLike)) and is_archive(os.fspath(where)):
+        if options and not takes_options(where):
+            raise StoreError(
+                f"storage_options {sorted(options)} are for URLs such as 's3://…', got {where!r}"
+            )
         return _archive(os.fspath(where), read_only, storage_options)
     if make is not None:
         try:
@@ -91,6 +95,34 @@ def resolve(
         f"{type(where).__name__} is not a store; give a path, a dict,"
         " or an object with get, set, erase and read_only"
     )
+
+
+def takes_options(where: Any) -> bool:
+    """Return True for a URL of a store that storage options can be for."""
+    if not isinstance(where, str):
+        return False
+    inner = where.removeprefix("zip::") if is_archive(where) else where
+    scheme = _SCHEME.match(inner)
+    local = scheme is None or scheme[1].lower() in ("file", "memory")
+    return not local and (is_archive(where) or _maker(where) is not None)
+
+
+def options_for_two(
+    source: Any,
+    destination: Any,
+    storage_options: Mapping[str, Any] | None,
+    destination_options: Mapping[str, Any] | None,
+) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+    """Return the storage options of a source, and those of a destination.
+
+    `storage_options` are for those of the two that are URLs, unless the destination has its own.
+    """
+    if destination_options is not None or not storage_options:
+        return storage_options, destination_options
+    both = takes_options(source), takes_options(destination)
+    if not any(both):
+        return storage_options, None  # which `resolve` refuses
+    return storage_options if both[0] else None, storage_options if both[1] else None
 
 
 def is_archive(text: str) -> bool:

@@ -290,12 +290,13 @@ def open(
     times: TimesAs = "auto",
     fill_value_is_missing: bool | None = None,
     valid_only: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """The group at an address as a dataset; `store` is as in `omnizarr.open`.
 
     `times`, `fill_value_is_missing` and `valid_only` are those of `decode`, for all variables.
     """
-    group = open_zarr(store, mode, path=path)
+    group = open_zarr(store, mode, path=path, storage_options=storage_options)
     if not isinstance(group, Group):
         raise WrongNode(f"{group.name} in {group.store!r} is an array; open the group around it")
     return Dataset(group, None, times, fill_value_is_missing, valid_only)
@@ -308,11 +309,12 @@ def create(
     attributes: Mapping[str, Any] | None = None,
     zarr_format: int | str | None = None,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """A new, empty dataset."""
     group = create_group(
         store, path=path, attributes=dict(attributes or {}), zarr_format=zarr_format,
-        overwrite=overwrite,
+        overwrite=overwrite, storage_options=storage_options,
     )  # fmt: skip
     return Dataset(group)
 

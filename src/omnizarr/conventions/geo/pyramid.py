@@ -127,12 +127,13 @@ def open(
     *,
     path: str | None = None,
     variable: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Map:
     """The map at an address: a multiscale group, an array, or a group with one array of a map.
 
     `store` is as in `omnizarr.open`; `variable` names the array where a group has several.
     """
-    node = open_zarr(store, mode, path=path)
+    node = open_zarr(store, mode, path=path, storage_options=storage_options)
     if isinstance(node, Array):
         return Map((_level(node),), read_crs(node))
     stated = node.attrs.get("multiscales")

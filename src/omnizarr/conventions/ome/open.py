@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from omnizarr.conventions.ome.image import Image, Labels
@@ -18,13 +19,14 @@ def open(
     *,
     path: str | None = None,
     multiscale: int | str = 0,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Image | Plate | Well | Series | Labels:
     """What OME-Zarr has at an address; the versions of it and of Zarr are found out.
 
     `store` is as in `omnizarr.open`. Where an image has several multiscales, `multiscale`
     chooses one by number or name.
     """
-    loaded = load_at(store, mode, path)
+    loaded = load_at(store, mode, path, storage_options)
     found = loaded.metadata
     if found.plate is not None:
         return Plate(loaded)
@@ -39,9 +41,14 @@ def open(
     raise WrongNode(f"{loaded} has OME-Zarr metadata, but no image, plate, well or labels")
 
 
-def load_at(store: Any, mode: Literal["r", "r+"] = "r", path: str | None = None) -> Loaded:
+def load_at(
+    store: Any,
+    mode: Literal["r", "r+"] = "r",
+    path: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Loaded:
     """The group at an address and what it says; raises where it is not OME-Zarr."""
-    group = open_zarr(store, mode, path=path)
+    group = open_zarr(store, mode, path=path, storage_options=storage_options)
     if not isinstance(group, Group):
         raise WrongNode(f"{group.name} in {group.store!r} is an array; open the group around it")
     loaded = load(group)

@@ -32,7 +32,9 @@ from omnizarr.model import ArrayModel, GroupModel, paths
 _INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
-def validate(what: Any, path: str | None = None) -> list[Problem]:
+def validate(
+    what: Any, path: str | None = None, *, storage_options: Mapping[str, Any] | None = None
+) -> list[Problem]:
     """Every problem of an image, plate, well or label image and of all below it.
 
     `what` is as in `omnizarr.open`, or the attributes of a group as a dictionary. What the
@@ -40,7 +42,7 @@ def validate(what: Any, path: str | None = None) -> list[Problem]:
     """
     if isinstance(what, Mapping) and _looks_like_attributes(what):
         return validate_attributes(what)
-    store = stores.resolve(what, read_only=True)
+    store = stores.resolve(what, read_only=True, storage_options=storage_options)
     location, node = _locate(store, paths.normalize(path))
     walk = _Walk([], location)
     walk.beside(location.path)
