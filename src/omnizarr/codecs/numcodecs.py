@@ -19,7 +19,7 @@ from omnizarr import registry
 from omnizarr.codecs.codec import Buffer, Codec, Kind, Spec, as_bytes_array, limit_of
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types import describe
-from omnizarr.errors import InvalidMetadata, MissingPackage, UnknownExtension
+from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension
 from omnizarr.model import Named
 from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX
 
@@ -37,7 +37,7 @@ def bind(named: Named) -> Codec:
         codec = numcodecs.get_codec(config)
     except numcodecs.errors.UnknownCodecError:
         if id_ in _PACKAGES:
-            raise MissingPackage(
+            raise MissingModule(
                 f"codec {named.name!r} needs the package {_PACKAGES[id_]};"
                 f" pip install {_PACKAGES[id_]}"
             ) from None

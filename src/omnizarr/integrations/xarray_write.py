@@ -337,7 +337,7 @@ def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
         group.refresh()
         return group
     if not find_spec("dask"):
-        raise WrongType("compute=False needs Dask: pip install 'dask[array]'")
+        raise WrongType("compute=False needs Dask: pip install 'omnizarr[dask]'")
 
     def finish() -> Group:
         for array, shape in larger:

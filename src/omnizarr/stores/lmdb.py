@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
 
-from omnizarr.errors import MissingPackage, StoreError
+from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import identity, sorted_keys
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.closing import Closes
@@ -27,7 +27,7 @@ from omnizarr.stores.values import digest, flat
 try:
     import lmdb
 except ImportError as e:
-    raise MissingPackage("LMDB stores need a package: pip install 'omnizarr[lmdb]'") from e
+    raise MissingModule("LMDB stores need a package: pip install 'omnizarr[lmdb]'") from e
 
 # Inside the class `list` is a method.
 Names: TypeAlias = list[str]
