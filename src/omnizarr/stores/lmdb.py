@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
-from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
 
 from omnizarr.errors import MissingModule, StoreError
@@ -22,6 +21,7 @@ from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
 from omnizarr.stores.forks import gate
 from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.url import split_path
 from omnizarr.stores.values import digest, flat
 
 try:
@@ -108,8 +108,7 @@ class LMDBStore(Closes):
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> LMDBStore:
         """The store behind ``lmdb://path/to/directory``."""
-        parts = urlsplit(url)
-        return cls(unquote(parts.netloc + parts.path), read_only=read_only, **options)
+        return cls("".join(split_path(url)), read_only=read_only, **options)
 
     @contextmanager
     def _transaction(
