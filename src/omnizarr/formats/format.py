@@ -31,6 +31,9 @@ class Format(Protocol):
     # Why nothing may be written, or None.
     frozen: str | None
 
+    def path(self, path: str) -> str:
+        r"""The path as this format stores it: most take `\` for `/`."""
+
     def keys(self, path: str) -> tuple[str, ...]:
         """Every key that may hold a document of the node at `path`."""
 
@@ -69,6 +72,9 @@ class Format(Protocol):
 
     def name_advice(self, path: str) -> str | None:
         """Why a path, though allowed, should better be another one."""
+
+    def name_warning(self, path: str) -> str | None:
+        """Why the last name of a path breaks a rule, though nodes of such names are read."""
 
     def root_documents(self) -> dict[str, bytes]:
         """What a hierarchy must have beside its nodes."""
