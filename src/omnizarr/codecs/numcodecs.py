@@ -21,7 +21,7 @@ from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types import describe
 from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension
 from omnizarr.model import Named
-from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX
+from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, CHECKSUMS, PREFIX
 
 _PACKAGES = {"pcodec": "pcodec", "zfpy": "zfpy", "msgpack2": "msgpack", "crc32c": "crc32c"}
 
@@ -163,7 +163,7 @@ class NumcodecsBytes:
 
     def encoded_size(self, size: int) -> int | None:
         id_ = self.codec.codec_id
-        if id_ in ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"):
+        if id_ in CHECKSUMS:
             return size + 4
         return size if id_ == "shuffle" else None
 

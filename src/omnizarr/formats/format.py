@@ -25,6 +25,8 @@ class Format(Protocol):
     names_in_attributes: bool
     # Whether documents have codecs by their ids in numcodecs.
     codecs_by_id: bool
+    # Whether its readers know codecs that only add a checksum.
+    checksums_are_read: bool
     # Whether groups exist, and whether they exist without a document of their own.
     has_groups: bool
     implicit_groups: bool

@@ -34,6 +34,7 @@ class V1:
     dialect: Dialect = "v1"
     undefined_fill = True
     names_in_attributes = True
+    checksums_are_read = True
     codecs_by_id = True
     has_groups = False
     implicit_groups = False

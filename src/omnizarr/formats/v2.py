@@ -37,6 +37,8 @@ class V2:
     dialect: Dialect = "v2"
     undefined_fill = True
     names_in_attributes = True
+    # zarr-python 2 has no crc32c, and tensorstore no filters at all.
+    checksums_are_read = False
     codecs_by_id = True
     has_groups = True
     implicit_groups = False

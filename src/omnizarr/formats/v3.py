@@ -46,6 +46,7 @@ class V3:
     dialect: Dialect = "v3"
     undefined_fill = False
     names_in_attributes = False
+    checksums_are_read = True
     codecs_by_id = False
     has_groups = True
     implicit_groups = False

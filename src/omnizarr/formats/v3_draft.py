@@ -64,6 +64,7 @@ class V3Draft:
     dialect: Dialect = "v3-draft"
     undefined_fill = False
     names_in_attributes = True
+    checksums_are_read = True
     codecs_by_id = False
     has_groups = True
     implicit_groups = True
