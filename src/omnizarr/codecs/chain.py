@@ -99,7 +99,7 @@ class Chain:
 
     def _encode(self, array: npt.NDArray[Any]) -> Buffer:
         for codec, spec in self.array_array:
-            array = _run(codec, "encode", codec.encode, array, spec)
+            array = _run(codec, "encode", codec.encode, _typed(codec, array, spec), spec)
         data: Buffer = _run(self.array_bytes, "encode", self.array_bytes.encode, array, self.inner)
         for step, _ in self.bytes_bytes:
             data = _run(step, "encode", step.encode, data)
@@ -120,25 +120,13 @@ class Chain:
             raise _fault(self.array_bytes, f"there are {len(data)} bytes, expected {size}")
         with moved(self.turned_back):
             array = _run(self.array_bytes, "decode", self.array_bytes.decode, data, self.inner)
+        after = self.inner
         for codec, spec in reversed(self.array_array):
-            array = _run(codec, "decode", codec.decode, array, spec)
+            array = _run(codec, "decode", codec.decode, _typed(codec, array, after), spec)
+            after = spec
         if array.shape != self.spec.shape:
             raise ChunkError(f"decoded to shape {array.shape}, expected {self.spec.shape}")
         return np.asarray(array)
-
-    # Some of the steps
-
-    def undone(self, data: Buffer, count: int) -> Buffer:
-        """Stored bytes as they were before the last `count` codecs, all of which take bytes."""
-        for step, size in self.bytes_bytes[len(self.bytes_bytes) - count :][::-1]:
-            data = _decoded(step, data, size)
-        return data
-
-    def redone(self, data: Buffer, count: int) -> Buffer:
-        """The bytes to store, given what the last `count` codecs, all of which take bytes, get."""
-        for step, _ in self.bytes_bytes[len(self.bytes_bytes) - count :]:
-            data = _run(step, "encode", step.encode, data)
-        return data
 
     # Parts of chunks
 
@@ -353,6 +341,17 @@ def _decoded(step: BytesBytes, data: Buffer, size: int | None) -> Buffer:
     if size is not None and len(out) != size:
         raise _fault(step, f"it gave {len(out)} bytes, expected {size}")
     return out
+
+
+def _typed(codec: ArrayArray, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+    """The array as the type that its specification says, for codecs that look at the items.
+
+    The byte order of storage is a matter of the codec that makes bytes, and ends with it.
+    """
+    dtype = spec.data_type.dtype
+    if array.dtype == dtype or isinstance(codec, Transpose):
+        return array
+    return array.astype(dtype)
 
 
 def _run(codec: Codec, verb: str, call: Callable[..., Any], *args: Any) -> Any:

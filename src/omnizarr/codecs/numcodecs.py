@@ -19,9 +19,10 @@ from omnizarr import registry
 from omnizarr.codecs.codec import Buffer, Codec, Kind, Spec, as_bytes_array, limit_of
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types import describe
-from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension
+from omnizarr.data_types.data_type import DataType, Scalar
+from omnizarr.errors import InvalidMetadata, MissingPackage, UnknownExtension
 from omnizarr.model import Named
-from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, CHECKSUMS, PREFIX
+from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX
 
 _PACKAGES = {"pcodec": "pcodec", "zfpy": "zfpy", "msgpack2": "msgpack", "crc32c": "crc32c"}
 
@@ -37,7 +38,7 @@ def bind(named: Named) -> Codec:
         codec = numcodecs.get_codec(config)
     except numcodecs.errors.UnknownCodecError:
         if id_ in _PACKAGES:
-            raise MissingModule(
+            raise MissingPackage(
                 f"codec {named.name!r} needs the package {_PACKAGES[id_]};"
                 f" pip install {_PACKAGES[id_]}"
             ) from None
@@ -91,7 +92,12 @@ class OnBytes:
 
 @dataclass(frozen=True, slots=True)
 class NumcodecsArray:
-    """A filter that turns arrays into arrays."""
+    """A filter that turns arrays into arrays.
+
+    numcodecs sees its input as the type that the filter states. Items of another byte order are
+    converted to that of the filter first; other differences are meant, as for times that a filter
+    takes as integers.
+    """
 
     name: str
     codec: Any
@@ -108,20 +114,43 @@ class NumcodecsArray:
             stated = getattr(self.codec, "astype", None) if stated is None else stated
             dtype = spec.data_type.dtype if stated is None else np.dtype(stated)
         data_type = bind_type(describe(dtype))
-        return Spec(shape, data_type, data_type.scalar(data_type.zero))
+        return Spec(shape, data_type, _fill(spec, data_type))
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
         after = self.resolve(spec)
-        out = np.asarray(self.codec.encode(np.ascontiguousarray(array)))
+        stated = getattr(self.codec, "decode_dtype", None)
+        stated = getattr(self.codec, "dtype", None) if stated is None else stated
+        # bitround, which states no type, knows only the order of the machine.
+        order = np.dtype("=i4" if stated is None else stated)
+        items = in_order_of(np.ascontiguousarray(array), order)
+        out = in_order_of(np.asarray(self.codec.encode(items)), after.data_type.dtype)
         return out.view(after.data_type.dtype).reshape(after.shape)
 
     def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
-        out = np.asarray(self.codec.decode(np.ascontiguousarray(array).reshape(-1)))
+        items = np.ascontiguousarray(array).reshape(-1)
+        items = in_order_of(items, self.resolve(spec).data_type.dtype)
         dtype = spec.data_type.dtype
+        out = in_order_of(np.asarray(self.codec.decode(items)), dtype)
         if out.dtype != dtype:
             same = out.dtype.itemsize == dtype.itemsize and "O" not in (out.dtype.kind, dtype.kind)
             out = out.view(dtype) if same else out.astype(dtype)
         return out.reshape(spec.shape)
+
+
+def in_order_of(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return the same numbers, of the same type, in the byte order of `dtype`."""
+    own = array.dtype
+    if own.isnative == dtype.isnative or "|" in (own.byteorder, dtype.byteorder):
+        return array
+    return array.astype(own.newbyteorder())
+
+
+def _fill(spec: Spec, data_type: DataType) -> Scalar:
+    """Return what zarr-python has for chunks that a shard behind a filter does not hold."""
+    if spec.data_type.variable or not {spec.fill.dtype.kind, data_type.dtype.kind} <= set("biuf"):
+        return data_type.scalar(data_type.zero)
+    with np.errstate(all="ignore"):
+        return spec.fill.astype(data_type.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +192,7 @@ class NumcodecsBytes:
 
     def encoded_size(self, size: int) -> int | None:
         id_ = self.codec.codec_id
-        if id_ in CHECKSUMS:
+        if id_ in ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"):
             return size + 4
         return size if id_ == "shuffle" else None
 

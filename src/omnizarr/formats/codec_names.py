@@ -9,19 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from omnizarr.formats.format import cannot
-from omnizarr.formats.numpy_types import from_type_string, itemsize
-from omnizarr.model import ArrayModel, Named
-from omnizarr.model.numcodecs_ids import (
-    ARRAY_TO_ARRAY,
-    ARRAY_TO_BYTES,
-    BYTES_FILTERS,
-    CHECKSUMS,
-    PREFIX,
+from omnizarr.formats.filters import (
+    Items,
+    as_step,
+    ending,
+    given,
+    in_order,
+    items_of,
+    ordered,
+    taken,
 )
+from omnizarr.formats.format import cannot
+from omnizarr.formats.numpy_types import byte_orders, itemsize
+from omnizarr.model import ArrayModel, Named
+from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, BYTES_FILTERS, PREFIX
 
-# A filter on arrays that a version 2 document lists after one on bytes; its configuration is
-# that of the filter, with the id.
+# A filter on arrays that a version 2 document lists after one on bytes, or that sees the bytes of
+# the items as another type; its configuration is that of the filter, with the id.
 ON_BYTES = "filter-on-bytes"
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 # Names of version 3 that mean the same as a numcodecs id, with the same configuration.
@@ -37,17 +41,21 @@ _WITH_PREFIX = frozenset(
 _SAME_AS = {"bitround": "bitround"}
 
 
-def from_ids(steps: Sequence[dict[str, Any]], order: str, rank: int) -> tuple[Named, ...]:
+def from_ids(
+    steps: Sequence[dict[str, Any]], order: str, rank: int, data_type: Named
+) -> tuple[Named, ...]:
     """The model's codecs for numcodecs configurations in the order of encoding."""
     named = [
         Named(PREFIX + step["id"], {k: v for k, v in step.items() if k != "id"}) for step in steps
     ]
     kinds = [_kind(step["id"]) for step in steps]
-    is_bytes = False
+    is_bytes, items = False, items_of(data_type)
     for i, kind in enumerate(kinds):
-        if is_bytes and kind == "array->array":
+        if kind == "array->array" and (is_bytes or not items.fits(taken(steps[i]))):
             named[i], kinds[i] = Named(ON_BYTES, steps[i]), "bytes->bytes"
+            is_bytes = True
         is_bytes = is_bytes or kind != "array->array"
+        items = items if is_bytes else given(steps[i], items)
     if "array->bytes" not in kinds:
         # Unknown filters are taken to work on the array, like most that are known.
         at = kinds.index("bytes->bytes") if "bytes->bytes" in kinds else len(named)
@@ -84,18 +92,45 @@ def split_order(array: ArrayModel, format_name: str) -> tuple[str, list[Named]]:
     raise cannot(format_name, f"the axis order {axes}", "only C and F order exist")
 
 
-def to_ids(array: ArrayModel, format_name: str) -> tuple[str, list[dict[str, Any]], bool]:
-    """Order, numcodecs configurations in the order of encoding, and whether items are big-endian
-    by a bytes codec rather than by their type."""
+def to_ids(array: ArrayModel, format_name: str) -> tuple[str, list[dict[str, Any]], Named]:
+    """Order, numcodecs configurations in the order of encoding, and the type of the items with
+    the byte order in which the first of them gets it."""
     order, codecs = split_order(array, format_name)
     steps: list[dict[str, Any]] = []
-    big = False
+    filters: list[dict[str, Any]] = []
+    stored = None
     for codec in codecs:
-        if codec.name in ("bytes", "endian"):
-            big = codec.configuration.get("endian") == "big"
+        step = as_step(codec)
+        if step is not None and not steps:
+            filters.append(step)
+        elif codec.name in ("bytes", "endian"):
+            stored = codec.configuration.get("endian")
         else:
             steps.append(_to_id(codec, format_name))
-    return order, steps, big
+    filters, data_type = _with_types(filters, stored, array.data_type, format_name)
+    return order, [*filters, *steps], data_type
+
+
+def _with_types(
+    filters: list[dict[str, Any]], stored: Any, data_type: Named, format_name: str
+) -> tuple[list[dict[str, Any]], Named]:
+    """Filters that see items as they come, and the type that the first one gets."""
+    if stored in ("little", "big"):  # as in version 3, where the type has no order
+        first = next((found for f in filters if (found := taken(f)) is not None), None)
+        order = stored if first is None else first.order
+        if order == "big" and "little" in byte_orders(data_type) and not items_of(data_type).order:
+            raise cannot(format_name, "a big-endian structure without changing its type")
+        data_type = in_order(data_type, order)
+        filters = ending(ordered(filters, order), stored)
+    else:
+        filters = ordered(filters, items_of(data_type).order)
+    items = items_of(data_type)
+    for step in filters:
+        if not items.fits(taken(step)):
+            what = f"the filter {step['id']!r} on items that have another size than its type"
+            raise cannot(format_name, what, "state the type that it is used on")
+        items = given(step, items)
+    return filters, data_type
 
 
 def _to_id(codec: Named, format_name: str) -> dict[str, Any]:
@@ -129,29 +164,10 @@ def split_compressor(
     return steps[:-1] or None, steps[-1]
 
 
-def without_checksums(codecs: Sequence[Named]) -> tuple[tuple[Named, ...], tuple[str, ...]]:
-    """Codecs without those that only add a checksum, and the names of what was left out.
-
-    zstd keeps the checksum in its own frame, which can be read without being told of it.
-    """
-    kept: list[Named] = []
-    left_out: list[str] = []
-    for codec in codecs:
-        id_ = codec.name.removeprefix(PREFIX)
-        if id_ in CHECKSUMS:
-            left_out.append(id_)
-        elif id_ == "zstd" and codec.configuration.get("checksum"):
-            left_out.append("checksum of zstd")
-            kept.append(codec.without("checksum"))
-        else:
-            kept.append(codec)
-    return tuple(kept), tuple(left_out)
-
-
 def to_names(array: ArrayModel) -> tuple[Named, ...]:
     """The codecs in the names of version 3."""
     out: list[Named] = []
-    size = itemsize(array.data_type) or 1
+    items = Items(itemsize(array.data_type) or 1, None)
     at_bytes = False
     for codec in array.codecs:
         config = dict(codec.configuration)
@@ -162,7 +178,7 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
         if from_id and id_ not in _WITH_PREFIX | _SAME.keys():
             raise cannot("3", f"the codec {id_!r}", "it has no name there")
         if id_ in ARRAY_TO_ARRAY:
-            size = _size_after(id_, config, size)
+            items = given({**config, "id": id_}, items)
         if codec.name == "transpose" and config.get("order") in ("C", "F"):
             axes = range(len(array.shape))
             config["order"] = list(axes if config["order"] == "C" else reversed(axes))
@@ -170,7 +186,7 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
         elif codec.name == "endian":  # its name in 2023
             codec = Named("bytes", config, codec.must_understand)
         elif id_ == "blosc":
-            codec = _blosc(config, size if at_bytes else 1)
+            codec = _blosc(config, (items.size or 1) if at_bytes else 1)
         elif id_ == "gzip":
             codec = Named("gzip", {"level": config.get("level", 1)})
         elif id_ == "zstd":
@@ -185,16 +201,6 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
         at_bytes = codec.name == "bytes"
         out.append(codec)
     return tuple(out)
-
-
-def _size_after(id_: str | None, config: dict[str, Any], size: int) -> int:
-    if id_ in ("packbits", "categorize"):
-        stated = config.get("astype", "|u1")
-    else:
-        stated = config.get("encode_dtype", config.get("astype"))
-    if isinstance(stated, str):
-        return itemsize(from_type_string(stated, order_needed=False)) or 1
-    return size
 
 
 def _blosc(config: dict[str, Any], size: int) -> Named:

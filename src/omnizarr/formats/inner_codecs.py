@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from omnizarr.errors import Problem
+from omnizarr.formats.filters import Items, as_step, ending, given, ordered
 from omnizarr.formats.numpy_types import byte_orders
 from omnizarr.model import Named
 from omnizarr.model.fields import Fields, named
@@ -65,11 +66,32 @@ def with_order(codecs: Codecs, order: str | None) -> Codecs:
     for codec in codecs:
         if codec.name == "cast_value":
             order = "little" if byte_orders_known(_target(codec)) else None
+        step = as_step(codec)
+        if step is not None:
+            order = given(step, Items(None, order)).order
         if codec.name == "bytes" and order and codec.configuration.get("endian") is None:
             codec = Named("bytes", {"endian": order}, codec.must_understand)
         items, index = partial(with_order, order=order), partial(with_order, order="little")
         out.append(inside(codec, items, index))
     return tuple(out)
+
+
+def with_filter_orders(codecs: Codecs) -> Codecs:
+    """Codecs whose filters state the byte orders in which zarr-python hands them items.
+
+    They come little-endian, as types of version 3 do in memory, and go as they are stored.
+    """
+    filters = [(i, step) for i, codec in enumerate(codecs) if (step := as_step(codec)) is not None]
+    stored = next((c.configuration.get("endian") for c in codecs if c.name == "bytes"), None)
+    steps = ordered((step for _, step in filters), "little")
+    if stored in ("little", "big"):
+        steps = ending(steps, str(stored))
+    out = list(codecs)
+    for (i, before), step in zip(filters, steps, strict=True):
+        if step != before:
+            members = {k: v for k, v in step.items() if k != "id"}
+            out[i] = Named(codecs[i].name, members, codecs[i].must_understand)
+    return tuple(inside(codec, with_filter_orders, lambda index: index) for codec in out)
 
 
 def _target(codec: Named) -> Named:

@@ -11,7 +11,7 @@ from omnizarr.formats import codec_names, dimensions
 from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version
 from omnizarr.formats.numpy_types import from_type_string, pairs_only, to_type_string
 from omnizarr.formats.rounding import rounded_once
-from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
+from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node
 from omnizarr.model.fields import Fields
 
 FIELDS = (
@@ -34,14 +34,10 @@ class V1:
     dialect: Dialect = "v1"
     undefined_fill = True
     names_in_attributes = True
-    checksums_are_read = True
     codecs_by_id = True
     has_groups = False
     implicit_groups = False
     frozen: str | None = None
-
-    def path(self, path: str) -> str:
-        return paths.forward(path)
 
     def keys(self, path: str) -> tuple[str, ...]:
         return () if path else ("meta", "attrs")
@@ -72,7 +68,7 @@ class V1:
             chunk_grid=Named("regular", {"chunk_shape": list(chunks)}),
             chunk_key_encoding=Named("v2", {"separator": "."}),
             fill_value=FillValue(doc["fill_value"], self.dialect),
-            codecs=codec_names.from_ids([step] if step else [], order, len(shape)),
+            codecs=codec_names.from_ids([step] if step else [], order, len(shape), data_type),
             attributes=attributes,
             dimension_names=dimensions.from_attributes(attributes, len(shape), "attrs", problems),
             extra={k: v for k, v in doc.items() if k not in FIELDS},
@@ -85,8 +81,7 @@ class V1:
         array = self._adapt(node)
         if array.chunk_key_encoding != self.key_encoding("."):
             raise cannot(self.name, f"the chunk keys {array.chunk_key_encoding}")
-        order, steps, big = codec_names.to_ids(array, self.name)
-        data_type = array.data_type.replace(endian="big") if big else array.data_type
+        order, steps, data_type = codec_names.to_ids(array, self.name)
         step = steps[-1] if steps else None
         name, options = _to_compression(step)
         meta = {
@@ -123,14 +118,13 @@ class V1:
         type_string = pairs_only(to_type_string(array.data_type, self.name), self.name)
         if type_string == "|O":
             raise cannot(self.name, f"the data type {array.data_type.name!r}")
-        order, steps, big = codec_names.to_ids(array, self.name)
+        order, steps, data_type = codec_names.to_ids(array, self.name)
         if len(steps) > 1:
             names = ", ".join(s["id"] for s in steps)
             raise cannot(self.name, f"several codecs ({names})", "there is one compressor")
         _to_compression(steps[0] if steps else None)
         rank = len(array.shape)
-        codecs = codec_names.from_ids(steps, order, rank)
-        data_type = array.data_type.replace(endian="big") if big else array.data_type
+        codecs = codec_names.from_ids(steps, order, rank, data_type)
         return array.with_(
             codecs=codecs, data_type=data_type, chunk_key_encoding=self.key_encoding(".")
         )
@@ -158,9 +152,6 @@ class V1:
 
     def name_advice(self, path: str) -> str | None:
         return ascii_advice(path, self.name)
-
-    def name_warning(self, path: str) -> str | None:
-        return None
 
     def root_documents(self) -> dict[str, bytes]:
         return {}

@@ -37,8 +37,6 @@ class V2:
     dialect: Dialect = "v2"
     undefined_fill = True
     names_in_attributes = True
-    # zarr-python 2 has no crc32c, and tensorstore no filters at all.
-    checksums_are_read = False
     codecs_by_id = True
     has_groups = True
     implicit_groups = False
@@ -48,11 +46,8 @@ class V2:
         # In chunk keys, where a document does not state one: nested stores never did.
         self.separator = separator
 
-    def path(self, path: str) -> str:
-        return paths.forward(path)
-
     def keys(self, path: str) -> tuple[str, ...]:
-        start = paths.prefix(paths.forward(path))
+        start = paths.prefix(path)
         return (start + ".zarray", start + ".zgroup", start + ".zattrs")
 
     def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
@@ -119,7 +114,7 @@ class V2:
             chunk_grid=Named("regular", {"chunk_shape": list(chunks)}),
             chunk_key_encoding=self.key_encoding(separator),
             fill_value=FillValue(doc["fill_value"], self.dialect),
-            codecs=codec_names.from_ids(steps, order, len(shape)),
+            codecs=codec_names.from_ids(steps, order, len(shape), data_type),
             dimension_names=dimensions.from_nczarr(extra, len(shape)),
             extra=extra,
         )
@@ -167,15 +162,12 @@ class V2:
         if array.storage_transformers:
             raise cannot(self.name, "storage transformers")
         to_type_string(array.data_type, self.name)
-        order, steps, big = codec_names.to_ids(array, self.name)
-        data_type = array.data_type.replace(endian="big") if big else array.data_type
-        if data_type.name == "struct" and big:
-            raise cannot(self.name, "a big-endian structure without changing its type")
+        order, steps, data_type = codec_names.to_ids(array, self.name)
         encoding = array.chunk_key_encoding
         if encoding.name != "v2":
             encoding = self.key_encoding(None)
         return array.with_(
-            codecs=codec_names.from_ids(steps, order, len(array.shape)),
+            codecs=codec_names.from_ids(steps, order, len(array.shape), data_type),
             data_type=data_type,
             chunk_key_encoding=encoding,
         )
@@ -199,9 +191,6 @@ class V2:
 
     def name_advice(self, path: str) -> str | None:
         return ascii_advice(path, self.name)
-
-    def name_warning(self, path: str) -> str | None:
-        return None
 
     def root_documents(self) -> dict[str, bytes]:
         return {}

@@ -11,8 +11,6 @@ from omnizarr.hierarchy.fetch import fetch
 from omnizarr.model import paths
 from omnizarr.stores import Inside, LocalStore, Store, can_list, list_dir
 
-BACKSLASH = "; a backslash is part of a name in zarr 3, write '/' between names"
-
 
 def why_absent(store: Store, path: str, wanted: str | None) -> str:
     """The message for a path with no node: what is there instead, as far as can be told."""
@@ -32,12 +30,11 @@ def why_absent(store: Store, path: str, wanted: str | None) -> str:
     else:
         keys, prefixes = list_dir(store, paths.prefix(path))
         if not keys and not prefixes:
-            message = f"{message}; nothing is there at all. Is the path right?"
-            return message + BACKSLASH if "\\" in path else message
+            return f"{message}; nothing is there at all. Is the path right?"
         names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
         some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         message += f" ({none}; it holds: {some})"
-    return message + BACKSLASH if "\\" in path else message
+    return message
 
 
 # How files begin that are often taken for Zarr, what they are, and what to do.
