@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -79,9 +77,3 @@ def test_a_warning_names_the_line_that_called_the_library(act: Callable[[], obje
         warnings.simplefilter("always")
         act()
     assert [w.filename for w in told] == [__file__]
-
-
-def test_datasets_without_xarray_say_what_to_install() -> None:
-    program = "import sys; sys.modules['xarray'] = None; import omnizarr; omnizarr.xarray"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "MissingPackage: datasets need xarray: pip install 'omnizarr[xarray]'" in done.stderr

@@ -173,7 +173,7 @@ __all__ = [  # noqa: RUF022 - the version last
 
 # Loaded on first use, so that importing the package stays quick.
 _LATER = {
-    "storage": "storage:",
+    "storage": "storage",
     "BZ2": "codecs.stdlib:Bz2",
     "Blosc": "codecs.blosc:NumcodecsBlosc",
     "GZip": "codecs.deflate:Gzip",
@@ -212,13 +212,11 @@ _LATER = {
     "xarray": "xarray",
 }
 
-
-def __getattr__(name: str) -> _typing.Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'omnizarr' has no attribute {name!r}")
-    value = globals()[name] = _registry.load(f"omnizarr.{_LATER[name]}")
-    return value
+# By `__getattr__`, too, so that an asterisk imports only what can be had.
+_PUBLIC = __all__
+del __all__
+__getattr__ = _registry.attributes(__name__, _LATER, _PUBLIC)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return _registry.available(_PUBLIC)

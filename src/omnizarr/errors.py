@@ -17,7 +17,9 @@
     ├── ChunkError (OSError)                one chunk cannot be read or written
     │   └── MissingChunk (KeyError)         there is none, and missing="raise" was asked for
     ├── SelectionError (IndexError, ValueError)   a selection or values that do not fit the array
-    └── MissingPackage (ImportError)        an optional package is needed
+    └── MissingPackage                      an optional package is needed
+        ├── MissingModule (ImportError)     to import a module, or to do what was asked for
+        └── MissingAttribute (AttributeError)   for a name of a module, as in ``oz.LMDBStore``
 
 Each class is also the builtin that a Python user would catch, and the one that zarr-python
 raises in that case. Facts are attributes, so that programs need not parse messages. Names of
@@ -36,7 +38,9 @@ __all__ = [
     "ChunkError",
     "InvalidMetadata",
     "InvalidName",
+    "MissingAttribute",
     "MissingChunk",
+    "MissingModule",
     "MissingPackage",
     "NoSuchLabel",
     "NodeExists",
@@ -165,8 +169,20 @@ class SelectionError(OmnizarrError, IndexError, ValueError):
     """A selection, or values for it, that do not fit the array."""
 
 
-class MissingPackage(OmnizarrError, ImportError):
-    """An optional package is needed; the message says how to install it."""
+class MissingPackage(OmnizarrError):
+    """An optional package is needed; the message says how to install it.
+
+    Python allows no class to be both an `ImportError` and an `AttributeError`, so that there is
+    a class for each.
+    """
+
+
+class MissingModule(MissingPackage, ImportError):
+    """A module cannot be imported, or something cannot be done, without an optional package."""
+
+
+class MissingAttribute(MissingPackage, AttributeError):
+    """A module has a name only where an optional package is installed."""
 
 
 class OmnizarrWarning(UserWarning):

@@ -13,10 +13,19 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from opcode import opmap
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.errors import InvalidMetadata, StoreError, UnknownExtension
+from omnizarr.errors import (
+    InvalidMetadata,
+    MissingAttribute,
+    MissingPackage,
+    StoreError,
+    UnknownExtension,
+)
 
 Kind: TypeAlias = Literal[
     "codec",
@@ -84,6 +93,61 @@ def load(target: str) -> Any:
         _check_descriptors(module)
         raise
     return attrgetter(attribute)(found) if attribute else found
+
+
+def attributes(
+    module: str, targets: Mapping[str, str], public: Iterable[str] = ()
+) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module whose names are imported on first use.
+
+    `targets` are below the package. A name that needs a package which is not installed is an
+    `AttributeError`, so that ``hasattr``, ``help`` and completion work; ``from … import …`` keeps
+    the message, which says what to install. ``__all__`` is `public` without such names, unless
+    the module has its own.
+    """
+
+    def get(name: str) -> Any:
+        if name == "__all__" and public:
+            return available(public)
+        if name not in targets:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        try:
+            value = load(f"omnizarr.{targets[name]}")
+        except MissingPackage as e:
+            if _is_import(sys._getframe(1)):
+                raise
+            raise MissingAttribute(str(e)) from e
+        setattr(sys.modules[module], name, value)
+        return value
+
+    return get
+
+
+def _is_import(frame: Any) -> bool:
+    """Return True if the statement that runs is ``from … import …``.
+
+    It would replace an `AttributeError` by one that says no more than "cannot import name".
+    """
+    return bool(frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"])
+
+
+# The optional packages that the names of modules need.
+_NEEDS = {"LMDBStore": "lmdb", "RedisStore": "redis", "from_dask": "dask", "xarray": "xarray"}
+
+
+def available(names: Iterable[str]) -> list[str]:
+    """Those names of a module whose packages are installed, sorted."""
+    return sorted(n for n in names if n not in _NEEDS or _installed(_NEEDS[n]))
+
+
+def _installed(package: str) -> bool:
+    from importlib.util import find_spec  # noqa: PLC0415 - slow to import, rarely needed
+
+    try:
+        found = find_spec(package)
+    except ValueError:  # a module without a specification, such as one that a program made
+        return True
+    return found is not None and found.origin is not None  # else any folder of that name
 
 
 def _check_descriptors(what: str) -> None:

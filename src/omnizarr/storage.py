@@ -6,16 +6,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from omnizarr import registry
 from omnizarr.hierarchy.place import StorePath
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, Store, ZipStore
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    StoreLike: TypeAlias = Any
+StoreLike: TypeAlias = Any
 
 __all__ = [
     "DirectoryStore",
@@ -29,26 +26,20 @@ __all__ = [
 
 # Imported on first use.
 _LATER = {
-    "CacheStore": "cache:CacheStore",
-    "FsspecStore": "fsspec:FsspecStore",
-    "HTTPStore": "http:HTTPStore",
-    "LMDBStore": "lmdb:LMDBStore",
-    "ObjectStore": "object:ObjectStore",
-    "PrefixStore": "prefix:PrefixStore",
-    "ReadOnlyStore": "read_only:ReadOnlyStore",
-    "RedisStore": "redis:RedisStore",
-    "SQLiteStore": "sqlite:SQLiteStore",
-    "WrapperStore": "wrapper:WrapperStore",
+    "CacheStore": "stores.cache:CacheStore",
+    "FsspecStore": "stores.fsspec:FsspecStore",
+    "HTTPStore": "stores.http:HTTPStore",
+    "LMDBStore": "stores.lmdb:LMDBStore",
+    "ObjectStore": "stores.object:ObjectStore",
+    "PrefixStore": "stores.prefix:PrefixStore",
+    "ReadOnlyStore": "stores.read_only:ReadOnlyStore",
+    "RedisStore": "stores.redis:RedisStore",
+    "SQLiteStore": "stores.sqlite:SQLiteStore",
+    "WrapperStore": "stores.wrapper:WrapperStore",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name == "StoreLike":
-        return Any
-    if name not in _LATER:
-        raise AttributeError(f"module 'omnizarr.storage' has no attribute {name!r}")
-    return registry.load(f"omnizarr.stores.{_LATER[name]}")
+__getattr__ = registry.attributes(__name__, _LATER)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_LATER})
+    return registry.available({*__all__, *_LATER})

@@ -8,12 +8,12 @@
 Importing this module gives datasets, arrays and trees of xarray their method ``omnizarr.to``.
 """
 
-from omnizarr.errors import MissingPackage
+from omnizarr.errors import MissingModule
 
 try:
     from omnizarr.integrations.xarray import Engine
     from omnizarr.integrations.xarray_write import write
 except ModuleNotFoundError as e:
-    raise MissingPackage(f"datasets need xarray: pip install 'omnizarr[xarray]' ({e})") from e
+    raise MissingModule(f"datasets need xarray: pip install 'omnizarr[xarray]' ({e})") from e
 
 __all__ = ["Engine", "write"]

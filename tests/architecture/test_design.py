@@ -153,8 +153,8 @@ def test_every_error_is_one_of_the_tree_and_a_builtin() -> None:
         if isinstance(value, type) and issubclass(value, Exception)
     ]
     for error in errors:
-        if error in (omnizarr.OmnizarrError, omnizarr.OmnizarrWarning):
-            continue
+        if error in (omnizarr.OmnizarrError, omnizarr.OmnizarrWarning, omnizarr.MissingPackage):
+            continue  # of the last each is one of its two kinds
         assert issubclass(error, omnizarr.OmnizarrError)
         builtin = [b for b in error.__mro__ if b.__module__ == "builtins"]
         assert set(builtin) - {Exception, BaseException, object}, error

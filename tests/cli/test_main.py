@@ -58,6 +58,21 @@ def test_convert_writes_another_format_and_tells_what_it_did(ocean: Path, to: st
     assert np.array_equal(new["deep/t"][...], np.arange(600).reshape(20, 30))
 
 
+def test_convert_says_which_checksums_it_left_out(in_tmp: Path) -> None:
+    """B1: readers of version 2 do not know them."""
+    oz.create_array("a.zarr", data=[1, 2])
+    left_out = "/ was written without crc32c"
+    assert left_out in run("convert", "a.zarr", "b.zarr", "--to", "2").output
+    assert left_out not in run("convert", "a.zarr", "c.zarr", "--to", "2", "--checksum").output
+    documents = [
+        json.loads((in_tmp / name / ".zarray").read_text()) for name in ("b.zarr", "c.zarr")
+    ]
+    assert [[f["id"] for f in found or ()] for found in (d["filters"] for d in documents)] == [
+        [],
+        ["blosc", "crc32c"],
+    ]
+
+
 def test_convert_refuses_to_replace_unless_told_to(ocean: Path) -> None:
     oz.create_array("new.zarr", shape=3, zarr_format=2)
     result = run("convert", "ocean.zarr", "new.zarr")

@@ -242,11 +242,23 @@ def test_no_child_has_an_empty_name_or_a_slash_in_its_name() -> None:
     assert [name for name, _ in group.members(max_depth=None)] == ["a", "a/b"]
 
 
-@pytest.mark.shows("D3-08")
-def test_a_stored_node_with_a_forbidden_name_is_a_problem() -> None:
-    problems = oz.validate(hierarchy({"meta/a b.array.json": array()}))
+@pytest.mark.shows("D3-08", "D3-75")
+@pytest.mark.parametrize("name", ["a b", "é", "a~", "...", "a:b"])
+def test_a_stored_node_with_a_forbidden_name_is_a_problem_and_opens_with_a_warning(
+    name: str,
+) -> None:
+    """C4: the table of conformance said that it was refused."""
+    store = hierarchy({f"meta/{name}.array.json": array()})
+    problems = oz.validate(store)
     assert [p.level for p in problems] == ["error"]
-    assert "'a b'" in problems[0].message
+    assert repr(name) in problems[0].message
+    for look in (
+        lambda: list(oz.open_group(store)),
+        lambda: [oz.open_array(store, path=name).path],
+        lambda: [oz.open_group(store)[name].path],
+    ):
+        with pytest.warns(oz.OmnizarrWarning, match=f"{name!r}, but the draft allows only"):
+            assert look() == [name]
 
 
 @pytest.mark.shows("D3-09")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ntpath
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pytest
@@ -216,6 +218,37 @@ def test_the_uri_of_a_directory_is_that_of_rfc_8089(monkeypatch: pytest.MonkeyPa
     assert windows.url == "file:///c:/my%20data"
 
 
+@pytest.mark.shows("V3-84", "V3-86")
+@pytest.mark.parametrize("host", ["data", "example.org", "DATA"])
+@pytest.mark.parametrize("ending", ["x.zarr", "x.zip", "a%20b/x.zarr"])
+def test_a_file_uri_of_another_machine_is_refused_with_what_to_write(
+    host: str, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C1: the host of a file URI was dropped."""
+    with pytest.raises(oz.StoreError, match=f"names the machine '{host}'") as caught:
+        stores.resolve(f"file://{host}/{ending}")
+    path = unquote(ending)
+    assert f"'file:///{host}/{path}'" in str(caught.value)
+    assert f"'{host}/{path}'" in str(caught.value)
+    here = stores.resolve("file://localhost/x.zarr")
+    assert here == stores.resolve("file:/x.zarr") == oz.LocalStore("/x.zarr")
+    monkeypatch.setattr(local, "os", SimpleNamespace(path=ntpath, sep="\\", fspath=os.fspath))
+    share = oz.LocalStore.from_url(f"file://{host}/share/my%20data")
+    assert share.url == f"file://{host}/share/my%20data"
+
+
+@pytest.mark.shows("V3-84")
+@pytest.mark.parametrize("scheme", ["file", "zip", "sqlite", "lmdb"])
+@pytest.mark.parametrize("mark", "?#")
+def test_a_name_with_a_question_or_number_sign_is_not_cut_short(
+    scheme: str, mark: str, tmp_path: Path
+) -> None:
+    with pytest.raises(oz.StoreError, match="%3F or %23"):
+        stores.resolve(f"{scheme}://{tmp_path}/x{mark}1")
+    oz.create_array(f"{scheme}://{tmp_path}/x{quote(mark)}1", data=np.arange(3), zarr_format=2)
+    assert [p.name for p in tmp_path.iterdir() if mark in p.name]
+
+
 @pytest.mark.shows("V3-87")
 @pytest.mark.parametrize("text", ["data/x.zarr", "/abs/x.zarr", "C:\\x.zarr", "x", "a:b.zarr"])
 def test_text_without_a_scheme_is_a_directory(text: str) -> None:
@@ -255,7 +288,6 @@ def hierarchy() -> Store:
         **put(array_doc(), "foo/bar", c0=b"1234"),
         **put(group_doc(), "foo/baz"),
         **put(array_doc(shape=[3]), "foo/baz/deep"),
-        **put(group_doc(), "foo/__x"),
         "foo/__x/y": b"",
         "foo/file": b"",
     }
@@ -280,13 +312,15 @@ def test_children_are_found_by_listing_and_their_documents(hierarchy: Store) -> 
 
 
 @pytest.mark.shows("V3-102")
-def test_only_the_last_segment_decides_whether_a_child_is_hidden() -> None:
+def test_only_the_last_segment_decides_whether_a_name_is_reserved() -> None:
     store = {
         **put(group_doc(), "__ext/foo"),
         **put(array_doc(), "__ext/foo/bar"),
         **put(array_doc(), "__ext/foo/__hidden"),
     }
-    assert list(oz.open_group(store, path="__ext/foo")) == ["bar"]
+    with pytest.warns(oz.OmnizarrWarning, match="'__ext/foo/__hidden' has the name") as told:
+        assert list(oz.open_group(store, path="__ext/foo")) == ["__hidden", "bar"]
+    assert len(told) == 1
 
 
 @pytest.mark.shows("V3-91")

@@ -8,13 +8,18 @@ WAITING: dict[str, str] = {
 }
 
 PARTLY: dict[str, str] = {
+    "D3-08": "creating such a node is refused; one that is there opens with a warning",
     "D3-10": "case-insensitive disks are stand-ins; Windows is not tried",
-    "D3-75": "stores take any Unicode key, as version 3 wants; such draft nodes are refused",
+    "D3-75": "stores take any Unicode key, as version 3 wants; such draft nodes are as in D3-08",
     "D3-96": "opening by path takes the entry point and one batch of two documents",
     "DX-50": "the Windows half with a stand-in",
+    "V3-29": "`__x`, which real files have, is created with a warning",
     "V3-33": "as D3-10",
+    "V3-34": "a node of such a name, which real files have, is listed with a warning",
     "V3-57": "an explicit 0 on an empty axis is written as 1, not refused (V3-97)",
     "V3-82": "a store with only the partial forms goes through an adapter",
     "V3-86": "the Windows half with a stand-in",
+    "V3-90": "as V3-34",
     "V3-94": "what a border chunk holds over the edge comes back without a notice",
+    "V3-102": "as V3-34",
 }

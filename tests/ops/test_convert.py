@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numcodecs
 import numpy as np
@@ -55,8 +57,9 @@ def test_values_fill_and_attributes_survive(
     plain = {"fill_value": np.zeros((), data.dtype)[()]} if no_words else {}
     fresh(a, source, name, **plain)[0:8] = data[0:8]
     before = dict(a)
-    report = oz.convert(a, b, zarr_format=target)
+    report = oz.convert(a, b, zarr_format=target, checksum=True)
     assert a == before
+    assert report.left_out == {}
     old, new = oz.open_array(a), oz.open_array(b)
     assert new.zarr_format == target
     assert (new.shape, new.chunks, new.dimension_names) == (old.shape, old.chunks, ("y", "x"))
@@ -188,3 +191,72 @@ def test_what_is_written_into_another_grid_is_counted_and_told() -> None:
     report = oz.convert(source, target, zarr_format=2, progress=lambda *step: told.append(step))
     assert told == [(2, 2, "/")]
     assert report.bytes_written == sum(len(v) for k, v in target.items() if not k.startswith("."))
+
+
+DELTA = {"name": "numcodecs.delta", "configuration": {"dtype": "<f4"}}
+
+
+def with_checksums(**options: Any) -> dict[str, bytes]:
+    """An array of floats whose differences are stored: encoding it again changes bits."""
+    store: dict[str, bytes] = {}
+    data = np.random.default_rng(0).normal(size=8).astype("f4")
+    oz.create_array(store, data=data, chunks=3, filters=[DELTA], **options)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("compressors", "left_out"),
+    [
+        (["gzip", "crc32c"], "crc32c"),
+        (["crc32c", "gzip"], "crc32c"),
+        (["gzip", "crc32c", "crc32c"], "crc32c, crc32c"),
+        (["gzip", {"id": "adler32"}], "adler32"),
+        ([{"name": "zstd", "configuration": {"level": 3, "checksum": True}}], "checksum of zstd"),
+        (["gzip"], None),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("source", [2, 3])
+def test_version_2_is_written_without_checksums_and_says_so(
+    compressors: list[Any], left_out: str | None, source: int
+) -> None:
+    """B1: no value changes, not even by encoding a lossy filter again."""
+    a = with_checksums(compressors=compressors, zarr_format=source)
+    b: dict[str, bytes] = {}
+    report = oz.convert(a, b, zarr_format=2)
+    assert report.left_out == ({} if left_out is None else {"/": left_out})
+    assert (report.chunks_copied, report.chunks_encoded) == (3, 0)
+    assert oz.open_array(b)[...].tobytes() == oz.open_array(a)[...].tobytes()
+    document = json.loads(b[".zarray"])
+    assert document["compressor"]["id"] in ("gzip", "zstd")
+    assert "checksum" not in document["compressor"]
+    assert [f["id"] for f in document["filters"]] == ["delta"]
+
+
+def test_checksums_stay_in_version_2_where_they_are_asked_for() -> None:
+    a, b, c = with_checksums(), {}, {}  # type: dict[str, bytes], dict[str, bytes], dict[str, bytes]
+    assert oz.convert(a, b, zarr_format=2, checksum=True).left_out == {}
+    assert [f["id"] for f in json.loads(b[".zarray"])["filters"]] == ["delta", "blosc", "crc32c"]
+    assert oz.convert(b, c, zarr_format=3).left_out == {}
+    assert c == a
+
+
+def test_a_checksum_is_checked_before_it_is_left_out() -> None:
+    """B1: a damaged chunk cannot pass for a sound one."""
+    a = with_checksums()
+    a["c/1"] = a["c/1"][:-5] + bytes([a["c/1"][-5] ^ 1]) + a["c/1"][-4:]
+    with pytest.raises(oz.ChunkError, match=r"chunk \(1,\) of /.*crc32c"):
+        oz.convert(a, {}, zarr_format=2)
+
+
+def test_in_place_chunks_with_a_checksum_cannot_stay_unless_it_is_asked_for() -> None:
+    """B1: a document that leaves out the checksum would not describe the chunks."""
+    keys = {"name": "v2", "separator": "."}
+    a = with_checksums(chunk_key_encoding=keys)
+    before = dict(a)
+    with pytest.raises(oz.CannotExpress, match=r"crc32c.*checksum=True"):
+        oz.convert(a, zarr_format=2, in_place=True)
+    assert a == before
+    oz.convert(a, zarr_format=2, in_place=True, checksum=True)
+    del a["zarr.json"]
+    assert oz.open_array(a)[...].tobytes() == oz.open_array(before)[...].tobytes()

@@ -14,18 +14,30 @@ from omnizarr.cli.geo import cf, geo
 from omnizarr.cli.ome import ome
 from omnizarr.cli.options import (
     Options,
+    checksum_option,
     destination_option,
     node_option,
     path_argument,
     storage_option,
 )
-from omnizarr.cli.screen import console, errors, show_findings, show_problems, watched
+from omnizarr.cli.screen import (
+    console,
+    errors,
+    show_findings,
+    show_left_out,
+    show_problems,
+    watched,
+)
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.render import counted, size_text
 from omnizarr.stores.resolve import is_archive
 
 # What the library's messages recommend, in the words of the command line.
-OPTIONS = {"overwrite=True": "--overwrite", "in_place=True": "--in-place"}
+OPTIONS = {
+    "overwrite=True": "--overwrite",
+    "in_place=True": "--in-place",
+    "checksum=True": "--checksum",
+}
 
 
 class Command(click.Group):
@@ -163,6 +175,7 @@ def verify(path: str, node: str, depth: Any, storage_options: Options) -> None:
 @click.option("--to", "to", type=click.Choice(["1", "2", "3-draft", "3"]), default="3")
 @click.option("--overwrite", is_flag=True, help="Replace a hierarchy at DESTINATION.")
 @click.option("--in-place", is_flag=True, help="Write new documents beside the old; keep chunks.")
+@checksum_option
 @storage_option
 @destination_option
 def convert(
@@ -171,6 +184,7 @@ def convert(
     to: str,
     overwrite: bool,
     in_place: bool,
+    checksum: bool,
     storage_options: Options,
     destination_options: Options,
 ) -> None:
@@ -189,6 +203,7 @@ def convert(
             zarr_format=to,
             overwrite=overwrite,
             in_place=in_place,
+            checksum=checksum,
             progress=step,
             storage_options=storage_options,
             destination_options=destination_options,
@@ -202,3 +217,4 @@ def convert(
     )
     for path, reason in report.encoded.items():
         console.print(f"  {path} was encoded again: {reason}", markup=False)
+    show_left_out(report.left_out)

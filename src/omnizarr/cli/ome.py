@@ -12,12 +12,13 @@ import click
 from omnizarr._json import load_object
 from omnizarr.cli.options import (
     Options,
+    checksum_option,
     destination_option,
     node_option,
     path_argument,
     storage_option,
 )
-from omnizarr.cli.screen import console, show_problems, watched
+from omnizarr.cli.screen import console, show_left_out, show_problems, watched
 from omnizarr.conventions.ome.inspect import ADVICE
 from omnizarr.conventions.ome.open import open as open_ome
 from omnizarr.conventions.ome.validate import validate as validate_ome
@@ -159,6 +160,7 @@ def _numbers(text: str, kind: type[int] | type[float], option: str) -> tuple[flo
 @click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
 @click.option("--undo", is_flag=True, help="Erase the documents that --in-place wrote.")
 @click.option("--overwrite", is_flag=True, help="Replace a hierarchy at DESTINATION.")
+@checksum_option
 @storage_option
 @destination_option
 def migrate(
@@ -170,6 +172,7 @@ def migrate(
     dry_run: bool,
     undo: bool,
     overwrite: bool,
+    checksum: bool,
     storage_options: Options,
     destination_options: Options,
 ) -> None:
@@ -196,6 +199,7 @@ def migrate(
             remove_old=remove_old,
             overwrite=overwrite,
             dry_run=dry_run,
+            checksum=checksum,
             progress=step,
             storage_options=storage_options,
             destination_options=destination_options,
@@ -212,3 +216,4 @@ def migrate(
     )
     for path, reason in report.encoded.items():
         console.print(f"  {path}: encoded again: {reason}", markup=False)
+    show_left_out(report.left_out)

@@ -57,3 +57,8 @@ storage_option = _several(
 destination_option = _several(
     "--destination-option", "As --storage-option, for DESTINATION, where it takes other ones."
 )
+checksum_option = click.option(
+    "--checksum",
+    is_flag=True,
+    help="Keep checksums in version 2 too, where few other readers know them.",
+)

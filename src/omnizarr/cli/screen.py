@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -30,6 +30,16 @@ def show_findings(findings: Sequence[Problem | Finding]) -> None:
         colour = "red" if finding.level == "error" else "yellow"
         console.print(f"[{colour}]{finding.level}[/] ", end="")
         console.print(str(finding), markup=False)
+
+
+def show_left_out(left_out: Mapping[str, str]) -> None:
+    """Print which arrays were written without their checksums."""
+    for path, names in left_out.items():
+        console.print(
+            f"  {path} was written without {names}, which few readers of version 2 know;"
+            " --checksum keeps it",
+            markup=False,
+        )
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """Codecs: how a chunk becomes bytes and back. One file a codec, three kinds."""
 
-from typing import Any
-
 from omnizarr import registry
 from omnizarr.codecs.chain import Chain, bind_chain, bind_codec
 from omnizarr.codecs.codec import ArrayArray, ArrayBytes, BytesBytes, Codec, Configured, Spec
@@ -50,29 +48,24 @@ for _name, _target in {
 
 # The names that zarr-python has for them; imported on first use.
 _LATER = {
-    "BloscCname": "words:BloscCname",
-    "BloscCodec": "blosc:Blosc",
-    "BloscShuffle": "words:BloscShuffle",
-    "BytesCodec": "bytes:Bytes",
-    "CastValue": "cast_value:CastValue",
-    "Crc32cCodec": "crc32c:Crc32c",
-    "Endian": "words:Endian",
-    "GzipCodec": "deflate:StrictGzip",
-    "ScaleOffset": "scale_offset:ScaleOffset",
-    "ShardingCodec": "sharding_indexed:ShardingIndexed",
-    "ShardingCodecIndexLocation": "words:ShardingCodecIndexLocation",
-    "TransposeCodec": "transpose:Transpose",
-    "VLenBytesCodec": "vlen:VlenBytes",
-    "VLenUTF8Codec": "vlen:VlenUtf8",
-    "ZstdCodec": "zstd:Zstd",
+    "BloscCname": "codecs.words:BloscCname",
+    "BloscCodec": "codecs.blosc:Blosc",
+    "BloscShuffle": "codecs.words:BloscShuffle",
+    "BytesCodec": "codecs.bytes:Bytes",
+    "CastValue": "codecs.cast_value:CastValue",
+    "Crc32cCodec": "codecs.crc32c:Crc32c",
+    "Endian": "codecs.words:Endian",
+    "GzipCodec": "codecs.deflate:StrictGzip",
+    "ScaleOffset": "codecs.scale_offset:ScaleOffset",
+    "ShardingCodec": "codecs.sharding_indexed:ShardingIndexed",
+    "ShardingCodecIndexLocation": "codecs.words:ShardingCodecIndexLocation",
+    "TransposeCodec": "codecs.transpose:Transpose",
+    "VLenBytesCodec": "codecs.vlen:VlenBytes",
+    "VLenUTF8Codec": "codecs.vlen:VlenUtf8",
+    "ZstdCodec": "codecs.zstd:Zstd",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'omnizarr.codecs' has no attribute {name!r}")
-    value = globals()[name] = registry.load(f"omnizarr.codecs.{_LATER[name]}")
-    return value
+__getattr__ = registry.attributes(__name__, _LATER)
 
 
 def __dir__() -> list[str]:

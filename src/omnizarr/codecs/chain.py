@@ -128,6 +128,20 @@ class Chain:
             raise ChunkError(f"decoded to shape {array.shape}, expected {self.spec.shape}")
         return np.asarray(array)
 
+    # Some of the steps
+
+    def undone(self, data: Buffer, count: int) -> Buffer:
+        """Stored bytes as they were before the last `count` codecs, all of which take bytes."""
+        for step, size in self.bytes_bytes[len(self.bytes_bytes) - count :][::-1]:
+            data = _decoded(step, data, size)
+        return data
+
+    def redone(self, data: Buffer, count: int) -> Buffer:
+        """The bytes to store, given what the last `count` codecs, all of which take bytes, get."""
+        for step, _ in self.bytes_bytes[len(self.bytes_bytes) - count :]:
+            data = _run(step, "encode", step.encode, data)
+        return data
+
     # Parts of chunks
 
     @property

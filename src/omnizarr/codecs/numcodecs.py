@@ -20,9 +20,9 @@ from omnizarr.codecs.codec import Buffer, Codec, Kind, Spec, as_bytes_array, lim
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types import describe
 from omnizarr.data_types.data_type import DataType, Scalar
-from omnizarr.errors import InvalidMetadata, MissingPackage, UnknownExtension
+from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension
 from omnizarr.model import Named
-from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX
+from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, CHECKSUMS, PREFIX
 
 _PACKAGES = {"pcodec": "pcodec", "zfpy": "zfpy", "msgpack2": "msgpack", "crc32c": "crc32c"}
 
@@ -38,7 +38,7 @@ def bind(named: Named) -> Codec:
         codec = numcodecs.get_codec(config)
     except numcodecs.errors.UnknownCodecError:
         if id_ in _PACKAGES:
-            raise MissingPackage(
+            raise MissingModule(
                 f"codec {named.name!r} needs the package {_PACKAGES[id_]};"
                 f" pip install {_PACKAGES[id_]}"
             ) from None
@@ -192,7 +192,7 @@ class NumcodecsBytes:
 
     def encoded_size(self, size: int) -> int | None:
         id_ = self.codec.codec_id
-        if id_ in ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"):
+        if id_ in CHECKSUMS:
             return size + 4
         return size if id_ == "shuffle" else None
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from omnizarr import registry
 from omnizarr.data_types.data_type import DataType, Scalar, in_order, old, wrong
-from omnizarr.errors import InvalidMetadata, MissingPackage
+from omnizarr.errors import InvalidMetadata, MissingModule
 from omnizarr.model import Dialect, Named
 from omnizarr.model.configuration import check_members
 
@@ -72,7 +72,7 @@ def _small(name: str) -> np.dtype[Any]:
     try:
         ml_dtypes = registry.load("ml_dtypes")
     except ImportError:
-        raise MissingPackage(
+        raise MissingModule(
             f"data type {name!r} needs the package ml_dtypes; pip install 'omnizarr[ml]'"
         ) from None
     dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))

@@ -22,7 +22,13 @@ from omnizarr.formats.filters import (
 from omnizarr.formats.format import cannot
 from omnizarr.formats.numpy_types import byte_orders, itemsize
 from omnizarr.model import ArrayModel, Named
-from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, BYTES_FILTERS, PREFIX
+from omnizarr.model.numcodecs_ids import (
+    ARRAY_TO_ARRAY,
+    ARRAY_TO_BYTES,
+    BYTES_FILTERS,
+    CHECKSUMS,
+    PREFIX,
+)
 
 # A filter on arrays that a version 2 document lists after one on bytes, or that sees the bytes of
 # the items as another type; its configuration is that of the filter, with the id.
@@ -162,6 +168,25 @@ def split_compressor(
     if last is None or last in ARRAY_TO_ARRAY | ARRAY_TO_BYTES | BYTES_FILTERS:
         return steps or None, None
     return steps[:-1] or None, steps[-1]
+
+
+def without_checksums(codecs: Sequence[Named]) -> tuple[tuple[Named, ...], tuple[str, ...]]:
+    """Codecs without those that only add a checksum, and the names of what was left out.
+
+    zstd keeps the checksum in its own frame, which can be read without being told of it.
+    """
+    kept: list[Named] = []
+    left_out: list[str] = []
+    for codec in codecs:
+        id_ = codec.name.removeprefix(PREFIX)
+        if id_ in CHECKSUMS:
+            left_out.append(id_)
+        elif id_ == "zstd" and codec.configuration.get("checksum"):
+            left_out.append("checksum of zstd")
+            kept.append(codec.without("checksum"))
+        else:
+            kept.append(codec)
+    return tuple(kept), tuple(left_out)
 
 
 def to_names(array: ArrayModel) -> tuple[Named, ...]:

@@ -25,11 +25,16 @@ class Format(Protocol):
     names_in_attributes: bool
     # Whether documents have codecs by their ids in numcodecs.
     codecs_by_id: bool
+    # Whether its readers know codecs that only add a checksum.
+    checksums_are_read: bool
     # Whether groups exist, and whether they exist without a document of their own.
     has_groups: bool
     implicit_groups: bool
     # Why nothing may be written, or None.
     frozen: str | None
+
+    def path(self, path: str) -> str:
+        r"""The path as this format stores it: most take `\` for `/`."""
 
     def keys(self, path: str) -> tuple[str, ...]:
         """Every key that may hold a document of the node at `path`."""
@@ -69,6 +74,9 @@ class Format(Protocol):
 
     def name_advice(self, path: str) -> str | None:
         """Why a path, though allowed, should better be another one."""
+
+    def name_warning(self, path: str) -> str | None:
+        """Why the last name of a path breaks a rule, though nodes of such names are read."""
 
     def root_documents(self) -> dict[str, bytes]:
         """What a hierarchy must have beside its nodes."""

@@ -11,7 +11,7 @@ from omnizarr.formats import codec_names, dimensions
 from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version
 from omnizarr.formats.numpy_types import from_type_string, pairs_only, to_type_string
 from omnizarr.formats.rounding import rounded_once
-from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node
+from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
 
 FIELDS = (
@@ -34,10 +34,14 @@ class V1:
     dialect: Dialect = "v1"
     undefined_fill = True
     names_in_attributes = True
+    checksums_are_read = True
     codecs_by_id = True
     has_groups = False
     implicit_groups = False
     frozen: str | None = None
+
+    def path(self, path: str) -> str:
+        return paths.forward(path)
 
     def keys(self, path: str) -> tuple[str, ...]:
         return () if path else ("meta", "attrs")
@@ -152,6 +156,9 @@ class V1:
 
     def name_advice(self, path: str) -> str | None:
         return ascii_advice(path, self.name)
+
+    def name_warning(self, path: str) -> str | None:
+        return None
 
     def root_documents(self) -> dict[str, bytes]:
         return {}

@@ -37,6 +37,8 @@ class V2:
     dialect: Dialect = "v2"
     undefined_fill = True
     names_in_attributes = True
+    # zarr-python 2 has no crc32c, and tensorstore no filters at all.
+    checksums_are_read = False
     codecs_by_id = True
     has_groups = True
     implicit_groups = False
@@ -46,8 +48,11 @@ class V2:
         # In chunk keys, where a document does not state one: nested stores never did.
         self.separator = separator
 
+    def path(self, path: str) -> str:
+        return paths.forward(path)
+
     def keys(self, path: str) -> tuple[str, ...]:
-        start = paths.prefix(path)
+        start = paths.prefix(paths.forward(path))
         return (start + ".zarray", start + ".zgroup", start + ".zattrs")
 
     def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
@@ -191,6 +196,9 @@ class V2:
 
     def name_advice(self, path: str) -> str | None:
         return ascii_advice(path, self.name)
+
+    def name_warning(self, path: str) -> str | None:
+        return None
 
     def root_documents(self) -> dict[str, bytes]:
         return {}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeGuard
 
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidName, Problem
-from omnizarr.formats import codec_names, dimensions
+from omnizarr.formats import codec_names, dimensions, names
 from omnizarr.formats.draft_extensions import is_sharding
 from omnizarr.formats.format import Documents, Kind, cannot, check_version
 from omnizarr.formats.inner_codecs import (
@@ -48,10 +47,14 @@ class V3:
     dialect: Dialect = "v3"
     undefined_fill = False
     names_in_attributes = False
+    checksums_are_read = True
     codecs_by_id = False
     has_groups = True
     implicit_groups = False
     frozen: str | None = None
+
+    def path(self, path: str) -> str:
+        return path  # a backslash is a character like others
 
     def keys(self, path: str) -> tuple[str, ...]:
         return (f"{path}/zarr.json" if path else "zarr.json",)
@@ -138,7 +141,7 @@ class V3:
             fields.warn("codecs", "'bytes' without 'endian' for a multi-byte type; read as little")
         transformers = self._list(fields, "storage_transformers")
         attributes = fields.attributes()
-        names = self._dimension_names(fields, len(shape))
+        dimension_names = self._dimension_names(fields, len(shape))
         extra = _extra(fields, (*REQUIRED, *OPTIONAL))
         fields.done("not valid zarr 3")
         return ArrayModel(
@@ -150,7 +153,7 @@ class V3:
             codecs=codecs,
             storage_transformers=transformers,
             attributes=attributes,
-            dimension_names=names,
+            dimension_names=dimension_names,
             extra=extra,
         )
 
@@ -289,15 +292,15 @@ class V3:
 
     def check_name(self, path: str) -> None:
         for name in path.split("/") if path else ():
-            problem = name_problem(name)
+            problem = names.name_problem(name)
             if problem:
                 raise InvalidName(f"node name {name!r} in {paths.show(path)!r} {problem}")
 
     def name_advice(self, path: str) -> str | None:
-        normal = unicodedata.normalize("NFKC", path)
-        if path == normal:
-            return None
-        return f"is not in Unicode's form NFKC ({normal!r}); stores that normalize may lose it"
+        return names.advice(path)
+
+    def name_warning(self, path: str) -> str | None:
+        return names.reserved(path)
 
     def root_documents(self) -> dict[str, bytes]:
         return {}
@@ -309,8 +312,8 @@ class V3:
         return paths.prefix(path)
 
     def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
-        names = (paths.name(p[:-1]) for p in prefixes)
-        return {name: None for name in names if name_problem(name) is None}
+        found = (paths.name(p[:-1]) for p in prefixes)
+        return {name: None for name in found if names.name_problem(name) is None}
 
     def owned(self, path: str) -> tuple[list[str], list[str]]:
         return [], [paths.prefix(path)]
@@ -320,19 +323,6 @@ class V3:
         parts = last.removeprefix("c").strip(".").split(".")
         reserved = any(segment.startswith("__") for segment in key.split("/"))
         return reserved or last in ("zarr.json", "c") or all(p.isdigit() for p in parts)
-
-
-def name_problem(name: str) -> str | None:
-    """Why version 3 forbids a node name, or None."""
-    if not name:
-        return "is empty"
-    if "/" in name:
-        return "contains a slash"
-    if not name.strip("."):
-        return "consists of periods only"
-    if name.startswith("__"):
-        return "starts with '__', which is reserved"
-    return "is the name of the metadata document" if name == "zarr.json" else None
 
 
 def _is_shape(value: Any) -> TypeGuard[list[int]]:

@@ -64,6 +64,7 @@ class V3Draft:
     dialect: Dialect = "v3-draft"
     undefined_fill = False
     names_in_attributes = True
+    checksums_are_read = True
     codecs_by_id = False
     has_groups = True
     implicit_groups = True
@@ -126,8 +127,11 @@ class V3Draft:
 
     # Keys
 
+    def path(self, path: str) -> str:
+        return paths.forward(path)
+
     def _node(self, path: str) -> str:
-        return paths.join(self.root, path)
+        return paths.join(self.root, paths.forward(path))
 
     def _document(self, path: str, kind: str) -> str:
         node = self._node(path)
@@ -166,6 +170,15 @@ class V3Draft:
     def name_advice(self, path: str) -> str | None:
         return ascii_advice(path, self.name)
 
+    def name_warning(self, path: str) -> str | None:
+        name = paths.name(path)
+        if not path or (_NAME.fullmatch(name) and name.strip(".")):
+            return None
+        return (
+            f"has the name {name!r}, but the draft allows only letters, digits, '-', '_' and '.',"
+            " and not periods alone"
+        )
+
     def root_documents(self) -> dict[str, bytes]:
         entry = {
             "zarr_format": VERSION,
@@ -176,11 +189,9 @@ class V3Draft:
 
     def check_name(self, path: str) -> None:
         for name in path.split("/") if path else ():
-            if not _NAME.fullmatch(name) or not name.strip("."):
-                raise InvalidName(
-                    f"node name {name!r} in {paths.show(path)!r}: the draft allows only letters,"
-                    " digits, '-', '_' and '.', and not periods alone"
-                )
+            problem = self.name_warning(name)
+            if problem is not None:
+                raise InvalidName(f"the path {paths.show(path)!r} {problem}")
 
     # Documents
 

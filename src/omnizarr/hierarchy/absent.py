@@ -11,6 +11,8 @@ from omnizarr.hierarchy.fetch import fetch
 from omnizarr.model import paths
 from omnizarr.stores import Inside, LocalStore, Store, can_list, list_dir
 
+BACKSLASH = "; a backslash is part of a name in zarr 3, write '/' between names"
+
 
 def why_absent(store: Store, path: str, wanted: str | None) -> str:
     """The message for a path with no node: what is there instead, as far as can be told."""
@@ -30,11 +32,12 @@ def why_absent(store: Store, path: str, wanted: str | None) -> str:
     else:
         keys, prefixes = list_dir(store, paths.prefix(path))
         if not keys and not prefixes:
-            return f"{message}; nothing is there at all. Is the path right?"
+            message = f"{message}; nothing is there at all. Is the path right?"
+            return message + BACKSLASH if "\\" in path else message
         names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
         some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         message += f" ({none}; it holds: {some})"
-    return message
+    return message + BACKSLASH if "\\" in path else message
 
 
 # How files begin that are often taken for Zarr, what they are, and what to do.

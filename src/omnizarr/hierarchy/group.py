@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound, Problem, WrongNode, warn
 from omnizarr.hierarchy import render
+from omnizarr.hierarchy.absent import BACKSLASH
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.complete import complete, create_nodes
@@ -20,7 +21,7 @@ from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.options import ZERO, ArrayOptions
 from omnizarr.hierarchy.place import place
 from omnizarr.hierarchy.tree import Tree, tree
-from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.model import ArrayModel, GroupModel, Node
 from omnizarr.stores import can_list
 
 
@@ -53,7 +54,7 @@ class Group(NodeHandle[GroupModel]):
             names = sorted(self._location.child_names())
             if names:
                 message += f"; members: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
-        return message
+        return message + BACKSLASH if "\\" in self._location.child(path).path else message
 
     def get(self, path: str, default: Any = None) -> Any:
         """The member, or `default` where there is none."""
@@ -328,7 +329,7 @@ class Group(NodeHandle[GroupModel]):
         gives it a document first.
         """
         location = self._location.child(name)
-        if not paths.normalize(name) or location.find([]) is None:
+        if location.path == self.path or location.find([]) is None:
             raise NodeNotFound(self._missing(name))
         if keep_parent:
             parent = location.at(location.path.rpartition("/")[0])

@@ -43,6 +43,7 @@ def locate(
         else:
             node = format.read(path, documents, problems)
         if node is not None:
+            location.check_read_name()
             tell(problems)
             if isinstance(node, GroupModel) and use_consolidated is not False:
                 location = _with_copies(location, bool(use_consolidated), name, documents)

@@ -53,6 +53,10 @@ class Location:
     # What reads of arrays do about chunks that the store does not have.
     missing: Missing = field(default="fill", compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        if "\\" in self.path:
+            object.__setattr__(self, "path", self.format.path(self.path))
+
     def __str__(self) -> str:
         return f"{paths.show(self.path)} in {self.store!r}"
 
@@ -75,15 +79,20 @@ class Location:
         tell(problems)
         if node is None:
             raise NodeNotFound(f"there is no array or group at {self}")
+        self.check_read_name()
         return node
 
     def find(self, problems: list[Problem]) -> Node | None:
         """The node, or None where there is none."""
-        if self.copies is None:
-            return self._own(problems)
-        node = self.copies.node(self.path) if self.copies.asked else None
+        node = None
+        if self.copies is not None and self.copies.asked:
+            node = self.copies.node(self.path)
         node = self._own(problems) if node is None else node
-        return self.copies.node(self.path) if node is None else node
+        if node is None and self.copies is not None:
+            node = self.copies.node(self.path)
+        if node is not None:
+            self.check_read_name()
+        return node
 
     def _own(self, problems: list[Problem]) -> Node | None:
         documents = fetch(self.store, self.format.keys(self.path))
@@ -91,6 +100,12 @@ class Location:
         if node is None and self.format.implicit_groups:
             return self._implicit()
         return node
+
+    def check_read_name(self) -> None:
+        """Warn of a node whose name breaks a rule of its format."""
+        problem = self.format.name_warning(self.path)
+        if problem is not None:
+            warn(f"the path {self.path!r} {problem}")
 
     def _implicit(self) -> Node | None:
         return GroupModel(implicit=True) if not self.path or self._implies_group() else None
@@ -121,7 +136,13 @@ class Location:
                 node = GroupModel(implicit=True)
             if node is not None:
                 found[name] = node
+        self._check_read_names(found)
         return found
+
+    def _check_read_names(self, names: Iterable[str]) -> None:
+        for name in names:
+            if self.format.name_warning(name) is not None:
+                self.child(name).check_read_name()
 
     def _filled(self, copied: Mapping[str, Node | None]) -> dict[str, Node | Exception]:
         """Copies of children, with those that are not valid by their own documents."""
@@ -134,6 +155,7 @@ class Location:
                 continue
             if node is not None:
                 found[name] = node
+        self._check_read_names(found)
         return found
 
     def child_names(self) -> dict[str, str | None]:

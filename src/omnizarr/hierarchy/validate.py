@@ -127,6 +127,9 @@ def _validate_node(
     try:
         node = format.read(path, documents, own)
         format.check_name(path)
+        odd = format.name_warning(path)
+        if node is not None and odd is not None:
+            own.append(Problem(next(iter(documents)), "", f"the path {path!r} {odd}", "warning"))
     except InvalidMetadata as e:
         _merge(own, e, next(iter(documents), paths.show(path)))
         problems += own

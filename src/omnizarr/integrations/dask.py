@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from omnizarr.errors import MissingPackage, SelectionError, WrongType
+from omnizarr.errors import MissingModule, SelectionError, WrongType
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_array
 from omnizarr.hierarchy.stored import stored_keys
@@ -22,7 +22,7 @@ try:
     from dask.delayed import Delayed
     from dask.highlevelgraph import HighLevelGraph
 except ImportError as e:
-    raise MissingPackage("Dask arrays need it: pip install 'dask[array]'") from e
+    raise MissingModule("Dask arrays need Dask: pip install 'omnizarr[dask]'") from e
 
 
 def to_dask(array: Array, chunks: Any = None, name: str | None = None) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr.chunk_grids.grid import Axis
-from omnizarr.errors import MissingPackage, SelectionError, StoreError
+from omnizarr.errors import MissingModule, SelectionError, StoreError
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.parts import Box, Encode, store, stored_axes
 from omnizarr.stores import MemoryStore
@@ -25,7 +25,7 @@ from omnizarr.stores import MemoryStore
 try:
     from dask.highlevelgraph import HighLevelGraph
 except ImportError as e:
-    raise MissingPackage("Dask arrays need it: pip install 'dask[array]'") from e
+    raise MissingModule("Dask arrays need Dask: pip install 'omnizarr[dask]'") from e
 
 
 @dataclass(frozen=True, slots=True)

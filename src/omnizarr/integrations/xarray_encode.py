@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ from xarray import conventions
 from xarray.backends.common import ensure_dtype_not_object
 from xarray.coding import strings
 
+from omnizarr.codecs.specify import to_named
 from omnizarr.conventions.cf.fill import encode_fill
 from omnizarr.errors import InvalidMetadata, InvalidName, NoSuchLabel, WrongType
+from omnizarr.formats.codec_names import without_checksums
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.parts import Encode
 from omnizarr.integrations.xarray_read import variable
@@ -78,6 +80,7 @@ class Coded:
     encoding: dict[Any, Any]
     data: Any  # of NumPy or Dask
     encode: Encode | None = None
+    given: bool = False  # whether the encoding is the caller's, not that of a file
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -178,12 +181,12 @@ def encoded_new(
     variables, attributes = encoded_dataset(dataset, encoding)
     stored = {name: encoded(name, var) for name, var in variables.items()}
     for name in encoding or ():
-        check_encoding(name, stored[name])
+        stored[name] = with_given_encoding(name, stored[name])
     return stored, attributes
 
 
-def check_encoding(name: str, var: Coded) -> None:
-    """Raise where an encoding that a user gave has something that no array has."""
+def with_given_encoding(name: str, var: Coded) -> Coded:
+    """The variable, marked as one with the caller's encoding; raises where no array has such."""
     given = {k for k, v in var.encoding.items() if v is not None}
     unknown = sorted(given - _OPTIONS - _OF_THE_SOURCE)
     if unknown:
@@ -191,11 +194,20 @@ def check_encoding(name: str, var: Coded) -> None:
         netcdf = "; of NetCDF: chunks for chunksizes, compressors for zlib"
         hint = netcdf if _OF_NETCDF & given else ""
         raise InvalidMetadata(f"encoding of {name!r}: unknown {unknown}; known: {known}{hint}")
+    return replace(var, given=True)
 
 
-def new_array(var: Coded, fill_masks: bool) -> dict[str, Any]:
-    """The options to create an array for an encoded variable."""
+def new_array(var: Coded, fill_masks: bool, checksums: bool) -> dict[str, Any]:
+    """The options to create an array for an encoded variable.
+
+    Without `checksums`, those that came with the variable are left out, not those of the caller.
+    """
     options = {k: v for k, v in var.encoding.items() if k in _OPTIONS and v is not None}
+    for name in () if checksums or var.given else ("filters", "compressors"):
+        if isinstance(options.get(name), list | tuple):
+            codecs = [to_named(codec, var.dtype.itemsize) for codec in options[name]]
+            kept, left_out = without_checksums(codecs)
+            options[name] = kept if left_out else options[name]
     attributes = dict(var.attrs)
     mark = attributes.pop("_FillValue", None)
     if fill_masks:

@@ -16,7 +16,7 @@ import numpy as np
 
 from omnizarr.conventions.cf.fill import decode_fill
 from omnizarr.conventions.cf.variable import is_scalar
-from omnizarr.errors import InvalidMetadata, MissingPackage
+from omnizarr.errors import InvalidMetadata, MissingModule
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import open as open_node
 from omnizarr.hierarchy.group import Group
@@ -28,7 +28,7 @@ try:
     from xarray.backends import AbstractDataStore, BackendArray
     from xarray.core import indexing
 except ImportError as e:
-    raise MissingPackage("datasets need xarray: pip install xarray") from e
+    raise MissingModule("datasets need xarray: pip install 'omnizarr[xarray]'") from e
 
 _HIDDEN = re.compile(r"_ARRAY_DIMENSIONS\Z|_nc", re.IGNORECASE)
 TEXT = np.dtype("O", metadata={"element_type": str})  # what xarray calls text of any length

@@ -29,13 +29,13 @@ from omnizarr.hierarchy.grow import growing, take_room, with_room
 from omnizarr.integrations.parts import store as store_box
 from omnizarr.integrations.xarray_encode import (
     Coded,
-    check_encoding,
     dataset_of,
     encoded,
     encoded_dataset,
     encoded_like,
     encoded_new,
     new_array,
+    with_given_encoding,
 )
 from omnizarr.integrations.xarray_read import fill_is_mask
 from omnizarr.integrations.xarray_region import resolve_region
@@ -223,7 +223,8 @@ def _create(
     group.attrs.put(attributes)
     pieces = []
     for name, var in stored.items():
-        options = new_array(var, fill_is_mask(group))
+        checksums = group._location.format.checksums_are_read
+        options = new_array(var, fill_is_mask(group), checksums)
         if order.write_empty_chunks is not None:
             options["write_empty_chunks"] = order.write_empty_chunks
         try:
@@ -255,7 +256,7 @@ def _change(
         for name, var in variables.items()
     }
     for name in encoding or ():
-        check_encoding(name, stored[name])
+        stored[name] = with_given_encoding(name, stored[name])
     pieces = [
         piece
         for name, array in old.items()
@@ -337,7 +338,7 @@ def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
         group.refresh()
         return group
     if not find_spec("dask"):
-        raise WrongType("compute=False needs Dask: pip install 'dask[array]'")
+        raise WrongType("compute=False needs Dask: pip install 'omnizarr[dask]'")
 
     def finish() -> Group:
         for array, shape in larger:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from omnizarr import stores
-from omnizarr.errors import MissingPackage, StoreError
+from omnizarr.errors import MissingModule, StoreError
 from omnizarr.integrations import loop
 from omnizarr.stores import fsspec
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
@@ -30,7 +30,7 @@ try:
     from zarr.core.buffer import Buffer, BufferPrototype
     from zarr.core.buffer.cpu import buffer_prototype
 except ImportError as e:
-    raise MissingPackage("stores of zarr-python need it: pip install zarr") from e
+    raise MissingModule("stores of zarr-python need it: pip install zarr") from e
 
 # Inside the classes `list` is a method.
 Names: TypeAlias = list[str]

@@ -27,7 +27,6 @@ ARRAY_TO_BYTES = frozenset(
         "zfpy",
     }
 )
+CHECKSUMS = frozenset({"crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"})
 # Steps on bytes that a version 2 document lists among the filters.
-BYTES_FILTERS = frozenset(
-    {"shuffle", "base64", "crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"}
-)
+BYTES_FILTERS = CHECKSUMS | {"shuffle", "base64"}

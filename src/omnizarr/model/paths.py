@@ -6,9 +6,10 @@ from omnizarr.errors import InvalidName
 
 
 def normalize(path: str | bytes | None) -> str:
-    r"""The stored form of a path: `\` becomes `/`, outer and repeated slashes go.
+    r"""The stored form of a path: outer and repeated slashes go.
 
-    A segment `.` or `..` raises: no path leads out of its hierarchy.
+    A segment `.` or `..` raises: no path leads out of its hierarchy, also where `\` is taken for
+    `/`, as `forward` does.
     """
     if not path and (path is None or isinstance(path, (str, bytes))):
         return ""
@@ -16,12 +17,18 @@ def normalize(path: str | bytes | None) -> str:
         path = path.decode("ascii")
     if not isinstance(path, str):
         raise InvalidName(f"a path is a string, got {type(path).__name__}")
-    parts = [p for p in path.replace("\\", "/").split("/") if p]
-    if "." in parts or ".." in parts:
+    parts = [p for p in path.split("/") if p]
+    segments = path.replace("\\", "/").split("/") if "\\" in path else parts
+    if "." in segments or ".." in segments:
         raise InvalidName(f"path {path!r} has a segment '.' or '..', which is not allowed")
     if "\0" in path:
         raise InvalidName(f"path {path!r} contains a NUL character")
     return "/".join(parts)
+
+
+def forward(path: str) -> str:
+    r"""The path in formats that take `\` for `/`: all but version 3, whose names may have it."""
+    return normalize(path.replace("\\", "/")) if "\\" in path else path
 
 
 def join(parent: str, child: str) -> str:

@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 
 from omnizarr import engine, stores
+from omnizarr.codecs.codec import Buffer
 from omnizarr.data_types import describe
 from omnizarr.engine import BoundArray
+from omnizarr.engine.reference import telling
 from omnizarr.errors import CannotExpress, NodeExists, OmnizarrError, StoreError
 from omnizarr.formats import Format, by_name
+from omnizarr.formats.codec_names import without_checksums
 from omnizarr.hierarchy.chunking import guess_chunks, inner_chunks
 from omnizarr.hierarchy.locate import locate
 from omnizarr.hierarchy.location import Location, existing_node
@@ -42,6 +45,8 @@ class Report:
     bytes_written: int = 0
     # Arrays that were encoded again, with the reason.
     encoded: dict[str, str] = field(default_factory=dict)
+    # Arrays whose checksums were left out, with their names.
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class _Task:
     target: Location
     model: ArrayModel
     reason: str | None  # why the chunks must be encoded again; None: bytes are kept
+    left_out: tuple[str, ...] = ()  # checksums that the copy is without
+    changed: tuple[int, int] = (0, 0)  # for that, how many last codecs are undone, and redone
 
 
 def convert(
@@ -62,6 +69,7 @@ def convert(
     overwrite: bool = False,
     in_place: bool = False,
     dimension_separator: str | None = None,
+    checksum: bool = False,
     progress: Progress | None = None,
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
@@ -71,6 +79,8 @@ def convert(
     With `in_place`, and no destination, only documents are written beside the old ones; that
     works where every chunk stays valid under its key (1 to 2, 2 to 3, 1 to 3).
     `dimension_separator` is for the chunk keys at the destination, where it shall be another one.
+    Version 2 is written as its other readers know it: without checksums, which the report names
+    in `left_out`. With `checksum` they stay; few others read that.
     `progress` is called with chunks done, chunks in all, and the array's path.
     `storage_options` are for those of the two that are URLs; `destination_options` are the
     destination's, where they are others.
@@ -84,7 +94,13 @@ def convert(
     if not in_place:
         _check_apart(start.store, store)
     tasks, groups = _prepare(
-        start, walk(start, node), store, goal, in_place, check_separator(dimension_separator)
+        start,
+        walk(start, node),
+        store,
+        goal,
+        in_place,
+        check_separator(dimension_separator),
+        checksum or goal.checksums_are_read,
     )
     _check_target(store, goal, overwrite, in_place)
     report = Report()
@@ -118,6 +134,7 @@ def _prepare(
     goal: Format,
     in_place: bool,
     separator: str | None,
+    checksum: bool,
 ) -> tuple[list[_Task], dict[str, GroupModel]]:
     """All that will be done; raises where the format has no words for something."""
     tasks: list[_Task] = []
@@ -133,23 +150,31 @@ def _prepare(
             prefix = start.format.chunk_prefix(path)
             bound = BoundArray(start.store, path, prefix, node)
             bound.check()
-            task = _task(bound, Location(store, path, goal), in_place, separator)
+            task = _task(bound, Location(store, path, goal), in_place, separator, checksum)
         except OmnizarrError as e:
             raise type(e)(f"cannot convert {place} to zarr {goal.name}: {e}") from e
         tasks.append(task)
     return tasks, groups
 
 
-def _task(source: BoundArray, target: Location, in_place: bool, separator: str | None) -> _Task:
+def _task(
+    source: BoundArray, target: Location, in_place: bool, separator: str | None, checksum: bool
+) -> _Task:
     goal = target.format
     model = source.model.with_(extra={})
     reason = None
+    left_out: tuple[str, ...] = ()
+    changed = 0, 0
     try:
         if model.storage_transformers:
             raise CannotExpress("its chunks are packed by a storage transformer")
         if source.skipped:
             raise CannotExpress(f"it has {source.skipped[0]!r}, which is unknown here")
         kept = _respelled(goal.adapt(model), source, goal)
+        if not checksum:
+            codecs, left_out = without_checksums(kept.codecs)
+            changed = _changed(kept.codecs, codecs)
+            kept = kept.with_(codecs=codecs) if left_out else kept
     except CannotExpress as e:
         reason = str(e)
         _check_readable(source)
@@ -157,6 +182,8 @@ def _task(source: BoundArray, target: Location, in_place: bool, separator: str |
     if in_place:
         same = kept.chunk_key_encoding == model.chunk_key_encoding
         same = same and goal.chunk_prefix(source.path) == source.prefix
+        if any(changed):
+            reason = f"they have a checksum ({left_out[0]}); checksum=True keeps it"
         if reason is not None or not same:
             raise CannotExpress(f"its chunks cannot stay as they are: {reason or 'other keys'}")
     else:
@@ -165,7 +192,16 @@ def _task(source: BoundArray, target: Location, in_place: bool, separator: str |
             separator = kept.chunk_key_encoding.configuration.get("separator")
         kept = kept.with_(chunk_key_encoding=goal.key_encoding(separator))
     goal.write(source.path, kept)
-    return _Task(source, target, kept, reason)
+    if any(changed):
+        _check_readable(source)
+    return _Task(source, target, kept, reason, left_out, changed)
+
+
+def _changed(old: tuple[Named, ...], new: tuple[Named, ...]) -> tuple[int, int]:
+    """How many codecs at the end of a list, and of the list without checksums, differ."""
+    pairs = enumerate(zip(old, new, strict=False))
+    same = next((i for i, (a, b) in pairs if a.name != b.name), len(new))
+    return len(old) - same, len(new) - same
 
 
 def _check_readable(source: BoundArray) -> None:
@@ -246,6 +282,8 @@ def _run(
         target = BoundArray(task.target.store, task.source.path, prefix, task.model)
         if task.reason is not None:
             report.encoded[paths.show(task.source.path)] = task.reason
+        if task.left_out:
+            report.left_out[paths.show(task.source.path)] = ", ".join(task.left_out)
         if task.model.chunk_grid != task.source.model.chunk_grid:
             _copy_values(task.source, target, report)
             done += len(coords)
@@ -254,7 +292,7 @@ def _run(
             continue
         for each in coords:
             if task.reason is None:
-                _copy_bytes(task.source, target, each, report)
+                _copy_bytes(task, target, each, report)
             else:
                 _encode(task.source, target, each, report)
             done += 1
@@ -262,17 +300,27 @@ def _run(
                 progress(done, total, paths.show(task.source.path))
 
 
-def _copy_bytes(
-    source: BoundArray, target: BoundArray, coords: tuple[int, ...], report: Report
-) -> None:
+def _copy_bytes(task: _Task, target: BoundArray, coords: tuple[int, ...], report: Report) -> None:
+    source = task.source
     keys = [source.encoding.key(coords), *source.encoding.other_keys(coords)]
     for key in keys:
         data = source.store.get(source.prefix + key)
         if data is not None:
-            target.store.set(target.key(coords), data)
+            kept = _without_checksum(task, target, coords, data) if any(task.changed) else data
+            target.store.set(target.key(coords), kept)
             report.chunks_copied += 1
-            report.bytes_written += len(data)
+            report.bytes_written += len(kept)
             return
+
+
+def _without_checksum(
+    task: _Task, target: BoundArray, coords: tuple[int, ...], data: Buffer
+) -> Buffer:
+    """The bytes of a chunk without its checksums, which are checked; the rest stays as it is."""
+    undo, redo = task.changed
+    with telling("read", task.source, coords):
+        data = task.source.chain_at(coords).undone(data, undo)
+        return target.chain_at(coords).redone(data, redo)
 
 
 def _encode(

@@ -244,7 +244,8 @@ def copy_store(
     old = stores.resolve(source, read_only=True, storage_options=options[0])
     new = stores.resolve(dest, storage_options=options[1])
     tell = log or (lambda line: None)
-    start, end = (paths.prefix(paths.normalize(p)) for p in (source_path, dest_path))
+    given = (source_path, dest_path)
+    start, end = (paths.prefix(paths.forward(paths.normalize(p))) for p in given)
     pairs = [
         (key, end + key[len(start) :])
         for key in sorted(list_prefix(old, start))

@@ -51,6 +51,7 @@ def migrate(
     remove_old: bool = False,
     overwrite: bool = False,
     dry_run: bool = False,
+    checksum: bool = False,
     progress: Progress | None = None,
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
@@ -61,6 +62,7 @@ def migrate(
     is refused, before anything is written, where chunks cannot stay. `undo_migration` takes the
     new documents away again; `remove_old` erases the old ones instead of keeping both. With a
     destination everything is copied, and chunks are encoded again where they must be.
+    `checksum` keeps checksums in 0.4 too, as `convert` has it.
     `dry_run` finds out what would be done, and what cannot be, without writing anything.
     `storage_options` are for those of the two that are URLs; `destination_options` are the
     destination's, where they are others.
@@ -89,10 +91,11 @@ def migrate(
             zarr_format=goal.zarr_format,
             overwrite=overwrite,
             dimension_separator="/",
+            checksum=checksum,
             progress=progress,
         )
         return Migration(name, to, (), (), report, dry_run)
-    report = convert(view, zarr_format=goal.zarr_format, in_place=True)
+    report = convert(view, zarr_format=goal.zarr_format, in_place=True, checksum=checksum)
     old = _old_documents(start, nodes) if remove_old else []
     if not dry_run:
         _store(inner, view.written)

@@ -1,6 +1,6 @@
 """Stores: bytes at keys. Small protocols, one file a back end."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omnizarr import registry
 from omnizarr.stores.abilities import (
@@ -84,16 +84,11 @@ __all__ = [
 
 # Loaded on first use, so that importing the package stays quick.
 _LATER = {
-    "CacheStore": "cache",
-    "PrefixStore": "prefix",
-    "ReadOnlyStore": "read_only",
-    "WrapperStore": "wrapper",
-    "ZipStore": "zip",
+    "CacheStore": "stores.cache:CacheStore",
+    "PrefixStore": "stores.prefix:PrefixStore",
+    "ReadOnlyStore": "stores.read_only:ReadOnlyStore",
+    "WrapperStore": "stores.wrapper:WrapperStore",
+    "ZipStore": "stores.zip:ZipStore",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'omnizarr.stores' has no attribute {name!r}")
-    value = globals()[name] = registry.load(f"omnizarr.stores.{_LATER[name]}:{name}")
-    return value
+__getattr__ = registry.attributes(__name__, _LATER)

@@ -18,7 +18,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Any
 
-from omnizarr.errors import MissingPackage, StoreError
+from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores.after_fork import keep
 
 _NATIVE = "obstore._obstore"
@@ -53,7 +53,7 @@ def _imported() -> ModuleType:
         importlib.import_module("obstore.store")
         importlib.import_module("obstore.exceptions")
     except ImportError as e:
-        raise MissingPackage(
+        raise MissingModule(
             f"object stores need the package obstore; pip install 'omnizarr[cloud]' ({e})"
         ) from e
     return module

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omnizarr.errors import MissingPackage, StoreError
+from omnizarr.errors import MissingModule, StoreError
 
 # Options and variables of the environment that are credentials; obstore reads the variables.
 _OPTIONS = {
@@ -143,7 +143,7 @@ def _aws_profile(profile: str | None) -> dict[str, Any] | None:
         try:
             import botocore  # noqa: F401, PLC0415 - optional
         except ImportError as e:
-            raise MissingPackage(
+            raise MissingModule(
                 f"the AWS profile {name!r} takes botocore to log in; pip install botocore"
             ) from e
         return {"credential_provider": BotoCredentials(name)}

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from omnizarr.errors import InvalidMetadata, MissingPackage, StoreError
+from omnizarr.errors import InvalidMetadata, MissingModule, StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.after_fork import keep
@@ -49,7 +49,7 @@ class FsspecStore(Closes):
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415 - optional
         except ImportError as e:
-            raise MissingPackage(
+            raise MissingModule(
                 f"{without_secrets(url)!r} needs the package fsspec; pip install"
                 f" 'omnizarr[fsspec]' ({e})"
             ) from e
@@ -57,7 +57,7 @@ class FsspecStore(Closes):
         try:
             fs, path = url_to_fs(url, **options)
         except ImportError as e:
-            raise MissingPackage(f"{without_secrets(url)!r}: {e}") from e
+            raise MissingModule(f"{without_secrets(url)!r}: {e}") from e
         except (ValueError, TypeError, OSError) as e:
             raise StoreError(f"fsspec cannot open {without_secrets(url)!r}: {e}") from e
         return cls(fs, path, read_only=read_only, retry=retry)

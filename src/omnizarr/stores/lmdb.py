@@ -12,22 +12,22 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
-from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
 
-from omnizarr.errors import MissingPackage, StoreError
+from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import identity, sorted_keys
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
 from omnizarr.stores.forks import gate
 from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.url import split_path
 from omnizarr.stores.values import digest, flat
 
 try:
     import lmdb
 except ImportError as e:
-    raise MissingPackage("LMDB stores need a package: pip install 'omnizarr[lmdb]'") from e
+    raise MissingModule("LMDB stores need a package: pip install 'omnizarr[lmdb]'") from e
 
 # Inside the class `list` is a method.
 Names: TypeAlias = list[str]
@@ -108,8 +108,7 @@ class LMDBStore(Closes):
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> LMDBStore:
         """The store behind ``lmdb://path/to/directory``."""
-        parts = urlsplit(url)
-        return cls(unquote(parts.netloc + parts.path), read_only=read_only, **options)
+        return cls("".join(split_path(url)), read_only=read_only, **options)
 
     @contextmanager
     def _transaction(

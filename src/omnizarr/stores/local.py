@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 from omnizarr import config
 from omnizarr.errors import InvalidMetadata, StoreError
@@ -30,6 +30,7 @@ from omnizarr.stores.failures import of_the_system
 from omnizarr.stores.identity import Place, directory
 from omnizarr.stores.replace_file import OURS, PARTIAL, replace_file, replace_files
 from omnizarr.stores.store import Bytes, GetMany, Kind, Range
+from omnizarr.stores.url import split_path
 
 try:
     from omnizarr.stores import _files
@@ -331,15 +332,23 @@ class LocalStore(Closes):
     def url(self) -> str:
         """The RFC 8089 file URI of the directory."""
         path = os.path.abspath(self.root).replace(os.sep, "/")
+        if os.sep == "\\" and path.startswith("//"):  # a share of another machine
+            return "file:" + quote(path, safe="/:")
         return "file://" + ("" if path.startswith("/") else "/") + quote(path, safe="/:")
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False) -> LocalStore:
-        """The store behind a file URI."""
-        path = unquote(urlsplit(url).path)
-        if len(path) > 2 and path[0] == "/" and path[2] == ":":
-            path = path[1:]  # a Windows drive
-        return cls(path, read_only=read_only)
+        """Return the store behind a file URI, which is absolute (RFC 8089)."""
+        host, path = split_path(url)
+        if host.lower() in ("", "localhost"):
+            drive = len(path) > 2 and path[0] == "/" and path[2] == ":"
+            return cls(path[1:] if drive else path, read_only=read_only)
+        if os.sep == "\\":
+            return cls(f"//{host}{path}", read_only=read_only)
+        raise StoreError(
+            f"the file URI {url!r} names the machine {host!r}; for a directory of this machine give"
+            f" the absolute path, 'file:///{host}{path}', or a plain path, '{host}{path}'"
+        )
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         found = {}

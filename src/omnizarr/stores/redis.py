@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from omnizarr.errors import MissingPackage, StoreError
+from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.after_fork import keep
@@ -26,7 +26,7 @@ from omnizarr.stores.values import flat
 try:
     import redis
 except ImportError as e:
-    raise MissingPackage("Redis stores need a package: pip install 'omnizarr[redis]'") from e
+    raise MissingModule("Redis stores need a package: pip install 'omnizarr[redis]'") from e
 
 # Inside the class `list` is a method.
 Names: TypeAlias = list[str]

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
 
 from omnizarr.errors import StoreError
@@ -26,6 +25,7 @@ from omnizarr.stores.descriptors import shortage
 from omnizarr.stores.failures import naming
 from omnizarr.stores.forks import gate
 from omnizarr.stores.store import Bytes, Range
+from omnizarr.stores.url import split_path
 from omnizarr.stores.values import digest, flat
 
 # Inside the class `list` is a method.
@@ -86,8 +86,7 @@ class SQLiteStore(Closes):
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> SQLiteStore:
         """The store behind ``sqlite://path/to/file``."""
-        parts = urlsplit(url)
-        return cls(unquote(parts.netloc + parts.path), read_only=read_only, **options)
+        return cls("".join(split_path(url)), read_only=read_only, **options)
 
     # Connections
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from omnizarr.errors import StoreError
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"<>|]+")
 _PAGE = re.compile(rb"\s*<(!doctype\s+html|html|head|body|title|script|meta|!--)", re.IGNORECASE)
@@ -17,6 +19,20 @@ def shown(url: str) -> str:
     if not parts.netloc and parts.path.startswith("/"):
         return f"{parts.scheme}://{parts.path}" + (query and "?…")
     return urlunsplit((parts.scheme, host, parts.path, query, ""))
+
+
+def split_path(url: str) -> tuple[str, str]:
+    """Return host and path of a URL that names a file or directory, both unquoted.
+
+    Raise for a query or fragment: such URLs have none, so part of the name would be lost.
+    """
+    parts = urlsplit(url)
+    if parts.query or parts.fragment:
+        raise StoreError(
+            f"{url!r} has a '?' or '#', which are not part of a path in a URL;"
+            " write %3F or %23 where they belong to the name"
+        )
+    return unquote(parts.netloc), unquote(parts.path)
 
 
 def without_secrets(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.errors import InvalidMetadata, MissingPackage
+from omnizarr.errors import InvalidMetadata, MissingModule
 
 Values = npt.NDArray[Any]
 
@@ -243,7 +243,7 @@ def _cftime(calendar: str) -> Any:
     try:
         import cftime  # noqa: PLC0415 - an optional package
     except ImportError as e:
-        raise MissingPackage(
+        raise MissingModule(
             f"times of the calendar {calendar!r} as objects need cftime;"
             " pip install 'omnizarr[cf]', or read the numbers with times=None"
         ) from e

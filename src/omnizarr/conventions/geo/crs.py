@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnizarr.errors import CannotExpress, InvalidMetadata, MissingPackage
+from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, MissingPackage
 
 _URL = re.compile(r"^https?://www\.opengis\.net/def/crs/([\w.-]+)/([\w.-]+)/([\w.-]+)/?$")
 _URN = re.compile(r"^urn:ogc:def:crs:([\w.-]+):([\w.-]*):([\w.-]+)$")
@@ -237,7 +237,7 @@ def _pyproj(purpose: str) -> Any:
     try:
         import pyproj  # noqa: PLC0415 - an optional package
     except ImportError as e:
-        raise MissingPackage(
+        raise MissingModule(
             f"a coordinate reference system {purpose} needs pyproj; pip install 'omnizarr[geo]'"
         ) from e
     return pyproj

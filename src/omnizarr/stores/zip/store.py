@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypeAlias
-from urllib.parse import unquote, urlsplit
 
 from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import identity, sorted_keys
@@ -21,6 +20,7 @@ from omnizarr.stores.abilities import check_key, check_prefix, check_writable, i
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
 from omnizarr.stores.store import Bytes, Kind, Range, Store
+from omnizarr.stores.url import split_path
 from omnizarr.stores.values import flat
 from omnizarr.stores.zip.archive import Archive, load, open_file, writing
 from omnizarr.stores.zip.records import DEFLATED, LOCAL, STORED, TAIL, Entry, read_directory
@@ -81,9 +81,7 @@ class ZipStore(Closes):
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> ZipStore:
         """The store behind ``zip://path/to/file``."""
-        parts = urlsplit(url)
-        path = unquote(parts.netloc + parts.path)
-        return cls(path, mode="r" if read_only else "a", **options)
+        return cls("".join(split_path(url)), mode="r" if read_only else "a", **options)
 
     # What is there
 

@@ -1,0 +1,178 @@
+"""What every writer makes of version 2 is read by those who know nothing newer.
+
+zarr-python 2.18 with the numcodecs of its time, tensorstore and zarrita.js: B1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.array
+import numpy as np
+import numpy.typing as npt
+import pytest
+import tensorstore
+import xarray as xr
+
+import omnizarr as oz
+from tests.peers.environments import Zarrita, ZarrPython2
+
+DATA = np.arange(60, dtype="i4").reshape(10, 6)
+GZIP = {"name": "gzip", "configuration": {"level": 1}}
+ZSTD = {"name": "zstd", "configuration": {"level": 1, "checksum": True}}
+Values = npt.NDArray[Any]
+
+
+def source(path: Path, **options: Any) -> oz.Group:
+    """A hierarchy of version 3, with the default codecs and with others."""
+    group = oz.create_group(path)
+    some: dict[str, Any] = {"chunks": (4, 5), "dimension_names": ["y", "x"], **options}
+    group.create_array("default", data=DATA, **some)
+    group.create_array("doubles", data=DATA.astype(">f8") / 7, order="F", **some)
+    group.create_array("zstd", data=DATA, compressors=[ZSTD], **some)
+    group.create_array("gzip", data=DATA, compressors=[GZIP, "crc32c"], **some)
+    group.create_array("early", data=DATA, compressors=["crc32c", "blosc"], **some)
+    group.create_array("twice", data=DATA, compressors=["crc32c", "blosc", "crc32c"], **some)
+    group.create_array("bare", data=DATA, compressors=["crc32c"], **some)
+    group.create_array("sub/bool", data=DATA % 2 == 0, **some)
+    return group
+
+
+def converted(path: Path) -> None:
+    source(path.with_name("source.zarr"))
+    oz.convert(path.with_name("source.zarr"), path, zarr_format=2)
+
+
+def converted_again(path: Path) -> None:
+    source(path.with_name("source.zarr"))
+    oz.convert(
+        path.with_name("source.zarr"), path.with_name("2.zarr"), zarr_format=2, checksum=True
+    )
+    oz.convert(path.with_name("2.zarr"), path, zarr_format=2)
+
+
+def converted_shards(path: Path) -> None:
+    source(path.with_name("source.zarr"), shards=(8, 10))
+    oz.convert(path.with_name("source.zarr"), path, zarr_format=2)
+
+
+def from_xarray(path: Path) -> None:
+    source(path.with_name("source.zarr"))
+    dataset = xr.open_dataset(path.with_name("source.zarr"), engine="omnizarr")
+    dataset.omnizarr.to(path, zarr_format=2)
+
+
+def from_xarray_and_dask(path: Path) -> None:
+    source(path.with_name("source.zarr"))
+    dataset = xr.open_dataset(path.with_name("source.zarr"), engine="omnizarr", chunks={})
+    dataset.omnizarr.to(path, zarr_format=2)
+
+
+def from_dask(path: Path) -> None:
+    group = oz.create_group(path, zarr_format=2)
+    oz.from_dask(dask.array.from_array(DATA, chunks=(5, 6)), group, name="default")
+
+
+def image(path: Path, version: str = "0.4") -> None:
+    made = oz.ome.write(
+        path, DATA.astype("u2"), axes="yx", levels=2, version=version, chunks=(4, 5)
+    )
+    oz.ome.write_labels(path, "cells", DATA.astype("u1") % 3)
+    assert made.version == version
+
+
+def migrated(path: Path) -> None:
+    image(path.with_name("source.zarr"), "0.5")
+    oz.ome.migrate(path.with_name("source.zarr"), path, to="0.4")
+
+
+def migrated_in_place(path: Path) -> None:
+    oz.ome.write(path, DATA, axes="yx", version="0.5", compressors=[ZSTD], chunks=(4, 5),
+                 chunk_key_encoding={"name": "v2", "separator": "/"})  # fmt: skip
+    oz.ome.migrate(path, to="0.4", in_place=True, remove_old=True)
+
+
+def plate(path: Path) -> None:
+    oz.ome.write_plate(path, {"A/1": [DATA.astype("u2")]}, version="0.4")
+
+
+def from_arrays(path: Path) -> None:
+    group = oz.create_group(path, zarr_format=2)
+    for name, array in source(path.with_name("source.zarr")).arrays():
+        oz.from_array(group.store, name=name, data=array, zarr_format=2)
+
+
+def saved(path: Path) -> None:
+    with oz.configure(zarr_format=2):
+        oz.save(path, default=DATA, doubles=DATA / 7)
+
+
+def cf_dataset(path: Path) -> None:
+    dataset = oz.cf.create(path, zarr_format=2)
+    dataset.create_variable("t", np.arange(10.0), dimensions=["t"])
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "convert": converted,
+    "convert of version 2 with checksums": converted_again,
+    "convert of shards": converted_shards,
+    "xarray": from_xarray,
+    "xarray with Dask": from_xarray_and_dask,
+    "from_dask": from_dask,
+    "ome.write": image,
+    "ome.migrate": migrated,
+    "ome.migrate in place": migrated_in_place,
+    "ome.write_plate": plate,
+    "geo.write": lambda path: oz.geo.write(
+        path, DATA, crs="EPSG:32633", bounds=(0, 0, 6, 10), levels=2, zarr_format=2
+    ),
+    "cf.create": cf_dataset,
+    "create_array": lambda path: oz.create_array(path, data=DATA, zarr_format=2, order="F"),
+    "from_array": from_arrays,
+    "copy_all": lambda path: oz.copy_all(
+        source(path.with_name("source.zarr")), oz.create_group(path, zarr_format=2)
+    ),
+    "save": saved,
+}
+
+
+def arrays(path: Path) -> Iterator[tuple[str, oz.Array]]:
+    found = oz.open(path)
+    if isinstance(found, oz.Array):
+        yield "", found
+        return
+    for name, member in found.members(None):
+        if isinstance(member, oz.Array):
+            yield name, member
+
+
+def by_tensorstore(path: Path) -> Values:
+    spec = {"driver": "zarr", "kvstore": {"driver": "file", "path": f"{path}/"}}
+    found: Values = tensorstore.open(spec, read=True).result().read().result()
+    return found
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_old_readers_read_what_every_writer_makes(
+    tmp_path: Path, zarr_python_2: ZarrPython2, zarrita: Zarrita, writer: str
+) -> None:
+    """B1: the last compressor in `compressor`, no checksum."""
+    path = tmp_path / "made.zarr"
+    WRITERS[writer](path)
+    expected = {name: array[...] for name, array in arrays(path)}
+    assert expected
+    for name in expected:
+        document = json.loads((path / name / ".zarray").read_text())
+        assert document["zarr_format"] == 2
+        assert document["filters"] is None
+    plain = {name for name, values in expected.items() if values.dtype.kind != "U"}
+    old = zarr_python_2.read(path)
+    new = zarrita.read(path, *sorted(plain))
+    for name, values in expected.items():
+        np.testing.assert_array_equal(old[name], values)
+        if name in plain:
+            np.testing.assert_array_equal(new[name], values)
+            np.testing.assert_array_equal(by_tensorstore(path / name), values)

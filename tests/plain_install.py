@@ -1,0 +1,32 @@
+"""A Python that has the package and what it requires, and nothing else, as pip installs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+REQUIRED = ("click", "deflate", "google_crc32c", "numcodecs", "numpy", "rich", "urllib3")
+OF_THOSE = ("zstandard", "typing_extensions", "markdown_it", "mdurl", "pygments", "omnizarr")
+
+# Finders that do not see other packages, rather than raise: `find_spec` then answers None, too.
+_HIDE = f"""
+import sys
+class Hiding:
+    def __init__(self, finder):
+        self.finder = finder
+    def find_spec(self, name, *rest):
+        top = name.partition(".")[0]
+        known = top in {{*sys.stdlib_module_names, *{(*REQUIRED, *OF_THOSE)!r}}}
+        return self.finder.find_spec(name, *rest) if known or top[0] == "_" else None
+sys.meta_path[:] = [Hiding(finder) for finder in sys.meta_path]
+for name in {{name.partition(".")[0] for name in sys.modules}} & {{"lmdb", "redis", "xarray"}}:
+    raise SystemExit(f"{{name}} is imported already")
+"""
+
+
+def run_plain(program: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program where no optional package can be imported."""
+    return subprocess.run(
+        [sys.executable, "-c", f"{_HIDE}\n{program}"], capture_output=True, text=True, cwd=folder
+    )

@@ -1,0 +1,95 @@
+"""The package alone, without any optional package: everything can be looked at (D1)."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import pickle
+import pydoc
+from pathlib import Path
+
+import pytest
+
+import omnizarr as oz
+from tests.plain_install import run_plain
+
+NEED_PACKAGES = ["LMDBStore", "RedisStore", "from_dask", "xarray"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import omnizarr, pydoc; assert 'create_array' in pydoc.render_doc(omnizarr)",
+        "import omnizarr, inspect; assert dict(inspect.getmembers(omnizarr))['create_array']",
+        "from omnizarr import *; create_array; ome.write",
+        "import omnizarr as oz, rlcompleter; "
+        "assert 'oz.LocalStore' in str(rlcompleter.Completer(globals()).attr_matches('oz.L'))",
+        "import omnizarr; [getattr(omnizarr, name) for name in dir(omnizarr)]",
+        "import omnizarr.storage as s; s.HTTPStore; [getattr(s, name) for name in dir(s)]",
+    ],
+)
+def test_a_plain_install_can_be_looked_at(program: str) -> None:
+    """D1: help, star imports, getmembers and completion raise nothing."""
+    done = run_plain(program)
+    assert done.returncode == 0, done.stderr
+
+
+def test_names_that_need_a_package_are_not_there_without_it() -> None:
+    """D1: `hasattr` says no, `dir` and `__all__` do not list them."""
+    done = run_plain(
+        "import omnizarr as oz, omnizarr.storage as s\n"
+        f"for name in {NEED_PACKAGES}:\n"
+        "    assert not hasattr(oz, name) and name not in dir(oz) and name not in oz.__all__\n"
+        "assert not hasattr(s, 'LMDBStore') and 'LMDBStore' not in dir(s)\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(NEED_PACKAGES) <= {*dir(oz)} & {*oz.__all__}
+
+
+def test_a_folder_with_the_name_of_a_package_is_not_the_package(tmp_path: Path) -> None:
+    (tmp_path / "lmdb").mkdir()
+    done = run_plain("import omnizarr as oz; assert 'LMDBStore' not in dir(oz)", tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "extra"),
+    [
+        ("oz.LMDBStore", "AttributeError", "lmdb"),
+        ("oz.storage.RedisStore", "AttributeError", "redis"),
+        ("oz.xarray", "AttributeError", "xarray"),
+        ("oz.from_dask", "AttributeError", "dask"),
+        ("import omnizarr.xarray", "ImportError", "xarray"),
+        ("from omnizarr import LMDBStore", "ImportError", "lmdb"),
+        ("from omnizarr.storage import LMDBStore", "ImportError", "lmdb"),
+        ("from omnizarr import xarray", "ImportError", "xarray"),
+        ("oz.open('s3://bucket/x.zarr')", "ImportError", "cloud"),
+        ("oz.open('lmdb:///x')", "ImportError", "lmdb"),
+    ],
+)
+def test_the_error_says_what_to_install(statement: str, error: str, extra: str) -> None:
+    """D1: the error is a MissingPackage, and the one that Python has for such a statement."""
+    done = run_plain(
+        "import omnizarr as oz, omnizarr.storage\n"
+        f"try:\n    {statement}\n"
+        "except oz.MissingPackage as e:\n    print(e)\n"
+        f"    assert isinstance(e, {error}), type(e)\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"pip install 'omnizarr[{extra}]'" in done.stdout
+
+
+def test_missing_packages_survive_pickling() -> None:
+    for made in (oz.errors.MissingModule("m"), oz.errors.MissingAttribute("m")):
+        again = pickle.loads(pickle.dumps(made))
+        assert type(again) is type(made)
+        assert str(again) == "m"
+
+
+def test_help_shows_every_public_name() -> None:
+    """D1: also with all packages; nothing raises, and nothing is left out."""
+    text = pydoc.plain(pydoc.render_doc(oz))
+    functions = {n for n, v in inspect.getmembers(oz) if inspect.isfunction(v)}
+    assert functions
+    for name in functions - {*vars(builtins)}:
+        assert f"    {name}(" in text
