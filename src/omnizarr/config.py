@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, overload
 
 from omnizarr import limits
-from omnizarr.errors import InvalidMetadata, warn
+from omnizarr.errors import InvalidMetadata, known_names, warn
 
 MAX_THREADS = 16
 IN_FLIGHT = 2**25
@@ -133,7 +133,7 @@ def get(key: str | None = None, default: Any = _ABSENT) -> Any:
         return settings
     name = _THEIRS.get(key, key)
     if name not in _NAMES and default is _ABSENT:
-        raise KeyError(f"unknown setting {key!r}; known: {', '.join(sorted((*_NAMES, *_THEIRS)))}")
+        raise KeyError(f"unknown setting {key!r}; {known_names(key, sorted((*_NAMES, *_THEIRS)))}")
     return getattr(settings, name, default)
 
 
@@ -197,7 +197,8 @@ def _checked(changes: dict[str, Any]) -> dict[str, Any]:
     found = dict(changes)
     for name, value in changes.items():
         if name not in _NAMES:
-            raise InvalidMetadata(f"unknown setting {name!r}; known: {', '.join(sorted(_NAMES))}")
+            known = known_names(name, sorted(_NAMES))
+            raise InvalidMetadata(f"unknown setting {name!r}; {known}")
         if name in _ALLOWED and value not in _ALLOWED[name]:
             raise InvalidMetadata(f"{name} must be one of {_ALLOWED[name]}, got {value!r}")
         if name == "threads" and (type(value) is not int or value < 1):

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -183,6 +184,27 @@ class MissingModule(MissingPackage, ImportError):
 
 class MissingAttribute(MissingPackage, AttributeError):
     """A module has a name only where an optional package is installed."""
+
+
+FEW = 8  # names, which are listed even where one of them seems to be meant
+
+
+def known_names(given: object, known: Iterable[object]) -> str:
+    """Return the end of a message about a name that is not known.
+
+    ``"did you mean 'zstd'?"`` where a known name is much like it, and the known names where that
+    is not so, or where they are few.
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - slow to import, rarely needed
+
+    names = [str(name) for name in known]
+    lower = {name.lower(): name for name in names}
+    near = get_close_matches(str(given).lower(), lower, n=1)
+    listed = f"known: {', '.join(names) or 'none'}"
+    if not near:
+        return listed
+    meant = f"did you mean {lower[near[0]]!r}?"
+    return meant if len(names) > FEW else f"{meant} {listed}"
 
 
 class OmnizarrWarning(UserWarning):

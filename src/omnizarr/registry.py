@@ -25,6 +25,7 @@ from omnizarr.errors import (
     MissingPackage,
     StoreError,
     UnknownExtension,
+    known_names,
 )
 
 Kind: TypeAlias = Literal[
@@ -159,11 +160,11 @@ def _check_descriptors(what: str) -> None:
 
 
 def lookup(kind: Kind, name: str, where: str = "") -> Any:
-    """As `find`, but an unknown name is an error that lists the known ones."""
+    """As `find`, but an unknown name is an error that says which may be meant."""
     target = find(kind, name)
     if target is None:
         words = kind.replace("_", " ")
-        help_ = _hints.get((kind, name)) or f"known: {', '.join(names(kind))}"
+        help_ = _hints.get((kind, name)) or known_names(name, names(kind))
         place = f" at {where}" if where else ""
         raise UnknownExtension(f"unknown {words} {name!r}{place}; {help_}", kind=kind, name=name)
     return target

@@ -261,7 +261,7 @@ def test_a_number_of_threads_that_makes_no_sense_is_refused(threads: Any) -> Non
 
 
 def test_an_unknown_compressor_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(oz.UnknownExtension, match=r"numcodecs has no 'zstandard'; known: .*zstd"):
+    with pytest.raises(oz.UnknownExtension, match="codec 'zstandard'; did you mean 'zstd'"):
         oz.create_array({}, shape=4, compressors="zstandard")
 
 

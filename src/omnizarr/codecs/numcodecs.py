@@ -20,17 +20,19 @@ from omnizarr.codecs.codec import Buffer, Codec, Kind, Spec, as_bytes_array, lim
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types import describe
 from omnizarr.data_types.data_type import DataType, Scalar
-from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension
+from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension, known_names
 from omnizarr.model import Named
 from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, CHECKSUMS, PREFIX
 
 _PACKAGES = {"pcodec": "pcodec", "zfpy": "zfpy", "msgpack2": "msgpack", "crc32c": "crc32c"}
 
+_REFUSED = ("pickle", "json", "msgpack")
+
 
 def bind(named: Named) -> Codec:
     """The numcodecs codec behind ``numcodecs.<id>``."""
     id_ = named.name.removeprefix(PREFIX)
-    if id_ in ("pickle", "json", "msgpack"):
+    if id_ in _REFUSED:
         reason = "runs code from the data" if id_ == "pickle" else "is not read by numcodecs"
         raise UnknownExtension(f"codec {id_!r} {reason}; refused", kind="codec", name=named.name)
     try:
@@ -43,8 +45,7 @@ def bind(named: Named) -> Codec:
                 f" pip install {_PACKAGES[id_]}"
             ) from None
         raise UnknownExtension(
-            f"unknown codec {named.name!r}: numcodecs has no {id_!r};"
-            f" known: {', '.join(registry.names('codec'))}",
+            f"unknown codec {id_!r}; {known_names(id_, _names())}",
             kind="codec",
             name=named.name,
         ) from None
@@ -55,6 +56,12 @@ def bind(named: Named) -> Codec:
     if id_ in ARRAY_TO_BYTES:
         return NumcodecsSerializer(named.name, codec)
     return NumcodecsBytes(named.name, codec)
+
+
+def _names() -> list[str]:
+    """Return the names of all codecs, each in its shortest form."""
+    known = {name.removeprefix(PREFIX) for name in registry.names("codec")}
+    return sorted({*known, *numcodecs.registry.codec_registry} - {*_REFUSED, "*"})
 
 
 class Numcodecs:

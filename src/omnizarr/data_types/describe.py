@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from omnizarr import registry
 from omnizarr.data_types.numeric import NUMPY, SMALL_FLOATS, SMALL_INTEGERS
-from omnizarr.errors import InvalidMetadata, WrongType
+from omnizarr.errors import InvalidMetadata, WrongType, known_names
 from omnizarr.model import Named
 
 _KINDS = {np.dtype(code).str[1:]: name for name, code in reversed(NUMPY.items())}
@@ -31,7 +32,8 @@ def describe(dtype: Any) -> Named:
     try:
         found = np.dtype(_nested(dtype))
     except (TypeError, ValueError) as e:
-        raise WrongType(f"data type {dtype!r} is not known: {e}") from None
+        known = known_names(dtype, registry.names("data_type")) if isinstance(dtype, str) else e
+        raise WrongType(f"data type {dtype!r} is not known; {known}") from None
     return _named(found)
 
 

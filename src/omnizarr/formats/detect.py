@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from omnizarr._json import load_object
-from omnizarr.errors import InvalidMetadata, Problem
+from omnizarr.errors import InvalidMetadata, Problem, known_names
 from omnizarr.formats.format import Documents, Format
 from omnizarr.formats.remembered import LARGEST
 from omnizarr.formats.v1 import V1
@@ -39,7 +39,7 @@ def by_name(name: object, separator: str = ".") -> Format:
         "3draft": V3Draft,
     }
     if text not in formats:
-        raise InvalidMetadata(f"unknown zarr_format {name!r}; known: {', '.join(NAMES)}")
+        raise InvalidMetadata(f"unknown zarr_format {name!r}; {known_names(name, NAMES)}")
     kind = formats[text]
     return V2(separator) if kind is V2 else kind()
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from omnizarr import engine
 from omnizarr.chunk_grids import Grid
 from omnizarr.engine import BoundArray, Missing
-from omnizarr.errors import InvalidMetadata, SelectionError, WrongType
+from omnizarr.errors import InvalidMetadata, SelectionError, WrongType, known_names
 from omnizarr.indexing import Plan, plan
 from omnizarr.model import paths
 
@@ -175,11 +175,13 @@ def split_fields(selection: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
         raise SelectionError("give the names of fields once")
     chosen = lists[0] if lists else names[0] if len(names) == 1 else names
     unknown = {*names, *(n for some in lists for n in some)} - set(dtype.names or ())
-    if unknown:
+    if unknown and dtype.names is None:
         raise SelectionError(
-            f"there is no field {sorted(unknown)[0]!r};"
-            f" fields: {', '.join(dtype.names or ['none'])}"
+            f"there is no field {sorted(unknown)[0]!r}: this is an array of {dtype}, not a group"
         )
+    if unknown:
+        name = sorted(unknown)[0]
+        raise SelectionError(f"there is no field {name!r}; {known_names(name, dtype.names or ())}")
     return chosen, rest if rest else ...
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidMetadata, known_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,6 @@ class ArrayConfig:
         unknown = sorted(given.keys() - set(known))
         if unknown:
             raise InvalidMetadata(
-                f"config has an unknown member {unknown[0]!r}; known: {', '.join(known)}"
+                f"config has an unknown member {unknown[0]!r}; {known_names(unknown[0], known)}"
             )
         return cls(**given)

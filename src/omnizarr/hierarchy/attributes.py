@@ -37,6 +37,9 @@ class Attributes(MutableMapping[str, Any]):
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._read()))
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
     def __len__(self) -> int:
         return len(self._read())
 

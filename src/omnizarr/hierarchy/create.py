@@ -9,7 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.engine import Missing, check_missing
-from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound
+from omnizarr.errors import (
+    InvalidMetadata,
+    NodeExists,
+    NodeNotFound,
+    WrongType,
+    known_names,
+)
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group, make_group, open_node
 from omnizarr.hierarchy.locate import format_for, locate
@@ -287,12 +293,15 @@ def _format(zarr_format: int | str | None, zarr_version: int | str | None) -> in
     return zarr_version if zarr_format is None else zarr_format
 
 
+_OF_GROUPS = ("path", "zarr_format", "attributes", "overwrite", "storage_options", "mode")
+
+
 def _check_unused(options: dict[str, Any]) -> None:
     """Options of zarr-python 2 for groups that need nothing here; raises for others."""
     known = ("cache_attrs", "synchronizer", "chunk_store", "meta_array")
     for name in options:
         if name not in known:
-            raise TypeError(f"unknown option {name!r}")
+            raise WrongType(f"unknown option {name!r}; {known_names(name, (*_OF_GROUPS, *known))}")
     check_options(options)
 
 

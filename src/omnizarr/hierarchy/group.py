@@ -70,6 +70,9 @@ class Group(NodeHandle[GroupModel]):
     def __len__(self) -> int:
         return len(self._nodes())
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
     def keys(self) -> Iterator[str]:
         """The names of the members."""
         return iter(self)

@@ -13,7 +13,7 @@ import numpy as np
 from omnizarr import data_types, registry
 from omnizarr.codecs.specify import kind, to_named, with_bytes
 from omnizarr.data_types import DataType
-from omnizarr.errors import InvalidMetadata, WrongType
+from omnizarr.errors import InvalidMetadata, WrongType, known_names
 from omnizarr.formats import Format
 from omnizarr.formats.dimensions import check_attributes
 from omnizarr.hierarchy.array_config import ArrayConfig
@@ -25,6 +25,8 @@ _REFUSED = {
     "chunk_store": "documents and chunks lie in one store",
     "meta_array": "arrays are read as NumPy arrays; np.asarray and DLPack lead on from there",
 }
+# What the functions that take options also take, for whoever misspells it.
+_BESIDE = ("shape", "dtype", "data", "overwrite", "path", "zarr_format", "storage_options")
 _VARIABLE = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
 
 MOST_KEPT, MAX_KEPT = 64, 2**12  # models, and bytes of the options of each
@@ -115,8 +117,9 @@ def check_options(options: Mapping[str, Any]) -> None:
     """Raise where an option is unknown, or asks for something that is not offered."""
     unknown = options.keys() - ArrayOptions.__annotations__.keys()
     if unknown:
-        known = ", ".join(sorted(ArrayOptions.__annotations__))
-        raise InvalidMetadata(f"unknown option {sorted(unknown)[0]!r}; known: {known}")
+        name = sorted(unknown)[0]
+        known = sorted({*ArrayOptions.__annotations__, *_BESIDE})
+        raise WrongType(f"unknown option {name!r}; {known_names(name, known)}")
     for name, remedy in _REFUSED.items():
         if options.get(name) is not None:
             raise InvalidMetadata(f"{name} is not offered, got {options[name]!r}; {remedy}")

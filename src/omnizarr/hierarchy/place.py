@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from omnizarr import stores
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidMetadata, known_names
 from omnizarr.model import paths
 from omnizarr.stores import Store
 
@@ -41,7 +41,7 @@ def place(
     starts from there.
     """
     if mode not in MODES:
-        raise InvalidMetadata(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+        raise InvalidMetadata(f"mode {mode!r} is not known; {known_names(mode, MODES)}")
     start = ""
     if hasattr(store, "store") and hasattr(store, "path") and not isinstance(store, Store):
         store, start = store.store, store.path

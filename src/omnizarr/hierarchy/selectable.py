@@ -66,6 +66,9 @@ class Selectable(Shaped):
     def __getitem__(self, selection: Any) -> Any:
         return self._read(plan, selection)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._bound.dtype.names or ())
+
     def read(
         self,
         selection: Any = ...,

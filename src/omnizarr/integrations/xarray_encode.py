@@ -15,7 +15,7 @@ from xarray.coding import strings
 
 from omnizarr.codecs.specify import to_named
 from omnizarr.conventions.cf.fill import encode_fill
-from omnizarr.errors import InvalidMetadata, InvalidName, NoSuchLabel, WrongType
+from omnizarr.errors import InvalidMetadata, InvalidName, NoSuchLabel, WrongType, known_names
 from omnizarr.formats.codec_names import without_checksums
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.parts import Encode
@@ -62,8 +62,8 @@ def encoded_dataset(
     variables, attributes = conventions.encode_dataset_coordinates(dataset)
     for name, given in (encoding or {}).items():
         if name not in variables:
-            known = ", ".join(map(str, variables))
-            raise NoSuchLabel(f"encoding for {name!r}, which is no variable; known: {known}")
+            known = known_names(name, variables)
+            raise NoSuchLabel(f"encoding for {name!r}, which is no variable; {known}")
         if not isinstance(given, Mapping):
             raise InvalidMetadata(f"encoding of {name!r} must be a dict of options, got {given!r}")
         variables[name].encoding = dict(given)
@@ -190,10 +190,10 @@ def with_given_encoding(name: str, var: Coded) -> Coded:
     given = {k for k, v in var.encoding.items() if v is not None}
     unknown = sorted(given - _OPTIONS - _OF_THE_SOURCE)
     if unknown:
-        known = ", ".join(sorted(_OPTIONS))
+        known = known_names(unknown[0], sorted(_OPTIONS))
         netcdf = "; of NetCDF: chunks for chunksizes, compressors for zlib"
         hint = netcdf if _OF_NETCDF & given else ""
-        raise InvalidMetadata(f"encoding of {name!r}: unknown {unknown}; known: {known}{hint}")
+        raise InvalidMetadata(f"encoding of {name!r}: unknown {unknown}; {known}{hint}")
     return replace(var, given=True)
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidMetadata, known_names
 
 try:
     from omnizarr.ops import _blocks
@@ -31,7 +31,7 @@ def downsample(
     """`values` made smaller, in `out` where it is given; `gaussian` repeats the border elements."""
     factors = tuple(factors)
     if method not in NAMES:
-        raise InvalidMetadata(f"method {method!r} is not known; known: {', '.join(NAMES)}")
+        raise InvalidMetadata(f"method {method!r} is not known; {known_names(method, NAMES)}")
     if out is None:
         shape = [-(-n // f) for n, f in zip(values.shape, factors, strict=True)]
         out = np.empty(shape, values.dtype)

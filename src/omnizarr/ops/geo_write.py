@@ -12,7 +12,7 @@ from omnizarr.conventions.geo.pyramid import Map
 from omnizarr.conventions.geo.pyramid import open as open_map
 from omnizarr.conventions.geo.reference import PROJ, Way, registered, write_crs
 from omnizarr.conventions.geo.transform import Affine
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidMetadata, known_names
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
 from omnizarr.hierarchy.create import create_group
@@ -140,7 +140,7 @@ def _check(
     if isinstance(factor, bool) or not isinstance(factor, int) or factor < 2:
         raise InvalidMetadata(f"factor must be an integer of at least 2, got {factor!r}")
     if method not in NAMES:
-        raise InvalidMetadata(f"method {method!r} is not known; known: {', '.join(NAMES)}")
+        raise InvalidMetadata(f"method {method!r} is not known; {known_names(method, NAMES)}")
     if convention not in ("multiscales", "geozarr"):
         raise InvalidMetadata(f"convention must be 'multiscales' or 'geozarr', got {convention!r}")
     stated = options.get("attributes") or {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omnizarr.conventions.ome.model import Axis, Transform
-from omnizarr.conventions.ome.units import unit_factor, unit_kind, unit_name
+from omnizarr.conventions.ome.units import unit_factor, unit_kind, unit_name, unknown_unit
 from omnizarr.errors import InvalidMetadata
 
 Factors = tuple[int, ...]
@@ -42,7 +42,7 @@ def image_axes(axes: Any, rank: int, unit: str | Mapping[str, str] | None) -> tu
     if isinstance(unit, str):
         kind = unit_kind(unit)
         if kind is None:
-            raise InvalidMetadata(f"unit {unit!r} is not known; use 'micrometer', 'second', …")
+            raise unknown_unit(unit)
         units = {a.name: unit for a in given if a.type == kind}
     return tuple(
         Axis(a.name, a.type, unit_name(units[a.name]) if a.name in units else a.unit, a.extra)

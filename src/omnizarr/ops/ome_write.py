@@ -26,7 +26,7 @@ from omnizarr.conventions.ome.model import (
 )
 from omnizarr.conventions.ome.open import open as open_ome
 from omnizarr.conventions.ome.versions import NEWEST, Version, attributes_of, stated, writable
-from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongNode
+from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongNode, known_names
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
 from omnizarr.hierarchy.create import create_group
@@ -176,7 +176,7 @@ def _name(store: Any, path: str | None) -> str:
 
 def _known(method: str) -> str:
     if method not in NAMES:
-        raise InvalidMetadata(f"method {method!r} is not known; known: {', '.join(NAMES)}")
+        raise InvalidMetadata(f"method {method!r} is not known; {known_names(method, NAMES)}")
     return method
 
 

@@ -18,18 +18,19 @@ from urllib.request import getproxies, proxy_bypass
 import urllib3
 from urllib3.exceptions import HTTPError, MaxRetryError
 
-from omnizarr.errors import ReadOnly, StoreError
+from omnizarr.errors import ReadOnly, StoreError, known_names
 from omnizarr.stores import identity
 from omnizarr.stores.abilities import check_key
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.requests import CONCURRENCY, fetch_many, fetch_many_versioned
-from omnizarr.stores.retry import PASSING, MayPass, Retry, take_retry
+from omnizarr.stores.retry import PASSING, RETRY_OPTIONS, MayPass, Retry, take_retry
 from omnizarr.stores.store import Bytes, Range
 from omnizarr.stores.url import is_page, shown, without_secrets
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)\s*", re.IGNORECASE)
 _PIECE = 2**18
 _ABSENT = frozenset({404, 410})
+_OPTIONS = ("headers", "absent_status")
 
 
 class HTTPStore(Closes):
@@ -68,11 +69,12 @@ class HTTPStore(Closes):
     def from_url(cls, url: str, *, read_only: bool = True, **options: Any) -> HTTPStore:
         """The store that a URL names."""
         retry = take_retry(options)
-        known = {k: options.pop(k) for k in ("headers", "absent_status") if k in options}
+        known = {k: options.pop(k) for k in _OPTIONS if k in options}
         if options:
+            name = sorted(options)[0]
+            known_here = known_names(name, (*_OPTIONS, *RETRY_OPTIONS))
             raise StoreError(
-                f"unknown storage_options {sorted(options)} for {shown(url)!r}; known: headers,"
-                " absent_status, retry, attempts, timeout, deadline, first_wait, longest_wait"
+                f"unknown storage_options {sorted(options)} for {shown(url)!r}; {known_here}"
             )
         return cls(url, retry=retry, **known)
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from omnizarr import registry
-from omnizarr.errors import StoreError
+from omnizarr.errors import StoreError, known_names
 from omnizarr.stores.local import LocalStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.store import Store
@@ -173,10 +173,10 @@ def _maker(text: str) -> Any | None:
     if make is None and match[2]:
         make = _by_fsspec(scheme)
     if make is None and match[2]:
-        known = ", ".join(registry.names("store"))
+        known = known_names(scheme, registry.names("store"))
         raise StoreError(
-            f"unknown kind of store {scheme!r} in {without_secrets(text)!r}; known: a path,"
-            f" {known}; pip install 'omnizarr[fsspec]' has more"
+            f"unknown kind of store {scheme!r} in {without_secrets(text)!r}"
+            f" (pip install 'omnizarr[fsspec]' has more); {known}"
         )
     return make
 

@@ -69,6 +69,9 @@ class Retry:
         return random.uniform(most / 2, most)
 
 
+RETRY_OPTIONS = ("retry", *(f.name for f in fields(Retry)))
+
+
 def take_retry(options: dict[str, Any]) -> Retry:
     """The policy that storage options ask for; its options are taken out of them."""
     given = options.pop("retry", None)

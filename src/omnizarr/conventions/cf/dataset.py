@@ -24,7 +24,14 @@ from omnizarr.conventions.cf.variable import (
     plain_attributes,
     variable_attributes,
 )
-from omnizarr.errors import CannotExpress, InvalidMetadata, NodeNotFound, Problem, WrongNode
+from omnizarr.errors import (
+    CannotExpress,
+    InvalidMetadata,
+    NodeNotFound,
+    Problem,
+    WrongNode,
+    known_names,
+)
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_group
 from omnizarr.hierarchy.create import open as open_zarr
@@ -64,8 +71,8 @@ class Dataset(Mapping[str, Variable]):
         if rest and here in self.groups:
             return self.groups[here][rest]
         if rest or here not in self._arrays:
-            known = ", ".join(self._arrays) or "none"
-            raise NodeNotFound(f"there is no variable {name!r} in {self.group!r}; known: {known}")
+            known = known_names(name, self._arrays)
+            raise NodeNotFound(f"there is no variable {name!r} in {self.group!r}; {known}")
         return self._decoded(self._arrays[here])
 
     def _decoded(self, array: Array) -> Variable:
@@ -91,6 +98,9 @@ class Dataset(Mapping[str, Variable]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
 
     def __len__(self) -> int:
         return len(self._arrays)

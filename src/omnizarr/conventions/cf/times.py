@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.errors import InvalidMetadata, MissingModule
+from omnizarr.errors import InvalidMetadata, MissingModule, known_names
 
 Values = npt.NDArray[Any]
 
@@ -60,8 +60,8 @@ class Times:
 
     def __post_init__(self) -> None:
         if self.calendar not in (*CALENDARS, *OTHER_CALENDARS):
-            known = ", ".join((*CALENDARS, *OTHER_CALENDARS))
-            raise InvalidMetadata(f"calendar {self.calendar!r} is not known; known: {known}")
+            known = known_names(self.calendar, (*CALENDARS, *OTHER_CALENDARS))
+            raise InvalidMetadata(f"calendar {self.calendar!r} is not known; {known}")
         self._split()
         if not self.with_objects:
             self._reference()

@@ -229,6 +229,9 @@ class Labels(Mapping[str, Image]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
     def __len__(self) -> int:
         return len(self._names)
 

@@ -35,6 +35,9 @@ class Well(Described, Mapping[str, Image]):
     def __iter__(self) -> Iterator[str]:
         return (f.path for f in self.layout.fields)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
     def __len__(self) -> int:
         return len(self.layout.fields)
 
@@ -76,6 +79,9 @@ class Plate(Described, Mapping[str, Well]):
 
     def __iter__(self) -> Iterator[str]:
         return (w.path for w in self.layout.wells)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
 
     def __len__(self) -> int:
         return len(self.layout.wells)

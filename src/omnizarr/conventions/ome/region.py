@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omnizarr.conventions.ome.model import Axis, Transform
-from omnizarr.conventions.ome.units import unit_factor, unit_kind
+from omnizarr.conventions.ome.units import unit_factor, unit_kind, unknown_unit
 from omnizarr.errors import InvalidMetadata, SelectionError
 
 # Positions such as 0.3 / 0.1 miss whole numbers by some rounding.
@@ -28,7 +28,7 @@ def axis_factor(axis: Axis, unit: str | Mapping[str, str] | None) -> float:
         return 1.0
     kind = unit_kind(asked)
     if kind is None:
-        raise InvalidMetadata(f"unit {asked!r} is not known; use 'micrometer', 'second', …")
+        raise unknown_unit(asked)
     if axis.type != kind and not isinstance(unit, Mapping):
         return 1.0
     if axis.unit is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidMetadata, known_names
 
 _PREFIXES = {
     "yotta": 1e24, "zetta": 1e21, "exa": 1e18, "peta": 1e15, "tera": 1e12, "giga": 1e9,
@@ -44,6 +44,12 @@ def unit_kind(unit: str | None) -> str | None:
     return "space" if name in _SPACE else "time" if name in _TIME else None
 
 
+def unknown_unit(name: str) -> InvalidMetadata:
+    """Return the error for a unit that is neither of space nor of time."""
+    known = known_names(name, (*_SPACE, *_TIME, *_SHORT))
+    return InvalidMetadata(f"unit {name!r} is not known; {known}")
+
+
 def unit_factor(source: str, target: str) -> float:
     """How many of `target` one of `source` is."""
     a, b = unit_name(source), unit_name(target)
@@ -54,7 +60,5 @@ def unit_factor(source: str, target: str) -> float:
             return table[a] / table[b]
     for name in (a, b):
         if name not in _SPACE and name not in _TIME:
-            raise InvalidMetadata(
-                f"unit {name!r} is not known; known are {', '.join([*_SPACE, *_TIME])}"
-            )
+            raise unknown_unit(name)
     raise InvalidMetadata(f"unit {source!r} cannot become {target!r}: one is length, one is time")

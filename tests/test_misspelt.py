@@ -1,0 +1,109 @@
+"""Whoever misspells a name is told the right one, and completion finds it (D11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+
+import omnizarr as oz
+from omnizarr.errors import known_names
+from omnizarr.hierarchy.options import ArrayOptions
+
+OPTIONS = sorted(ArrayOptions.__annotations__)
+
+
+def new(**options: Any) -> oz.Array:
+    return oz.create_array({}, **{"shape": 8, "dtype": "i4", **options})
+
+
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda: new(chunk=3), "chunks"),
+        (lambda: new(compresor="zstd"), "compressor"),
+        (lambda: new(overwite=True), "overwrite"),
+        (lambda: new(dtpye="i4"), "dtype"),
+        (lambda: oz.create_group({}).create_array("a", shape=3, fillvalue=1), "fill_value"),
+        (lambda: oz.open_group({}, "w", atributes={}), "attributes"),
+        (lambda: oz.ome.write({}, np.ones((4, 4)), axes="yx", shard=4), "shards"),
+        (lambda: new(compressors="ztsd"), "zstd"),
+        (lambda: new(compressors="Zstd"), "zstd"),
+        (lambda: new(codecs=["byte", "zstd"]), "bytes"),
+        (lambda: new(filters=["dleta"]), "delta"),
+        (lambda: new(codecs=["bytes", {"name": "crc32"}]), "crc32c"),
+        (lambda: new(dtype="float46"), "float64"),
+        (lambda: new(dtype={"name": "unit8"}), "uint8"),
+        (lambda: new(chunk_key_encoding={"name": "defualt"}), "default"),
+        (lambda: oz.open("gss://bucket/x.zarr"), "gs"),
+        (lambda: oz.open("sqllite:///x.db"), "sqlite"),
+        (lambda: oz.open("http://localhost/x", storage_options={"header": {}}), "headers"),
+        (lambda: oz.open({}, mode="r++"), "r+"),
+        (lambda: oz.create_array({}, shape=3, zarr_format="3-drft"), "3-draft"),
+        (lambda: oz.config.set(thread=3), "threads"),
+        (lambda: oz.config.get("chunk_cash"), "chunk_cache"),
+        (lambda: new(dtype=[("left", "i4"), ("right", "i4")])["rihgt"], "right"),
+        (lambda: new(config={"write_empty_chunk": True}), "write_empty_chunks"),
+        (lambda: oz.ome.write({}, np.ones((8, 8)), axes="yx", unit="mikrometer"), "micrometer"),
+        (lambda: oz.ome.write({}, np.ones((8, 8)), axes="yx", method="maen"), "mean"),
+    ],
+)
+def test_a_misspelt_name_gets_the_right_one(call: Callable[[], object], meant: str) -> None:
+    """D11: options, codecs, types, stores, modes, settings and fields."""
+    with pytest.raises((oz.OmnizarrError, KeyError)) as caught:
+        call()
+    assert f"did you mean {meant!r}?" in str(caught.value.args[0])
+
+
+def test_an_unknown_option_is_a_type_error_as_for_any_function() -> None:
+    with pytest.raises(TypeError, match="chunks"):
+        new(chunk=3)
+    with pytest.raises(TypeError, match="attributes"):
+        oz.open_group({}, "w", atributes={})
+
+
+def test_a_name_like_no_other_lists_what_there_is() -> None:
+    with pytest.raises(oz.InvalidMetadata, match=r"known: r, r\+, a, w, w-"):
+        oz.open({}, mode="qqqq")  # type: ignore[call-overload]  # what is tested
+    with pytest.raises(oz.UnknownExtension, match=r"known: .*blosc.*gzip.*zstd"):
+        new(compressors="qqqqqq")
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_two_letters_of_an_option_that_changed_places_are_found(name: str) -> None:
+    for at in range(len(name) - 1):
+        wrong = name[:at] + name[at + 1] + name[at] + name[at + 2 :]
+        if wrong != name:
+            others = [o for o in OPTIONS if o == name or o + "s" != name]
+            assert known_names(wrong, others) == f"did you mean {name!r}?"
+
+
+def completed(line: str, **names: Any) -> set[str]:
+    """What a press of the tab key offers at the end of a line."""
+    shell = InteractiveShell()
+    shell.user_ns.update(names)
+    with provisionalcompleter():
+        shell.Completer.use_jedi = False
+        return {c.text for c in shell.Completer.completions(line, len(line))}
+
+
+def test_names_of_members_complete_in_brackets() -> None:
+    """D11: groups, attributes, fields, and what OME-Zarr and CF make of groups."""
+    group = oz.create_group({}, attributes={"units": "m"})
+    group.create_array("temperature", shape=3, dtype=[("low", "i4"), ("high", "i4")])
+    group.create_group("deep")
+    assert completed('g["', g=group) >= {"temperature", "deep"}
+    assert completed('g["te', g=group) == {"temperature"}
+    assert completed('t["', t=group.attrs) >= {"units"}
+    assert completed('a["', a=group["temperature"]) >= {"low", "high"}
+    assert completed('d["', d=oz.cf.open(group.store)) >= {"temperature"}
+    assert new()._ipython_key_completions_() == []
+
+
+def test_a_field_of_an_array_without_fields_is_told_from_a_member_of_a_group() -> None:
+    with pytest.raises(oz.SelectionError, match="array of int32, not a group"):
+        new()["x"]
