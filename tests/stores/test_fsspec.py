@@ -32,11 +32,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FsspecStor
         fs = fsspec.filesystem("memory")
         fs.store.clear()
         fs.pseudo_dirs[:] = [""]
-        yield FsspecStore(fs, "/data")
+        yield FsspecStore(fs, path="/data")
         return
     local = fsspec.filesystem("file")
     fs = AsyncFileSystemWrapper(local, asynchronous=False) if request.param[0] == "a" else local
-    yield FsspecStore(fs, str(tmp_path / "data"))
+    yield FsspecStore(fs, path=str(tmp_path / "data"))
 
 
 def test_values_are_set_read_listed_and_erased(store: FsspecStore) -> None:
@@ -145,7 +145,7 @@ def test_threads_may_share_a_store(store: FsspecStore) -> None:
 
 
 def test_a_store_can_be_pickled_and_closed(tmp_path: Path) -> None:
-    with FsspecStore(fsspec.filesystem("file"), str(tmp_path)) as store:
+    with FsspecStore(fsspec.filesystem("file"), path=str(tmp_path)) as store:
         store.set("k", DIGITS)
         again = pickle.loads(pickle.dumps(store))
     store.close()
@@ -155,7 +155,7 @@ def test_a_store_can_be_pickled_and_closed(tmp_path: Path) -> None:
 
 
 def test_a_read_only_store_refuses_before_anything_is_touched(tmp_path: Path) -> None:
-    store = FsspecStore(fsspec.filesystem("file"), str(tmp_path / "data"), read_only=True)
+    store = FsspecStore(fsspec.filesystem("file"), path=str(tmp_path / "data"), read_only=True)
     for call in (
         lambda: store.set("k", b"x"),
         lambda: store.erase("k"),
@@ -168,7 +168,7 @@ def test_a_read_only_store_refuses_before_anything_is_touched(tmp_path: Path) ->
 
 @pytest.mark.parametrize("key", ["..", "a/../../up", "/etc", "a//b", "a/", "", "a\0b", "."])
 def test_keys_that_may_lead_outside_are_refused(tmp_path: Path, key: str) -> None:
-    store = FsspecStore(fsspec.filesystem("file"), str(tmp_path / "data"))
+    store = FsspecStore(fsspec.filesystem("file"), path=str(tmp_path / "data"))
     for call in (lambda: store.get(key), lambda: store.set(key, b""), lambda: store.erase(key)):
         with pytest.raises(InvalidMetadata, match="key"):
             call()
@@ -229,7 +229,7 @@ def test_without_the_package_the_error_says_how_to_install_it(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_process_can_go_on_and_so_can_its_parent(web: Web) -> None:
     web.values |= {"data/k": DIGITS}
-    store = FsspecStore(fsspec.filesystem("http"), f"{web.url}/data")
+    store = FsspecStore(fsspec.filesystem("http"), path=f"{web.url}/data")
     assert store.get("k") == DIGITS
     assert in_child(lambda: store.get("k", Range(2, 2)) == b"23")
     assert store.get_many([("k", None), ("no", None)]) == [DIGITS, None]

@@ -34,8 +34,8 @@ def ways(directory: Path) -> dict[str, Any]:
         "prefix": stores.PrefixStore(LocalStore(directory.parent), directory.name),
         "recorded": RecordingStore(stores.ReadOnlyStore(LocalStore(link))),
         "cached": stores.CacheStore(LocalStore(directory)),
-        "fsspec": FsspecStore(files, str(directory)),
-        "fsspec dir": FsspecStore(inside, directory.name),
+        "fsspec": FsspecStore(files, path=str(directory)),
+        "fsspec dir": FsspecStore(inside, path=directory.name),
         "zarr-python": from_zarr(zarr.storage.LocalStore(directory)),
         "there and back": from_zarr(to_zarr(LocalStore(directory))),
     }

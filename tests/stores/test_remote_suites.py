@@ -84,15 +84,15 @@ class TestWeb(ReadableTests, PicklableTests, ReadOnlyTests, AbsenceTests):
 class TestFsspec(StoreTests, SharedTests, ForkTests, ClosableTests, ReadOnlyTests, AbsenceTests):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
-        return FsspecStore(fsspec.filesystem("file"), str(tmp_path / "data"))
+        return FsspecStore(fsspec.filesystem("file"), path=str(tmp_path / "data"))
 
     @pytest.fixture
     def reader(self, tmp_path: Path) -> Store:
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / "k").write_bytes(b"1")
-        return FsspecStore(fsspec.filesystem("file"), str(tmp_path), read_only=True)
+        return FsspecStore(fsspec.filesystem("file"), path=str(tmp_path), read_only=True)
 
     @pytest.fixture
     def broken(self, tmp_path: Path) -> Any:
         (tmp_path / "loop").symlink_to(tmp_path / "loop")
-        return FsspecStore(fsspec.filesystem("file"), str(tmp_path / "loop"))
+        return FsspecStore(fsspec.filesystem("file"), path=str(tmp_path / "loop"))

@@ -47,8 +47,13 @@ def by_name(name: object, separator: str = ".") -> Format:
 @lru_cache(64)
 def _all_keys(path: str) -> tuple[str, ...]:
     """The keys of a path in all formats."""
-    keys = (*_V3.keys(path), ENTRY, *_V2.keys(path), *_V1.keys(path))
+    keys = (key for some in _keys_in_order(path) for key in some)
     return tuple(dict.fromkeys(keys))
+
+
+def _keys_in_order(path: str) -> tuple[tuple[str, ...], ...]:
+    """The keys of a path, those of a preferred format first."""
+    return (*_V3.keys(path), ENTRY), (*_V2.keys(path),), (*_V1.keys(path),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,12 @@ class Probe:
         if self.wanted is not None:
             return list(by_name(self.wanted).keys(self.path))
         return [*_all_keys(self.path)]
+
+    def keys_in_order(self) -> list[list[str]]:
+        """The keys in groups: what one finds decides, whatever the groups after it hold."""
+        if self.wanted is not None:
+            return [self.keys()]
+        return [[*dict.fromkeys(keys)] for keys in _keys_in_order(self.path)]
 
     def formats(self, documents: Documents, problems: list[Problem]) -> list[Format]:
         """The formats that may have a node here, the preferred one first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from omnizarr import config
 from omnizarr.engine import Missing
@@ -11,7 +12,7 @@ from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem
 from omnizarr.formats import Format, Probe, by_name, consolidated
 from omnizarr.hierarchy.absent import why_absent
 from omnizarr.hierarchy.copies import Copies
-from omnizarr.hierarchy.fetch import fetch
+from omnizarr.hierarchy.fetch import fetch, fetch_probe
 from omnizarr.hierarchy.location import Location, separator_of, tell
 from omnizarr.model import GroupModel, Node
 from omnizarr.stores import Store, can_list
@@ -30,11 +31,12 @@ def locate(
     """The node at a path in whatever format it is; raises NodeNotFound."""
     wanted = None if zarr_format is None else by_name(zarr_format).name
     probe = Probe(path, wanted, separator or separator_of(store))
-    keys = probe.keys()
     name = use_consolidated if isinstance(use_consolidated, str) else None
     if use_consolidated:
-        keys += consolidated.keys_beside(wanted, path, name)
-    documents = fetch(store, keys)
+        copies = partial(consolidated.keys_beside, path=path, name=name)
+        documents = fetch_probe(store, probe, copies)
+    else:
+        documents = fetch_probe(store, probe)
     problems: list[Problem] = []
     for format in probe.formats(documents, problems):
         location = Location(store, path, format, read_only, missing=missing)

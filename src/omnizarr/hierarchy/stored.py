@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -13,19 +14,37 @@ from omnizarr.engine import BoundArray, exclusive
 from omnizarr.errors import ChunkError, OmnizarrError, SelectionError, StoreError
 from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.model import paths
-from omnizarr.stores import can_list, erase_values, list_prefix, sizes
+from omnizarr.stores import Range, can_list, erase_values, get_many, list_prefix, sizes
 
 Coords = tuple[int, ...]
+BATCH = 256  # chunks that are asked for together
 MAX_GRID = 2**32  # chunks, a byte each, that are told one by one
 
 
 def stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
     """The chunks of the grid that the store has, with their keys; of v3 shards, the shards."""
     rank, counts = len(array.model.shape), array.grid.shape
+    listed = False
     for key in list_prefix(array.chunk_store, array.prefix):
         coords = array.encoding.coords(key[len(array.prefix) :], rank)
         if coords is not None and all(c < n for c, n in zip(coords, counts, strict=True)):
+            listed = True
             yield coords, key
+    if not listed:
+        yield from unlisted_keys(array)
+
+
+def unlisted_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
+    """Return the stored chunks of a store that may list documents only: each is asked for."""
+    if getattr(array.store, "lists_all", True):
+        return
+    coords = itertools.product(*map(range, array.grid.shape))
+    while some := [*itertools.islice(coords, BATCH)]:
+        keys = [array.key(each) for each in some]
+        values = get_many(array.chunk_store, [(key, Range(0, 1)) for key in keys])
+        for each, key, value in zip(some, keys, values, strict=True):
+            if value is not None:
+                yield each, key
 
 
 def chunks_present(array: BoundArray, counts: Coords) -> npt.NDArray[np.bool_]:
@@ -90,7 +109,7 @@ def stored_size(array: BoundArray) -> tuple[int, int]:
         for key in list_prefix(array.store, array.prefix)
         if array.encoding.coords(key[start:], rank) is not None
     )
-    found = sizes(array.store, keys)
+    found = sizes(array.store, keys) or sizes(array.store, (k for _, k in unlisted_keys(array)))
     return len(found), sum(found.values())
 
 

@@ -20,7 +20,7 @@ from omnizarr.errors import (
 )
 from omnizarr.formats import V1, V2, V3, Documents, Format, Probe, V3Draft
 from omnizarr.hierarchy.absent import why_absent
-from omnizarr.hierarchy.fetch import fetch
+from omnizarr.hierarchy.fetch import fetch, fetch_probe
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.registry import lookup
@@ -87,7 +87,7 @@ def format_of(doc: dict[str, Any]) -> tuple[Format | None, str]:
 
 def _validate_store(store: Store, path: str) -> list[Problem]:
     probe = Probe(path)
-    documents = fetch(store, probe.keys())
+    documents = fetch_probe(store, probe)
     problems: list[Problem] = []
     try:
         formats = probe.formats(documents, problems)

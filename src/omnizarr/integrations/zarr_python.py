@@ -38,6 +38,8 @@ Values: TypeAlias = list[bytes | None]
 T = TypeVar("T")
 
 _AT_ONCE = 64
+# Packages whose stores list all keys that they have; those of tifffile list the documents only.
+_LIST_ALL = ("zarr", "icechunk", "omnizarr")
 
 
 def from_zarr(store: Any, *, read_only: bool = False) -> Store:
@@ -83,6 +85,14 @@ class ZarrPythonStore(Closes):
         self.inner = inner
         self.read_only = read_only or inner.read_only or not inner.supports_writes
 
+    @property
+    def lists_all(self) -> bool:
+        """False where the store may leave out keys that it has."""
+        inner = self.inner
+        while isinstance(getattr(inner, "_store", None), abc.Store):  # a wrapper of zarr-python
+            inner = inner._store  # type: ignore[attr-defined]
+        return type(inner).__module__.partition(".")[0] in _LIST_ALL
+
     def _run(self, verb: str, what: object, work: Coroutine[Any, Any, T]) -> T:
         with naming(verb, what, self, (Exception,)):
             return loop.run(self._opened(work))
@@ -122,7 +132,7 @@ class ZarrPythonStore(Closes):
         try:
             found = await self.inner.get(key, buffer_prototype)
         except Exception as e:
-            if _cannot_be(e):
+            if _cannot_be(e, key):
                 return None
             raise
         value = None if found is None else found.to_bytes()
@@ -142,7 +152,7 @@ class ZarrPythonStore(Closes):
         try:
             return await self.inner.exists(key)
         except Exception as e:
-            if _cannot_be(e):
+            if _cannot_be(e, key):
                 return False
             raise
 
@@ -238,9 +248,13 @@ class ZarrPythonStore(Closes):
         return str(self.inner)
 
 
-def _cannot_be(error: Exception) -> bool:
-    """Whether a store says that it cannot hold such a key; icechunk takes those of version 3."""
-    return "invalid zarr key format" in str(error)
+def _cannot_be(error: Exception, key: str) -> bool:
+    """Return True where a store says that it cannot hold such a key.
+
+    icechunk takes keys of version 3; tifffile raises KeyError for all but documents and chunks.
+    """
+    named = isinstance(error, KeyError) and error.args == (key,)
+    return named or "invalid zarr key format" in str(error)
 
 
 def _request(range: Range) -> abc.ByteRequest:

@@ -9,14 +9,18 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from omnizarr import stores
-from omnizarr.errors import InvalidMetadata, NodeExists, WrongType
+from omnizarr.engine import BoundArray
+from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound, StoreError, WrongType
 from omnizarr.formats.dimensions import without_misfit
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_array
 from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.locate import locate
 from omnizarr.hierarchy.make import CODECS, like
-from omnizarr.model import paths
-from omnizarr.stores import list_prefix
+from omnizarr.hierarchy.stored import stored_keys
+from omnizarr.hierarchy.walk import below
+from omnizarr.model import ArrayModel, paths
+from omnizarr.stores import Store, list_prefix
 from omnizarr.stores.resolve import options_for_two
 
 SLAB = 2**26  # bytes that are copied in one step, where a chunk is not larger
@@ -251,6 +255,7 @@ def copy_store(
         for key in sorted(list_prefix(old, start))
         if _chosen(key[len(start) :], includes, excludes, flags)
     ]
+    _check_listing(old, paths.normalize(source_path))
     there = set() if if_exists == "replace" else set(list_prefix(new, end))
     if if_exists == "raise":
         for _, key in pairs:
@@ -268,6 +273,25 @@ def copy_store(
             new.set(target, value)
             size += len(value)
     return copied, len(pairs) - copied, size
+
+
+def _check_listing(store: Store, path: str) -> None:
+    """Raise where a store has chunks that it does not list."""
+    if getattr(store, "lists_all", True):
+        return
+    try:
+        start, root = locate(store, path)
+    except NodeNotFound:
+        return
+    for place, node in below(start, root):
+        if isinstance(node, ArrayModel):
+            array = BoundArray(store, place.path, place.format.chunk_prefix(place.path), node)
+            _, key = next(stored_keys(array), (None, None))
+            if key is not None and key not in list_prefix(store, array.prefix):
+                raise StoreError(
+                    f"{store!r} does not list the chunks of {paths.show(place.path)}, so they would"
+                    " not be copied; use convert, which asks for each"
+                )
 
 
 def _chosen(

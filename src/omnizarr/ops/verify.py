@@ -21,6 +21,7 @@ from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.hierarchy.locate import locate
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.render import counted
+from omnizarr.hierarchy.stored import unlisted_keys
 from omnizarr.hierarchy.walk import below
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.verify_chunk import Chunk, Depth, Faults, check_chunk, chunk_keys
@@ -144,6 +145,7 @@ class _Verification:
     def chunks(self) -> Iterator[Chunk]:
         """Every chunk, or shard, that is stored; other keys are findings."""
         start = self.start
+        listed: set[str] = set()
         for prefix in start.format.owned(start.path)[1]:
             for key in list_prefix(start.store, prefix):
                 array = self._owner(key)
@@ -154,9 +156,14 @@ class _Verification:
                 coords = array.encoding.coords(inside, len(array.model.shape))
                 if coords is not None:
                     self.listed += 1
+                    listed.add(array.prefix)
                     yield Chunk(array, coords, key)
                 else:
                     self._stray(key)
+        for prefix in self.arrays.keys() - listed:
+            for coords, key in unlisted_keys(self.arrays[prefix]):
+                self.listed += 1
+                yield Chunk(self.arrays[prefix], coords, key)
 
     def _owner(self, key: str) -> BoundArray | None:
         """The array that a key may be a chunk of: the innermost one around it."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from omnizarr.errors import InvalidMetadata, StoreError
-from omnizarr.stores import cloud_library, credentials
+from omnizarr.stores import cloud_library, credentials, identity
 from omnizarr.stores.descriptors import shortage
 from omnizarr.stores.retry import Retry
 from omnizarr.stores.url import without_secrets
@@ -129,6 +129,14 @@ class Bucket:
             kind, name, config, dict(given.get("client_options") or {}), given.get("retry_config")
         )
         return bucket, (given.get("prefix") or "").strip("/")
+
+    def place(self, path: str) -> identity.Place:
+        """Return where a path in the bucket is."""
+        return identity.bucket(self.kind, self.endpoint, self.name, path)
+
+    def sent(self, value: memoryview | bytes) -> memoryview | bytes:
+        """Return a value as the client may have it."""
+        return value
 
     def with_access(self, access: Access) -> Bucket:
         """The same bucket, with another way to log in."""

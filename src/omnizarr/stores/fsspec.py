@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from omnizarr.errors import InvalidMetadata, MissingModule, StoreError
+from omnizarr.errors import InvalidMetadata, MissingModule, StoreError, WrongType
 from omnizarr.stores import identity
 from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.after_fork import keep
@@ -23,6 +23,8 @@ from omnizarr.stores.values import flat
 T = TypeVar("T")
 Keys: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]
+# What a file system raises for a key that is not there.
+ABSENT: tuple[type[Exception], ...] = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 class FsspecStore(Closes):
@@ -34,18 +36,59 @@ class FsspecStore(Closes):
     """
 
     def __init__(
-        self, fs: Any, path: str = "", *, read_only: bool = False, retry: Retry | None = None
+        self,
+        fs: Any,
+        read_only: bool = False,
+        path: str = "",
+        allowed_exceptions: tuple[type[Exception], ...] = ABSENT,
+        *,
+        retry: Retry | None = None,
     ) -> None:
+        """`allowed_exceptions` are those of `fs` that mean a missing key."""
+        if not isinstance(read_only, bool):
+            raise WrongType(f"read_only must be True or False, got {read_only!r}; path= is another")
         if not all(hasattr(fs, name) for name in ("cat_file", "pipe_file", "find", "ls")):
             raise InvalidMetadata(f"{type(fs).__name__} is not a file system of fsspec")
+        fs = _blocking(fs)
         self._mine = os.getpid(), fs, _lock(fs)
         self.path = str(fs._strip_protocol(path)).rstrip("/")
         self.read_only = read_only
+        self.allowed_exceptions = allowed_exceptions
         self.retry = retry or Retry()
 
     @classmethod
-    def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> FsspecStore:
-        """The store that a URL, or a chain of them, names; options are fsspec's."""
+    def from_mapper(
+        cls,
+        fs_map: Any,
+        read_only: bool = False,
+        allowed_exceptions: tuple[type[Exception], ...] = ABSENT,
+    ) -> FsspecStore:
+        """Return the store of a mapping of fsspec (`FSMap`)."""
+        return cls(fs_map.fs, read_only, fs_map.root, allowed_exceptions)
+
+    @classmethod
+    def from_upath(
+        cls,
+        upath: Any,
+        read_only: bool = False,
+        allowed_exceptions: tuple[type[Exception], ...] = ABSENT,
+    ) -> FsspecStore:
+        """Return the store of a path of universal_pathlib (`UPath`)."""
+        return cls(upath.fs, read_only, upath.path, allowed_exceptions)
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        storage_options: Mapping[str, Any] | None = None,
+        read_only: bool = False,
+        allowed_exceptions: tuple[type[Exception], ...] = ABSENT,
+        **further: Any,
+    ) -> FsspecStore:
+        """The store that a URL, or a chain of them, names; options are fsspec's.
+
+        They may be given as keywords too.
+        """
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415 - optional
         except ImportError as e:
@@ -53,6 +96,7 @@ class FsspecStore(Closes):
                 f"{without_secrets(url)!r} needs the package fsspec; pip install"
                 f" 'omnizarr[fsspec]' ({e})"
             ) from e
+        options = {**(storage_options or {}), **further}
         retry = take_retry(options)
         try:
             fs, path = url_to_fs(url, **options)
@@ -60,7 +104,7 @@ class FsspecStore(Closes):
             raise MissingModule(f"{without_secrets(url)!r}: {e}") from e
         except (ValueError, TypeError, OSError) as e:
             raise StoreError(f"fsspec cannot open {without_secrets(url)!r}: {e}") from e
-        return cls(fs, path, read_only=read_only, retry=retry)
+        return cls(fs, read_only, path, allowed_exceptions, retry=retry)
 
     @property
     def fs(self) -> Any:
@@ -95,7 +139,7 @@ class FsspecStore(Closes):
         )
         values: Values = []
         for (key, range), value in zip(wanted, found, strict=True):
-            if isinstance(value, (FileNotFoundError, IsADirectoryError, NotADirectoryError)):
+            if isinstance(value, self.allowed_exceptions):
                 values.append(None)
             elif isinstance(value, BaseException):
                 values.append(self.get(key, range))  # with the retries of a single request
@@ -224,7 +268,7 @@ class FsspecStore(Closes):
             try:
                 with self._in_process()[2]:
                     return request()
-            except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as e:
+            except self.allowed_exceptions as e:
                 if absent is ...:
                     raise StoreError(_reason(e)) from e
                 return absent  # type: ignore[no-any-return]  # of the caller's type
@@ -256,6 +300,16 @@ def place_in(fs: Any, path: str) -> identity.Place:
         name, _, rest = plain.strip("/").partition("/")
         return identity.bucket(cloud, endpoint, name, rest)
     return identity.inside(("fsspec", type(fs).__qualname__, fs), plain)
+
+
+def _blocking(fs: Any) -> Any:
+    """Return the file system for callers without an event loop, as ``asynchronous=True`` is not."""
+    if not getattr(fs, "asynchronous", False):
+        return fs
+    inner = getattr(fs, "sync_fs", None)  # of the wrapper that zarr-python puts around some
+    if inner is not None:
+        return inner
+    return type(fs)(*fs.storage_args, **{**fs.storage_options, "asynchronous": False})
 
 
 def _lock(fs: Any) -> AbstractContextManager[Any]:

@@ -20,6 +20,7 @@ from omnizarr.stores.closing import Closes
 from omnizarr.stores.credentials import PLACES
 from omnizarr.stores.descriptors import shortage
 from omnizarr.stores.object_answers import CODE, Meta, fetch, tag
+from omnizarr.stores.obstore_objects import MemoryBucket, own_store
 from omnizarr.stores.requests import (
     fetch_many,
     fetch_many_versioned,
@@ -45,6 +46,18 @@ _BATCH = 1000  # keys erased in one go
 class ObjectStore(Closes):
     """The objects of a bucket below a prefix."""
 
+    def __new__(
+        cls,
+        store: Any = None,
+        prefix: str = "",
+        *,
+        read_only: bool = False,
+        retry: Retry | None = None,
+        absent_status: Collection[int] = (),
+    ) -> Any:
+        own = own_store(store, prefix, read_only, retry, absent_status)
+        return super().__new__(cls) if own is None else own
+
     def __init__(
         self,
         store: Any,
@@ -56,12 +69,15 @@ class ObjectStore(Closes):
     ) -> None:
         """`store` is an object of obstore, or a `Bucket`.
 
+        One for a directory or a web server gives a `LocalStore` or `HTTPStore`.
+
         `absent_status`: answers that mean a missing key on this server besides 404, such as 403
         where a bucket may not be listed.
         """
         inner = ""
         if not isinstance(store, Bucket):
-            store, inner = Bucket.of(store)
+            memory = type(store).__name__ == "MemoryStore"
+            store, inner = (MemoryBucket.around(store), "") if memory else Bucket.of(store)
         self.bucket: Bucket = store
         self.prefix = "/".join(part for part in (inner, prefix.strip("/")) if part)
         if self.prefix:
@@ -162,7 +178,7 @@ class ObjectStore(Closes):
 
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
-        path, data = self._path(key), flat(value)
+        path, data = self._path(key), self.bucket.sent(flat(value))
         self._call("write", key, lambda client: client.put(path, data, use_multipart=False))
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
@@ -171,7 +187,7 @@ class ObjectStore(Closes):
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         check_writable(self)
-        path, data = self._path(key), flat(value)
+        path, data = self._path(key), self.bucket.sent(flat(value))
         version, _, tag = (generation or "").partition("|")
         known = {"version": version, "e_tag": tag}
         mode = "create" if generation is None else {k: v for k, v in known.items() if v}
@@ -258,8 +274,7 @@ class ObjectStore(Closes):
     # What it is
 
     def place(self, prefix: str = "") -> identity.Place:
-        path = f"{self._start}{prefix}"
-        return identity.bucket(self.bucket.kind, self.bucket.endpoint, self.bucket.name, path)
+        return self.bucket.place(f"{self._start}{prefix}")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ObjectStore):

@@ -62,6 +62,11 @@ class WrapperStore(Closes):
         for name in self._bound:
             setattr(self, name, getattr(self, f"_{name}"))
 
+    @property
+    def lists_all(self) -> bool:
+        """False where the inner store may leave out keys that it has."""
+        return bool(getattr(self.inner, "lists_all", True))
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in self._bound}
 

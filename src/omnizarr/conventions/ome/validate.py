@@ -24,7 +24,7 @@ from omnizarr.conventions.ome.versions import (
 )
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
 from omnizarr.formats import Probe
-from omnizarr.hierarchy.fetch import fetch
+from omnizarr.hierarchy.fetch import fetch_probe
 from omnizarr.hierarchy.locate import locate
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.model import ArrayModel, GroupModel, paths
@@ -77,7 +77,7 @@ def _looks_like_attributes(what: Mapping[str, Any]) -> bool:
 
 def _locate(store: stores.Store, path: str) -> tuple[Location, Any]:
     probe = Probe(path)
-    formats = probe.formats(fetch(store, probe.keys()), [])
+    formats = probe.formats(fetch_probe(store, probe), [])
     return locate(store, path, zarr_format=formats[0].name if formats else None)
 
 
@@ -101,7 +101,7 @@ class _Walk:
         """Tell where an older version's documents stand beside the newer one's."""
         probe = Probe(path)
         inner: list[Problem] = []
-        probe.formats(fetch(self.start.store, probe.keys()), inner)
+        probe.formats(fetch_probe(self.start.store, probe), inner)
         self.problems += inner
 
     def group(self, location: Location, node: GroupModel, role: str | None) -> Metadata | None:

@@ -1,0 +1,261 @@
+"""Stores of other packages, which hold what their formats need and refuse other keys."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import obstore
+import pytest
+import zarr.storage
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.errors import StoreError, WrongType
+from omnizarr.formats import Probe
+from omnizarr.hierarchy.fetch import fetch_probe
+from omnizarr.stores import Range, Store, same_place
+from omnizarr.stores.fsspec import FsspecStore
+from omnizarr.stores.http import HTTPStore
+from omnizarr.stores.object import ObjectStore
+from omnizarr.testing.stores import (
+    ConditionalTests,
+    ListableTests,
+    ReadableTests,
+    WritableTests,
+)
+from tests.servers.web import Answer, Web, running
+
+DATA = np.arange(64 * 64, dtype="u2").reshape(64, 64)
+
+
+# tifffile
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> dict[str, Any]:
+    """Stores of tifffile: an image of tiles, and one with a smaller level."""
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(tmp_path / "one.tif", DATA, tile=(16, 16))
+    with tifffile.TiffWriter(tmp_path / "levels.tif") as writer:
+        writer.write(DATA, tile=(16, 16), subifds=1)
+        writer.write(DATA[::2, ::2], subfiletype=1, tile=(16, 16))
+    names = ("one", "levels")
+    return {name: tifffile.imread(tmp_path / f"{name}.tif", aszarr=True) for name in names}
+
+
+def test_a_tiff_file_is_read_by_the_store_of_tifffile(pictures: dict[str, Any]) -> None:
+    """D6: it was an error that there is no key ``meta``."""
+    array = oz.open(pictures["one"])
+    assert np.array_equal(array[...], DATA)
+    assert array[17, 33] == DATA[17, 33]
+    group = oz.open_group(pictures["levels"])
+    assert [name for name, _ in group.arrays()] == ["0", "1"]
+    assert np.array_equal(group["1"][...], DATA[::2, ::2])
+    assert "2" not in group
+    assert oz.validate(pictures["levels"]) == []
+
+
+def test_chunks_that_a_store_does_not_list_are_copied_and_counted(pictures: dict[str, Any]) -> None:
+    """D6: tifffile lists documents only, and a conversion left out all data without a word."""
+    for name, count in (("one", 16), ("levels", 20)):
+        found = oz.MemoryStore()
+        assert oz.convert(pictures[name], found).chunks_copied == count
+        report = oz.verify(pictures[name])
+        assert (report.chunks, report.absent, report.findings) == (count, 0, [])
+        with pytest.raises(StoreError, match="does not list the chunks of /"):
+            oz.copy_store(pictures[name], {})
+    assert np.array_equal(oz.open(found, path="0")[...], DATA)
+    assert oz.open(pictures["one"]).nchunks_initialized == 16
+    wrapped = oz.storage.ReadOnlyStore(oz.open(pictures["one"]).store)
+    assert oz.convert(wrapped, oz.MemoryStore()).chunks_copied == 16
+
+
+# Probes
+
+
+class Refusing(dict[str, bytes]):
+    """A store that fails for some keys."""
+
+    read_only = False
+
+    def __init__(self, values: dict[str, bytes], refused: frozenset[str]) -> None:
+        super().__init__(values)
+        self.refused = refused
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:  # type: ignore[override]
+        if key in self.refused:
+            raise StoreError(f"cannot read {key!r}")
+        value = super().get(key)
+        return value if value is None or range is None else range.of(value)
+
+    def set(self, key: str, value: bytes) -> None:
+        self[key] = value
+
+    def erase(self, key: str) -> None:
+        self.pop(key, None)
+
+
+V3 = b'{"zarr_format": 3, "node_type": "group"}'
+DOCUMENTS = {"zarr.json": V3, ".zgroup": b'{"zarr_format": 2}', "meta": b"{}"}
+
+
+@given(st.sets(st.sampled_from([*DOCUMENTS])), st.sets(st.sampled_from(Probe("").keys())))
+def test_a_probe_for_another_format_is_no_error_of_opening(
+    present: set[str], refused: set[str]
+) -> None:
+    """D6b: what is preferred decides, and what is preferred to it must have been read."""
+    values = {k: v for k, v in DOCUMENTS.items() if k in present}
+    store = Refusing(values, frozenset(refused))
+    probe, order = Probe(""), Probe("").keys_in_order()
+    read = {k: v for k, v in values.items() if k not in refused}
+    decides = next((i for i, keys in enumerate(order) if {*keys} & values.keys()), len(order) - 1)
+    doubtful = any({*keys} & refused for keys in order[: decides + 1])
+    if not refused:
+        assert fetch_probe(store, probe) == read
+    elif doubtful:
+        with pytest.raises(StoreError, match="cannot read"):
+            fetch_probe(store, probe)
+    else:
+        found = fetch_probe(store, probe)
+        assert probe.formats(found, [])[0].name == probe.formats(values, [])[0].name
+
+
+class NoDots(Web):
+    """A web server that gives out no hidden files, as many are set up."""
+
+    def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        if "/." in path:
+            return Answer(403, b"", {})
+        return super().answer(method, path, headers, body)
+
+
+def test_a_web_server_that_hides_dot_files_serves_version_3() -> None:
+    """D6b: 403 for ``.zarray`` was an error, though ``zarr.json`` is there."""
+    store: dict[str, bytes] = {}
+    oz.create_group(store).create_array("a", data=DATA)
+    with running(NoDots(store)) as server:
+        group = oz.open(server.url)
+        assert np.array_equal(group["a"][...], DATA)
+        assert np.array_equal(oz.open(f"{server.url}/a")[...], DATA)
+        oz.consolidate_metadata(store)
+        assert list(oz.open(server.url, use_consolidated=True)) == ["a"]
+    old: dict[str, bytes] = {}
+    oz.create_group(old, zarr_format=2)
+    with running(NoDots(old)) as server, pytest.raises(StoreError, match="403"):
+        oz.open(server.url)
+
+
+# fsspec
+
+
+@pytest.mark.parametrize("name", ["__init__", "from_url", "from_mapper", "from_upath"])
+def test_the_fsspec_store_is_made_as_that_of_zarr_python(name: str) -> None:
+    """D6b: the same parameters, in the same order; ours may have more after them."""
+    theirs = inspect.signature(getattr(zarr.storage.FsspecStore, name)).parameters
+    ours = inspect.signature(getattr(FsspecStore, name)).parameters
+    assert [*ours][: len(theirs)] == [*theirs]
+    for parameter in [*theirs][1:]:
+        assert ours[parameter].kind == theirs[parameter].kind, parameter
+
+
+def test_an_fsspec_store_takes_options_as_a_dictionary(tmp_path: Path) -> None:
+    """D6b: ``storage_options=`` went to fsspec as an option of that name."""
+    url = f"file://{tmp_path}"
+    options = {"auto_mkdir": True}
+    for store in (
+        FsspecStore.from_url(url, options),
+        FsspecStore.from_url(url, storage_options=options, read_only=False),
+        FsspecStore.from_url(url, **options),
+        FsspecStore.from_mapper(fsspec.get_mapper(url, **options)),
+    ):
+        assert store.fs.auto_mkdir
+        assert store.path == str(tmp_path)
+    assert FsspecStore.from_url(url, options, True).read_only
+
+
+def test_an_fsspec_store_says_what_its_second_parameter_is() -> None:
+    """D6b: it was the path."""
+    with pytest.raises(WrongType, match="read_only must be True or False, got '/data'; path="):
+        FsspecStore(fsspec.filesystem("memory"), "/data")  # type: ignore[arg-type]
+
+
+def test_an_asynchronous_file_system_is_taken(web: Web, tmp_path: Path) -> None:
+    """D6b: zarr-python wants those that were made with ``asynchronous=True``."""
+    web.values["a/b"] = b"123"
+    fs = fsspec.filesystem("http", asynchronous=True)
+    assert FsspecStore(fs, path=web.url).get("a/b") == b"123"
+    local = AsyncFileSystemWrapper(fsspec.filesystem("file"), asynchronous=True)
+    FsspecStore(local, path=str(tmp_path)).set("k/x", b"1")
+    assert (tmp_path / "k" / "x").read_bytes() == b"1"
+
+
+# obstore
+
+
+class TestMemoryOfObstore(ReadableTests, WritableTests, ListableTests, ConditionalTests):
+    """D6b."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        store: Store = ObjectStore(obstore.store.MemoryStore())
+        return store
+
+
+def test_a_directory_of_obstore_is_a_directory(tmp_path: Path) -> None:
+    """D6b."""
+    oz.create_group(ObjectStore(obstore.store.LocalStore(tmp_path)), path="g")
+    store = ObjectStore(obstore.store.LocalStore(tmp_path), "g", read_only=True)
+    assert same_place(store, oz.LocalStore(tmp_path / "g"))
+    assert oz.open_group(store).store.read_only
+    assert pickle.loads(pickle.dumps(store)) == store
+
+
+def test_a_web_server_of_obstore_is_a_web_server(web: Web) -> None:
+    """D6b: with the headers that its client sends."""
+    options = {"allow_http": True, "default_headers": {"Authorization": "Bearer x"}}
+    theirs = obstore.store.HTTPStore.from_url(f"{web.url}/data", client_options=options)
+    web.values["data/in/k"] = b"1"
+    store = ObjectStore(theirs, "in")
+    assert isinstance(store, HTTPStore)
+    assert store.get("k") == b"1"
+    sent = {name.lower(): value for name, value in web.log[-1][2].items()}
+    assert sent["authorization"] == "Bearer x"
+    proxied = obstore.store.HTTPStore.from_url(
+        web.url, client_options={"allow_http": True, "proxy_url": "http://127.0.0.1:9"}
+    )
+    with pytest.raises(StoreError, match=r"client_options \['proxy_url'\].* cannot be kept"):
+        ObjectStore(proxied)
+
+
+def test_memory_of_obstore_is_one_place_by_any_way_to_it() -> None:
+    """D6b: and belongs to one process."""
+    memory = obstore.store.MemoryStore()
+    one, other = ObjectStore(memory), ObjectStore(memory, "in")
+    oz.create_array(other, data=DATA, chunks=(16, 16))
+    assert np.array_equal(oz.open(one, path="in")[...], DATA)
+    assert one == ObjectStore(memory) != ObjectStore(obstore.store.MemoryStore())
+    assert same_place(other, oz.storage.PrefixStore(one, "in"))
+    with pytest.raises(StoreError, match="cannot be pickled"):
+        pickle.dumps(one)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
+def test_memory_of_obstore_is_refused_in_a_forked_process() -> None:
+    """D6b: it would wait for ever."""
+    store = ObjectStore(obstore.store.MemoryStore())
+    child = os.fork()
+    if not child:
+        try:
+            store.get("k")
+        except StoreError as e:
+            os._exit(0 if "forked" in str(e) else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
