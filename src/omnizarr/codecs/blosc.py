@@ -50,6 +50,7 @@ class NumcodecsBlosc(Configured):
 
     name: ClassVar[str] = "numcodecs.blosc"
     kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
     by_block_from: ClassVar[int] = blosc_blocks.LEAST
 
     def __post_init__(self) -> None:
@@ -144,6 +145,7 @@ class Blosc(NumcodecsBlosc):
     blocksize: int = 0
 
     name: ClassVar[str] = "blosc"
+    borrows: ClassVar[bool] = True
     stated: ClassVar[tuple[str, ...]] = ("cname", "clevel", "shuffle")
 
     def __post_init__(self) -> None:

@@ -26,6 +26,7 @@ class Bytes(Configured):
 
     name: ClassVar[str] = "bytes"
     kind: ClassVar[Kind] = "array->bytes"
+    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         good = self.endian in (None, "little", "big")

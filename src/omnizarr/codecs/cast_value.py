@@ -40,6 +40,7 @@ class CastValue(Configured):
 
     name: ClassVar[str] = "cast_value"
     kind: ClassVar[Kind] = "array->array"
+    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_type", describe(self.data_type))
@@ -195,6 +196,7 @@ class Casts:
 
     name: ClassVar[str] = CastValue.name
     kind: ClassVar[Kind] = "array->array"
+    borrows: ClassVar[bool] = True
 
     def resolve(self, spec: Spec) -> Spec:
         try:

@@ -15,7 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import registry
-from omnizarr.codecs.codec import ArrayArray, ArrayBytes, Buffer, BytesBytes, Codec, Region, Spec
+from omnizarr.codecs.codec import (
+    ArrayArray,
+    ArrayBytes,
+    Buffer,
+    BytesBytes,
+    Codec,
+    Region,
+    Spec,
+    borrows,
+)
 from omnizarr.codecs.emptiness import is_fill
 from omnizarr.codecs.holes import moved
 from omnizarr.codecs.scratch import scratch
@@ -69,6 +78,8 @@ class Chain:
     # Whether the last step of decoding can fill a given buffer, and whether that is the chunk.
     packed_into: bool = field(init=False)
     direct: bool = field(init=False)
+    # Whether all codecs that see memory of ours give it back when their call has returned.
+    lends: bool = field(init=False)
     # The size of a chunk whose unpacked bytes are its items as they are in memory, else -1.
     plain_size: int = field(init=False)
     # Whether parts of large chunks can be had by the blocks of Blosc that hold them.
@@ -85,12 +96,15 @@ class Chain:
         object.__setattr__(self, "sharded", None if axes is None else (self.array_bytes, axes))
         object.__setattr__(self, "packed_into", into)
         object.__setattr__(self, "direct", into and as_is)
+        seen = (*(c for c, _ in self.array_array), self.array_bytes)
+        lends = all(map(borrows, (*seen, *(c for c, _ in self.bytes_bytes[:1]))))
+        object.__setattr__(self, "lends", lends)
         object.__setattr__(self, "plain_size", self.inner.nbytes if as_is else -1)
         object.__setattr__(self, "by_block", _by_block(self))
 
     def encode(self, chunk: npt.NDArray[Any]) -> Buffer:
         """The bytes to store for a chunk."""
-        if self.direct and not chunk.flags.c_contiguous:
+        if self.direct and self.lends and not chunk.flags.c_contiguous:
             with scratch(self.spec.nbytes or 0) as room:
                 array = room.view(chunk.dtype).reshape(chunk.shape)
                 array[...] = chunk
@@ -206,7 +220,7 @@ class Chain:
             self._unpack(data, out.reshape(-1).view(np.uint8))
             return
         index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
-        if self.packed_into:
+        if self.packed_into and self.lends:
             with scratch(self.bytes_bytes[0][1] or 0) as room:
                 out[...] = self._to_array(self._unpack(data, room).data)[index]
         else:
@@ -233,8 +247,7 @@ class Chain:
             chunk = np.empty(self.spec.shape, self.spec.data_type.dtype)
             chunk[...] = self.spec.fill
         else:
-            chunk = self.decode(old)
-            chunk = chunk if chunk.flags.writeable else chunk.copy()
+            chunk = np.array(self.decode(old))  # which may be the store's or a codec's own
         chunk[region] = value
         return None if is_fill(chunk, self.spec.fill) else self.encode(chunk)
 

@@ -72,8 +72,7 @@ class BytesBytes(Protocol):
     """Turns bytes into bytes. `decode` is told the exact size to expect, where it is known,
     and never allocates more than that.
 
-    It may also have ``decode_into(data, out)``, which fills all of `out`, a flat array of bytes;
-    its `encode` then neither keeps nor returns what it is given.
+    It may also have ``decode_into(data, out)``, which fills all of `out`, a flat array of bytes.
     """
 
     kind: ClassVar[Kind]
@@ -84,6 +83,15 @@ class BytesBytes(Protocol):
 
 
 Codec: TypeAlias = ArrayArray | ArrayBytes | BytesBytes
+
+
+def borrows(codec: Codec) -> bool:
+    """Return whether a codec may be given memory that is used again when its call has returned.
+
+    It says so by ``borrows: ClassVar[bool] = True``: it keeps nothing of what it is given, and from
+    bytes it makes bytes in memory of their own. A class that inherits from it says so by itself.
+    """
+    return bool(vars(type(codec)).get("borrows", False))
 
 
 class Configured:

@@ -50,6 +50,7 @@ _value = next(iter(implementations().values()))
 class Crc32c(Configured):
     name: ClassVar[str] = "crc32c"
     kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
 
     def encoded_size(self, size: int) -> int | None:
         return size + 4

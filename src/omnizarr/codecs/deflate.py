@@ -28,6 +28,7 @@ class Gzip(Configured):
 
     name: ClassVar[str] = "gzip"
     kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("level", 0, 9)
@@ -62,6 +63,7 @@ class StrictGzip(Gzip):
 
     level: int = 5
 
+    borrows: ClassVar[bool] = True
     stated: ClassVar[tuple[str, ...]] = ("level",)
 
 
@@ -71,6 +73,7 @@ class Zlib(Configured):
 
     name: ClassVar[str] = "numcodecs.zlib"
     kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("level", -1, 9)

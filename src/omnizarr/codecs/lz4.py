@@ -20,6 +20,7 @@ class Lz4(Configured):
 
     name: ClassVar[str] = "numcodecs.lz4"
     kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("acceleration", -(2**31), 2**31 - 1)

@@ -25,6 +25,7 @@ class Packbits(Configured):
 
     name: ClassVar[str] = "packbits"
     kind: ClassVar[Kind] = "array->bytes"
+    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         allowed = ("none", "first_byte", "last_byte")

@@ -25,6 +25,7 @@ class Reshape(Configured):
 
     name: ClassVar[str] = "reshape"
     kind: ClassVar[Kind] = "array->array"
+    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         given: Any = self.shape

@@ -28,6 +28,7 @@ class ScaleOffset(Configured):
 
     name: ClassVar[str] = "scale_offset"
     kind: ClassVar[Kind] = "array->array"
+    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for member in ("offset", "scale"):

@@ -21,6 +21,7 @@ class Bz2(Configured):
 
     name: ClassVar[str] = "numcodecs.bz2"
     kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("level", 1, 9)
@@ -44,6 +45,7 @@ class Lzma(Configured):
 
     name: ClassVar[str] = "numcodecs.lzma"
     kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
 
     def encoded_size(self, size: int) -> int | None:
         return None

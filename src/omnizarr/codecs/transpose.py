@@ -23,6 +23,7 @@ class Transpose(Configured):
 
     name: ClassVar[str] = "transpose"
     kind: ClassVar[Kind] = "array->array"
+    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         given: Any = self.order

@@ -41,6 +41,7 @@ class Zstd(Configured):
 
     name: ClassVar[str] = "zstd"
     kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.check_integer("level", -131072, 22)

@@ -23,7 +23,7 @@ from omnizarr.engine.rows import run_rows, waits_for
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.storage_transformers import SetsGroups
-from omnizarr.stores import LocalStore, compares, erase_values, get_many, replace, set_many
+from omnizarr.stores import LocalStore, Store, compares, erase_values, get_many, replace, set_many
 
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
@@ -40,7 +40,7 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
     store = array.chunk_store
     if array.encoding.other_keys((0,) * len(array.grid.axes)):
         several = None
-    elif isinstance(store, LocalStore) and array.first_chain.plain_size > 0:
+    elif _is_directory(store) and array.first_chain.plain_size > 0 and array.first_chain.lends:
         some, number = in_turn(array, rows, count)
         run_rows(some, number, partial(_write_files, array, value), value.nbytes)
         return
@@ -57,6 +57,20 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
     else:
         together = partial(_write_some, array, value)
         run_rows(iter(several), len(several), together, value.nbytes, waits=waits)
+
+
+def _is_directory(store: Store) -> bool:
+    """Return whether values become files at once; a class of somebody else may keep them."""
+    kind = type(store)
+    return isinstance(store, LocalStore) and (kind.set, kind.set_many) == (
+        LocalStore.set,
+        LocalStore.set_many,
+    )
+
+
+def _own(store: Store, data: Buffer) -> Buffer:
+    """Return bytes that a store may keep: those of a codec may be the caller's array itself."""
+    return data if _is_directory(store) else bytes(data)
 
 
 def _by_group(array: BoundArray, store: SetsGroups, rows: Iterator[Row]) -> list[list[Row]]:
@@ -88,7 +102,7 @@ def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
 def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
     """Store some chunks of plain items in a directory, whole ones in one call.
 
-    They are gathered in memory that is kept, as fresh memory is slow.
+    They are gathered in memory that is kept, as fresh memory is slow, and that no codec keeps.
     """
     size = array.first_chain.plain_size
     found: list[tuple[Coords, Buffer]] = []
@@ -162,7 +176,8 @@ def _replace(array: BoundArray, row: Row, change: Callable[[bytes | None], Buffe
 
     def changed(old: bytes | None) -> Buffer:
         new = change(old)
-        return chain.encode(_empty_chunk(array, chain)) if new is None else new
+        new = chain.encode(_empty_chunk(array, chain)) if new is None else new
+        return _own(array.chunk_store, new)
 
     with telling("write", array, row.coords):
         replace(array.chunk_store, array.key(row.coords), changed)
@@ -197,7 +212,7 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
         chain = array.chain_at(row.coords)
         with telling("write", array, row.coords):
             data = _changed(array, chain, row, value, partial(old.__getitem__, row.coords))
-            changes[array.key(row.coords)] = data
+            changes[array.key(row.coords)] = None if data is None else _own(store, data)
     with telling("write", array, rows[0].coords):
         if hasattr(store, "change_many"):
             cast(SetsGroups, store).change_many(changes)
@@ -257,7 +272,7 @@ def _put(array: BoundArray, coords: Coords, data: Buffer | None) -> None:
     if data is None:
         store.erase(key)
     else:
-        store.set(key, data)
+        store.set(key, _own(store, data))
     for other in array.encoding.other_keys(coords):
         if store.get(array.prefix + other) is not None:
             store.erase(array.prefix + other)  # the old value would show again

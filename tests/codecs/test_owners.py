@@ -1,0 +1,200 @@
+"""A9: memory that is used again is never seen by codecs and stores that may keep it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import omnizarr as oz
+from omnizarr.codecs.blosc import Blosc
+from omnizarr.codecs.bytes import Bytes
+
+SHAPE = (12, 16)
+# What codecs were given, and what it held then.
+_kept: list[tuple[Any, bytes]] = []
+
+
+def kept(given: Any) -> Any:
+    _kept.append((given, bytes(given)))
+    return given
+
+
+@dataclass(frozen=True)
+class Same:
+    """Returns what it is given, and keeps it."""
+
+    kind: ClassVar[str] = "bytes->bytes"
+    name: ClassVar[str] = "test.same"
+
+    @classmethod
+    def bind(cls, named: Any) -> Any:
+        return cls()
+
+    def encoded_size(self, size: int) -> int | None:
+        return size
+
+    def encode(self, data: Any) -> Any:
+        return kept(data)
+
+    def decode(self, data: Any, size: int | None) -> Any:
+        return kept(data)
+
+
+class SameInto(Same):
+    """Can also fill memory that it is given."""
+
+    name: ClassVar[str] = "test.same-into"
+
+    def decode_into(self, data: Any, out: npt.NDArray[np.uint8]) -> None:
+        out[:] = np.frombuffer(data, np.uint8)
+        kept(out)
+
+
+class KeepingBlosc(Blosc):
+    """A codec of this package in other hands."""
+
+    name: ClassVar[str] = "test.blosc"
+
+    @classmethod
+    def bind(cls, named: Any) -> Any:
+        return cls(cname="lz4", shuffle="shuffle", typesize=2)
+
+    def encode(self, data: Any) -> Any:
+        return super().encode(kept(data))
+
+
+class KeepingBytes(Bytes):
+    name: ClassVar[str] = "test.bytes"
+
+    def decode(self, data: Any, spec: Any) -> npt.NDArray[Any]:
+        return super().decode(kept(data), spec)
+
+
+@dataclass(frozen=True)
+class SameArray:
+    """A filter that returns its input, and keeps it."""
+
+    kind: ClassVar[str] = "array->array"
+    name: ClassVar[str] = "test.filter"
+
+    @classmethod
+    def bind(cls, named: Any) -> Any:
+        return cls()
+
+    def resolve(self, spec: Any) -> Any:
+        return spec
+
+    def encode(self, array: Any, spec: Any) -> Any:
+        return kept(array)
+
+    def decode(self, array: Any, spec: Any) -> Any:
+        return kept(array)
+
+
+for codec in (Same, SameInto, KeepingBlosc, KeepingBytes, SameArray):
+    oz.register("codec", codec.name, codec)
+
+
+class KeepingFiles(oz.LocalStore):
+    """A directory in other hands, which keeps what it was given last."""
+
+    def set(self, key: str, value: Any) -> None:
+        kept(value)
+        super().set(key, value)
+
+    def set_many(self, values: Any) -> None:
+        for key, value in values:
+            self.set(key, value)
+
+
+class Naive:
+    """The smallest store: it keeps the very objects that it is given, and hands them out."""
+
+    read_only = False
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def get(self, key: str, range: Any = None) -> Any:
+        value = self.values.get(key)
+        return value if value is None or range is None else range.of(value)
+
+    def set(self, key: str, value: Any) -> None:
+        self.values[key] = value
+
+    def erase(self, key: str) -> None:
+        self.values.pop(key, None)
+
+
+class Changing(Naive):
+    """Keeps values that can be changed in place, and would not notice."""
+
+    def set(self, key: str, value: Any) -> None:
+        self.values[key] = bytearray(value)
+
+    def get(self, key: str, range: Any = None) -> Any:
+        value = super().get(key, range)
+        if value is not None:
+            kept(value)
+        return value
+
+
+STORES = (oz.LocalStore, KeepingFiles, Naive, Changing, oz.MemoryStore)
+CHAINS: dict[str, list[Any]] = {
+    "none": ["bytes"],
+    "same": ["bytes", "test.same"],
+    "same-into": ["bytes", "test.same-into"],
+    "blosc": ["bytes", "test.blosc"],
+    "bytes": ["test.bytes", "zstd"],
+    "filter": ["test.filter", "bytes", "zstd"],
+    "filter-turned": ["test.filter", "transpose", "bytes", "blosc"],
+    "crc": ["bytes", "crc32c", "test.same"],
+}
+SETTINGS = {
+    "zstd": {"level": 1, "checksum": False},
+    "blosc": {
+        **{"cname": "lz4", "clevel": 1, "shuffle": "noshuffle"},
+        **{"typesize": 2, "blocksize": 0},
+    },
+    "transpose": {"order": [1, 0]},
+    "bytes": {"endian": "little"},
+    "test.bytes": {"endian": "little"},
+}
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize("store", STORES, ids=lambda s: s.__name__)
+@pytest.mark.parametrize("chain", CHAINS)
+def test_what_a_codec_or_store_keeps_stays_as_it_was(
+    chain: str, store: Any, engine: str, sharded: bool, tmp_path: Path
+) -> None:
+    """A9: chunks hold what was written, whoever keeps or returns what it is given."""
+    codecs = [{"name": name, "configuration": SETTINGS.get(name, {})} for name in CHAINS[chain]]
+    made = store(tmp_path / "x") if issubclass(store, oz.LocalStore) else store()
+    data = np.arange(1, 1 + np.prod(SHAPE), dtype="u2").reshape(SHAPE)
+    _kept.clear()
+    with oz.configure(engine=engine, threads=1):
+        array = oz.create_array(
+            made,
+            shape=SHAPE,
+            dtype="u2",
+            chunks=(4, 4),
+            shards=(4, 8) if sharded else None,
+            codecs=codecs,
+        )
+        given = data.copy()
+        array[...] = given
+        array[::2] = given[::2]
+        array[3:9, 2:11] = given[3:9, 2:11]
+        array[:4, :4] = given[:4, :4]
+        assert np.array_equal(array[...], data)
+        assert np.array_equal(array[1:11:3, 3:9], data[1:11:3, 3:9])
+        assert all(bytes(held) == then for held, then in _kept)
+        given[...] = 0  # which is the caller's own again
+        assert np.array_equal(array[...], data)
