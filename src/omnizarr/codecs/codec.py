@@ -85,7 +85,7 @@ class BytesBytes(Protocol):
 Codec: TypeAlias = ArrayArray | ArrayBytes | BytesBytes
 
 
-def borrows(codec: Codec) -> bool:
+def borrows(codec: object) -> bool:
     """Return whether a codec may be given memory that is used again when its call has returned.
 
     It says so by ``borrows: ClassVar[bool] = True``: it keeps nothing of what it is given, and from

@@ -61,11 +61,10 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
 
 def _is_directory(store: Store) -> bool:
     """Return whether values become files at once; a class of somebody else may keep them."""
+    if not isinstance(store, LocalStore):
+        return False
     kind = type(store)
-    return isinstance(store, LocalStore) and (kind.set, kind.set_many) == (
-        LocalStore.set,
-        LocalStore.set_many,
-    )
+    return kind.set is LocalStore.set and kind.set_many is LocalStore.set_many
 
 
 def _own(store: Store, data: Buffer) -> Buffer:
