@@ -227,3 +227,70 @@ def test_a_document_with_another_shape_is_read_as_if_it_were_the_first(
         except oz.InvalidMetadata as e:
             told.append(str(e))
     assert told[0] == told[1]
+
+
+def described_by(codecs: list[Any]) -> dict[str, bytes]:
+    store: dict[str, bytes] = {}
+    oz.create_array(store, data=np.arange(3, dtype="u2"), codecs=["bytes"], fill_value=7)
+    doc = json.loads(store["zarr.json"])
+    store["zarr.json"] = json.dumps({**doc, "codecs": codecs}).encode()
+    return store
+
+
+def test_a_codec_that_may_be_skipped_is_not_taken_for_one_that_may_not() -> None:
+    """A2: bound codecs were found by a text that leaves `must_understand` out."""
+    plain = {"name": "bytes", "configuration": {"endian": "little"}}
+    skipped = described_by([plain, {"name": "test.foo", "must_understand": False}])
+    with pytest.warns(oz.OmnizarrWarning, match="skipped"):
+        assert oz.open(skipped)[...].tolist() == [0, 1, 2]
+    with pytest.raises(oz.UnknownExtension, match=r"test\.foo"):
+        oz.open(described_by([plain, {"name": "test.foo"}]), "r+")[...]
+
+
+def test_a_codec_with_the_name_of_anothers_text_is_unknown() -> None:
+    """A2: a name could be the text of another codec with its configuration."""
+    big = {"name": "bytes", "configuration": {"endian": "big"}}
+    assert oz.open(described_by([big]))[...].tolist() == [0, 256, 512]
+    with pytest.raises(oz.UnknownExtension, match="endian"):
+        oz.open(described_by([{"name": "bytes(endian='big')"}]))[...]
+
+
+LOOK_ALIKES: list[tuple[Any, ...]] = [
+    ("i4", np.uint8(255), np.int8(-1)),
+    ("M8[s]", np.datetime64(1, "D"), np.datetime64(1, "s")),
+    ("M8[s]", np.datetime64(7, "D"), np.datetime64(1, "W"), np.datetime64(1, "M")),
+    ("m8[ns]", np.timedelta64(1, "us"), np.timedelta64(1, "ns")),
+    ("f8", 0.0, -0.0, np.float32(0), np.float32(-0.0), 1, np.uint8(1)),
+    ("f8", np.array(1, ">i4"), np.array(1, "<i4"), np.array(16777216, "<i4")),
+]
+
+
+@pytest.mark.parametrize("case", LOOK_ALIKES, ids=str)
+def test_a_fill_value_is_the_one_that_was_given(case: tuple[Any, ...]) -> None:
+    """A3: options were found by their bytes, which say nothing of type, sign and unit."""
+    dtype, *values = case
+    group = oz.create_group({})
+    for i, value in enumerate([*values, *reversed(values)]):
+        found = group.create_array(f"{i}", shape=(1,), dtype=dtype, fill_value=value)[...]
+        assert found.tobytes() == np.array(value).astype(dtype).tobytes()
+
+
+@pytest.mark.parametrize("name", ["shape", "chunks", "attributes"])
+def test_options_given_as_arrays_of_numpy_are_told_apart(name: str) -> None:
+    """A3: shapes and attributes given as arrays of NumPy."""
+    group = oz.create_group({})
+    for i, values in enumerate((np.array([1, 2], "<i8"), np.array([1, 0, 2, 0], "<i4"))):
+        given: Any = {"a": values} if name == "attributes" else values[values > 0]
+        options: dict[str, Any] = {"shape": (3, 3), "dtype": "u1", name: given}
+        array = group.create_array(f"{i}", **options)
+        found = {"shape": array.shape, "chunks": array.chunks, "attributes": array.attrs.get("a")}
+        assert list(found[name]) == (values if name == "attributes" else given).tolist()
+
+
+def test_a_type_whose_fields_were_renamed_is_another_type() -> None:
+    """A3: NumPy renames the fields of a type in place."""
+    group, dtype = oz.create_group({}), np.dtype([("x", "i4"), ("y", "f4")])
+    group.create_array("a", shape=(1,), dtype=dtype)
+    dtype.names = ("p", "q")
+    assert group.create_array("b", shape=(1,), dtype=dtype).dtype.names == ("p", "q")
+    assert group["a"].dtype.names == ("x", "y")

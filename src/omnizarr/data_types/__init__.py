@@ -2,11 +2,12 @@
 
 from omnizarr import registry
 from omnizarr.data_types import numeric, raw, struct, text, time
-from omnizarr.data_types.data_type import DataType
+from omnizarr.data_types.data_type import DataType, own_type
 from omnizarr.data_types.describe import describe
+from omnizarr.data_types.numpy_key import value_key
 from omnizarr.data_types.struct import bind_name as bind
 
-__all__ = ["DataType", "bind", "describe"]
+__all__ = ["DataType", "bind", "describe", "own_type", "value_key"]
 
 for _family in (numeric, raw, struct, text, time):
     for _name in _family.NAMES:

@@ -86,6 +86,11 @@ class DataType:
         return FillValue(self.encode(scalar, dialect), dialect)
 
 
+def own_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a type that its holder may rename the fields of; NumPy changes them in place."""
+    return dtype if dtype.names is None else dtype.newbyteorder("|")  # which copies, and no more
+
+
 def in_order(named: Named, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """`dtype` in the byte order that the type states (little unless it says big)."""
     return dtype.newbyteorder(">" if named.configuration.get("endian") == "big" else "<")

@@ -28,13 +28,14 @@ from omnizarr.errors import (
     UnknownExtension,
 )
 from omnizarr.model import ArrayModel, Named, paths
+from omnizarr.model.typed_key import Key
 from omnizarr.storage_transformers import transform
 from omnizarr.stores import Store
 
 T = TypeVar("T")
 MAX_CHUNK_BYTES = 2**40
 MAX_SHARED = 512
-_shared: dict[tuple[Any, ...], Chain] = {}
+_shared: dict[Key, Chain] = {}
 # What models were bound to, by the id of their codecs; what is opened again need not be checked.
 _checked: dict[int, tuple[ArrayModel, int, dict[str, Any]]] = {}
 # What binding depends on, beside the shape.
@@ -135,7 +136,10 @@ class BoundArray:
     @cached_property
     def fill(self) -> Scalar:
         data_type = self.data_type
-        return self._named("fill_value", lambda: data_type.fill(self.model.fill_value))
+        found = self._named("fill_value", lambda: data_type.fill(self.model.fill_value))
+        found = found.copy()
+        found.flags.writeable = False  # all arrays of an equal description share it
+        return found
 
     @property
     def fill_defined(self) -> bool:
@@ -184,12 +188,13 @@ class BoundArray:
                 )
             # Many arrays have the same codecs, and a chain is the same for all of them.
             key = self.chain_key(chunk_shape)
-            shared = _shared.get(key)
+            shared = None if key is None else _shared.get(key)
             if shared is None:
                 shared = self._named("codecs", lambda: bind_chain(self.model.codecs, spec))
                 if len(_shared) >= MAX_SHARED:
                     _shared.clear()
-                _shared[key] = shared
+                if key is not None:
+                    _shared[key] = shared
             found = shared
             self._chains[chunk_shape] = found
         return found
@@ -208,12 +213,17 @@ class BoundArray:
         regular = self.grid.regular
         return None if regular is None else self.chain(regular)
 
-    def chain_key(self, chunk_shape: tuple[int, ...]) -> tuple[Any, ...]:
-        """What decides how chunks of a shape are encoded."""
-        data_type = self.data_type
-        value = self.fill[()] if data_type.variable else self.fill.tobytes()
-        kind = repr(data_type.named), data_type.dtype, repr(value)
-        return registry.generation(), repr(self.model.codecs), chunk_shape, *kind
+    def chain_key(self, chunk_shape: tuple[int, ...]) -> Key | None:
+        """Return what decides how chunks of a shape are encoded; None where that has no key."""
+        rest = self.codecs_key
+        return None if rest is None else (registry.generation(), chunk_shape, rest)
+
+    @cached_property
+    def codecs_key(self) -> Key | None:
+        """What decides how chunks are encoded, beside their shape; None where it has no key."""
+        data_type, fill = self.data_type, self.fill
+        value = fill[()] if data_type.variable else fill
+        return data_types.value_key((self.model.codecs, data_type.named, data_type.dtype, value))
 
     def key(self, coords: tuple[int, ...]) -> str:
         """The key of a chunk."""

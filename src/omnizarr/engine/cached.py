@@ -86,7 +86,7 @@ def knows(array: BoundArray, holes: bool) -> bool:
     caller can change. Chunks with holes inside, of which a kept one tells nothing, are not
     where those are asked for."""
     store = array.chunk_store
-    if not isinstance(store, Versioned) or array.data_type.variable:
+    if not isinstance(store, Versioned) or array.data_type.variable or array.codecs_key is None:
         return False
     if not holes:
         return True

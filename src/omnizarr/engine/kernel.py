@@ -23,6 +23,7 @@ from omnizarr.chunk_key_encodings import V2, Default, Draft
 from omnizarr.codecs import Chain
 from omnizarr.codecs.bytes import Bytes, holds_text
 from omnizarr.codecs.transpose import Transpose
+from omnizarr.data_types import own_type
 from omnizarr.engine.allowance import threads
 from omnizarr.engine.bound import BoundArray
 from omnizarr.errors import OmnizarrError
@@ -65,7 +66,7 @@ class Layout:
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """An array with anything in it; a large one may take the memory of one that is gone."""
-    nbytes = math.prod(shape) * dtype.itemsize
+    nbytes, dtype = math.prod(shape) * dtype.itemsize, own_type(dtype)
     if _kernel is None or nbytes < LARGE or dtype.kind not in "biufcmMSUV" or dtype.hasobject:
         return np.empty(shape, dtype)
     return np.ndarray(shape, dtype, _kernel.memory(nbytes))

@@ -25,6 +25,7 @@ from omnizarr.formats.remembered import own_shape, remembered, written
 from omnizarr.formats.rounding import rounded_once
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import MAX_LENGTH, MAX_RANK, Fields, named
+from omnizarr.model.typed_key import typed_key
 
 REQUIRED = (
     "zarr_format",
@@ -84,13 +85,9 @@ class V3:
             return rounded_once(self._parse(key, doc, problems), data)
         # Many documents differ in nothing but their shape and attributes.
         rest = {**doc, "shape": [0] * len(shape), "attributes": {}}
-        text = repr(rest)
-        node = remembered(
-            (self.name, text),
-            len(text),
-            problems,
-            lambda: self._parse(key, rest, problems),
-        )
+        same = typed_key(rest)
+        parse = partial(self._parse, key, rest, problems)
+        node = parse() if same is None else remembered((self.name, same), 0, problems, parse)
         if isinstance(node, GroupModel):  # no group has a shape, so this is an error by then
             return node
         shared = attributes or node.attributes  # one for all that have none, see `written`

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from omnizarr import config as settings
 from omnizarr import engine, registry
 from omnizarr.config import byte_size
+from omnizarr.data_types import own_type
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import WrongNode, warn
 from omnizarr.formats.dimensions import ATTRIBUTE, check_attributes
@@ -87,7 +88,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy type of the elements."""
-        return self._bound.dtype
+        return own_type(self._bound.dtype)
 
     @property
     def itemsize(self) -> int:
@@ -102,7 +103,14 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     @property
     def fill_value(self) -> Any:
         """What elements without a chunk read as; None where the document leaves it undefined."""
-        return self._bound.fill[()] if self._bound.fill_defined else None
+        if not self._bound.fill_defined:
+            return None
+        fill = self._bound.fill
+        if fill.dtype.kind == "V":  # the scalars of other kinds cannot be changed
+            own = np.empty((), self.dtype)
+            own[...] = fill
+            fill = own
+        return fill[()]
 
     @property
     def chunks(self) -> tuple[Any, ...]:

@@ -22,7 +22,6 @@ from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.owned import check_owned
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
-    ChecksSpelling,
     Store,
     can_list,
     check_writable,
@@ -247,8 +246,9 @@ class Location:
         """
         self.format.check_name(self.path)
         self.check_writable()
-        if isinstance(self.store, ChecksSpelling):
-            self.store.check_spelling(self.format.keys(self.path)[0])
+        check_spelling = getattr(self.store, "check_spelling", None)  # quicker than the protocol
+        if check_spelling is not None:
+            check_spelling(self.format.keys(self.path)[0])
         documents, read = self._documents(node)
         check(read)
         advice = self.format.name_advice(self.path)

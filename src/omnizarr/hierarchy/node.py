@@ -14,6 +14,7 @@ from omnizarr.hierarchy.metadata import Metadata
 from omnizarr.hierarchy.place import StorePath, place
 from omnizarr.hierarchy.render import Info
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.model.typed_key import typed_key
 from omnizarr.stores import Store
 
 M = TypeVar("M", ArrayModel, GroupModel)
@@ -120,7 +121,8 @@ class NodeHandle(Generic[M]):
         def changed(model: M) -> M:
             attributes = copy.deepcopy(dict(model.attributes))
             results.append(edit(attributes))
-            same = repr(attributes) == repr(dict(model.attributes))  # by type too: 1 is not True
+            now = typed_key(attributes, max_size=None)
+            same = now is not None and now == typed_key(dict(model.attributes), max_size=None)
             return model if same else self._with_attributes(model, json_attributes(attributes))
 
         self._change(changed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import marshal
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
@@ -29,7 +28,7 @@ _REFUSED = {
 _BESIDE = ("shape", "dtype", "data", "overwrite", "path", "zarr_format", "storage_options")
 _VARIABLE = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
 
-MOST_KEPT, MAX_KEPT = 64, 2**12  # models, and bytes of the options of each
+MOST_KEPT = 64  # models
 _models: dict[Hashable, tuple[Format, ArrayModel]] = {}
 ZERO: Any = object()  # as a fill value: the zero, or the empty text, of whichever type
 
@@ -142,18 +141,9 @@ def array_model(
 
 
 def _key(format: Format, shape: Any, dtype: Any, options: ArrayOptions) -> Hashable:
-    """What decides the model of a new array, or None where that is more than plain data."""
-    known = dtype is None or isinstance(dtype, (str, type))
-    if not known and not (isinstance(dtype, np.dtype) and dtype.metadata is None):
-        return None
-    try:
-        given: Any = (shape, options)
-        text = marshal.dumps(given, 2)  # which tells 1, 1.0 and True apart
-    except ValueError:
-        return None
-    if len(text) > MAX_KEPT:
-        return None
-    return id(format), registry.generation(), type(dtype), dtype, text
+    """Return what decides the model of a new array, or None where that is not plain data."""
+    given = data_types.value_key((shape, dtype, options))
+    return None if given is None else (id(format), registry.generation(), given)
 
 
 def _made(

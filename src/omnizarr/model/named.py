@@ -6,14 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from omnizarr.model.frozen import NOTHING, freeze
+
 
 @dataclass(frozen=True, slots=True)
 class Named:
     """A codec, data type, grid, key encoding or transformer, not yet bound to code."""
 
     name: str
-    configuration: Mapping[str, Any] = field(default_factory=dict)
+    configuration: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     must_understand: bool = True
+
+    def __post_init__(self) -> None:
+        # Named things are shared by all equal nodes, whoever gave the configuration.
+        object.__setattr__(self, "configuration", freeze(self.configuration))
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{k}={v!r}" for k, v in self.configuration.items())

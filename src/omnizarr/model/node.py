@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from omnizarr.model.frozen import freeze
 from omnizarr.model.named import Named
 
 # In which words a fill value is written; the data types know the words.
@@ -28,6 +29,9 @@ class FillValue:
 
     json: Any
     dialect: Dialect
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "json", freeze(self.json))  # equal arrays share it
 
 
 @dataclass(frozen=True, slots=True)

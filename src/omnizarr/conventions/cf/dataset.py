@@ -171,7 +171,7 @@ class Dataset(Mapping[str, Variable]):
 
     def _declared(self) -> dict[str, int]:
         """Dimensions that NCZarr lists in the group, used or not."""
-        stated = {**self.group.metadata.model.extra, **self.group.attrs.asdict()}
+        stated = {**self.group.metadata.extra, **self.group.attrs.asdict()}
         for key, value in stated.items():
             if key.lower() != "_nczarr_group" or not isinstance(value, dict):
                 continue

@@ -1,0 +1,333 @@
+"""No two unequal inputs share an entry of a table, and nothing handed out can change another."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.data_types import value_key
+from omnizarr.hierarchy import options
+from omnizarr.model import Named
+from omnizarr.model.frozen import freeze
+from omnizarr.model.typed_key import typed_key
+from tests.property.strategies import FORMATS, bits, described, json_values
+
+# Keys
+
+
+def spelled(value: Any) -> Any:
+    """A value with all its types and bits, in words of this test only."""
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, Named):
+        return [name, value.name, spelled(value.must_understand), spelled(value.configuration)]
+    if isinstance(value, dict):
+        return ["dict", [[spelled(k), spelled(v)] for k, v in value.items()]]
+    if isinstance(value, (list, tuple)):
+        return [
+            "tuple" if isinstance(value, tuple) else "list",
+            [spelled(item) for item in value],
+        ]
+    if isinstance(value, (np.generic, np.ndarray)):
+        return [name, value.dtype.str, list(value.shape), value.tobytes().hex()]
+    if isinstance(value, np.dtype):
+        return ["dtype", value.str, str(value.descr)]
+    if isinstance(value, float):
+        return [name, np.float64(value).tobytes().hex()]
+    if isinstance(value, complex):
+        return [name, np.complex128(value).tobytes().hex()]
+    return [name, repr(value)]
+
+
+NUMBERS = st.sampled_from((0, 1, 2, 255, -1))
+SCALARS = st.builds(
+    lambda kind, number: np.array(number, "i8").astype(kind)[()],
+    st.sampled_from(("i1", "u1", "i4", ">i4", "f4", "f8", "?", "M8[s]", "M8[D]", "m8[s]", "c8")),
+    NUMBERS,
+)
+LEAVES = st.one_of(
+    NUMBERS,
+    st.booleans(),
+    st.none(),
+    NUMBERS.map(float),
+    st.sampled_from((0.0, -0.0, float("nan"), -float("nan"), float("inf"), 1e300)),
+    NUMBERS.map(complex),
+    st.sampled_from(("", "1", "True", "None", "a", "b'a'", "nan")),
+    st.sampled_from((b"", b"1", b"a")),
+    SCALARS,
+    SCALARS.map(lambda scalar: np.array([scalar])),
+    st.sampled_from((int, float, bool, str, np.int8)),
+    st.sampled_from([np.dtype(t) for t in ("i4", ">i4", "M8[s]", "M8[7D]", "M8[W]")]),
+    st.sampled_from((timedelta(seconds=1), timedelta(days=1))),
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.sampled_from(("a", "b", "1")), inner, max_size=3),
+        st.builds(
+            Named,
+            st.sampled_from(("a", "a(b=1)", "bytes")),
+            st.dictionaries(st.sampled_from(("a", "b")), inner, max_size=2),
+            st.booleans(),
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(VALUES, VALUES)
+@example(1, True)
+@example([1, 2], (1, 2))
+@example([[1], 2], [[1, 2]])
+@example({"a": 1, "b": 2}, {"a": {"b": 2}})
+@example(Named("a", {}, False), Named("a"))
+@example(np.int8(-1), np.uint8(255))
+def test_keys_are_equal_exactly_where_values_are(one: Any, other: Any) -> None:
+    """A2, A3: a key tells types, signs, units and payloads apart, all the way down."""
+    same = spelled(one) == spelled(other)
+    assert (value_key(one) == value_key(other)) == same
+    assert value_key(copy.deepcopy(one)) == value_key(one)
+    assert hash(value_key(one)) == hash(value_key(copy.deepcopy(one)))
+
+
+def test_what_cannot_be_told_has_no_key() -> None:
+    class Number(int):
+        pass
+
+    loop: list[Any] = []
+    loop.append(loop)
+    objects = np.array([1], object), np.dtype("i4", metadata={"a": 1}), Number(1), object(), loop
+    for value in (*objects, "x" * 10_000, [0] * 10_000, np.zeros(10_000), b"x" * 10_000):
+        assert value_key(value) is None
+        assert typed_key({"a": value}) is None
+
+
+# Frozen JSON
+
+
+@given(json_values())
+def test_frozen_json_is_equal_to_what_it_was_made_of_and_cannot_be_changed(value: Any) -> None:
+    """A7: what many nodes share refuses every change, and copies do not."""
+    frozen = freeze(value)
+    assert frozen == value
+    assert json.dumps(frozen) == json.dumps(value)
+    assert freeze(frozen) is frozen
+    assert typed_key(frozen) == typed_key(value)
+    again = pickle.loads(pickle.dumps(frozen))
+    assert again == value
+    for each in (frozen, again):
+        check_frozen(each)
+    plain = copy.deepcopy(frozen)
+    assert (plain, type(plain)) == (value, type(value))
+    if isinstance(plain, (dict, list)):
+        plain.clear()
+        assert frozen == value
+
+
+CHANGES: list[Callable[[Any], Any]] = [
+    lambda c: c.__setitem__(0, 1),
+    lambda c: c.__setitem__("a", 1),
+    lambda c: c.__delitem__(0),
+    lambda c: c.__ior__({}),
+    lambda c: c.__iadd__([1]),
+    lambda c: c.__imul__(2),
+    lambda c: c.update(a=1),
+    lambda c: c.setdefault("new", 1),
+    lambda c: c.popitem(),
+    lambda c: c.append(1),
+    lambda c: c.extend([1]),
+    lambda c: c.insert(0, 1),
+    lambda c: c.remove(1),
+    lambda c: c.reverse(),
+    lambda c: c.sort(),
+    lambda c: c.pop(),
+    lambda c: c.clear(),
+]
+
+
+def check_frozen(value: Any) -> None:
+    """Every container inside refuses every change."""
+    if not isinstance(value, (dict, list)):
+        return
+    before = json.dumps(value)
+    for change in CHANGES:
+        with pytest.raises((TypeError, AttributeError)):
+            change(value)
+    assert json.dumps(value) == before
+    for inner in value.values() if isinstance(value, dict) else value:
+        check_frozen(inner)
+
+
+# Tables
+
+
+def made(given: Any, *, alone: bool) -> tuple[Any, ...]:
+    """An array as made from a description, by a process that has seen no other where `alone`."""
+    if alone:
+        forget()
+    store: dict[str, bytes] = {}
+    array = given.create(store)
+    return store, bits(array[...]), bits(np.array(array.fill_value)), str(array.metadata)
+
+
+def forget() -> None:
+    """Empty all tables."""
+    from omnizarr import _json
+    from omnizarr.data_types import struct
+    from omnizarr.engine import bound
+    from omnizarr.formats import remembered
+
+    for table in (
+        *(options._models, bound._shared, bound._checked, remembered._models),
+        *(remembered._texts, struct._simple, _json._indented),
+    ):
+        table.clear()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(data=st.data())
+def test_an_array_is_the_same_whatever_was_made_before(format: Any, data: st.DataObject) -> None:
+    """A2, A3: no array shares a model, a chain of codecs or a text with one that is unequal."""
+    one = data.draw(described(format, most=3))
+    other = data.draw(described(format, most=3))
+    expected = made(one, alone=True), made(other, alone=True)
+    forget()
+    for _ in range(2):
+        assert made(one, alone=False) == expected[0]
+        assert made(other, alone=False) == expected[1]
+
+
+# Everything that a user can get hold of
+
+
+def change_all(value: Any) -> None:
+    """Change everything that can be changed in what a user was given."""
+    if isinstance(value, dict):
+        for inner in list(value.values()):
+            change_all(inner)
+        attempt(lambda: value.update(changed=True))
+    elif isinstance(value, list):
+        for inner in list(value):
+            change_all(inner)
+        attempt(lambda: value.append("changed"))
+    elif isinstance(value, tuple):
+        for inner in value:
+            change_all(inner)
+    elif isinstance(value, Named):
+        change_all(value.configuration)
+    elif isinstance(value, np.dtype):
+        if value.names is not None:
+            for name in value.names:
+                change_all(value[name])
+            value.names = tuple(f"changed{i}" for i in range(len(value.names)))
+    elif isinstance(value, (np.ndarray, np.void)):
+        if isinstance(value, np.ndarray) and value.dtype.hasobject:
+            change_all(value.reshape(-1).tolist())
+        elif value.dtype.names is not None or isinstance(value, np.ndarray):
+            attempt(lambda: overwrite(value))
+        change_all(value.dtype)
+
+
+def overwrite(value: Any) -> None:
+    raw = np.frombuffer(b"\1" * value.nbytes, value.dtype) if value.dtype.kind != "T" else None
+    if isinstance(value, np.void):
+        for name in value.dtype.names or ():
+            value[name] = raw[0][name] if raw is not None else None
+    elif raw is not None:
+        value[...] = raw.reshape(value.shape)
+
+
+def attempt(change: Callable[[], None]) -> None:
+    with suppress(TypeError, ValueError, AttributeError):  # refused, which is as good
+        change()
+
+
+def shown(store: dict[str, bytes]) -> tuple[Any, ...]:
+    """What an array is to somebody who opens it."""
+    array = oz.open(store)
+    assert isinstance(array, oz.Array)
+    return (
+        *(bits(array[...]), array.dtype, str(array.metadata), array.attrs.asdict()),
+        *(array.metadata.to_dict(), repr(array.codecs), bits(np.array(array.fill_value))),
+    )
+
+
+HANDED_OUT: dict[str, Callable[[oz.Array], Any]] = {
+    "dtype": lambda a: a.dtype,
+    "fill_value": lambda a: a.fill_value,
+    "attrs": lambda a: a.attrs.asdict(),
+    "attrs.values": lambda a: list(a.attrs.values()),
+    "codecs": lambda a: a.codecs,
+    "filters": lambda a: a.filters,
+    "metadata.attributes": lambda a: a.metadata.attributes,
+    "metadata.to_dict": lambda a: a.metadata.to_dict(),
+    "metadata.documents": lambda a: a.metadata.documents(),
+    "metadata.codecs": lambda a: a.metadata.codecs,
+    "metadata.extra": lambda a: a.metadata.extra,
+    "metadata.chunk_grid": lambda a: a.metadata.chunk_grid,
+    "metadata.data_type": lambda a: a.metadata.data_type,
+    "metadata.fill_value": lambda a: a.metadata.fill_value.json,
+    "metadata.model": lambda a: [
+        *(a.metadata.model.attributes, a.metadata.model.extra, a.metadata.model.codecs),
+        *(a.metadata.model.data_type, a.metadata.model.fill_value.json),
+    ],
+    "all values": lambda a: a[...],
+    "a view": lambda a: a.lazy[...].read() if hasattr(a, "lazy") else None,
+    "one value": lambda a: a[(0,) * a.ndim] if a.size else None,
+    "settings": lambda a: a.config,
+}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(data=st.data())
+def test_what_a_user_changes_changes_no_other_array(format: Any, data: st.DataObject) -> None:
+    """A6, A7: fill values, types, metadata, attributes and results belong to who has them."""
+    made_from = data.draw(described(format, most=2))
+    attributes = {"list": [1, {"deep": [2]}], "dict": {"a": {"b": 1}}, "text": "x"}
+    stores: list[dict[str, bytes]] = [{}, {}]
+    first, second = (made_from.create(s, attributes=copy.deepcopy(attributes)) for s in stores)
+    before = shown(stores[1])
+    for get in HANDED_OUT.values():
+        for array in (first, oz.open(stores[0])):
+            change_all(get(array))  # type: ignore[arg-type]
+    assert repr(shown(stores[1])) == repr(before)
+    assert repr(shown(stores[0])) == repr(before)
+    assert bits(second[...]) == before[0]
+    second.attrs["new"] = 1  # which stores the whole document
+    assert oz.open(stores[1]).attrs == {**attributes, "new": 1}
+
+
+@given(json_values())
+def test_fill_values_that_are_objects_cannot_be_changed(value: Any) -> None:
+    """A6: every element without a chunk is the one fill value."""
+    assume(value is not None)
+    stores: list[dict[str, bytes]] = [{}, {}]
+    arrays = [
+        oz.create_array(
+            store,
+            shape=(2,),
+            dtype=object,
+            fill_value=freeze(value),
+            zarr_format=2,
+            filters=[{"id": "json2"}],
+        )
+        for store in stores
+    ]
+    found: npt.NDArray[Any] = arrays[0][...]
+    before = json.dumps(arrays[1][...].tolist())
+    change_all(found.tolist())
+    change_all(arrays[0].fill_value)
+    assert json.dumps(arrays[1][...].tolist()) == before
