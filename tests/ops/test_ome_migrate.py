@@ -207,3 +207,111 @@ def test_a_copy_onto_itself_and_a_second_migration_are_refused() -> None:
     oz.create_group(plain)
     with pytest.raises(oz.InvalidMetadata, match="use convert for plain Zarr"):
         oz.ome.migrate(plain, {}, to="0.4")
+
+
+DOTS = {"chunk_key_encoding": {"name": "v2", "separator": "."}}
+
+
+def test_levels_with_dots_in_their_keys_do_not_stay_for_0_4() -> None:
+    """B2: OME-Zarr 0.4 has chunk keys with "/"."""
+    start = image("0.5", compressors=["gzip"], **DOTS)
+    before = dict(start)
+    for call in (
+        lambda: oz.ome.migrate(start, to="0.4", in_place=True),
+        lambda: oz.convert(start, zarr_format=2, in_place=True),
+    ):
+        with pytest.raises(oz.CannotExpress, match=r"keys have '\.'.*have '/'.*destination"):
+            call()
+        assert start == before
+    there: dict[str, bytes] = {}
+    oz.ome.migrate(start, there, to="0.4")
+    assert oz.ome.validate(there) == []
+    same_values(start, there)
+
+
+def old_image(version: str) -> dict[str, bytes]:
+    """An image of a version that is only read."""
+    store: dict[str, bytes] = {}
+    group = oz.create_group(store, zarr_format=2)
+    separator = "." if version == "0.1" else "/"
+    data = np.arange(64, dtype="u1").reshape(1, 1, 1, 8, 8)
+    group.create_array("0", data=data, chunks=(1, 1, 1, 4, 4), dimension_separator=separator)
+    axes = {} if version < "0.3" else {"axes": list("tczyx")}
+    group.attrs["multiscales"] = [{"version": version, "datasets": [{"path": "0"}], **axes}]
+    return store
+
+
+SOURCES: dict[str, tuple[Any, str, int]] = {
+    **{f"image {v}": (image, v, 3 if v == "0.4" else 2) for v in ("0.4", "0.5")},
+    **{f"plate {v}": (plate, v, 3 if v == "0.4" else 2) for v in ("0.4", "0.5")},
+    **{f"image {v}": (old_image, v, 3) for v in ("0.1", "0.2", "0.3")},
+}
+
+
+@pytest.mark.parametrize("case", SOURCES)
+@pytest.mark.parametrize("path", ["", "images/one"])
+def test_convert_gives_images_and_plates_the_metadata_of_the_other_zarr(
+    case: str, path: str
+) -> None:
+    """B3: `convert` does what `migrate` does, also for images inside of other hierarchies."""
+    make, version, zarr_format = SOURCES[case]
+    inner = make(version)
+    start: dict[str, bytes] = inner
+    if path:
+        start = {}
+        top = oz.create_group(start, zarr_format=5 - zarr_format, attributes={"labels": ["a"]})
+        top.create_array("table", data=[1, 2])
+        top.create_group("images")
+        start |= {f"{path}/{key}": value for key, value in inner.items()}
+    there: dict[str, bytes] = {}
+    oz.convert(start, there, zarr_format=zarr_format)
+    found = oz.ome.validate(there, path)
+    assert [str(p) for p in found if p.level == "error"] == []
+    same_values(start, there)
+    migrated: dict[str, bytes] = {}
+    oz.ome.migrate(inner, migrated, to="0.5" if zarr_format == 3 else "0.4")
+    start_of = f"{path}/" if path else ""
+    image_of = {k.removeprefix(start_of): v for k, v in there.items() if k.startswith(start_of)}
+    assert documents(image_of) == documents(migrated)
+    assert chunks(image_of) == chunks(migrated)
+    assert not path or oz.open_group(there).attrs == {"labels": ["a"]}
+
+
+def test_convert_in_place_gives_an_image_the_metadata_of_the_other_zarr() -> None:
+    """B3: documents are written as `migrate` writes them."""
+    a, b = image("0.4"), image("0.4")
+    oz.convert(a, in_place=True)
+    oz.ome.migrate(b, in_place=True)
+    assert documents(a) == documents(b)
+    assert chunks(a) == chunks(b)
+
+
+@pytest.mark.parametrize("change", ["dots", "draft"])
+def test_convert_refuses_what_would_not_be_an_image_any_more(change: str) -> None:
+    """B2, B3: other chunk keys, and a Zarr that no OME-Zarr stands on."""
+    there: dict[str, bytes] = {}
+    options = {"dots": {"zarr_format": 2, "dimension_separator": "."},
+               "draft": {"zarr_format": "3-draft"}}[change]  # fmt: skip
+    for version in ("0.4", "0.5"):
+        with pytest.raises((oz.InvalidMetadata, oz.CannotExpress), match=r"OME-Zarr"):
+            oz.convert(image(version), there, **options)  # type: ignore[arg-type]
+    assert there == {}
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"multiscales": [{"datasets": [{"path": "0", "crs": "EPSG:3857"}], "type": "reduce"}]},
+        {"multiscales": {"layout": [{"asset": "0"}]}},
+        {"labels": ["a", "b"]},
+        {"ome": "not an object"},
+    ],
+)
+def test_convert_leaves_attributes_that_only_look_like_an_image(attributes: Any) -> None:
+    """B3: pyramids of maps have `multiscales` too."""
+    start: dict[str, bytes] = {}
+    there: dict[str, bytes] = {}
+    group = oz.create_group(start, zarr_format=2, attributes=attributes)
+    group.create_array("0", data=np.ones((4, 4)))
+    oz.convert(start, there, zarr_format=3)
+    assert oz.open_group(there).attrs == attributes

@@ -257,3 +257,43 @@ def test_labels_that_threads_write_at_once_are_all_listed(tmp_path: Path) -> Non
     image = oz.ome.open(tmp_path)
     assert isinstance(image, oz.ome.Image)
     assert sorted(image.labels) == ["first", *names]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"dimension_separator": "."},
+        {"chunk_key_encoding": "."},
+        {"chunk_key_encoding": {"name": "v2"}},
+        {"chunk_key_encoding": {"name": "v2", "configuration": {"separator": "."}}},
+    ],
+    ids=str,
+)
+def test_version_0_4_is_not_written_with_dots_in_its_keys(keys: Any) -> None:
+    """B2: OME-Zarr 0.4 has chunk keys with "/"; nothing is created where others are asked for."""
+    store: dict[str, bytes] = {}
+    data = np.ones((8, 8), "u1")
+    with pytest.raises(oz.InvalidMetadata, match=r"0\.4 have '/', not '\.'"):
+        oz.ome.write(store, data, version="0.4", **keys)
+    with pytest.raises(oz.InvalidMetadata, match=r"0\.4 have '/', not '\.'"):
+        oz.ome.write_plate(store, {"A/1": [data]}, version="0.4", **keys)
+    assert not [k for k in store if k.endswith(".zarray")]
+    oz.ome.write(store, data, version="0.4", dimension_separator=None, overwrite=True)
+    with pytest.raises(oz.InvalidMetadata, match=r"0\.4 have '/', not '\.'"):
+        oz.ome.write_labels(store, "cells", data, **keys)
+    assert not [p for p in oz.ome.validate(store) if p.level == "error"]
+    oz.ome.write({}, data, version="0.5", **keys)
+
+
+def test_dots_in_the_keys_of_0_4_are_told_by_validate() -> None:
+    """B2: what others wrote so is read, and `validate` says what is wrong."""
+    store: dict[str, bytes] = {}
+    oz.ome.write(store, np.arange(16, dtype="u1").reshape(4, 4), version="0.4", levels=1)
+    oz.open_group(store, "r+").create_array(
+        "0", data=np.arange(16, dtype="u1").reshape(4, 4), overwrite=True, dimension_separator="."
+    )
+    [problem] = [p for p in oz.ome.validate(store) if p.level == "error"]
+    assert (problem.key, problem.field) == ("0/.zarray", "dimension_separator")
+    image = oz.ome.open(store)
+    assert isinstance(image, oz.ome.Image)
+    assert image.read().tolist() == np.arange(16).reshape(4, 4).tolist()

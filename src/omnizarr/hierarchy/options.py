@@ -180,7 +180,7 @@ def _made(
         shape=lengths,
         data_type=named,
         chunk_grid=chunk_grid(_chunks(options), lengths, data_type),
-        chunk_key_encoding=_key_encoding(format, options),
+        chunk_key_encoding=key_encoding(format, options),
         fill_value=_fill(options, data_type, format),
         codecs=_codecs(format, data_type, len(lengths), options),
         storage_transformers=_transformers(options.get("storage_transformers")),
@@ -232,7 +232,8 @@ def check_separator(separator: str | None) -> str | None:
     return separator
 
 
-def _key_encoding(format: Format, options: ArrayOptions) -> Named:
+def key_encoding(format: Format, options: ArrayOptions) -> Named:
+    """The chunk key encoding that options ask for, or the format's own."""
     given = options.get("chunk_key_encoding")
     if given is None:
         return format.key_encoding(check_separator(options.get("dimension_separator")))

@@ -28,6 +28,7 @@ from omnizarr.hierarchy.stored import stored_keys
 from omnizarr.hierarchy.walk import walk
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
+from omnizarr.ops import ome_translate
 from omnizarr.stores import Inside, Store, sizes
 from omnizarr.stores.resolve import options_for_two
 
@@ -79,6 +80,7 @@ def convert(
     With `in_place`, and no destination, only documents are written beside the old ones; that
     works where every chunk stays valid under its key (1 to 2, 2 to 3, 1 to 3).
     `dimension_separator` is for the chunk keys at the destination, where it shall be another one.
+    Images and plates of OME-Zarr get the metadata of its version on that Zarr, as by `ome.migrate`.
     Version 2 is written as its other readers know it: without checksums, which the report names
     in `left_out`. With `checksum` they stay; few others read that.
     `progress` is called with chunks done, chunks in all, and the array's path.
@@ -93,15 +95,11 @@ def convert(
     store = start.store if in_place else stores.resolve(destination, storage_options=there)
     if not in_place:
         _check_apart(start.store, store)
-    tasks, groups = _prepare(
-        start,
-        walk(start, node),
-        store,
-        goal,
-        in_place,
-        check_separator(dimension_separator),
-        checksum or goal.checksums_are_read,
+    nodes, separator = ome_translate.for_format(
+        start, walk(start, node), goal, in_place, check_separator(dimension_separator)
     )
+    checksum = checksum or goal.checksums_are_read
+    tasks, groups = _prepare(start, nodes, store, goal, in_place, separator, checksum)
     _check_target(store, goal, overwrite, in_place)
     report = Report()
     for path, group in groups.items():

@@ -7,16 +7,13 @@ does the rest: documents only where chunks can stay as they are, new chunks wher
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from omnizarr import stores
-from omnizarr.conventions.ome import documents
-from omnizarr.conventions.ome.image import Image
-from omnizarr.conventions.ome.load import Loaded, load
-from omnizarr.conventions.ome.model import Metadata
-from omnizarr.conventions.ome.versions import NEWEST, Version, attributes_of, writable
-from omnizarr.errors import InvalidMetadata, NodeNotFound, StoreError
+from omnizarr.conventions.ome.load import load
+from omnizarr.conventions.ome.versions import NEWEST, writable
+from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.formats import by_name, consolidated
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.group import Group
@@ -25,6 +22,7 @@ from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.walk import walk
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.convert import Progress, Report, convert
+from omnizarr.ops.ome_translate import translated
 from omnizarr.stores import Inside, Range, Store
 from omnizarr.stores.resolve import options_for_two
 from omnizarr.stores.store import Bytes
@@ -81,7 +79,8 @@ def migrate(
         raise InvalidMetadata(f"{start} has no OME-Zarr metadata; use convert for plain Zarr")
     if loaded.version == goal:
         raise InvalidMetadata(f"{start} is OME-Zarr {to} already")
-    view = _View(inner, _translated(start, nodes, loaded, goal), hide_chunks=dry_run)
+    changed = translated(start, nodes, loaded, goal, in_place)
+    view = _View(inner, _documents(start, nodes, changed), hide_chunks=dry_run)
     view.documents.update(key for path in nodes for key in start.format.keys(path))
     name = loaded.stated_version
     if not in_place:
@@ -153,54 +152,15 @@ def _store(store: Store, written: Mapping[str, bytes]) -> None:
         raise
 
 
-def _translated(
-    start: Location, nodes: Mapping[str, Node], root: Loaded, goal: Version
+def _documents(
+    start: Location, nodes: Mapping[str, Node], changed: Mapping[str, Node]
 ) -> dict[str, bytes | None]:
-    """The source's documents with the metadata of the other version in them."""
-    changed: dict[str, Node] = dict(nodes)
-    for path, node in nodes.items():
-        if isinstance(node, ArrayModel):
-            continue
-        group = Group.at(start.at(path), node)
-        loaded = load(group, root if path else None)
-        if loaded is None:
-            continue
-        metadata = _with_scales(loaded)
-        attributes = attributes_of(documents.write(metadata), goal.name, node.attributes)
-        changed[path] = node.with_(attributes=attributes, consolidated=None)
-        for multiscale in metadata.multiscales:
-            names = tuple(a.name for a in multiscale.axes)
-            for dataset in multiscale.datasets:
-                level = paths.join(path, paths.normalize(dataset.path))
-                array = changed.get(level)
-                if not isinstance(array, ArrayModel):
-                    raise NodeNotFound(f"there is no level {paths.show(level)} in {start.store!r}")
-                changed[level] = _named(array, names, goal)
+    """The source's documents of those nodes that are others in the new version."""
     shown: dict[str, bytes | None] = {}
     for path, node in changed.items():
         if node is not nodes[path]:
             shown.update(start.format.write(path, node))
     return shown
-
-
-def _named(array: ArrayModel, names: tuple[str, ...], goal: Version) -> ArrayModel:
-    """The array with the axes' names where the version wants them; 0.4 has them in the group."""
-    attributes = {k: v for k, v in array.attributes.items() if k != "_ARRAY_DIMENSIONS"}
-    stated = names if goal.name == NEWEST else None
-    return array.with_(dimension_names=stated, attributes=attributes)
-
-
-def _with_scales(loaded: Loaded) -> Metadata:
-    """The metadata, with the scales of versions that did not state them."""
-    several = []
-    for i, multiscale in enumerate(loaded.metadata.multiscales):
-        image = Image(loaded, i)
-        datasets = tuple(
-            d if d.transform is not None else replace(d, transform=image.transform(j))
-            for j, d in enumerate(multiscale.datasets)
-        )
-        several.append(replace(multiscale, datasets=datasets))
-    return replace(loaded.metadata, multiscales=tuple(several))
 
 
 @dataclass(eq=False)

@@ -27,12 +27,13 @@ from omnizarr.conventions.ome.model import (
 from omnizarr.conventions.ome.open import open as open_ome
 from omnizarr.conventions.ome.versions import NEWEST, Version, attributes_of, stated, writable
 from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongNode, known_names
+from omnizarr.formats import by_name
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
 from omnizarr.hierarchy.create import create_group
 from omnizarr.hierarchy.create import open as open_zarr
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.hierarchy.options import ArrayOptions, key_encoding
 from omnizarr.model import paths
 from omnizarr.ops.downsample import NAMES
 from omnizarr.ops.ome_levels import (
@@ -140,6 +141,7 @@ def write_levels(
 ) -> Image:
     """Store an image whose metadata are known: levels first, what makes it an image last."""
     dtype = np.dtype(source.dtype)
+    options = _with_keys(options, version)
     check_attributes(_attributes(with_windows(metadata, dtype), version), "this image")
     where = stores.resolve(store)
     group = create_group(where, path=path, zarr_format=version.zarr_format, overwrite=overwrite)
@@ -152,6 +154,23 @@ def write_levels(
     if loaded is None:
         raise InvalidMetadata(f"{group.name} in {group.store!r} was changed while it was written")
     return Image(loaded)
+
+
+def _with_keys(options: ArrayOptions, version: Version) -> ArrayOptions:
+    """The options with the chunk keys of the version; raises where they ask for others."""
+    if version.separator is None:
+        return options
+    given = options.get("dimension_separator"), options.get("chunk_key_encoding")
+    if given == (None, None):
+        return {**options, "dimension_separator": version.separator}
+    encoding = key_encoding(by_name(version.zarr_format), options)
+    separator = encoding.configuration.get("separator", ".")
+    if separator != version.separator:
+        raise InvalidMetadata(
+            f"the chunk keys of OME-Zarr {version.name} have {version.separator!r}, not"
+            f" {separator!r}; leave dimension_separator and chunk_key_encoding out"
+        )
+    return options
 
 
 def _attributes(metadata: Metadata, version: Version) -> dict[str, Any]:
@@ -218,8 +237,6 @@ def _create(
     options = {**options}
     if version.name == NEWEST:
         options["dimension_names"] = [a.name for a in multiscale.axes]
-    else:
-        options.setdefault("dimension_separator", "/")
     if options.get("chunks", "auto") in ("auto", None, True):
         options["chunks"] = _default_chunks(shapes[0], multiscale, np.dtype(source.dtype).itemsize)
     arrays: list[Array] = []

@@ -214,9 +214,19 @@ class _Walk:
                 shown = None if stated_names is None else list(stated_names)
                 message = f"expected the axes' names {list(names)}, got {shown}"
                 self.array_error(place, "dimension_names", message)
+        self._keys(place, array)
         if metadata.image_label is not None and array.data_type.name not in _INTEGERS:
             message = f"a label image has integers, got {array.data_type.name}"
             self.array_error(place, "data_type", message)
+
+    def _keys(self, place: Location, array: ArrayModel) -> None:
+        if self.version is None or self.version.separator is None:
+            return
+        wanted = self.version.separator
+        found = array.chunk_key_encoding.configuration.get("separator", ".")
+        if found != wanted:
+            message = f"chunk keys of OME-Zarr {self.version.name} have {wanted!r}, got {found!r}"
+            self.array_error(place, "dimension_separator", message)
 
     def _labels(self, location: Location, found: Stated, metadata: Metadata) -> None:
         if metadata.labels is not None:

@@ -27,6 +27,11 @@ class Version:
         """Whether data of this version lie in that version of Zarr."""
         return str(self.zarr_format) == str(zarr_format)
 
+    @property
+    def separator(self) -> str | None:
+        """What stands between the indices in keys of chunks; None where that is left open."""
+        return "/" if "0.2" <= self.name <= "0.4" else None
+
     def __str__(self) -> str:
         return f"{self.name} ({'read and written' if self.writes else 'read'})"
 
@@ -90,6 +95,11 @@ def writable(name: object) -> Version:
         names = " and ".join(v.name for v in VERSIONS if v.writes)
         raise InvalidMetadata(f"OME-Zarr {version.name} is only read here; written are {names}")
     return version
+
+
+def version_on(zarr_format: int | str) -> Version | None:
+    """The version that is written on that version of Zarr, or None."""
+    return next((v for v in VERSIONS if v.writes and v.stands_on(zarr_format)), None)
 
 
 def stated(attributes: Mapping[str, Any]) -> Stated | None:
