@@ -165,6 +165,8 @@ def lookup(kind: Kind, name: str, where: str = "") -> Any:
     if target is None:
         words = kind.replace("_", " ")
         help_ = _hints.get((kind, name)) or known_names(name, names(kind))
+        if ":" in name:  # a URI, for which none of the names stands
+            help_ = f"register what implements it under that URI: omnizarr.register({kind!r}, …)"
         place = f" at {where}" if where else ""
         raise UnknownExtension(f"unknown {words} {name!r}{place}; {help_}", kind=kind, name=name)
     return target

@@ -100,6 +100,7 @@ PRINTED_TIMES = b"""{
     "extensions": [],
     "attributes": {}
 }"""
+TYPES = "https://purl.org/zarr/spec/extensions/data-types"
 UNKNOWN_TYPE = {"extension": "http://example.org/type", "type": "weird"}
 
 
@@ -433,16 +434,28 @@ def test_other_types_are_written_as_an_extension_object(
         ("int16", "<i2"),
         (["r16", "int16"], "V2"),
         ("<i8", "<i8"),
+        (["r12", "<M8[ns]", "int64"], "<M8[ns]"),
+        ([{"extension": f"{TYPES}/datetime/1.0", "type": "<M8[s]"}], "<M8[s]"),
+        ([{"extension": "http://example.org/x", "type": "x"}, "S3", "r24"], "S3"),
+        ([{"extension": f"{TYPES}/struct/1.0", "type": [["x", "<i2"]]}], [("x", "<i2")]),
     ],
 )
+@pytest.mark.parametrize(
+    "unknown", [{}, {"extension": f"{TYPES}/datetime/1.0"}], ids=["extension", "type"]
+)
 def test_the_first_known_fallback_of_an_unknown_type_is_used_with_a_warning(
-    fallback: Any, dtype: str
+    fallback: Any, dtype: Any, unknown: dict[str, str]
 ) -> None:
-    fill = "0x0000" if dtype == "V2" else 0
-    store = with_array(data_type={**UNKNOWN_TYPE, "fallback": fallback}, fill_value=fill)
-    with pytest.warns(oz.OmnizarrWarning, match="'weird' of 'http://example.org/type'") as told:
+    """C4: fallbacks of extensions, and those of a known extension's unknown type, were not."""
+    fill = {"V": "0x0000", "S": "", "M": 0}.get(np.dtype(dtype).kind, 0)
+    fill = "AAA=" if isinstance(dtype, list) else fill
+    stated = {**UNKNOWN_TYPE, **unknown, "fallback": fallback}
+    store = with_array(data_type=stated, fill_value=fill)
+    with pytest.warns(oz.OmnizarrWarning, match=f"'weird' of {stated['extension']!r}") as told:
         opened = oz.open_array(store, path="a")
-    used = next(f for f in [fallback, *fallback] if f in ("int32", "int16", "r16", "<i8"))
+    first = fallback if isinstance(fallback, str) else fallback[0]
+    skipped = first in ("foo", "r12") or "http://example.org/x" in str(first)
+    used = fallback[1] if skipped else first
     assert f"its fallback {used!r} is used" in str(told[0].message)
     assert opened.dtype == np.dtype(dtype)
     assert opened[...].shape == (4, 6)
@@ -655,7 +668,13 @@ def test_null_is_read_as_zero_with_a_warning_and_never_written(data_type: Any, z
         ("float64", "true"),
         ("complex64", "[1]"),
         ("complex64", "[1, 2, 3]"),
+        ("complex64", '"0x3f80000"'),
+        ("complex64", '"0x3f8000003f80000"'),
+        ("complex64", '"0b0011"'),
         ("r24", '"0x0102"'),
+        ("r24", '"0x01 02 03"'),
+        ("r24", '"0b000000010000001000000011"'.replace("11", "2")),
+        ("r24", '"0b0000000100000010000000110"'),
         ("r24", "0"),
     ],
 )
@@ -689,7 +708,12 @@ def test_fill_values_that_do_not_fit_the_type_are_refused(data_type: str, fill: 
         ("complex64", [1, 2], "0000803f00000040"),
         ("complex64", 3, "0000404000000000"),
         ("complex64", ["NaN", "-Infinity"], "0000c07f000080ff"),
+        ("complex64", ["0x7fc00001", "0b" + "0" * 32], "0100c07f00000000"),
+        ("complex64", "0x7fc000013f800000", "0100c07f0000803f"),
+        ("complex64", "0b" + f"{0x3F80000040000000:064b}", "0000803f00000040"),
+        ("complex128", "0x3ff0000000000000c000000000000000", "000000000000f03f00000000000000c0"),
         ("r24", "0x010203", "010203"),
+        ("r24", "0b000000010000001000000011", "010203"),
     ],
 )
 def test_fill_values_mean_exact_bits(data_type: str, fill: Any, bits: str) -> None:

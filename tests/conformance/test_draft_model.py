@@ -144,6 +144,26 @@ def test_where_both_kinds_of_document_stand_the_array_is_used_with_a_warning() -
     assert list(oz.open_group(store).array_keys()) == ["a"]
 
 
+@pytest.mark.shows("D3-03", "D3-99")
+@pytest.mark.parametrize("path", ["", "a"])
+def test_where_both_kinds_of_document_stand_open_group_gives_the_group(path: str) -> None:
+    """C7: it said that there was an array, not a group."""
+    node, below = (f"meta/{path}.", f"meta/{path}/") if path else ("meta/", "meta/")
+    documents = {"array.json": array(), "group.json": {"attributes": {"is": "group"}}}
+    both = {node + name: document for name, document in documents.items()}
+    store = hierarchy({**both, f"{below}b.group.json": {"attributes": {}}})
+    before = dict(store)
+    for mode in ("r", "r+"):
+        with pytest.warns(oz.OmnizarrWarning, match="the group is opened, read-only"):
+            group = oz.open_group(store, mode, path=path)
+        assert (dict(group.attrs), list(group)) == ({"is": "group"}, ["b"])
+        with pytest.raises(oz.ReadOnly):
+            group.attrs["x"] = 1
+    with pytest.warns(oz.OmnizarrWarning, match="the array is used"):
+        assert isinstance(oz.open(store, path=path), oz.Array)
+    assert store == before
+
+
 @pytest.mark.shows("D3-04", "D3-121")
 @pytest.mark.parametrize("path", ["foo/bar", "/foo/bar", "/foo/bar/", "foo//bar"])
 def test_paths_are_stored_in_one_form(path: str) -> None:
@@ -676,6 +696,19 @@ def test_a_codec_is_named_by_its_uri_and_configured(level: int) -> None:
         oz.open_array(bad, path="a")
 
 
+@pytest.mark.shows("D3-37")
+@pytest.mark.parametrize("name", ["gzip", "numcodecs.zlib", "bytes", "two words: x"])
+def test_a_codec_that_is_not_named_by_a_uri_is_refused(name: str) -> None:
+    """C4: it opened as if it had one."""
+    store = with_array(codecs=[GZIP, {"type": name, "configuration": {"level": 1}}])
+    with pytest.raises(oz.InvalidMetadata, match=r"codecs\[1\]\.type: expected a URI, got"):
+        oz.open_array(store, path="a")
+    [problem] = oz.validate(store)
+    assert (problem.field, problem.level) == ("codecs[1].type", "error")
+    by_name = with_array(codecs=[{"type": "urn:example:none"}])
+    assert oz.open_array(by_name, path="a").shape == (4, 6)
+
+
 @pytest.mark.shows("D3-38")
 def test_a_new_codec_needs_only_its_registration(own_names: None) -> None:
     @dataclass(frozen=True, slots=True)
@@ -721,6 +754,41 @@ def test_an_unknown_codec_stops_data_but_not_metadata() -> None:
     with pytest.raises(oz.UnknownExtension, match=r"http://example\.org/none"):
         opened[...] = 1
     assert store == before
+
+
+PURL = "https://purl.org/zarr/spec/codecs"
+
+
+@pytest.mark.shows("D3-33", "D3-39")
+@pytest.mark.parametrize("layout", ["C", "F"])
+@pytest.mark.parametrize(
+    ("codec", "kind"),
+    [
+        ({"type": "http://example.org/none"}, oz.UnknownExtension),
+        ({"type": f"{PURL}/none/1.0"}, oz.UnknownExtension),
+        ({"type": f"{PURL}/gzip/1.0", "configuration": {"level": 10}}, oz.InvalidMetadata),
+        ({"type": f"{PURL}/zlib/1.0", "configuration": {"level": 10}}, oz.InvalidMetadata),
+        ({"type": f"{PURL}/blosc/1.0", "configuration": {"clevel": 10}}, oz.InvalidMetadata),
+        ({"type": f"{PURL}/endian/1.0", "configuration": {"endian": 3}}, oz.InvalidMetadata),
+        (BIG_ENDIAN, oz.InvalidMetadata),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 1])
+def test_errors_name_a_codec_and_its_place_as_the_document_does(
+    codec: dict[str, Any], kind: type[Exception], layout: str, at: int
+) -> None:
+    """C4: they counted codecs that the draft does not have, and named those."""
+    codecs = [codec] if at == 0 and codec is not BIG_ENDIAN else [GZIP, codec]
+    store = with_array(chunk_memory_layout=layout, codecs=codecs)
+    with pytest.raises(kind) as caught:
+        oz.open_array(store, path="a")[...]
+    message = str(caught.value)
+    assert codec["type"] in message
+    assert f"codecs[{len(codecs) - 1}]" in message
+    assert not any(word in message for word in ("'bytes'", "transpose", "numcodecs."))
+    [problem] = oz.validate(store)
+    assert codec["type"] in problem.message
+    assert f"codecs[{len(codecs) - 1}]" in problem.message
 
 
 def test_the_entry_point_of_these_tests_is_the_one_that_is_written() -> None:

@@ -133,6 +133,26 @@ def test_without_a_listing_children_are_opened_by_name_and_not_counted_as_none()
     assert oz.open_array(store, path="new/one")[...].tolist() == [3, 3]
 
 
+@pytest.mark.shows("D3-95", "D3-99")
+def test_without_a_listing_a_group_without_a_document_cannot_be_known() -> None:
+    """C4: such a store was said to have none."""
+    store = KeyValueStore()
+    store.values = hierarchy({"meta/foo/bar.array.json": array()})
+    root = oz.open_group(store)
+    for use in (lambda: "foo" in root, lambda: root.get("foo")):
+        with pytest.raises(oz.StoreError, match=r"cannot list.*cannot be known whether /foo is"):
+            use()
+    for ask in (lambda: root["foo"], lambda: oz.open(store, path="foo")):
+        with pytest.raises(oz.NodeNotFound, match="cannot be known whether /foo is a group"):
+            ask()
+    assert "foo/bar" in root
+    assert oz.open_group(store, "r+").require_group("foo").path == "foo"
+    assert "foo" in root
+    listed = oz.open_group(store.values)
+    assert "nothing" not in listed
+    assert listed.get("nothing") is None
+
+
 class CountingStore(oz.MemoryStore):
     """Remembers what was asked of it; several keys in one go are one request."""
 

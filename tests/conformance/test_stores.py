@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import subprocess
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.conformance.key_value import KeyValueStore
 from tests.conformance.printed import run_printed
+from tests.conformance.test_draft_store import OnlyPartial
 from tests.conformance.test_v2_examples import both_examples, files
 from tests.stores.test_databases import redis_url
 
@@ -162,6 +164,85 @@ def test_a_store_of_a_user_runs_the_examples() -> None:
     own = KeyValueStore()
     both_examples(own, KeyValueStore())
     assert own.values == array
+
+
+class Gets:
+    """Gets whole values, and nothing else."""
+
+    def __init__(self, values: dict[str, bytes] | None = None) -> None:
+        self.values: dict[str, bytes] = {} if values is None else values
+
+    def get(self, key: str) -> bytes | None:
+        return self.values.get(key)
+
+
+class Raises(Gets):
+    """Has what a dictionary would do where there is no key."""
+
+    def get(self, key: str) -> bytes:
+        return self.values[key]
+
+
+class Deletes(Gets):
+    """Gets, sets and deletes."""
+
+    def set(self, key: str, value: bytes) -> None:
+        self.values[key] = value
+
+    def delete(self, key: str) -> None:
+        del self.values[key]
+
+
+class Erases(Deletes):
+    """The same in the words of the draft, with a list operation."""
+
+    read_only = False
+
+    def erase(self, key: str) -> None:
+        self.values.pop(key, None)
+
+    def list(self) -> Iterator[str]:
+        return iter(list(self.values))
+
+
+@pytest.mark.shows("D3-84", "D3-85", "GEO-09", "V3-82")
+@pytest.mark.parametrize("kind", [Gets, Raises, Deletes, Erases])
+@pytest.mark.parametrize("version", [1, 2, "3-draft", 3])
+def test_an_object_with_few_methods_is_a_store(kind: type[Gets], version: Any) -> None:
+    """C4: it was refused, or `get` without a range raised a bare TypeError."""
+    data = np.arange(24).reshape(4, 6)
+    held: dict[str, bytes] = {}
+    shards = {"shards": (4, 6)} if version in ("3-draft", 3) else {}
+    oz.create_array(held, data=data, chunks=(2, 3), zarr_format=version, **shards)
+    own = kind(held)
+    opened = oz.open_array(own)
+    np.testing.assert_array_equal(opened[1:3, 2:5], data[1:3, 2:5])
+    again = pickle.loads(pickle.dumps(opened))
+    np.testing.assert_array_equal(again[...], data)
+    if not isinstance(own, Deletes):
+        with pytest.raises(oz.ReadOnly):
+            oz.open_array(own, mode="r+")[...] = 1
+        with pytest.raises(oz.ReadOnly):
+            oz.create_array(own, shape=1, dtype="i4", zarr_format=version)
+        return
+    oz.open_array(own, mode="r+")[:2] = 0
+    assert oz.open_array(own)[:, 0].tolist() == [0, 0, 12, 18]
+    oz.open_array(own, mode="r+")[...] = 0
+    assert not [key for key in held if key[-1:].isdigit()]
+
+
+@pytest.mark.shows("D3-85", "V3-82")
+def test_a_store_with_only_the_partial_forms_needs_no_adapter() -> None:
+    store = OnlyPartial()
+    data = np.arange(24).reshape(4, 6)
+    oz.create_array(store, data=data, chunks=(2, 3))
+    np.testing.assert_array_equal(oz.open_array(store)[1:3], data[1:3])
+
+
+@pytest.mark.parametrize("thing", [3, np.arange(3), Gets, object(), type("Sub", (), {})()])
+def test_what_is_no_store_is_told(thing: Any) -> None:
+    with pytest.raises(oz.StoreError, match="is not a store; give a path, a dict"):
+        oz.open(thing)
 
 
 @pytest.mark.shows("GEO-10")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
 import zlib
 from typing import Any
 
+import numcodecs
 import numpy as np
 import pytest
 from numcodecs import blosc
@@ -126,6 +129,34 @@ def test_the_named_library_decodes_with_its_options() -> None:
         part = data[2 * i : 2 * i + 2].tobytes()
         blosc_store[str(i)] = bytes(blosc.compress(part, b"lz4", 5, 1, typesize=4))
     assert oz.open(blosc_store)[:].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.shows("V1-08")
+@pytest.mark.parametrize(
+    ("name", "options", "compress"),
+    [
+        ("zlib", {"level": 3}, zlib.compress),
+        ("zlib", 3, zlib.compress),
+        ("zlib", None, zlib.compress),
+        ("bz2", {"level": 3}, bz2.compress),
+        ("gzip", 3, gzip.compress),
+        ("gzip", {"level": 3}, gzip.compress),
+        ("zstd", 3, numcodecs.Zstd(3).encode),
+        ("lz4", 1, numcodecs.LZ4(1).encode),
+    ],
+)
+def test_options_are_a_level_or_an_object_whatever_the_library(
+    name: str, options: Any, compress: Any
+) -> None:
+    """C4: gzip with a level and zlib with an object were refused."""
+    data = np.arange(2, dtype="<i4")
+    store = store_of(compression=name, compression_opts=options)
+    store["0"] = bytes(compress(data.tobytes()))
+    assert oz.open(store)[:].tolist() == [0, 1, 0, 0]
+    assert oz.validate(store) == []
+    array = oz.open_array(store, mode="r+")
+    array.resize(6)
+    assert oz.open(store)[:2].tolist() == [0, 1]
 
 
 @pytest.mark.shows("V1-08")

@@ -36,16 +36,21 @@ from omnizarr.model.numcodecs_ids import PREFIX
 
 
 def bind_codec(named: Named, where: str) -> Codec:
-    """One codec; errors name its place in the document."""
+    """One codec; errors name it, and its place, as the document does."""
     target = registry.find("codec", named.name)
     if target is None and named.name.startswith(PREFIX):
         target = registry.lookup("codec", f"{PREFIX}*")
+    where = named.where or where
     if target is None:
         target = registry.lookup("codec", named.name, where)
     try:
         bound: Codec = target.bind(named)
     except InvalidMetadata as e:
         raise _placed(e, named, where) from None
+    except UnknownExtension:
+        if named.stated:
+            registry.lookup("codec", named.stated, where)
+        raise
     return bound
 
 
@@ -55,7 +60,7 @@ def _placed(error: InvalidMetadata, named: Named, where: str) -> InvalidMetadata
     problems = [
         Problem(p.key, f"{where}.{p.field}" if p.field else where, p.message) for p in inner
     ]
-    return InvalidMetadata.of(problems, f"codec {named.name!r}")
+    return InvalidMetadata.of(problems, f"codec {named.stated or named.name!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,14 +305,14 @@ def bind_chain(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") -> 
     after: list[tuple[BytesBytes, int | None]] = []
     current, size = spec, None
     for i, named in enumerate(codecs):
-        where = f"{field}[{i}]"
+        where = named.where or f"{field}[{i}]"
         try:
             codec = bind_codec(named, where)
         except UnknownExtension:
             if named.must_understand:
                 raise
             continue  # the document allows readers to skip it
-        _check_order(codec, middle is not None, where)
+        _check_order(codec, middle is not None, named, where)
         if codec.kind == "array->array":
             filter_ = cast(ArrayArray, _fitted(codec, current, named, where))
             before.append((filter_, current))
@@ -349,8 +354,8 @@ def _resolved(codec: ArrayArray, spec: Spec, named: Named, where: str) -> Spec:
         raise _placed(e, named, where) from None
 
 
-def _check_order(codec: Codec, is_bytes: bool, where: str) -> None:
-    name = getattr(codec, "name", type(codec).__name__)
+def _check_order(codec: Codec, is_bytes: bool, named: Named, where: str) -> None:
+    name = named.stated or getattr(codec, "name", type(codec).__name__)
     if is_bytes and codec.kind != "bytes->bytes":
         raise InvalidMetadata(
             f"{where}: {name!r} takes an array, but the codecs before it made bytes;"

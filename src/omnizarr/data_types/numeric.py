@@ -201,7 +201,7 @@ class Float(Fill):
 
 
 class Complex(Fill):
-    """Two floats, real then imaginary; older formats also take one number."""
+    """Two floats, real then imaginary; older formats also take one number, the draft all bits."""
 
     def __init__(self, named: Named, dtype: np.dtype[Any]) -> None:
         super().__init__(named, dtype)
@@ -211,6 +211,9 @@ class Complex(Fill):
     def decode(self, json: Any, dialect: Dialect) -> Any:
         if isinstance(json, (int, float)) and dialect != "v3" and not isinstance(json, bool):
             json = [json, 0]
+        if isinstance(json, str) and json[:2] in ("0x", "0b") and dialect == "v3-draft":
+            digits, half = json[2:], len(json) // 2 - 1  # those of the real part come first
+            json = [json[:2] + digits[:half], json[:2] + digits[half:]]
         if not isinstance(json, list) or len(json) != 2:
             raise wrong(self.named, "a list of two floats", json)
         parts = np.empty(2, self.part.dtype)

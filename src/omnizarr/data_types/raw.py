@@ -44,8 +44,8 @@ def bind(named: Named) -> DataType:
             data = bytes(size)
         elif isinstance(json, list):
             data = byte_list(json, named)
-        elif isinstance(json, str) and json.startswith("0x") and dialect == "v3-draft":
-            data = _from_hex(json, named)
+        elif isinstance(json, str) and json[:2] in ("0x", "0b") and dialect == "v3-draft":
+            data = _from_digits(json, named)
         elif isinstance(json, str):
             data = from_base64(json, named)
         else:
@@ -63,11 +63,15 @@ def bind(named: Named) -> DataType:
     return DataType(named, dtype, decode, encode, zero=np.zeros((), dtype))
 
 
-def _from_hex(text: str, named: Named) -> bytes:
+def _from_digits(text: str, named: Named) -> bytes:
+    """The bytes that ``0x…`` or ``0b…`` spells, the first one first."""
+    base, per_byte = (16, 2) if text.startswith("0x") else (2, 8)
+    digits = text[2:]
+    good = digits.isalnum() and len(digits) % per_byte == 0
     try:
-        return bytes.fromhex(text[2:])
+        return int(digits, base).to_bytes(len(digits) // per_byte, "big") if good else b""
     except ValueError:
-        raise wrong(named, "0x and two digits a byte", text) from None
+        raise wrong(named, f"{text[:2]} and {per_byte} digits a byte", text) from None
 
 
 def _object(named: Named) -> DataType:

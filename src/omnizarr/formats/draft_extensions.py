@@ -29,6 +29,7 @@ _SHARDING = re.compile(
 )
 # The text says /codecs/…/1.0; its gzip page and early writers say /codec/, or leave out 1.0.
 _CODEC = re.compile(r"https://purl\.org/zarr/spec/codecs?/([a-z0-9-]+)(?:/1\.0)?")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
 _KNOWN_CODECS = ("gzip", "zlib", "blosc", "bz2", "lz4", "lzma", "zstd")
 _CORE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)|r[1-9]\d*")
 _ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
@@ -83,30 +84,68 @@ def _extension_type(fields: Fields, stated: dict[str, Any]) -> tuple[Named, dict
     uri, type_ = stated["extension"], stated["type"]
     fallback = stated.get("fallback", [])
     names = fallback if isinstance(fallback, list) else [fallback]
-    if isinstance(uri, str) and _TYPE_URI.fullmatch(uri):
-        try:
-            named = from_type_string(_numpy_spelling(type_))
-        except InvalidMetadata as e:
-            fields.error("data_type.type", str(e))
-            return Named("bool"), {}
-        defined = _DEFINED.get(uri.removeprefix(DATA_TYPES))
-        if defined is not None and named.name not in defined:
-            fields.error("data_type.type", f"{type_!r} is not a type of {uri!r}")
+    named, problem = _of_extension(stated)
+    if named is not None and _is_companion(uri):
         if "big" in byte_orders(named):
             return named, {"data_type": stated}  # never written, but kept where it stands
         return named, {"fallback": names} if names else {}
-    members = {k: v for k, v in stated.items() if k not in ("extension", "fallback")}
-    unknown = Named(str(uri), members)
-    if registry.find("data_type", str(uri)) is not None:
-        return unknown, {"data_type": stated}
-    for each in names:
-        found = _core_type(each)
-        if found is not None and config.get().fallback != "refuse":
+    if not _is_companion(uri) and not is_uri(str(uri)):
+        fields.warn("data_type.extension", f"expected a URI, got {kind_of(uri)}")
+    if named is not None:
+        return named, {"data_type": stated}
+    if config.get().fallback != "refuse":
+        for each in names:
+            found = _core_type(each) or _type_of_extension(each)
+            if found is None:
+                continue
             if config.get().fallback == "warn":
                 message = f"unknown type {type_!r} of {uri!r}; its fallback {each!r} is used"
                 fields.warn("data_type", message)
             return found, {"data_type": stated}
-    return unknown, {"data_type": stated}
+    if problem:
+        fields.error("data_type.type", problem)
+        return Named("bool"), {}
+    return _by_uri(stated), {"data_type": stated}
+
+
+def _is_companion(uri: object) -> bool:
+    """Return True for the URI of one of the draft's own data type extensions."""
+    return isinstance(uri, str) and _TYPE_URI.fullmatch(uri) is not None
+
+
+def _by_uri(stated: dict[str, Any]) -> Named:
+    """The type of an extension that only its URI names."""
+    members = {k: v for k, v in stated.items() if k not in ("extension", "fallback")}
+    return Named(str(stated["extension"]), members)
+
+
+def _of_extension(stated: dict[str, Any]) -> tuple[Named | None, str]:
+    """The type that an extension object means if it is known; else None, and what is wrong."""
+    uri, type_ = stated.get("extension"), stated.get("type")
+    if not _is_companion(uri):
+        named = _by_uri(stated)
+        return (None, "") if registry.find("data_type", named.name) is None else (named, "")
+    try:
+        named = from_type_string(_numpy_spelling(type_))
+    except InvalidMetadata as e:
+        return None, str(e)
+    defined = _DEFINED.get(str(uri).removeprefix(DATA_TYPES))
+    if defined is not None and named.name not in defined:
+        return None, f"{type_!r} is not a type of {uri!r}"
+    return named, ""
+
+
+def _type_of_extension(stated: Any) -> Named | None:
+    """The type behind a fallback that an extension defines: its identifier, or its object."""
+    if isinstance(stated, dict) and "extension" in stated and "type" in stated:
+        return _of_extension(stated)[0]
+    if not isinstance(stated, (str, list)):
+        return None
+    try:
+        named = from_type_string(_numpy_spelling(stated))
+    except InvalidMetadata:
+        return None
+    return named if any(named.name in defined for defined in _DEFINED.values()) else None
 
 
 def is_core(named: Named) -> bool:
@@ -166,17 +205,18 @@ def _numpy_spelling(type_: Any) -> Any:
 def read_codecs(fields: Fields, rank: int) -> tuple[Named, ...]:
     """Memory layout, `codecs` or the earlier `compressor`, as the model's codecs."""
     steps = _layout(fields, rank)
-    stated = fields.values.get("codecs", [])
+    stated, places = fields.values.get("codecs", []), "codecs[{}]"
     name = "type"
     if "compressor" in fields.values and "codecs" not in fields.values:
         stated = [] if fields.get("compressor") is None else [fields.get("compressor")]
-        name = "codec"
+        name, places = "codec", "compressor"
     if not isinstance(stated, list):
         fields.error("codecs", f"expected a list, got {kind_of(stated)}")
         stated = []
-    found = [c for i, s in enumerate(stated) if (c := _codec(fields, f"codecs[{i}]", s, name))]
-    if not any(_kind(c) == "array->bytes" for c in found):
-        at = next((i for i, c in enumerate(found) if _kind(c) != "array->array"), len(found))
+    read = (_codec(fields, places.format(i), s, name) for i, s in enumerate(stated))
+    found = [codec for codec in read if codec is not None]
+    at = next((i for i, c in enumerate(found) if _kind(c) != "array->array"), len(found))
+    if at == len(found) or _kind(found[at]) != "array->bytes":
         found.insert(at, Named("bytes"))
     return (*steps, *found)
 
@@ -230,15 +270,19 @@ def _codec(fields: Fields, where: str, stated: object, name: str) -> Named | Non
         fields.error(f"{where}.{other}", "unknown member")
     match = _CODEC.fullmatch(uri)
     if match is None:
-        return Named(uri, configuration)
+        if not is_uri(uri):
+            message = f"expected a URI, got {uri!r}; write {CODECS}{uri}/1.0 for that of the draft"
+            fields.error(f"{where}.{name}", message)
+        return Named(uri, configuration, where=where)
     if match[1] == "endian":
         if "endian" not in configuration:
             fields.error(f"{where}.configuration.endian", "required, but missing")
         elif configuration["endian"] is None:
             fields.error(f"{where}.configuration.endian", "expected 'little' or 'big', got null")
-        return Named("bytes", configuration)
+        return Named("bytes", configuration, stated=uri, where=where)
     # The configurations of gzip and blosc are those of numcodecs, but gzip's level is required.
-    return Named("gzip" if match[1] == "gzip" else PREFIX + match[1], configuration)
+    known = "gzip" if match[1] == "gzip" else PREFIX + match[1]
+    return Named(known, configuration, stated=uri, where=where)
 
 
 def write_codecs(array: ArrayModel, format_name: str) -> tuple[Any, list[dict[str, Any]]]:
@@ -266,7 +310,7 @@ def write_codecs(array: ArrayModel, format_name: str) -> tuple[Any, list[dict[st
             if stated is not None:
                 config_ = {"endian": stated}
                 out.append({"type": f"{CODECS}endian/1.0", "configuration": config_})
-        elif "://" in codec.name:
+        elif is_uri(codec.name):
             out.append({"type": codec.name, "configuration": dict(codec.configuration)})
         else:
             one = ArrayModel(
@@ -316,6 +360,11 @@ def write_transformers(array: ArrayModel) -> list[dict[str, Any]]:
         {"extension": SHARDING if is_sharding(t) else t.name, **t.configuration}
         for t in array.storage_transformers
     ]
+
+
+def is_uri(text: str) -> bool:
+    """Return True for a URI, such as every name of the draft's extensions must be."""
+    return _URI.fullmatch(text) is not None
 
 
 def is_sharding(transformer: Named) -> bool:

@@ -24,6 +24,14 @@ FIELDS = (
     "fill_value",
     "order",
 )
+# What an integer in `compression_opts` means to a library.
+_LEVELS = {
+    "zlib": "level",
+    "bz2": "level",
+    "gzip": "level",
+    "zstd": "level",
+    "lz4": "acceleration",
+}
 COMPRESSORS = ("zlib", "bz2", "lzma", "blosc")
 
 
@@ -201,13 +209,14 @@ def _compression(fields: Fields) -> dict[str, Any] | None:
     if not isinstance(name, str):
         fields.error("compression", f"expected a string, got {kind_of(name)}")
         return None
-    if name in ("zlib", "bz2"):
+    if name in _LEVELS and not isinstance(options, dict):
         if options is None:
             return {"id": name}
         if isinstance(options, bool) or not isinstance(options, int):
-            fields.error("compression_opts", f"expected a level, got {kind_of(options)}")
+            message = f"expected a level or an object, got {kind_of(options)}"
+            fields.error("compression_opts", message)
             return None
-        return {"id": name, "level": options}
+        return {"id": name, _LEVELS[name]: options}
     if options is not None and not isinstance(options, dict):
         if name in ("blosc", "lzma"):
             fields.error("compression_opts", f"expected an object, got {kind_of(options)}")
@@ -223,6 +232,8 @@ def _to_compression(step: dict[str, Any] | None) -> tuple[str, Any]:
     options = {k: v for k, v in step.items() if k != "id"}
     if name in ("zlib", "bz2"):
         return name, options.get("level", 1)
+    if name in _LEVELS and options.keys() == {_LEVELS[name]}:
+        return name, options[_LEVELS[name]]
     if name == "blosc":
         if options.get("blocksize", 0) == 0:
             options.pop("blocksize", None)

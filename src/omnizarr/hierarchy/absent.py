@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from omnizarr.errors import OmnizarrError
+from omnizarr.errors import OmnizarrError, StoreError
 from omnizarr.formats import Probe
 from omnizarr.hierarchy.fetch import fetch
+from omnizarr.hierarchy.location import Location
 from omnizarr.model import paths
 from omnizarr.stores import Inside, LocalStore, Store, can_list, list_dir
 
@@ -26,6 +27,9 @@ def why_absent(store: Store, path: str, wanted: str | None) -> str:
         )
     if isinstance(store, LocalStore) and store.root.is_file():
         return f"{message}, which is {_about_file(store.root)}"
+    unknown = _unlisted(store, path) if _is_implicit(store) else ""
+    if unknown:
+        return f"{message}; {unknown}"
     none = "no zarr.json, .zarray, .zgroup or meta"
     if not can_list(store):
         message += f" ({none} is there)"
@@ -38,6 +42,38 @@ def why_absent(store: Store, path: str, wanted: str | None) -> str:
         some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         message += f" ({none}; it holds: {some})"
     return message + BACKSLASH if "\\" in path else message
+
+
+def may_be_implied(location: Location) -> str:
+    """Return why a node without a document may be there all the same; empty where none is.
+
+    The draft has groups that exist by what is below them, which only a listing can show.
+    """
+    return _unlisted(location.store, location.path) if location.format.implicit_groups else ""
+
+
+def check_absent(location: Location) -> None:
+    """Raise where nothing can tell that there is no node."""
+    unknown = may_be_implied(location)
+    if unknown:
+        raise StoreError(unknown)
+
+
+def _unlisted(store: Store, path: str) -> str:
+    if can_list(store):
+        return ""
+    return (
+        f"{store!r} cannot list its keys, so it cannot be known whether {paths.show(path)} is a"
+        " group without a document; open what is below it by name"
+    )
+
+
+def _is_implicit(store: Store) -> bool:
+    """Return True if the hierarchy at the root of a store has groups without documents."""
+    with suppress(OmnizarrError):
+        probe = Probe("")
+        return any(f.implicit_groups for f in probe.formats(fetch(store, probe.keys()), []))
+    return False
 
 
 # How files begin that are often taken for Zarr, what they are, and what to do.

@@ -159,6 +159,7 @@ def open_group(
             read_only=chosen == "r",
             use_consolidated=use_consolidated,
             missing=missing,
+            prefer_group=True,
         )
         return Group.at(location, node)
     wanted = format_for(where, node_path, zarr_format)

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound, Problem, WrongNode, warn
 from omnizarr.hierarchy import render
-from omnizarr.hierarchy.absent import BACKSLASH
+from omnizarr.hierarchy.absent import BACKSLASH, check_absent, may_be_implied
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.complete import complete, create_nodes
@@ -48,21 +48,37 @@ class Group(NodeHandle[GroupModel]):
         tell(problems)
         return node
 
+    def _member(self, path: str) -> Array | Group | None:
+        """The member that has a document, or that a listing shows."""
+        node = self._find(path)
+        return None if node is None else open_node(self._location.child(path), node)
+
     def _missing(self, path: str) -> str:
+        location = self._location.child(path)
         message = f"there is no array or group {path!r} in {self._location}"
+        unknown = may_be_implied(location)
+        if unknown:
+            message += f"; {unknown}"
         if can_list(self.store):
             names = sorted(self._location.child_names())
             if names:
                 message += f"; members: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
-        return message + BACKSLASH if "\\" in self._location.child(path).path else message
+        return message + BACKSLASH if "\\" in location.path else message
 
     def get(self, path: str, default: Any = None) -> Any:
         """The member, or `default` where there is none."""
         node = self._find(path)
+        if node is None:
+            check_absent(self._location.child(path))
         return default if node is None else open_node(self._location.child(path), node)
 
     def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and self._find(path) is not None
+        if not isinstance(path, str):
+            return False
+        found = self._find(path) is not None
+        if not found:
+            check_absent(self._location.child(path))
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._nodes()))
@@ -199,12 +215,12 @@ class Group(NodeHandle[GroupModel]):
 
     def require_group(self, name: str, *, overwrite: bool = False) -> Group:
         """The group at a path, created where it does not exist."""
-        member = None if overwrite else self.get(name)
+        member = None if overwrite else self._member(name)
         if member is None:
             try:
                 return self.create_group(name, overwrite=overwrite)
             except NodeExists:
-                member = self.get(name)  # another writer was quicker
+                member = self._member(name)  # another writer was quicker
                 if member is None:
                     raise
         if not isinstance(member, Group):
@@ -266,12 +282,12 @@ class Group(NodeHandle[GroupModel]):
         One that exists must have the shape, and a type that can be cast to `dtype` without
         loss, or, where `exact`, the same type.
         """
-        member = self.get(name)
+        member: Any = self._member(name)
         if member is None:
             try:
                 return self.create_array(name, shape=shape, dtype=dtype, **options)
             except NodeExists:
-                member = self.get(name)  # another writer was quicker
+                member = self._member(name)  # another writer was quicker
                 if member is None:
                     raise
         check_required(member, shape, dtype, exact)

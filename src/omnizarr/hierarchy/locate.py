@@ -8,13 +8,13 @@ from functools import partial
 
 from omnizarr import config
 from omnizarr.engine import Missing
-from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem
+from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem, warn
 from omnizarr.formats import Format, Probe, by_name, consolidated
 from omnizarr.hierarchy.absent import why_absent
 from omnizarr.hierarchy.copies import Copies
 from omnizarr.hierarchy.fetch import fetch, fetch_probe
 from omnizarr.hierarchy.location import Location, separator_of, tell
-from omnizarr.model import GroupModel, Node
+from omnizarr.model import ArrayModel, GroupModel, Node
 from omnizarr.stores import Store, can_list
 
 
@@ -27,8 +27,13 @@ def locate(
     separator: str | None = None,
     use_consolidated: bool | str | None = False,
     missing: Missing = "fill",
+    prefer_group: bool = False,
 ) -> tuple[Location, Node]:
-    """The node at a path in whatever format it is; raises NodeNotFound."""
+    """The node at a path in whatever format it is; raises NodeNotFound.
+
+    Where documents of an array and of a group stand at one path, it is the array, unless
+    `prefer_group`.
+    """
     wanted = None if zarr_format is None else by_name(zarr_format).name
     probe = Probe(path, wanted, separator or separator_of(store))
     name = use_consolidated if isinstance(use_consolidated, str) else None
@@ -44,6 +49,10 @@ def locate(
             node = location.find(problems)
         else:
             node = format.read(path, documents, problems)
+        if prefer_group and isinstance(node, ArrayModel):
+            group = _beside_array(location)
+            if group is not None:
+                location, node, problems = replace(location, read_only=True), group, []
         if node is not None:
             location.check_read_name()
             tell(problems)
@@ -51,6 +60,15 @@ def locate(
                 location = _with_copies(location, bool(use_consolidated), name, documents)
             return location, node
     raise NodeNotFound(why_absent(store, path, wanted))
+
+
+def _beside_array(location: Location) -> Node | None:
+    """The group whose document stands beside that of an array, with a warning."""
+    documents = fetch(location.store, location.format.keys(location.path)[1:])
+    group = location.format.read(location.path, documents, [])
+    if group is not None:
+        warn(f"an array and a group stand at {location}; the group is opened, read-only")
+    return group
 
 
 def _with_copies(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omnizarr.model.frozen import NOTHING, freeze
@@ -11,11 +11,17 @@ from omnizarr.model.frozen import NOTHING, freeze
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A codec, data type, grid, key encoding or transformer, not yet bound to code."""
+    """A codec, data type, grid, key encoding or transformer, not yet bound to code.
+
+    `stated` and `where` are for errors: the name in the document, where that is another one,
+    and its place there.
+    """
 
     name: str
     configuration: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     must_understand: bool = True
+    stated: str = field(default="", compare=False)
+    where: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         # Named things are shared by all equal nodes, whoever gave the configuration.
@@ -27,9 +33,9 @@ class Named:
 
     def replace(self, **configuration: Any) -> Named:
         """The same name with some members of the configuration changed."""
-        return Named(self.name, {**self.configuration, **configuration}, self.must_understand)
+        return replace(self, configuration={**self.configuration, **configuration})
 
     def without(self, *members: str) -> Named:
         """The same name with some members of the configuration left out."""
         kept = {k: v for k, v in self.configuration.items() if k not in members}
-        return Named(self.name, kept, self.must_understand)
+        return replace(self, configuration=kept)

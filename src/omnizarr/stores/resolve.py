@@ -13,6 +13,8 @@ from omnizarr import registry
 from omnizarr.errors import StoreError, known_names
 from omnizarr.stores.local import LocalStore
 from omnizarr.stores.memory import MemoryStore
+from omnizarr.stores.partial import StoreWithPartialAccess
+from omnizarr.stores.small import SmallStore, is_small, takes_range
 from omnizarr.stores.store import Store
 from omnizarr.stores.url import shown, without_secrets
 
@@ -50,6 +52,7 @@ registry.register("store", "github", _FSSPEC, "git", "hf", "reference")
 registry.register("store", "simplecache", _FSSPEC, "filecache", "blockcache")
 registry.register("store_adapter", "zarr-python", "omnizarr.integrations.zarr_python:from_zarr")
 
+_PARTIAL = ("get_partial_values", "set_partial_values", "erase_values")
 _WEB = re.compile("https?://", re.IGNORECASE)
 _ARCHIVE = re.compile(r"zip::|.*\.(zip|ozx)/?\Z", re.IGNORECASE | re.DOTALL)
 
@@ -83,7 +86,7 @@ def resolve(
         return store
     if isinstance(where, (str, os.PathLike)):
         return LocalStore(os.fspath(where), read_only=read_only)
-    if isinstance(where, Store):
+    if isinstance(where, Store) and takes_range(type(where)):
         return where
     if _is_of_zarr_python(where):
         adapt = registry.lookup("store_adapter", "zarr-python")
@@ -91,9 +94,13 @@ def resolve(
         return adapted
     if isinstance(where, MutableMapping):
         return MemoryStore(where, read_only=read_only)
+    if all(hasattr(where, name) for name in _PARTIAL) and not hasattr(where, "get"):
+        return StoreWithPartialAccess(where, read_only=read_only)
+    if is_small(where):
+        return SmallStore(where, read_only=read_only)
     raise StoreError(
         f"{type(where).__name__} is not a store; give a path, a dict,"
-        " or an object with get, set, erase and read_only"
+        " or an object with get, and to write with set and erase"
     )
 
 
