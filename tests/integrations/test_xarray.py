@@ -140,6 +140,78 @@ def test_only_the_chunks_that_are_needed_are_read() -> None:
         assert {k for k in store.seen if "/c/" in k} == chunks
 
 
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    ("blocks", "stored"),
+    [
+        ({"t": -1}, (12, 4)),
+        ({"t": 6, "x": 2}, (6, 2)),
+        ({"t": 5}, (5, 4)),
+        ({}, (3, 4)),  # those of the file
+        ({"t": (2, 3, 7)}, (3, 4)),  # which no regular grid has
+    ],
+)
+def test_blocks_count_more_than_the_chunks_of_the_file(
+    tmp_path: Path, zarr_format: int, blocks: dict[str, Any], stored: tuple[int, ...]
+) -> None:
+    """D7: ``ds.chunk(time=-1).omnizarr.to()`` kept the old chunks without a word."""
+    data = xr.Dataset({"a": (("t", "x"), np.arange(84.0).reshape(12, 7))})
+    data.omnizarr.to(tmp_path / "old", encoding={"a": {"chunks": (3, 4)}}, zarr_format=zarr_format)
+    old = xr.open_dataset(tmp_path / "old", engine="omnizarr", chunks={}).chunk(blocks)
+    new = old.omnizarr.to(tmp_path / "new", zarr_format=zarr_format)
+    assert new["a"].chunks == stored
+    xr.testing.assert_identical(xr.open_dataset(tmp_path / "new", engine="omnizarr"), data)
+    asked = old.omnizarr.to(tmp_path / "asked", encoding={"a": {"chunks": (4, 7)}})
+    assert asked["a"].chunks == (4, 7)
+    own = old.copy()
+    own.a.encoding["chunks"] = (2, 2)  # somebody asked for these too
+    assert own.omnizarr.to(tmp_path / "own", zarr_format=zarr_format)["a"].chunks == (2, 2)
+    part = old.isel(t=slice(0, 2))  # a part of one chunk; more may be appended
+    if blocks == {}:
+        assert part.omnizarr.to(tmp_path / "part")["a"].chunks == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "chunks", "shards"),
+    [(6, (2,), (6,)), (2, (2,), (6,)), (4, (2,), (4,)), (5, (2,), (6,)), (1, (1,), None)],
+)
+def test_blocks_become_shards_where_the_file_has_some(
+    blocks: int, chunks: tuple[int, ...], shards: tuple[int, ...] | None
+) -> None:
+    """D7."""
+    store: dict[str, bytes] = {}
+    data = xr.Dataset({"a": ("x", np.arange(12))})
+    data.omnizarr.to(store, encoding={"a": {"chunks": (2,), "shards": (6,)}})
+    old = xr.open_dataset(store, engine="omnizarr", chunks={}).chunk(x=blocks)
+    new = old.omnizarr.to({})
+    assert (new["a"].chunks, new["a"].shards) == (chunks, shards)
+    assert new["a"][...].tolist() == [*range(12)]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("missing", [False, True])
+def test_text_of_any_length_is_stored_as_such(zarr_format: int, lazy: bool, missing: bool) -> None:
+    """D11b: it became text of one length; xarray's own `to_zarr` stores `string` too."""
+    kind = np.dtypes.StringDType(na_object=None) if missing else np.dtypes.StringDType()
+    text = ["a", None if missing else "", "longer", "ü"]
+    data = xr.Dataset({"s": ("x", np.array(text, kind))})
+    given = data.chunk(x=3) if lazy else data
+    store: dict[str, bytes] = {}
+    found = given.omnizarr.to(store, zarr_format=zarr_format)["s"]
+    assert found.dtype == np.dtypes.StringDType()
+    assert found[...].tolist() == ["a", "", "longer", "ü"]
+    longer = given.omnizarr.to(store, append_dim="x")["s"]
+    assert longer[...].tolist() == ["a", "", "longer", "ü"] * 2
+    fixed = xr.Dataset({"s": ("x", np.array(["abcdef"]))})
+    old: dict[str, bytes] = {}
+    fixed.omnizarr.to(old)
+    assert given.omnizarr.to(old, append_dim="x")["s"][...].tolist()[1:] == found[:4].tolist()
+    too_long = xr.Dataset({"s": ("x", np.array(["abcdefg"], kind))})
+    with pytest.raises(ValueError, match="so that no text is cut"):
+        too_long.omnizarr.to(old, append_dim="x")
+
+
 def test_blocks_of_dask_are_shards_or_chunks(tmp_path: Path) -> None:
     data = xr.Dataset({"a": ("x", np.arange(12)), "b": ("x", np.arange(12))})
     encoding = {"a": {"chunks": (2,), "shards": (6,)}, "b": {"chunks": (4,)}}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import lt
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import xarray as xr
 from xarray import conventions
 from xarray.backends.common import ensure_dtype_not_object
@@ -149,18 +152,39 @@ def _keeps_type(given: xr.Variable) -> bool:
 
 
 def _encoded(name: str, given: xr.Variable) -> xr.Variable:
-    var = conventions.encode_cf_variable(given, name=name, **_CODERS)
+    var = conventions.encode_cf_variable(_without_missing(given), name=name, **_CODERS)
     var = ensure_dtype_not_object(var, name=name)
+    if var.dtype.kind == "T" and var.encoding.get("dtype") != "S1":
+        return var
     var = strings.EncodedStringCoder(allows_unicode=True).encode(var, name=name)
     return strings.ensure_fixed_length_bytes(var)
+
+
+def _without_missing(var: xr.Variable) -> xr.Variable:
+    """Return text of any length with "" for what is missing, as xarray stores it in objects."""
+    if not hasattr(var.dtype, "na_object"):
+        return var
+    return xr.Variable(var.dims, _as_text(var.data), var.attrs, var.encoding)
+
+
+def _as_text(values: Any) -> Any:
+    if hasattr(values, "map_blocks"):
+        return values.map_blocks(_as_text, dtype=np.dtypes.StringDType())
+    objects = np.asarray(values).astype(object)
+    objects[pd.isnull(objects)] = ""
+    return objects.astype(np.dtypes.StringDType())
 
 
 def encoded_like(name: str, given: xr.Variable, array: Array) -> Coded:
     """A variable encoded just as the array that is stored, with its axes in that order."""
     stored = variable(name, array)
     decoded = conventions.decode_cf_variables({name: stored}, {})[0][name]
-    text = given.dtype.kind in "SU"
-    if text and decoded.dtype != object and decoded.dtype != given.dtype:
+    if given.dtype.kind == "T" and decoded.dtype.kind == "U":
+        text = np.asarray(_without_missing(given).data).astype(object).astype(np.str_)
+        given = given.copy(data=text)
+        given = given.astype(np.result_type(given.dtype, decoded.dtype))
+    fixed = given.dtype.kind in "SU"
+    if fixed and decoded.dtype != object and decoded.dtype != given.dtype:
         raise InvalidMetadata(
             f"variable {name!r} has type {given.dtype}, and {decoded.dtype} is stored;"
             " convert it first, so that no text is cut"
@@ -217,11 +241,7 @@ def new_array(var: Coded, fill_masks: bool, checksums: bool) -> dict[str, Any]:
             attributes["_FillValue"] = encode_fill(mark, var.dtype)
         if var.dtype.kind == "f":
             options.setdefault("fill_value", np.nan)
-    chunks = _chunks(var, options.get("chunks"))
-    if chunks is None:
-        options.pop("chunks", None)
-    else:
-        options["chunks"] = chunks
+    _choose_chunks(var, options)
     return {
         **options,
         "shape": var.shape,
@@ -231,13 +251,49 @@ def new_array(var: Coded, fill_masks: bool, checksums: bool) -> dict[str, Any]:
     }
 
 
-def _chunks(var: Coded, given: Any) -> Any:
-    """What the encoding says, else the blocks of a Dask array where they are regular."""
-    if isinstance(given, int | str) or (given is not None and len(given) == len(var.dims)):
-        return given
+def _choose_chunks(var: Coded, options: dict[str, Any]) -> None:
+    """Set the chunks: those of the encoding, or the blocks of a Dask array where they are regular.
+
+    Blocks count more than chunks that came with the file which the variable was read from, and
+    not as much as those that somebody has asked for.
+    """
+    given, blocks = options.get("chunks"), _regular(var)
+    stated = isinstance(given, int | str) or (given is not None and len(given) == len(var.dims))
+    if not stated:
+        options.pop("chunks", None)
+        if blocks is not None:
+            options["chunks"] = blocks
+    elif blocks is not None and _of_the_file(var):
+        _use_blocks(blocks, var.shape, options)
+
+
+def _regular(var: Coded) -> tuple[int, ...] | None:
+    """Return the shape of the blocks of a Dask array; None without, and where they differ."""
     blocks = var.chunks
     if not blocks or not all(blocks):
         return None
     if any(len(set(axis[:-1])) > 1 or axis[-1] > axis[0] for axis in blocks):
         return None
     return tuple(max(1, axis[0]) for axis in blocks)
+
+
+def _of_the_file(var: Coded) -> bool:
+    """Return True where the chunks are those that the variable was read from."""
+    encoding, stored = var.encoding, var.encoding.get("preferred_chunks")
+    if var.given or not isinstance(stored, Mapping):
+        return False
+    whole = encoding.get("shards") or encoding["chunks"]
+    return isinstance(whole, tuple | list) and [stored.get(d) for d in var.dims] == [*whole]
+
+
+def _use_blocks(blocks: tuple[int, ...], shape: tuple[int, ...], options: dict[str, Any]) -> None:
+    """Change chunks or shards to the blocks, unless they are these, cut at the end of an axis."""
+    chunks, shards = options["chunks"], options.get("shards")
+    for old in (shards, chunks):
+        if old is not None and blocks == tuple(map(min, old, map(partial(max, 1), shape))):
+            return
+    if shards is None or any(map(lt, blocks, chunks)):
+        options["chunks"] = blocks
+        options.pop("shards", None)
+    else:
+        options["shards"] = tuple(-(-b // c) * c for b, c in zip(blocks, chunks, strict=True))
