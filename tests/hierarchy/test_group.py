@@ -14,6 +14,7 @@ import pytest
 import omnizarr as oz
 from omnizarr.stores import Range
 from omnizarr.stores.wrapper import WrapperStore
+from omnizarr.testing.wrappers import FaultyStore
 from tests.conformance.key_value import SmallestStore
 
 T = TypeVar("T")
@@ -268,6 +269,27 @@ def test_consolidated_metadata_follow_a_move(zarr_format: int) -> None:
         alone = group.members(None, use_consolidated_for_children=False)
         assert [p for p, _ in alone] == paths
     assert set(again.consolidated or ()) == set(paths)
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+@pytest.mark.parametrize("after", range(5))
+def test_an_interrupted_move_can_be_tried_again(zarr_format: int | str, after: int) -> None:
+    """What it left has no document, so that it could not be erased by name either."""
+    root = sample(zarr_format)
+    left = iter([None] * after)
+    stopped = FaultyStore(
+        root.store,
+        lambda operation, key: next(left, KeyError()) if operation.startswith("set") else None,
+    )
+    with pytest.raises((KeyError, oz.StoreError)):
+        oz.open_group(stopped, "r+").move("b", "new")
+    assert root["b/c"][...].tolist() == [0, 1, 2, 3]
+    if oz.open_group(root.store).get("new") is not None:
+        del root["new"]
+    root.move("b", "new")
+    assert root["new/c"][...].tolist() == [0, 1, 2, 3]
+    assert "b" not in root
+    assert oz.validate(root.store) == []
 
 
 def test_a_move_leaves_what_is_not_zarr_where_it_is() -> None:

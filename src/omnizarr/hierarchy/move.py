@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from omnizarr.errors import InvalidName, NodeExists, NodeNotFound, StoreError
@@ -18,7 +18,7 @@ def move(source: Location, target: Location) -> None:
     """Move a node and all below it to a path of the same hierarchy where nothing is yet.
 
     Everything is copied first, documents last, and only then erased at the old place: whatever
-    stops it in between, nothing is lost.
+    stops it in between, nothing is lost, and what it left at the target hinders no second try.
     """
     source.check_writable()
     target.format.check_name(target.path)
@@ -29,11 +29,11 @@ def move(source: Location, target: Location) -> None:
             f"cannot move {paths.show(source.path)} to {paths.show(target.path)}: a node cannot"
             " be moved into itself, nor the root anywhere"
         )
-    if existing_node(target.store, target.path) is not None or any(_keys(target)):
+    renamed = dict(_renamed(source, target))
+    if existing_node(target.store, target.path) is not None or not _left_by_move(target, renamed):
         raise NodeExists(f"there is already something at {target}; erase it first")
     check_owned(source.store, source.path, source.format)
     documents = set(source.format.keys(source.path))
-    renamed = dict(_renamed(source, target))
     target.create_above()
     for key in sorted(renamed, key=lambda key: key in documents):
         value = source.store.get(key)
@@ -42,6 +42,15 @@ def move(source: Location, target: Location) -> None:
         target.store.set(renamed[key], value)
     keep_right(target.store, target.format, dict(_documents(replace(target, copies=None))))
     source.erase()
+
+
+def _left_by_move(target: Location, renamed: Mapping[str, str]) -> bool:
+    """Tell if a target has at most what an interrupted move of the same node left there."""
+    origins = {new: old for old, new in renamed.items()}
+    return all(
+        key in origins and target.store.get(key) == target.store.get(origins[key])
+        for key in _keys(target)
+    )
 
 
 def _documents(location: Location) -> Iterator[tuple[str, dict[str, bytes | None]]]:
