@@ -96,6 +96,13 @@ def merge(
         _store(array, plan, whole)
 
 
+def write_row(array: BoundArray, row: Row, values: npt.NDArray[Any]) -> None:
+    """Store the part of `values` that belongs into one chunk."""
+    array.check_skipped()
+    with exclusive(array, [array.key(row.coords)]):
+        reference.write_rows(array, [row], values)
+
+
 def write_fields(array: BoundArray, plan: Plan, names: Any, value: npt.NDArray[Any]) -> None:
     """Store some fields of structured items, `value` of the plan's full shape; others stay."""
     array.check_skipped()

@@ -1,25 +1,39 @@
 """Streaming writes: parts are gathered until a chunk or shard is complete, and stored once.
 
 Writing an image plane by plane into shards of many planes would otherwise rewrite every shard for
-each plane. Chunks that are complete are stored at once, several in parallel; when the budget is
-used up, the ones that were touched longest ago are stored as they are.
+each plane. Chunks that are complete are stored at once, several in parallel; before the budget is
+used up, the ones that were touched longest ago are stored as they are. What an assignment covers in
+full, or what is larger than the budget, is not gathered at all.
+
+A chunk at the end of an axis is complete only for one shape of the array, which another handle may
+change meanwhile. So the shape is looked up, and kept from changing, while such chunks are stored.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr.engine.bound import BoundArray
 from omnizarr.engine.rows import run_rows, waits_for
-from omnizarr.engine.run import merge, write
+from omnizarr.engine.run import merge, write, write_row
+from omnizarr.errors import SelectionError
 from omnizarr.indexing import Plan, Row, axis_plan
+from omnizarr.model import paths
 
 Coords = tuple[int, ...]
+T = TypeVar("T")
+TOGETHER = 1024  # whole chunks that are stored in one go
 
 
 class Gathered:
@@ -48,34 +62,82 @@ class Gathered:
         self.known[box][row.pick] = True
         self.missing = int(self.known.size - np.count_nonzero(self.known))
 
+    def resized(self, shape: tuple[int, ...]) -> Gathered:
+        """Return the same with another shape; what is outside of it is left out."""
+        other = Gathered(shape, self.values.dtype)
+        both: Any = tuple(slice(min(a, b)) for a, b in zip(shape, self.known.shape, strict=True))
+        other.values[both], other.known[both] = self.values[both], self.known[both]
+        other.missing = int(other.known.size - np.count_nonzero(other.known))
+        return other
+
+    @property
+    def count(self) -> int:
+        """How many elements are known."""
+        return self.known.size - self.missing
+
 
 class Stream:
-    """Chunks that are being put together, within a budget of bytes."""
+    """Chunks that are being put together, within a budget of bytes.
 
-    def __init__(self, array: BoundArray, budget: int) -> None:
+    `settled` gives the array with the shape that it has now, and keeps it until the block ends.
+    """
+
+    def __init__(
+        self,
+        array: BoundArray,
+        budget: int,
+        settled: Callable[[], AbstractContextManager[BoundArray]],
+    ) -> None:
         self.array = array
         self.budget = budget
+        self._settled = settled
         self._chunks: OrderedDict[Coords, Gathered] = OrderedDict()
         self._lock = threading.RLock()
         self._nbytes = 0
+        self._outside = 0
 
-    def put(self, plan: Plan, values: npt.NDArray[Any]) -> None:
-        """Take values of the plan's full shape."""
+    def put(self, array: BoundArray, plan: Plan, values: npt.NDArray[Any]) -> None:
+        """Take values of the plan's full shape, for the array as the caller knows it."""
         with self._lock:
-            complete: list[Coords] = []
-            for row in plan.rows():
-                chunk = self._chunk(row.coords)
-                chunk.put(row, values)
-                if not chunk.missing:
-                    complete.append(row.coords)
-            self._store(complete)
-            while self._nbytes > self.budget and self._chunks:
-                self._store([next(iter(self._chunks))])
+            self._adopt(array)
+            rows = plan.rows()
+            while some := [*itertools.islice(rows, TOGETHER)]:
+                self._put_some(array, some, values)
+            self._tell_outside()
 
     def flush(self) -> None:
         """Store everything, complete or not."""
         with self._lock:
             self._store(list(self._chunks))
+            self._tell_outside()
+
+    def keys(self) -> list[str]:
+        """Return the keys of chunks that are not stored yet."""
+        return [self.array.key(coords) for coords in list(self._chunks)]
+
+    def _put_some(self, array: BoundArray, rows: list[Row], values: npt.NDArray[Any]) -> None:
+        whole, parts = list[Row](), list[Row]()
+        for row in rows:
+            (whole if row.whole and not self._at_end(row.coords) else parts).append(row)
+        self._run(whole, partial(self._store_row, values=values), values.nbytes)
+        for row in whole:
+            self._forget(row.coords)
+        complete: list[Coords] = []
+        for row in parts:
+            size = self._size(row.coords)
+            if size > self.budget and row.coords not in self._chunks:
+                write_row(array, replace(row, whole=False), values)
+                continue
+            if row.coords not in self._chunks and self._nbytes + size > self.budget:
+                self._store(complete)
+                complete.clear()
+                while self._chunks and self._nbytes + size > self.budget:
+                    self._store([next(iter(self._chunks))])
+            chunk = self._chunk(row.coords)
+            chunk.put(row, values)
+            if not chunk.missing:
+                complete.append(row.coords)
+        self._store(complete)
 
     def _chunk(self, coords: Coords) -> Gathered:
         found = self._chunks.get(coords)
@@ -86,24 +148,78 @@ class Stream:
         self._chunks.move_to_end(coords)
         return found
 
+    def _size(self, coords: Coords) -> int:
+        """The bytes that gathering a chunk takes."""
+        return math.prod(self._inside(coords)) * (self.array.dtype.itemsize + 1)
+
     def _inside(self, coords: Coords) -> tuple[int, ...]:
         """The shape of what a chunk has of the array."""
         grid = self.array.grid
         parts = zip(grid.chunk_shape(coords), grid.origin(coords), grid.array_shape, strict=True)
         return tuple(min(size, length - start) for size, start, length in parts)
 
+    def _at_end(self, coords: Coords) -> bool:
+        """Return whether a chunk would have more of the array if that grew."""
+        return self._inside(coords) != self.array.grid.chunk_shape(coords)
+
+    def _adopt(self, array: BoundArray) -> None:
+        """Go on with the array as it is now; elements that it no longer has are let go."""
+        if array.model.shape == self.array.model.shape:
+            return
+        self.array, counts = array, array.grid.shape
+        for coords, chunk in list(self._chunks.items()):
+            if any(c >= n for c, n in zip(coords, counts, strict=True)):
+                self._outside += chunk.count
+                self._forget(coords)
+            elif (inside := self._inside(coords)) != chunk.known.shape:
+                other = chunk.resized(inside)
+                self._outside += chunk.count - other.count
+                self._chunks[coords] = other
+                self._nbytes += other.nbytes - chunk.nbytes
+
+    def _tell_outside(self) -> None:
+        if self._outside:
+            count, self._outside = self._outside, 0
+            raise SelectionError(
+                f"{paths.show(self.array.path)} was made smaller, to {self.array.model.shape},"
+                f" while a writer was open: {count} assigned elements are outside of it and were"
+                " not stored"
+            )
+
+    def _forget(self, coords: Coords) -> None:
+        found = self._chunks.pop(coords, None)
+        self._nbytes -= 0 if found is None else found.nbytes
+
     def _store(self, several: list[Coords]) -> None:
+        """Store chunks; those at the end of an axis while the shape cannot change."""
+        if any(map(self._at_end, several)):
+            with self._settled() as array:
+                self._adopt(array)
+                self._store_all([coords for coords in several if coords in self._chunks])
+        else:
+            self._store_all(several)
+
+    def _store_all(self, several: list[Coords]) -> None:
         nbytes = sum(self._chunks[coords].nbytes for coords in several)
-        waits = waits_for(self.array.store)
-        run_rows(iter(several), len(several), self._store_one, nbytes, waits=waits)
+        self._run(several, self._store_one, nbytes)
         for coords in several:  # only what is safely stored is forgotten
-            self._nbytes -= self._chunks.pop(coords).nbytes
+            self._forget(coords)
+
+    def _run(self, several: list[T], one: Callable[[T], None], nbytes: int) -> None:
+        run_rows(iter(several), len(several), one, nbytes, waits=waits_for(self.array.store))
 
     def _store_one(self, coords: Coords) -> None:
         chunk = self._chunks[coords]
         if chunk.missing:
             merge(self.array, coords, chunk.values, chunk.known)
-            return
+        else:
+            self._store_whole(coords, chunk.values)
+
+    def _store_row(self, row: Row, values: npt.NDArray[Any]) -> None:
+        index: Any = (*row.outer, ...)
+        self._store_whole(row.coords, values[index])
+
+    def _store_whole(self, coords: Coords, values: npt.NDArray[Any]) -> None:
         start = self.array.grid.origin(coords)
-        box = tuple(slice(a, a + n) for a, n in zip(start, chunk.values.shape, strict=True))
-        write(self.array, axis_plan(self.array.grid, box), chunk.values)
+        box = tuple(slice(a, a + n) for a, n in zip(start, values.shape, strict=True))
+        write(self.array, axis_plan(self.array.grid, box), values)

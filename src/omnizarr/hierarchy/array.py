@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, Self, overload
 
@@ -258,12 +259,20 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         ...     for z, plane in enumerate(planes):
         ...         w[z] = plane
 
-        `budget` bounds the bytes that wait in memory; when it is used up, chunks that are not
-        complete are stored as they are.
+        `budget` bounds the bytes that wait in memory; before it is used up, chunks that are not
+        complete are stored as they are. Close the writer, or use ``with``: one that is dropped
+        warns of what it has not stored. Other handles may append or resize meanwhile.
         """
         self._location.check_writable()
-        stream = engine.Stream(self._data, byte_size(budget, "budget"))
-        return Writer(stream, self._configured)
+        stream = engine.Stream(self._data, byte_size(budget, "budget"), self._settled)
+        return Writer(stream, lambda: self._data, self._settled, self._configured)
+
+    @contextmanager
+    def _settled(self) -> Iterator[BoundArray]:
+        """Give the array with the shape that is stored now, which stays until the block ends."""
+        with alone(self._location):
+            self.refresh()
+            yield self._bound
 
     def to_dask(self, chunks: Any = None, name: str | None = None) -> Any:
         """A Dask array that reads this one, with a block for each chunk, or shard if it has them.
