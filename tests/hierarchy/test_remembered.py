@@ -34,6 +34,22 @@ def test_what_a_user_does_with_attributes_changes_no_other_handle(format: Any) -
     assert oz.open(store).attrs == given
 
 
+@pytest.mark.parametrize("format", [2, 3])
+def test_consolidated_metadata_that_were_handed_out_change_no_node(format: int) -> None:
+    """A7: the models that a group's consolidated metadata give are shared too."""
+    store: dict[str, bytes] = {}
+    oz.create_group(store, zarr_format=format).create_group("a", attributes={"list": [1]})
+    oz.consolidate_metadata(store)
+    nodes = oz.open_group(store).consolidated
+    assert nodes is not None
+    with pytest.raises(TypeError):
+        nodes["a"].attributes["list"].append(2)
+    nodes.clear()
+    again = oz.open_group(store, use_consolidated=True)
+    assert dict(again["a"].attrs) == {"list": [1]}
+    assert set(again.consolidated or ()) == {"a"}
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_equal_arrays_change_apart(format: Any) -> None:
     stores: list[dict[str, bytes]] = [{}, {}]

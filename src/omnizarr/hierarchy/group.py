@@ -16,6 +16,7 @@ from omnizarr.hierarchy.copies import Copies
 from omnizarr.hierarchy.locate import format_for
 from omnizarr.hierarchy.location import Location, tell
 from omnizarr.hierarchy.make import check_required, like, make_array
+from omnizarr.hierarchy.metadata import frozen
 from omnizarr.hierarchy.move import move
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.options import ZERO, ArrayOptions
@@ -189,7 +190,8 @@ class Group(NodeHandle[GroupModel]):
         copies = self._location.copies
         if copies is None or not copies.asked:
             copies = Copies(self.store, self.path, self._location.format)
-        return copies.all(self.path)
+        found = copies.all(self.path)
+        return None if found is None else {path: frozen(node) for path, node in found.items()}
 
     # Creating, moving and erasing
 

@@ -40,7 +40,7 @@ class Metadata:
     @property
     def model(self) -> Node:
         """The node as every format can say it."""
-        return _frozen(self._model)
+        return frozen(self._model)
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class Metadata:
         return f"<zarr v{self._format.name} {self._model!r}>"
 
 
-def _frozen(model: Node) -> Node:
+def frozen(model: Node) -> Node:
     """Return a model of its own, nothing inside which can be changed."""
     parts = {"attributes": freeze(model.attributes), "extra": freeze(model.extra)}
     if isinstance(model, GroupModel):
@@ -90,7 +90,7 @@ def described(path: str, given: Any) -> tuple[Node, str | None]:
     if isinstance(given, Metadata):
         return given.model, str(given.zarr_format)
     if isinstance(given, (ArrayModel, GroupModel)):
-        return _frozen(given), None
+        return frozen(given), None
     document = given.to_dict() if hasattr(given, "to_dict") else given
     if not isinstance(document, Mapping):
         raise InvalidMetadata(
