@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,20 @@ def test_a_misspelt_name_gets_the_right_one(call: Callable[[], object], meant: s
     with pytest.raises((oz.OmnizarrError, KeyError)) as caught:
         call()
     assert f"did you mean {meant!r}?" in str(caught.value.args[0])
+
+
+def test_a_misspelt_path_gets_the_right_one(in_tmp: Path) -> None:
+    """D11: of a file in the same folder, and of a member of a group."""
+    oz.create_array("Ocean.zarr/temperature", shape=3)
+    with pytest.raises(oz.NodeNotFound, match=r"Did you mean 'Ocean\.zarr'\?"):
+        oz.open("ocaen.zarr")
+    oz.create_group("all.zarr").create_array("temperature", shape=3)
+    with pytest.raises(oz.NodeNotFound, match=r"did you mean 'temperature'\? members: temp"):
+        oz.open("all.zarr")["temprature"]
+    with pytest.raises(oz.NodeNotFound, match=r"Is the path right\?"):
+        oz.open("something-else")
+    with pytest.raises(oz.NodeNotFound, match=r"Is the path right\?"):
+        oz.open("no/folder.zarr")
 
 
 def test_an_unknown_option_is_a_type_error_as_for_any_function() -> None:

@@ -215,7 +215,8 @@ _LATER = {
 # By `__getattr__`, too, so that an asterisk imports only what can be had.
 _PUBLIC = __all__
 del __all__
-__getattr__ = _registry.attributes(__name__, _LATER, _PUBLIC)
+if not _typing.TYPE_CHECKING:  # for which any name would be one of the module's
+    __getattr__ = _registry.attributes(__name__, _LATER, _PUBLIC)
 
 
 def __dir__() -> list[str]:

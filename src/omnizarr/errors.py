@@ -195,16 +195,20 @@ def known_names(given: object, known: Iterable[object]) -> str:
     ``"did you mean 'zstd'?"`` where a known name is much like it, and the known names where that
     is not so, or where they are few.
     """
+    names = [str(name) for name in known]
+    meant = did_you_mean(given, names)
+    if meant and len(names) > FEW:
+        return meant.rstrip()
+    return f"{meant}known: {', '.join(names) or 'none'}"
+
+
+def did_you_mean(given: object, known: Iterable[str]) -> str:
+    """Return ``"did you mean 'zstd'? "`` where a known name is much like `given`, else nothing."""
     from difflib import get_close_matches  # noqa: PLC0415 - slow to import, rarely needed
 
-    names = [str(name) for name in known]
-    lower = {name.lower(): name for name in names}
+    lower = {name.lower(): name for name in known}
     near = get_close_matches(str(given).lower(), lower, n=1)
-    listed = f"known: {', '.join(names) or 'none'}"
-    if not near:
-        return listed
-    meant = f"did you mean {lower[near[0]]!r}?"
-    return meant if len(names) > FEW else f"{meant} {listed}"
+    return f"did you mean {lower[near[0]]!r}? " if near else ""
 
 
 class OmnizarrWarning(UserWarning):

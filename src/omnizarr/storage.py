@@ -6,11 +6,23 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from omnizarr import registry
 from omnizarr.hierarchy.place import StorePath
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, Store, ZipStore
+
+if TYPE_CHECKING:
+    from omnizarr.stores.cache import CacheStore as CacheStore
+    from omnizarr.stores.fsspec import FsspecStore as FsspecStore
+    from omnizarr.stores.http import HTTPStore as HTTPStore
+    from omnizarr.stores.lmdb import LMDBStore as LMDBStore
+    from omnizarr.stores.object import ObjectStore as ObjectStore
+    from omnizarr.stores.prefix import PrefixStore as PrefixStore
+    from omnizarr.stores.read_only import ReadOnlyStore as ReadOnlyStore
+    from omnizarr.stores.redis import RedisStore as RedisStore
+    from omnizarr.stores.sqlite import SQLiteStore as SQLiteStore
+    from omnizarr.stores.wrapper import WrapperStore as WrapperStore
 
 StoreLike: TypeAlias = Any
 
@@ -38,7 +50,8 @@ _LATER = {
     "WrapperStore": "stores.wrapper:WrapperStore",
 }
 
-__getattr__ = registry.attributes(__name__, _LATER)
+if not TYPE_CHECKING:  # for which any name would be one of the module's
+    __getattr__ = registry.attributes(__name__, _LATER)
 
 
 def __dir__() -> list[str]:

@@ -68,6 +68,8 @@ REASONS: dict[str, dict[str, str]] = {
         "store_path": "a store and a path; no methods that read or write",
     },
     "zarr.Group": {
+        "array": "no `storage_options`: the store is the group's",
+        "create": "no `storage_options`: the store is the group's",
         "create_array": "no `storage_options`: the store is the group's",
         "info": "a dictionary that prints as a table; other words",
         "info_complete": "a dictionary that prints as a table; other words",

@@ -20,7 +20,6 @@ import zarr.storage
 
 import omnizarr
 import omnizarr.storage
-from omnizarr.hierarchy.options import ArrayOptions
 from tests.compatibility import reasons
 
 PAGE = Path(__file__).parents[2] / "docs" / "zarr-python.md"
@@ -28,11 +27,7 @@ VERSION = "3.1.6"  # of zarr-python, that the page is about
 START, END = "<!-- table -->\n", "<!-- /table -->"
 
 # Functions whose keywords go on to `create_array`, so that its parameters are theirs.
-FORWARDING = {
-    "array", "create", "empty", "empty_like", "from_array", "full", "full_like", "ones",
-    "ones_like", "open", "open_like", "save_array", "zeros", "zeros_like", "create_dataset",
-    "require_array", "require_dataset", "open_consolidated",
-}  # fmt: skip
+FORWARDING = {"save_array", "open_consolidated"}
 
 
 @dataclass(frozen=True)
@@ -90,8 +85,6 @@ def accepted(holder: Any, name: str) -> set[str]:
         keywords = [
             p for p in inspect.signature(found).parameters.values() if p.kind is p.VAR_KEYWORD
         ]
-        if keywords and ("ArrayOptions" in str(keywords[0].annotation) or name in FORWARDING):
-            own |= set(ArrayOptions.__annotations__)
         if keywords and name in FORWARDING:
             own |= parameters(omnizarr, "create_array")
         if keywords and name in ("open_group", "group"):

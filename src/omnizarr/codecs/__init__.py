@@ -1,17 +1,48 @@
 """Codecs: how a chunk becomes bytes and back. One file a codec, three kinds."""
 
+from typing import TYPE_CHECKING
+
 from omnizarr import registry
 from omnizarr.codecs.chain import Chain, bind_chain, bind_codec
 from omnizarr.codecs.codec import ArrayArray, ArrayBytes, BytesBytes, Codec, Configured, Spec
 
+if TYPE_CHECKING:
+    from omnizarr.codecs.blosc import Blosc as BloscCodec
+    from omnizarr.codecs.bytes import Bytes as BytesCodec
+    from omnizarr.codecs.cast_value import CastValue
+    from omnizarr.codecs.crc32c import Crc32c as Crc32cCodec
+    from omnizarr.codecs.deflate import StrictGzip as GzipCodec
+    from omnizarr.codecs.scale_offset import ScaleOffset
+    from omnizarr.codecs.sharding_indexed import ShardingIndexed as ShardingCodec
+    from omnizarr.codecs.transpose import Transpose as TransposeCodec
+    from omnizarr.codecs.vlen import VlenBytes as VLenBytesCodec
+    from omnizarr.codecs.vlen import VlenUtf8 as VLenUTF8Codec
+    from omnizarr.codecs.words import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation
+    from omnizarr.codecs.zstd import Zstd as ZstdCodec
+
 __all__ = [
     "ArrayArray",
     "ArrayBytes",
+    "BloscCname",
+    "BloscCodec",
+    "BloscShuffle",
     "BytesBytes",
+    "BytesCodec",
+    "CastValue",
     "Chain",
     "Codec",
     "Configured",
+    "Crc32cCodec",
+    "Endian",
+    "GzipCodec",
+    "ScaleOffset",
+    "ShardingCodec",
+    "ShardingCodecIndexLocation",
     "Spec",
+    "TransposeCodec",
+    "VLenBytesCodec",
+    "VLenUTF8Codec",
+    "ZstdCodec",
     "bind_chain",
     "bind_codec",
 ]
@@ -65,8 +96,9 @@ _LATER = {
     "ZstdCodec": "codecs.zstd:Zstd",
 }
 
-__getattr__ = registry.attributes(__name__, _LATER)
+if not TYPE_CHECKING:  # for which any name would be one of the module's
+    __getattr__ = registry.attributes(__name__, _LATER)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_LATER})
+    return sorted(__all__)

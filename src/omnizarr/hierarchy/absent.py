@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
-from omnizarr.errors import OmnizarrError, StoreError
+from omnizarr.errors import OmnizarrError, StoreError, did_you_mean
 from omnizarr.formats import Probe
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.location import Location
@@ -36,7 +37,7 @@ def why_absent(store: Store, path: str, wanted: str | None) -> str:
     else:
         keys, prefixes = list_dir(store, paths.prefix(path))
         if not keys and not prefixes:
-            message = f"{message}; nothing is there at all. Is the path right?"
+            message = f"{message}; nothing is there at all. {_beside(store, path)}"
             return message + BACKSLASH if "\\" in path else message
         names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
         some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
@@ -74,6 +75,30 @@ def _is_implicit(store: Store) -> bool:
         probe = Probe("")
         return any(f.implicit_groups for f in probe.formats(fetch(store, probe.keys()), []))
     return False
+
+
+def why_no_member(location: Location, path: str) -> str:
+    """The message for a path below a group with no node: what is there."""
+    message = f"there is no array or group {path!r} in {location}"
+    unknown = may_be_implied(location.child(path))
+    if unknown:
+        message += f"; {unknown}"
+    names = sorted(location.child_names()) if can_list(location.store) else []
+    if names:
+        listed = f"{', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
+        message += f"; {did_you_mean(path, names)}members: {listed}"
+    return message + BACKSLASH if "\\" in location.child(path).path else message
+
+
+def _beside(store: Store, path: str) -> str:
+    """The name in the same folder that a path of nothing may have meant."""
+    if path or not isinstance(store, LocalStore) or not store.root.parent.is_dir():
+        return "Is the path right?"
+    with suppress(OSError):
+        meant = did_you_mean(store.root.name, os.listdir(store.root.parent))
+        if meant:
+            return f"D{meant[1:].rstrip()}"
+    return "Is the path right?"
 
 
 # How files begin that are often taken for Zarr, what they are, and what to do.

@@ -23,15 +23,19 @@ from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.make import make_array
 from omnizarr.hierarchy.options import (
     ArrayOptions,
+    CreateOptions,
+    OpenOptions,
     check_options,
     check_separator,
     runtime_config,
 )
 from omnizarr.hierarchy.place import Mode, place
+from omnizarr.hierarchy.signatures import shows
 from omnizarr.model import paths
 from omnizarr.stores import Store
 
 
+@shows(OpenOptions, returns="Array | Group")
 def open(
     store: Any = None,
     mode: Mode | None = None,
@@ -42,8 +46,8 @@ def open(
     storage_options: Mapping[str, Any] | None = None,
     use_consolidated: bool | str | None = None,
     missing: Missing = "fill",
-    **options: Any,
-) -> Array | Group:
+    **options: Unpack[OpenOptions],
+) -> Any:
     """The array or group at a path, in whatever format it is; read-only unless a mode is given.
 
     `store` is a path, a URL, a dict, a store, or a `StorePath`. Mode ``r`` (the default) reads,
@@ -52,6 +56,9 @@ def open(
     `open_array` does, else a group. `zarr_version` is another name for `zarr_format`;
     `use_consolidated` is as in `open_group`. `missing` says what reads do about chunks that the
     store does not have, here and below: ``fill``, ``warn`` or ``raise``; see `Array.read`.
+
+    Which of the two it is, is known when the program runs; one that checks types says what it
+    expects, ``a: Array = open(…)``, or uses `open_array` or `open_group`.
     """
     check_missing(missing)
     check_options({k: v for k, v in options.items() if k not in ("shape", "dtype", "data")})
@@ -74,6 +81,7 @@ def open(
     return open_group(where, chosen, **given)
 
 
+@shows(ArrayOptions, explained=True)
 def open_array(
     store: Any = None,
     mode: Mode | None = None,
@@ -173,6 +181,7 @@ def open_group(
     return open_group(where, "r+", path=node_path, missing=missing)
 
 
+@shows(ArrayOptions, explained=True)
 def create_array(
     store: Any = None,
     *,
@@ -193,7 +202,7 @@ def create_array(
     `store` is a path, a URL, a dict, a store, a `StorePath`, or None for memory. An array or
     group that is already there is an error, unless `overwrite`. With `data` the array is filled
     (not with ``write_data=False``), and shape and type may be left out. `name` is another word
-    for `path`. See `ArrayOptions` for the rest.
+    for `path`.
     """
     where, node_path = place(store, path if path is not None else name, "r+", storage_options)
     wanted = _format(zarr_format, zarr_version)
@@ -201,20 +210,22 @@ def create_array(
     return make_array(location, shape, dtype, data, overwrite, options, write_data)
 
 
+@shows(CreateOptions)
 def create(
     shape: int | Iterable[int],
     *,
     store: Any = None,
     read_only: bool | None = None,
-    **options: Any,
+    **options: Unpack[CreateOptions],
 ) -> Array:
     """As `create_array`, with the shape first; `read_only` gives back a handle for reading."""
     made = create_array(store, shape=shape, **options)
     return Array(made.store_path, read_only=True) if read_only else made
 
 
-def array(data: npt.ArrayLike, *, store: Any = None, **options: Any) -> Array:
-    """A new array that holds `data`."""
+@shows(CreateOptions)
+def array(data: npt.ArrayLike, *, store: Any = None, **options: Unpack[CreateOptions]) -> Array:
+    """A new array that holds `data`; options as for `create_array`."""
     known = hasattr(data, "shape") and hasattr(data, "dtype")
     return create_array(store, data=data if known else np.asarray(data), **options)
 
@@ -306,7 +317,7 @@ def _check_unused(options: dict[str, Any]) -> None:
     check_options(options)
 
 
-def _configured(node: Array | Group, options: dict[str, Any]) -> Array | Group:
+def _configured(node: Array | Group, options: Mapping[str, Any]) -> Array | Group:
     given: Any = {k: options[k] for k in ("config", "write_empty_chunks") if k in options}
     return node.with_config(runtime_config(given)) if isinstance(node, Array) and given else node
 

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound, Problem, WrongNode, warn
 from omnizarr.hierarchy import render
-from omnizarr.hierarchy.absent import BACKSLASH, check_absent, may_be_implied
+from omnizarr.hierarchy.absent import check_absent, why_no_member
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.complete import complete, create_nodes
@@ -19,11 +19,11 @@ from omnizarr.hierarchy.make import check_required, like, make_array
 from omnizarr.hierarchy.metadata import frozen
 from omnizarr.hierarchy.move import move
 from omnizarr.hierarchy.node import NodeHandle
-from omnizarr.hierarchy.options import ZERO, ArrayOptions
+from omnizarr.hierarchy.options import ZERO, ArrayOptions, NewOptions
 from omnizarr.hierarchy.place import place
+from omnizarr.hierarchy.signatures import shows
 from omnizarr.hierarchy.tree import Tree, tree
 from omnizarr.model import ArrayModel, GroupModel, Node
-from omnizarr.stores import can_list
 
 
 class Group(NodeHandle[GroupModel]):
@@ -37,10 +37,10 @@ class Group(NodeHandle[GroupModel]):
 
     # Members
 
-    def __getitem__(self, path: str) -> Array | Group:
+    def __getitem__(self, path: str) -> Any:
         node = self._find(path)
         if node is None:
-            raise NodeNotFound(self._missing(path))
+            raise NodeNotFound(why_no_member(self._location, path))
         return open_node(self._location.child(path), node)
 
     def _find(self, path: str) -> Node | None:
@@ -53,18 +53,6 @@ class Group(NodeHandle[GroupModel]):
         """The member that has a document, or that a listing shows."""
         node = self._find(path)
         return None if node is None else open_node(self._location.child(path), node)
-
-    def _missing(self, path: str) -> str:
-        location = self._location.child(path)
-        message = f"there is no array or group {path!r} in {self._location}"
-        unknown = may_be_implied(location)
-        if unknown:
-            message += f"; {unknown}"
-        if can_list(self.store):
-            names = sorted(self._location.child_names())
-            if names:
-                message += f"; members: {', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
-        return message + BACKSLASH if "\\" in location.path else message
 
     def get(self, path: str, default: Any = None) -> Any:
         """The member, or `default` where there is none."""
@@ -264,7 +252,7 @@ class Group(NodeHandle[GroupModel]):
         write_data: bool = True,
         **options: Unpack[ArrayOptions],
     ) -> Array:
-        """A new array below this group; see `create_array` and `ArrayOptions`."""
+        """A new array below this group, as by the function `create_array`."""
         location = self._location.child(name)
         return make_array(location, shape, dtype, data, overwrite, options, write_data)
 
@@ -351,7 +339,7 @@ class Group(NodeHandle[GroupModel]):
         """
         location = self._location.child(name)
         if location.path == self.path or location.find([]) is None:
-            raise NodeNotFound(self._missing(name))
+            raise NodeNotFound(why_no_member(self._location, name))
         if keep_parent:
             parent = location.at(location.path.rpartition("/")[0])
             node = parent.load()
@@ -398,3 +386,11 @@ def make_group(location: Location, attributes: Mapping[str, Any] | None, overwri
     """Create a group."""
     model = GroupModel(json_attributes(attributes or {}))
     return Group.at(location, location.create(model, overwrite=overwrite))
+
+
+shows(ArrayOptions, explained=True)(Group.create_array)
+for _method in (
+    *(Group.require_array, Group.empty, Group.zeros, Group.ones, Group.full),
+    *(Group.empty_like, Group.zeros_like, Group.ones_like, Group.full_like),
+):
+    shows(NewOptions)(_method)

@@ -94,7 +94,7 @@ class ArrayOptions(TypedDict, total=False):
     chunk_key_encoding: Any
     dimension_separator: str | None
     object_codec: Any
-    fallback: Iterable[str]
+    fallback: Iterable[str] | None
     storage_transformers: Iterable[Any] | None
     write_empty_chunks: bool | None
     config: Any
@@ -103,6 +103,51 @@ class ArrayOptions(TypedDict, total=False):
     cache_attrs: Any
     chunk_store: None
     meta_array: None
+
+
+class OpenOptions(ArrayOptions, total=False):
+    """Options of `open`, which may create an array."""
+
+    shape: int | Iterable[int] | None
+    dtype: Any
+    data: Any
+
+
+class NewOptions(ArrayOptions, total=False):
+    """Options of functions that create an array in a group."""
+
+    dtype: Any
+    overwrite: bool
+
+
+class CreateOptions(NewOptions, total=False):
+    """Options of functions that create an array in a store."""
+
+    path: str | None
+    name: str | None
+    zarr_format: int | str | None
+    zarr_version: int | str | None
+    storage_options: Mapping[str, Any] | None
+
+
+class _Default:
+    """As a fill value: none was given."""
+
+    def __repr__(self) -> str:
+        return "<default>"
+
+    def __reduce__(self) -> str:
+        return "DEFAULT_FILL"
+
+
+DEFAULT_FILL = _Default()
+
+# What leaving an option out means, where that is not None.
+DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(("chunks", "filters", "serializer", "compressors", "compressor"), AUTO),
+    "fill_value": DEFAULT_FILL,
+    "overwrite": False,
+}
 
 
 def runtime_config(options: ArrayOptions) -> ArrayConfig:
@@ -165,8 +210,9 @@ def _made(
         named = Named("bytes") if named.name == "variable_length_bytes" else named
     data_type = data_types.bind(named)
     extra: dict[str, Any] = {}
-    if "fallback" in options:
-        extra["fallback"] = list(options["fallback"])
+    fallback = options.get("fallback")
+    if fallback is not None:
+        extra["fallback"] = list(fallback)
     names = options.get("dimension_names")
     names = None if names is None else tuple(names)
     if names is not None and len(names) != len(lengths):
@@ -257,6 +303,8 @@ def _fill(options: ArrayOptions, data_type: DataType, format: Format) -> FillVal
     unset = data_type.unset(format.dialect)
     value = options.get("fill_value", unset)
     if isinstance(value, str) and value == AUTO and data_type.dtype.kind not in "TUO":
+        value = unset
+    if value is DEFAULT_FILL:
         value = unset
     if value is None:
         if format.undefined_fill:

@@ -12,6 +12,8 @@ from typing import Any
 from omnizarr.errors import MissingModule, SelectionError, WrongType
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_array
+from omnizarr.hierarchy.options import CreateOptions
+from omnizarr.hierarchy.signatures import shows
 from omnizarr.hierarchy.stored import stored_keys
 from omnizarr.integrations.dask_write import Writes, check_known, writes
 from omnizarr.stores import LocalStore, MemoryStore, Versioned, can_list
@@ -65,6 +67,7 @@ def _shard_sizes(array: Array) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(min(c, n - i) for i in range(0, n, c)) for n, c in pairs)
 
 
+@shows(CreateOptions)
 def from_dask(
     x: Any,
     store: Any = None,

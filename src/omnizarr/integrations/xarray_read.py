@@ -52,7 +52,8 @@ def open_stored(
             if consolidated:
                 raise
     if root is None or (isinstance(root, Array) and group):
-        return open_node(where, "r", path=group, use_consolidated=False, **options)
+        plain: Array | Group = open_node(where, "r", path=group, use_consolidated=False, **options)
+        return plain
     found: Array | Group = root[group.strip("/")] if group and group.strip("/") else root
     return found
 

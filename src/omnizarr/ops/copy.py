@@ -17,6 +17,8 @@ from omnizarr.hierarchy.create import create_array
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.locate import locate
 from omnizarr.hierarchy.make import CODECS, like
+from omnizarr.hierarchy.options import CreateOptions
+from omnizarr.hierarchy.signatures import shows
 from omnizarr.hierarchy.stored import stored_keys
 from omnizarr.hierarchy.walk import below
 from omnizarr.model import ArrayModel, paths
@@ -28,6 +30,7 @@ IfExists: TypeAlias = Literal["raise", "replace", "skip", "skip_initialized"]
 Log: TypeAlias = Callable[[str], object] | None
 
 
+@shows(CreateOptions)
 def from_array(
     store: Any = None,
     *,

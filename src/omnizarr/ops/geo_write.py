@@ -18,6 +18,7 @@ from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
 from omnizarr.hierarchy.create import create_group
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.hierarchy.signatures import shows
 from omnizarr.model import Named
 from omnizarr.ops.downsample import NAMES
 from omnizarr.ops.ome_levels import level_chunks
@@ -46,6 +47,7 @@ MULTISCALES = {
 }
 
 
+@shows(ArrayOptions)
 def write(
     store: Any,
     data: Any,

@@ -24,6 +24,7 @@ from omnizarr.conventions.ome.versions import attributes_of, stated, writable
 from omnizarr.errors import InvalidMetadata, WrongNode
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.hierarchy.signatures import shows
 from omnizarr.model import paths
 from omnizarr.ops.ome_levels import Factors, image_axes, level_transforms
 from omnizarr.ops.ome_write import open_source, write_levels
@@ -33,6 +34,7 @@ from omnizarr.stores.resolve import options_for_two
 Rgba = tuple[int, int, int, int]
 
 
+@shows(ArrayOptions)
 def write_labels(
     store: Any,
     name: str,

@@ -21,10 +21,13 @@ from omnizarr.conventions.ome.plate import Plate
 from omnizarr.conventions.ome.versions import NEWEST, attributes_of, writable
 from omnizarr.errors import InvalidMetadata
 from omnizarr.hierarchy.create import create_group
+from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.hierarchy.signatures import shows
 from omnizarr.model import paths
 from omnizarr.ops.ome_write import check_attributes, write
 
 
+@shows(ArrayOptions)
 def write_plate(
     store: Any,
     wells: Mapping[str, Sequence[Any] | Mapping[str, Any]],

@@ -34,6 +34,7 @@ from omnizarr.hierarchy.create import create_group
 from omnizarr.hierarchy.create import open as open_zarr
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.options import ArrayOptions, key_encoding
+from omnizarr.hierarchy.signatures import shows
 from omnizarr.model import paths
 from omnizarr.ops.downsample import NAMES
 from omnizarr.ops.ome_levels import (
@@ -52,6 +53,7 @@ from omnizarr.stores.resolve import options_for_two
 _COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
 
 
+@shows(ArrayOptions)
 def write(
     store: Any,
     data: Any,
@@ -216,7 +218,8 @@ def open_source(
 
 def _open(path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> Array | Group:
     try:
-        return open_zarr(path, storage_options=storage_options)
+        found: Array | Group = open_zarr(path, storage_options=storage_options)
+        return found
     except NodeNotFound as e:
         if not os.path.isfile(path):
             raise

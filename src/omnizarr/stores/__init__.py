@@ -91,4 +91,5 @@ _LATER = {
     "ZipStore": "stores.zip:ZipStore",
 }
 
-__getattr__ = registry.attributes(__name__, _LATER)
+if not TYPE_CHECKING:  # for which any name would be one of the module's
+    __getattr__ = registry.attributes(__name__, _LATER)

@@ -37,6 +37,7 @@ from omnizarr.hierarchy.create import create_group
 from omnizarr.hierarchy.create import open as open_zarr
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.hierarchy.signatures import shows
 
 
 class Dataset(Mapping[str, Variable]):
@@ -217,6 +218,7 @@ class Dataset(Mapping[str, Variable]):
 
     # Writing
 
+    @shows(ArrayOptions)
     def create_variable(
         self,
         name: str,

@@ -20,11 +20,12 @@ def open(
     path: str | None = None,
     multiscale: int | str = 0,
     storage_options: Mapping[str, Any] | None = None,
-) -> Image | Plate | Well | Series | Labels:
-    """What OME-Zarr has at an address; the versions of it and of Zarr are found out.
+) -> Any:
+    """The image, plate, well, series or labels at an address, of any version of OME-Zarr.
 
     `store` is as in `omnizarr.open`. Where an image has several multiscales, `multiscale`
-    chooses one by number or name.
+    chooses one by number or name. A program that checks types says what it expects:
+    ``image: Image = open(…)``.
     """
     loaded = load_at(store, mode, path, storage_options)
     found = loaded.metadata
