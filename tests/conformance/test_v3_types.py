@@ -114,7 +114,7 @@ def test_raw_items_are_whole_bytes(name: str) -> None:
 
 
 REFUSED_FILLS = [
-    *(("bool", value) for value in (0, 1, "true", None, [True])),
+    *(("bool", value) for value in (2, 0.0, "true", None, [True])),
     *(("int8", value) for value in (128, -129, 1.0, 1e2, "1", None, True, [1])),
     ("uint8", -1),
     ("uint64", 2**64),
@@ -133,6 +133,21 @@ def test_a_fill_value_that_does_not_fit_its_type_is_refused(data_type: str, fill
     with pytest.raises(oz.InvalidMetadata, match="fill_value") as caught:
         fill_of(data_type, fill)
     assert data_type in str(caught.value)
+
+
+@pytest.mark.shows("V3-37")
+@pytest.mark.parametrize("fill", [0, 1])
+def test_a_number_for_a_boolean_is_read_with_a_warning_and_not_written(fill: int) -> None:
+    """C8: zarrita wrote 0; such arrays were refused."""
+    store = put(array_doc(data_type="bool", fill_value=fill))
+    with pytest.warns(oz.OmnizarrWarning, match=f"fill_value: expected true or false, got {fill}"):
+        array = oz.open_array(store, mode="r+")
+    assert array[...].tolist() == 6 * [bool(fill)]
+    [problem] = oz.validate(store)
+    assert (problem.field, problem.level) == ("fill_value", "warning")
+    with pytest.warns(oz.OmnizarrWarning, match="fill_value"):
+        array.attrs["a"] = 1
+    assert stored(store)["fill_value"] is bool(fill)
 
 
 @pytest.mark.shows("V3-38")
@@ -407,7 +422,7 @@ UNREGISTERED = {
 # Names that only other formats or earlier texts have; nothing of version 3 is written with them.
 ONLY_READ = {
     "codec": {"endian": "bytes", "filter-on-bytes": None},
-    "data_type": {"object": None},
+    "data_type": {"object": None, "numpy.longdouble": None, "numpy.clongdouble": None},
     "chunk_key_encoding": {"v3-draft": "default"},
 }
 

@@ -17,6 +17,7 @@ PARTLY: dict[str, str] = {
     "V3-29": "`__x`, which real files have, is created with a warning",
     "V3-33": "as D3-10",
     "V3-34": "a node of such a name, which real files have, is listed with a warning",
+    "V3-37": "0 and 1, which zarrita wrote, are read with a warning",
     "V3-54": "not registered, but written: float8_e4m3fn, and raw_bytes and others as zarr-python",
     "V3-57": "an explicit 0 on an empty axis is written as 1, not refused (V3-97)",
     "V3-86": "the Windows half with a stand-in",

@@ -88,9 +88,18 @@ def test_a_fill_value_that_the_type_cannot_hold_is_refused(dtype: str, value: An
         oz.create_array(None, shape=3, dtype=dtype, fill_value=value)
 
 
-def test_a_structure_with_padding_is_refused_with_the_remedy() -> None:
+@pytest.mark.parametrize("offsets", [[0, 2], [8, 0]])
+def test_a_structure_whose_fields_are_not_one_after_another_is_refused_with_the_remedy(
+    offsets: list[int],
+) -> None:
+    mixed = {"names": ["a", "b"], "formats": ["f8", "f8"], "offsets": offsets, "itemsize": 16}
     with pytest.raises(oz.InvalidMetadata, match="repack_fields"):
-        describe(np.dtype([("a", "u1"), ("b", "f8")], align=True))
+        describe(np.dtype(mixed))
+
+
+def test_a_structure_with_padding_is_refused_in_version_3_with_the_remedy() -> None:
+    with pytest.raises(oz.CannotExpress, match="repack_fields"):
+        oz.create_array({}, shape=3, dtype=np.dtype([("a", "u1"), ("b", "f8")], align=True))
 
 
 def test_a_missing_package_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

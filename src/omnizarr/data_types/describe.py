@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr import registry
+from omnizarr.data_types import extended
 from omnizarr.data_types.numeric import NUMPY, SMALL_FLOATS, SMALL_INTEGERS
 from omnizarr.errors import InvalidMetadata, WrongType, known_names
 from omnizarr.model import Named
@@ -59,6 +60,10 @@ def _named(dtype: np.dtype[Any]) -> Named:
         return Named(dtype.name, endian)
     if dtype.kind == "V" and dtype.itemsize and dtype.subdtype is None:
         return Named(f"r{8 * dtype.itemsize}")
+    if dtype.str[1:] not in _KINDS and dtype.type in (np.longdouble, np.clongdouble):
+        name = "numpy.longdouble" if dtype.kind == "f" else "numpy.clongdouble"
+        extended.check_platform(name)
+        return Named(name, endian)
     if dtype.str[1:] in _KINDS:
         return Named(_KINDS[dtype.str[1:]], endian)
     raise InvalidMetadata(f"data type {dtype!r} cannot be stored in Zarr")
@@ -67,9 +72,16 @@ def _named(dtype: np.dtype[Any]) -> Named:
 def _struct(dtype: np.dtype[Any]) -> Named:
     if dtype.fields is None or dtype.names is None:
         raise InvalidMetadata(f"data type {dtype!r} has no fields")
-    fields, offset = [], 0
+    fields: list[dict[str, Any]] = []
+    end = 0
     for name in dtype.names:
-        inner = dtype.fields[name][0]
+        inner, offset = dtype.fields[name][:2]
+        if offset < end:
+            raise InvalidMetadata(
+                f"data type {dtype!r} has overlapping fields, or fields in another order than their"
+                " bytes; Zarr stores records packed: use numpy.lib.recfunctions.repack_fields"
+            )
+        fields += _padding(offset - end)
         base, shape = inner.subdtype if inner.subdtype else (inner, ())
         named = _named(base)
         plain: Any = named.name
@@ -79,13 +91,14 @@ def _struct(dtype: np.dtype[Any]) -> Named:
         if shape:
             field["shape"] = list(shape)
         fields.append(field)
-        offset += inner.itemsize
-    if offset != dtype.itemsize:
-        raise InvalidMetadata(
-            f"data type {dtype!r} has padding or overlapping fields; Zarr stores records packed:"
-            " use numpy.lib.recfunctions.repack_fields"
-        )
+        end = offset + inner.itemsize
+    fields += _padding(dtype.itemsize - end)
     return Named("struct", {"fields": fields})
+
+
+def _padding(size: int) -> list[dict[str, Any]]:
+    """Bytes between fields, as version 2 has them: a field without a name."""
+    return [{"name": "", "data_type": f"r{8 * size}"}] if size else []
 
 
 def _big(dtype: np.dtype[Any]) -> bool:

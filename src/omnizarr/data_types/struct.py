@@ -1,4 +1,6 @@
-"""Records: fixed-size items of named fields, packed without padding, possibly nested.
+"""Records: fixed-size items of named fields, possibly nested.
+
+They are packed, but in versions 1 and 2 may have padding: a raw field without a name.
 
 Specification: registered extension ``struct`` (``structured`` is its older spelling); in
 version 1 and 2 a list of ``[name, type]`` or ``[name, type, shape]``; in the draft its struct
@@ -7,6 +9,7 @@ extension. Configuration: ``{"fields": [{"name": "x", "data_type": "float32"}, â
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -63,7 +66,8 @@ def bind(named: Named) -> DataType:
     size = sum(part.dtype.itemsize * math.prod(shape) for _, part, shape in parts)
     if size >= 2**31:
         raise InvalidMetadata(f"data type {named.name!r}: an item has {size} bytes")
-    dtype = np.dtype([(name, part.dtype, shape) for name, part, shape in parts])
+    dtype = _dtype(parts)
+    parts = [(name, part, shape) for name, part, shape in parts if name]
 
     def decode(json: Any, dialect: Dialect) -> Any:
         if isinstance(json, str):
@@ -92,6 +96,23 @@ def bind(named: Named) -> DataType:
     return DataType(named, dtype, decode, encode, zero=np.zeros((), dtype))
 
 
+def _dtype(parts: list[tuple[str, DataType, tuple[int, ...]]]) -> np.dtype[Any]:
+    """The type of records; what has no name is padding."""
+    formats = [np.dtype((part.dtype, shape)) for _, part, shape in parts]
+    ends = [*itertools.accumulate((f.itemsize for f in formats), initial=0)]
+    named = [i for i, (name, _, _) in enumerate(parts) if name]
+    if len(named) == len(parts):
+        return np.dtype([(name, part.dtype, shape) for name, part, shape in parts])
+    return np.dtype(
+        {
+            "names": [parts[i][0] for i in named],
+            "formats": [formats[i] for i in named],
+            "offsets": [ends[i] for i in named],
+            "itemsize": ends[-1],
+        }
+    )
+
+
 def _shape(named: Named, where: str, stated: Any) -> tuple[int, ...]:
     good = isinstance(stated, (list, tuple)) and all(
         isinstance(n, int) and not isinstance(n, bool) and 0 < n < 2**31 for n in stated
@@ -113,9 +134,10 @@ def _fields(named: Named) -> list[tuple[str, Named, tuple[int, ...]]]:
         if not isinstance(field, dict) or not field.keys() <= {"name", "data_type", "shape"}:
             raise invalid("data type", named.name, where, "expected name and data_type")
         name, inner = field.get("name"), field.get("data_type")
-        if not isinstance(name, str) or not name:
+        padding = name == "" and isinstance(inner, str) and PATTERN.fullmatch(inner)
+        if not isinstance(name, str) or not (name or padding):
             raise invalid("data type", named.name, f"{where}.name", "expected a non-empty string")
-        if any(name == known for known, _, _ in found):
+        if name and any(name == known for known, _, _ in found):
             raise invalid("data type", named.name, f"{where}.name", f"{name!r} stands twice")
         if isinstance(inner, str):
             inner = Named(inner)
@@ -127,4 +149,6 @@ def _fields(named: Named) -> list[tuple[str, Named, tuple[int, ...]]]:
             message = "expected a data type"
             raise invalid("data type", named.name, f"{where}.data_type", message)
         found.append((name, inner, _shape(named, where, field.get("shape", []))))
+    if not any(name for name, _, _ in found):
+        raise invalid("data type", named.name, "fields", "expected a field that has a name")
     return found

@@ -20,6 +20,9 @@ _SIMPLE = {
     **{f"f{n}": f"float{8 * n}" for n in (2, 4, 8)},
     "c8": "complex64",
     "c16": "complex128",
+    # Of 80 bits in 16 bytes, as NumPy has them on Intel's processors; no other format names them.
+    "f16": "numpy.longdouble",
+    "c32": "numpy.clongdouble",
 }
 _CODES = {name: code for code, name in _SIMPLE.items()}
 _ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
@@ -82,7 +85,8 @@ def _from_fields(stated: list[Any], order_needed: bool, depth: int) -> Named:
     fields = []
     for i, entry in enumerate(stated):
         good = isinstance(entry, list) and len(entry) in (2, 3) and isinstance(entry[0], str)
-        if not good or not entry[0]:
+        padding = good and not entry[0] and len(entry) == 2 and str(entry[1]).startswith("|V")
+        if not good or not (entry[0] or padding):
             raise InvalidMetadata(f"field {i}: expected [name, type] or [name, type, shape]")
         inner = from_type_string(entry[1], order_needed=order_needed, depth=depth + 1)
         if inner.name == "object":
@@ -129,6 +133,21 @@ def to_type_string(named: Named, format_name: str) -> Any:
     if name in ("struct", "structured"):
         return [_to_field(field, format_name) for field in config["fields"]]
     raise cannot(format_name, f"the data type {name!r}")
+
+
+def only_old(named: Named) -> str | None:
+    """What only versions 1 and 2 have, if a type or part of it is such; else None."""
+    if named.name in ("numpy.longdouble", "numpy.clongdouble"):
+        return f"{named.name.removeprefix('numpy.')}, a float of 80 bits"
+    if named.name not in ("struct", "structured"):
+        return None
+    try:
+        parts = [field_parts(field) for field in named.configuration["fields"]]
+    except (LookupError, TypeError, AttributeError):
+        return None  # malformed, which binding the type reports
+    if not all(name for name, _ in parts):
+        return "a structure with padding (numpy.lib.recfunctions.repack_fields removes it)"
+    return next((found for _, inner in parts if (found := only_old(inner))), None)
 
 
 def pairs_only(stated: Any, format_name: str) -> Any:

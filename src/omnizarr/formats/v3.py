@@ -20,7 +20,7 @@ from omnizarr.formats.inner_codecs import (
     with_filter_orders,
     with_order,
 )
-from omnizarr.formats.numpy_types import as_json, byte_orders, field_parts, without_order
+from omnizarr.formats.numpy_types import as_json, byte_orders, field_parts, only_old, without_order
 from omnizarr.formats.remembered import own_shape, remembered, written
 from omnizarr.formats.rounding import rounded_once
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
@@ -128,8 +128,9 @@ class V3:
         data_type = self._essential(fields, "data_type")
         if "endian" in data_type.configuration:
             fields.error("data_type.configuration.endian", "not a member of a version 3 type")
-        if data_type.name == "object":
-            fields.error("data_type", "the type 'object' is not part of version 3")
+        older = "the type 'object'" if data_type.name == "object" else only_old(data_type)
+        if older is not None:
+            fields.error("data_type", f"{older} is not part of version 3")
         grid = self._essential(fields, "chunk_grid")
         encoding = self._essential(fields, "chunk_key_encoding")
         codecs = self._codecs(fields, len(shape))
@@ -140,13 +141,18 @@ class V3:
         attributes = fields.attributes()
         dimension_names = self._dimension_names(fields, len(shape))
         extra = _extra(fields, (*REQUIRED, *OPTIONAL))
+        fill = fields.get("fill_value")
+        if data_type.name == "bool" and type(fill) is int and fill in (0, 1):
+            word = "true" if fill else "false"
+            fields.warn("fill_value", f"expected true or false, got {fill}; read as {word}")
+            fill = bool(fill)
         fields.done("not valid zarr 3")
         return ArrayModel(
             shape=shape,
             data_type=data_type,
             chunk_grid=grid,
             chunk_key_encoding=encoding,
-            fill_value=FillValue(fields.get("fill_value"), self.dialect),
+            fill_value=FillValue(fill, self.dialect),
             codecs=codecs,
             storage_transformers=transformers,
             attributes=attributes,
@@ -230,6 +236,9 @@ class V3:
     def adapt(self, array: ArrayModel) -> ArrayModel:
         if array.data_type.name == "object":
             raise cannot(self.name, "Python objects", "the type 'object' is not part of version 3")
+        older = only_old(array.data_type)
+        if older is not None:
+            raise cannot(self.name, older)
         orders = byte_orders(array.data_type) if byte_orders_known(array.data_type) else set()
         if len(orders) > 1:
             raise cannot(self.name, "a structure that mixes byte orders")

@@ -31,6 +31,7 @@ from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot
 from omnizarr.formats.numpy_types import (
     byte_orders,
     itemsize,
+    only_old,
     pairs_only,
     to_type_string,
     without_order,
@@ -293,6 +294,9 @@ class V3Draft:
         if array.storage_transformers and array.fill_value.dialect != self.dialect:
             raise cannot(self.name, "storage transformers of another format")
         if "data_type" not in array.extra:
+            older = only_old(array.data_type)
+            if older is not None:
+                raise cannot(self.name, older)
             if pairs_only(to_type_string(array.data_type, self.name), self.name) == "|O":
                 raise cannot(self.name, f"the data type {array.data_type.name!r}")
             if len(byte_orders(array.data_type)) > 1:

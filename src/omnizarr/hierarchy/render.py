@@ -43,18 +43,18 @@ def type_name(named: Named) -> str:
     """A data type in a few characters."""
     config = named.configuration
     order = ">" if config.get("endian") == "big" else ""
-    if named.name.startswith("numpy."):
+    if named.name.startswith("numpy.") and "unit" in config:
         scale = config.get("scale_factor", 1)
         return f"{order}{named.name[6:]}[{scale if scale != 1 else ''}{config.get('unit')}]"
     if named.name in ("struct", "structured"):
         fields = config.get("fields", [])
         names = [f["name"] if isinstance(f, dict) else str(f[0]) for f in fields]
-        return f"struct({', '.join(names)})"
+        return f"struct({', '.join(name for name in names if name)})"
     if "length_bytes" in config:
         unit = 4 if named.name == "fixed_length_utf32" else 1
         letter = {"fixed_length_utf32": "U", "null_terminated_bytes": "S"}.get(named.name, "V")
         return f"{order}{letter}{config['length_bytes'] // unit}"
-    return order + named.name
+    return order + named.name.removeprefix("numpy.")
 
 
 def codec_names(array: ArrayModel) -> str:
