@@ -107,6 +107,16 @@ def test_blocks_are_the_stored_values_unless_others_are_asked_for() -> None:
     assert plain.to_dask(name="mine").name == "mine"
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+@pytest.mark.parametrize("shards", [None, 4])
+def test_axes_of_no_length_are_blocks_of_no_length(
+    shape: tuple[int, ...], shards: int | None
+) -> None:
+    array = oz.create_array(None, shape=shape, chunks=2, shards=shards, dtype="i4")
+    assert array.to_dask().compute().shape == shape
+    assert oz.from_dask(array.to_dask(), {}).shape == shape
+
+
 def test_tokens_are_the_same_until_the_data_change(tmp_path: Path) -> None:
     array = oz.create_array(tmp_path / "a", data=VALUES, chunks=(10, 10))
     before = settled(array)

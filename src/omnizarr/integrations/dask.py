@@ -29,7 +29,8 @@ except ImportError as e:
 
 def to_dask(array: Array, chunks: Any = None, name: str | None = None) -> Any:
     """A Dask array that reads the array; see `Array.to_dask`."""
-    blocks = array.write_chunk_sizes if array.shards is None else _shard_sizes(array)
+    sizes = array.write_chunk_sizes if array.shards is None else _shard_sizes(array)
+    blocks: Any = tuple(along or (0,) for along in sizes)  # Dask wants a block of no length
     if chunks is not None:
         blocks = da.core.normalize_chunks(
             chunks, array.shape, dtype=array.dtype, previous_chunks=blocks
