@@ -260,3 +260,29 @@ def test_every_line_of_the_table_is_about_some_case() -> None:
     ]
     for line in UNSUPPORTED:
         assert any(line.names(one) for one in every), line.pattern
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize("dtype", ["<M8[ns]", ">M8[D]", "<m8[s]", ">m8[10ms]"])
+def test_times_without_a_fill_value_are_no_time_where_nothing_is_stored(
+    dtype: str, engine: str, tmp_path: Path
+) -> None:
+    """A13: zarr-python leaves chunks out that hold nothing but NaT, where fill_value is null."""
+    data = np.array([1, 2, "NaT", "NaT", "NaT", "NaT", 7, "NaT"], dtype)
+    there = zarr.create_array(
+        tmp_path / "x", shape=8, chunks=2, dtype=dtype, fill_value=None, zarr_format=2
+    )
+    there[:] = data
+    document = json.loads((tmp_path / "x" / ".zarray").read_text())
+    document["fill_value"] = None
+    (tmp_path / "x" / ".zarray").write_text(json.dumps(document))
+    assert not (tmp_path / "x" / "1").exists()
+    with omnizarr.configure(engine=engine):
+        here = omnizarr.open_array(tmp_path / "x", mode="r+")
+        np.testing.assert_array_equal(here[...], data)
+        np.testing.assert_array_equal(zarr.open_array(tmp_path / "x", mode="r")[...], data)
+        here[1] = np.array(5, dtype)  # the rest of a chunk that is changed stays
+        here[2] = np.array(6, dtype)
+        assert np.isnat(here[3])
+        omnizarr.convert(tmp_path / "x", tmp_path / "y", zarr_format=3)
+        np.testing.assert_array_equal(omnizarr.open_array(tmp_path / "y")[...], here[...])

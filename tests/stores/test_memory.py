@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from omnizarr import MemoryStore, stores
-from omnizarr.errors import InvalidMetadata, ReadOnly
+from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
 from omnizarr.stores import Range, Store
 
 
@@ -167,3 +167,11 @@ def test_of_equal_new_values_one_is_first() -> None:
         for value in (b"document", b"", b"1"):
             assert store.set_new(f"k{len(value)}", value) is True
             assert store.set_new(f"k{len(value)}", value) is False
+
+
+def test_no_part_of_a_value_has_a_negative_length() -> None:
+    """A15: it was counted from the end of the value, or of what was before it."""
+    store = MemoryStore({"k": b"abcdef"})
+    for part in ((0, -1), (2, -3), (-4, -1)):
+        with pytest.raises(StoreError, match="at least 0"):
+            stores.get_partial_values(store, [("k", part)])

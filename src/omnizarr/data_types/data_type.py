@@ -67,9 +67,9 @@ class DataType:
         return out
 
     def fill(self, stated: FillValue) -> Scalar:
-        """The scalar that a document's fill value means; undefined ones are zero."""
+        """The scalar that a document's fill value means; undefined ones are as in new arrays."""
         if stated.json is None and (stated.dialect in ("v1", "v2") or self.named.name == "object"):
-            return self.scalar(self.zero)
+            return self.scalar(self.unset(stated.dialect))
         return self.scalar(self.decode(stated.json, stated.dialect))
 
     def fill_json(self, value: Any, dialect: Dialect) -> FillValue:

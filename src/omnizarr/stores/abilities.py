@@ -29,6 +29,7 @@ from omnizarr.stores.store import (
     TellsSizes,
     Versioned,
 )
+from omnizarr.stores.values import flat
 
 _BAD_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")  # empty, '.' and '..' segments, NUL
 
@@ -93,13 +94,15 @@ def set_new(store: Store, key: str, value: Bytes) -> bool:
 def set_partial_values(store: Store, parts: Iterable[tuple[str, int, Bytes]]) -> None:
     """Overwrite parts of values at byte offsets; the parts of one key must not overlap.
 
-    An empty part changes nothing.
+    An empty part changes nothing. A wrong part is an error before anything is changed.
     """
     check_writable(store)
     by_key: dict[str, list[tuple[int, Bytes]]] = {}
     for key, start, value in parts:
-        if len(value):
-            by_key.setdefault(key, []).append((start, value))
+        check_offset(check_key(key), start)
+        part = flat(value)
+        if len(part):
+            by_key.setdefault(key, []).append((start, part))
     for key, pieces in by_key.items():
         pieces.sort(key=lambda piece: piece[0])
         for (a, first), (b, _) in itertools.pairwise(pieces):
@@ -116,6 +119,12 @@ def set_partial_values(store: Store, parts: Iterable[tuple[str, int, Bytes]]) ->
                 whole.extend(bytes(start - len(whole)))
             whole[start : start + len(value)] = value
         store.set(key, bytes(whole))
+
+
+def check_offset(key: str, start: int) -> None:
+    """Raise where a part of a value would begin before the value does."""
+    if start < 0:
+        raise StoreError(f"cannot write part of {key!r} at {start}: offsets count from 0")
 
 
 def erase_values(store: Store, keys: Iterable[str]) -> None:

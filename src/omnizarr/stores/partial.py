@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from omnizarr.stores.abilities import check_key, check_writable
+from omnizarr.stores.abilities import check_key, check_offset, check_writable
 from omnizarr.stores.store import Bytes, Range
 
 
@@ -53,7 +53,8 @@ class StoreWithPartialAccess:
 
     def set_partial(self, key: str, start: int, value: Bytes) -> None:
         check_writable(self)
-        self.inner.set_partial_values([(check_key(key), start, value)])
+        check_offset(check_key(key), start)
+        self.inner.set_partial_values([(key, start, value)])
 
     def erase(self, key: str) -> None:
         check_writable(self)

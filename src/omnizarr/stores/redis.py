@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.abilities import check_key, check_prefix, check_writable
+from omnizarr.stores.abilities import check_key, check_offset, check_prefix, check_writable
 from omnizarr.stores.after_fork import keep
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.failures import naming
@@ -162,6 +162,7 @@ class RedisStore(Closes):
     def set_partial(self, key: str, start: int, value: Bytes) -> None:
         check_writable(self)
         name = self._name(key)
+        check_offset(key, start)
         with naming("write", key, self, _ERRORS):
             self._redis().setrange(name, start, bytes(flat(value)))
 

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from omnizarr.errors import StoreError
+
 Bytes: TypeAlias = bytes | bytearray | memoryview
 B = TypeVar("B", bytes, memoryview)
 Kind: TypeAlias = Literal["chunks", "documents", "copies", "shape"]  # what a lock is for
@@ -21,11 +23,18 @@ Kind: TypeAlias = Literal["chunks", "documents", "copies", "shape"]  # what a lo
 class Range:
     """Part of a value: `length` bytes from `start`; None means to the end.
 
-    A negative `start` counts from the end.
+    A negative `start` counts from the end; a negative `length` is an error.
     """
 
     start: int = 0
     length: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.length is not None and self.length < 0:
+            raise StoreError(
+                f"no part of a value has {self.length} bytes; give a length of at least 0, or None"
+                " for all to the end"
+            )
 
     def of(self, data: B) -> B:
         """That part of a whole value."""
@@ -85,7 +94,7 @@ class SetsNew(Protocol):
 
 @runtime_checkable
 class SetsPartially(Protocol):
-    """Can overwrite part of a value."""
+    """Can overwrite part of a value, from an offset of at least 0 on."""
 
     def set_partial(self, key: str, start: int, value: Bytes) -> None: ...
 

@@ -99,6 +99,20 @@ class WritableTests(Suite):
         assert store.get("k") == bytes.fromhex("00aa00bbcc")
         assert (store.get("other"), store.get("new")) == (b"abcd", b"\0\0x")
 
+    @pytest.mark.parametrize("wrong", [("k", -1, b"X"), ("k", -1, b""), ("../k", 0, b"X")])
+    def test_a_wrong_part_is_an_error_before_anything_changes(
+        self, store: Store, wrong: tuple[str, int, bytes]
+    ) -> None:
+        """A15: an offset before the value's beginning, or a key that leads elsewhere."""
+        self.put(store, {"j": b"j", "k": b"abc"})
+        with pytest.raises((StoreError, InvalidMetadata), match=repr(wrong[0])):
+            stores.set_partial_values(store, [("j", 0, b"x"), wrong])
+        assert (store.get("j"), store.get("k")) == (b"j", b"abc")
+        if isinstance(store, SetsPartially):
+            with pytest.raises((StoreError, InvalidMetadata), match=repr(wrong[0])):
+                store.set_partial(*wrong)
+            assert store.get("k") == b"abc"
+
     def test_overlapping_parts_change_nothing(self, store: Store) -> None:
         self.put(store, {"j": b"j", "k": b"k"})
         with pytest.raises(StoreError, match="overlap"):
