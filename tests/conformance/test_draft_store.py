@@ -424,7 +424,7 @@ def test_a_store_that_cannot_erase_makes_deleting_an_error() -> None:
         lambda: root.create_array("a", shape=2, dtype="i4", overwrite=True),
         lambda: stores.erase_prefix(store, "data/"),
     ):
-        with pytest.raises(OSError, match=r"cannot erase '(meta|data)/a") as error:
+        with pytest.raises(OSError, match=r"cannot erase '") as error:
             use()
         assert isinstance(error.value, oz.OmnizarrError)
     assert store.values == before

@@ -200,6 +200,39 @@ def test_odd_lengths_keep_the_corner_and_whole_factors() -> None:
     assert oz.geo.open(store).levels[1].transform == Affine(2, 0, 0, 0, -2, 7)
 
 
+def test_of_several_pyramids_one_is_chosen_and_the_others_are_named() -> None:
+    """B4: the second was passed over silently."""
+    stated = [{"datasets": [{"path": "0"}]}, {"name": "fine", "datasets": [{"path": "1"}]}]
+    group = oz.create_group({}, attributes={"multiscales": stated})
+    group.create_array("0", shape=(4, 4))
+    group.create_array("1", shape=(8, 8))
+    with pytest.warns(oz.OmnizarrWarning, match=r"several pyramids: 0, 1 \(fine\)"):
+        assert oz.geo.open(group.store).levels[0].shape == (4, 4)
+    for wanted, shape in ((0, (4, 4)), (1, (8, 8)), ("fine", (8, 8))):
+        assert oz.geo.open(group.store, multiscale=wanted).levels[0].shape == shape
+    for wanted in (2, -1, "coarse"):
+        with pytest.raises(oz.NoSuchLabel, match=r"known: 0, 1 \(fine\)"):
+            oz.geo.open(group.store, multiscale=wanted)
+
+
+@pytest.mark.parametrize("rank", [2, 5])
+@pytest.mark.parametrize(("source", "target"), [(2, 3), (3, 2)])
+def test_a_pyramid_states_its_version_and_stays_a_map_where_it_is_converted(
+    rank: int, source: int, target: int
+) -> None:
+    """B4: version 0.1 of the convention is also that of OME-Zarr 0.1, which came from it."""
+    a: dict[str, bytes] = {}
+    b: dict[str, bytes] = {}
+    oz.geo.write(a, np.ones((1,) * (rank - 2) + (8, 8)), levels=2, zarr_format=source)
+    [stated] = oz.open_group(a).attrs["multiscales"]
+    assert stated == {
+        "version": "0.1", "datasets": [{"path": "0"}, {"path": "1"}], "type": "mean",
+    }  # fmt: skip
+    oz.convert(a, b, zarr_format=target)
+    assert oz.open_group(b).attrs["multiscales"] == [stated]
+    assert [level.shape for level in oz.geo.open(b).levels] == [(8, 8), (4, 4)]
+
+
 @pytest.mark.parametrize(
     "stated",
     [

@@ -37,6 +37,7 @@ OPTIONS = {
     "overwrite=True": "--overwrite",
     "in_place=True": "--in-place",
     "checksum=True": "--checksum",
+    "resume=True": "--resume",
 }
 
 
@@ -176,6 +177,8 @@ def verify(path: str, node: str, depth: Any, storage_options: Options) -> None:
 @click.option("--overwrite", is_flag=True, help="Replace a hierarchy at DESTINATION.")
 @click.option("--in-place", is_flag=True, help="Write new documents beside the old; keep chunks.")
 @checksum_option
+@click.option("--resume", is_flag=True, help="Finish a conversion that was interrupted.")
+@click.option("--skip-damaged", is_flag=True, help="Leave damaged chunks out, and list them.")
 @storage_option
 @destination_option
 def convert(
@@ -185,13 +188,16 @@ def convert(
     overwrite: bool,
     in_place: bool,
     checksum: bool,
+    resume: bool,
+    skip_damaged: bool,
     storage_options: Options,
     destination_options: Options,
 ) -> None:
     """Write SOURCE in another format to DESTINATION.
 
     DESTINATION is best named like data.zarr. Chunks are copied byte for byte where the other format
-    can describe them, and encoded again where not.
+    can describe them, and encoded again where not. DESTINATION is not seen before it is complete.
+    A damaged chunk is an error; the exit code is 1 where --skip-damaged left some out.
     """
     if (destination is None) != in_place:
         both = " and not both" if in_place else ""
@@ -204,6 +210,8 @@ def convert(
             overwrite=overwrite,
             in_place=in_place,
             checksum=checksum,
+            resume=resume,
+            skip_damaged=skip_damaged,
             progress=step,
             storage_options=storage_options,
             destination_options=destination_options,
@@ -218,3 +226,6 @@ def convert(
     for path, reason in report.encoded.items():
         console.print(f"  {path} was encoded again: {reason}", markup=False)
     show_left_out(report.left_out)
+    for key, reason in report.damaged.items():
+        console.print(f"  {key!r} was left out, it is damaged: {reason}", markup=False)
+    sys.exit(1 if report.damaged else 0)

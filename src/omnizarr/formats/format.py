@@ -93,6 +93,9 @@ class Format(Protocol):
     def owned(self, path: str) -> tuple[list[str], list[str]]:
         """The keys and the prefixes that belong to a node and to all below it."""
 
+    def is_metadata(self, key: str) -> bool:
+        """Return True if a key can only be that of a metadata document, never of a chunk."""
+
     def looks_owned(self, key: str) -> bool:
         """Whether a key (relative to the hierarchy) can be part of Zarr in this format."""
 

@@ -183,6 +183,9 @@ class V1:
     def owned(self, path: str) -> tuple[list[str], list[str]]:
         return [], [""]
 
+    def is_metadata(self, key: str) -> bool:
+        return key in ("meta", "attrs")
+
     def looks_owned(self, key: str) -> bool:
         return key in ("meta", "attrs") or key.replace(".", "").isdigit()
 

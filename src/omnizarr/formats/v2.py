@@ -215,6 +215,9 @@ class V2:
     def owned(self, path: str) -> tuple[list[str], list[str]]:
         return [], [paths.prefix(path)]
 
+    def is_metadata(self, key: str) -> bool:
+        return paths.name(key) in (*NAMES, ".zmetadata")
+
     def looks_owned(self, key: str) -> bool:
         last = paths.name(key)
         return last in (*NAMES, ".zmetadata") or last.replace(".", "").isdigit()

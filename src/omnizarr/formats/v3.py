@@ -324,6 +324,9 @@ class V3:
     def owned(self, path: str) -> tuple[list[str], list[str]]:
         return [], [paths.prefix(path)]
 
+    def is_metadata(self, key: str) -> bool:
+        return paths.name(key) == "zarr.json"
+
     def looks_owned(self, key: str) -> bool:
         last = paths.name(key)
         parts = last.removeprefix("c").strip(".").split(".")

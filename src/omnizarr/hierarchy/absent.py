@@ -12,6 +12,8 @@ from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import paths
 from omnizarr.stores import Inside, LocalStore, Store, can_list, list_dir
+from omnizarr.stores.staging import interrupted
+from omnizarr.stores.withheld import Mark, marker
 
 BACKSLASH = "; a backslash is part of a name in zarr 3, write '/' between names"
 
@@ -26,6 +28,18 @@ def why_absent(store: Store, path: str, wanted: str | None) -> str:
             f"{message}; it lies inside the hierarchy {root!r}, which can only be opened at its"
             " root: open that, with the path of the node"
         )
+    mark = store.get(marker(path))
+    if mark is not None:
+        return (
+            f"{message}: it is incomplete, since {Mark.read(mark)} was interrupted, or is still"
+            " writing; run that again"
+        )
+    for staged in interrupted(store):
+        if staged.complete:
+            return (
+                f"{message}; a node was being replaced there when its writer was killed: `omnizarr"
+                " repair` finishes that, nothing is lost"
+            )
     if isinstance(store, LocalStore) and store.root.is_file():
         return f"{message}, which is {_about_file(store.root)}"
     unknown = _unlisted(store, path) if _is_implicit(store) else ""

@@ -8,6 +8,7 @@ from typing import Any
 
 from omnizarr.errors import InvalidMetadata, NodeExists
 from omnizarr.formats import Probe
+from omnizarr.hierarchy.build import create_node
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.metadata import described
@@ -56,4 +57,4 @@ def create_nodes(
         if node is not None or (existing is None and not start.format.implicit_groups):
             wanted[path] = node or GroupModel()
     for path, node in wanted.items():
-        yield path, places[path], places[path].create(node, overwrite=overwrite)
+        yield path, places[path], create_node(places[path], node, overwrite=overwrite)

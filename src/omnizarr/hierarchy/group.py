@@ -11,6 +11,7 @@ from omnizarr.hierarchy import render
 from omnizarr.hierarchy.absent import check_absent, why_no_member
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
+from omnizarr.hierarchy.build import create_node
 from omnizarr.hierarchy.complete import complete, create_nodes
 from omnizarr.hierarchy.copies import Copies
 from omnizarr.hierarchy.locate import format_for
@@ -385,7 +386,7 @@ def open_node(location: Location, node: Node) -> Array | Group:
 def make_group(location: Location, attributes: Mapping[str, Any] | None, overwrite: bool) -> Group:
     """Create a group."""
     model = GroupModel(json_attributes(attributes or {}))
-    return Group.at(location, location.create(model, overwrite=overwrite))
+    return Group.at(location, create_node(location, model, overwrite=overwrite))
 
 
 shows(ArrayOptions, explained=True)(Group.create_array)

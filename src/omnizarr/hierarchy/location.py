@@ -233,22 +233,12 @@ class Location:
         read = self.format.read(self.path, kept, [])
         return documents, node if read is None else read
 
-    def create(
-        self,
-        node: Node,
-        *,
-        overwrite: bool = False,
-        check: Callable[[Node], None] = lambda node: None,
-    ) -> Node:
-        """Store a new node, and groups above it where the format needs them.
+    def create(self, node: Node, *, check: Callable[[Node], None] = lambda node: None) -> Node:
+        """Store a new node where there is none, and groups above it where the format needs them.
 
         Whatever can be wrong raises before anything is touched; `check` may find more of it.
         """
-        self.format.check_name(self.path)
-        self.check_writable()
-        check_spelling = getattr(self.store, "check_spelling", None)  # quicker than the protocol
-        if check_spelling is not None:
-            check_spelling(self.format.keys(self.path)[0])
+        self.check_new()
         documents, read = self._documents(node)
         check(read)
         advice = self.format.name_advice(self.path)
@@ -257,26 +247,39 @@ class Location:
         around = Around.look(self.store, self.path, self.format)
         around.check_root()
         missing = around.missing_groups()
-        existing = existing_node(self.store, self.path, around.documents) or around.other_root()
-        if existing is None and isinstance(node, ArrayModel) and self._implies_group():
-            existing = self.format, GroupModel(implicit=True)
+        existing = self.existing(around, isinstance(node, ArrayModel))
         if existing is not None:
-            if not overwrite:
-                what = existing[1].kind if not isinstance(existing[1], Exception) else "node"
-                raise NodeExists(
-                    f"there is already a zarr {existing[0].name} {what} at {self};"
-                    " give overwrite=True to replace it"
-                )
-            replace(self, format=existing[0]).erase()
+            raise self.node_exists(existing)
         self._create_above(missing, around)
-        if overwrite:
-            for key, text in documents.items():
-                if text is not None:
-                    self.store.set(key, text)
-        elif not self._store_new(documents):
+        if not self._store_new(documents):
             raise NodeExists(f"another writer has just created {self}; open it instead")
         keep_right(self.store, self.format, {self.path: documents}, around.documents)
         return read
+
+    def check_new(self) -> None:
+        """Raise where no node can be made at this path, whatever is there."""
+        self.format.check_name(self.path)
+        self.check_writable()
+        check_spelling = getattr(self.store, "check_spelling", None)  # quicker than the protocol
+        if check_spelling is not None:
+            check_spelling(self.format.keys(self.path)[0])
+
+    def existing(
+        self, around: Around, for_array: bool = False
+    ) -> tuple[Format, Node | Exception] | None:
+        """Return what is in the way of a new node, and its format."""
+        found = existing_node(self.store, self.path, around.documents) or around.other_root()
+        if found is None and for_array and self._implies_group():
+            return self.format, GroupModel(implicit=True)
+        return found
+
+    def node_exists(self, existing: tuple[Format, Node | Exception]) -> NodeExists:
+        """Return the error for a node that is in the way."""
+        what = existing[1].kind if not isinstance(existing[1], Exception) else "node"
+        return NodeExists(
+            f"there is already a zarr {existing[0].name} {what} at {self};"
+            " give overwrite=True to replace it"
+        )
 
     def create_above(self) -> None:
         """Store the groups above that are missing; raises where one is an array."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from omnizarr.engine import BoundArray
-from omnizarr.errors import InvalidMetadata, WrongNode, WrongType
+from omnizarr.errors import InvalidMetadata, NodeExists, OmnizarrError, WrongNode, WrongType
 from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.build import build
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import ArrayOptions, array_model, runtime_config
 from omnizarr.hierarchy.pipeline import pipeline
@@ -51,13 +53,33 @@ def make_array(
                 return
             _ = bound.first_chain, bound.encoding, bound.chunk_store
 
-    array = Array.at(location, location.create(model, overwrite=overwrite, check=check))
-    if overwrite:
-        erase_leftovers(array._bound)
-    array._config = runtime_config(options)
-    if data is not None and write_data:
-        array[...] = data
+    values = data if write_data else None
+    try:
+        array = Array.at(location, location.create(model, check=check))
+    except NodeExists:
+        if not overwrite:
+            raise
+        with build(location, overwrite=True, operation="create_array", for_array=True) as place:
+            new = Array.at(place, place.create(model, check=check))
+            _fill(new, values, options)
+        array = Array.at(location, new._model)
+        array._config = runtime_config(options)
+        return array
+    try:
+        if overwrite:
+            erase_leftovers(array._bound)
+        _fill(array, values, options)
+    except BaseException:
+        with suppress(OmnizarrError):  # what led here is the error to be told
+            location.erase()
+        raise
     return array
+
+
+def _fill(array: Array, values: Any, options: ArrayOptions) -> None:
+    array._config = runtime_config(options)
+    if values is not None:
+        array[...] = values
 
 
 def like(a: Any, options: dict[str, Any]) -> dict[str, Any]:

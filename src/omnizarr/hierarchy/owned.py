@@ -8,6 +8,7 @@ from omnizarr.formats import Format
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.stores import Store, can_list, list_prefix
+from omnizarr.stores.replace_file import OURS
 
 
 def check_owned(store: Store, path: str, format: Format) -> None:
@@ -18,6 +19,8 @@ def check_owned(store: Store, path: str, format: Format) -> None:
     arrays: dict[str, Node | None] = {}
     for prefix in format.owned(path)[1]:
         for key in list_prefix(store, prefix):
+            if OURS in key:
+                continue
             if not format.looks_owned(key) and not _is_chunk(store, format, key, arrays):
                 raise StoreError(
                     f"{where} holds something that is not Zarr: {key!r}; nothing was erased."

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.codecs.codec import Buffer
 from omnizarr.codecs.shard_layout import present
 from omnizarr.engine import BoundArray, exclusive
 from omnizarr.errors import ChunkError, OmnizarrError, SelectionError, StoreError
@@ -140,16 +141,21 @@ def encoded_chunk(array: BoundArray, coords: Coords) -> bytes | None:
     return value
 
 
-def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
-    """Store the bytes of one chunk after a look whether they can be decoded."""
-    array.check_skipped()
-    key = array.key(coords)
+def check_encoded_chunk(array: BoundArray, coords: Coords, data: Buffer) -> None:
+    """Raise where bytes cannot be decoded as a chunk of an array."""
     try:
         array.chain(array.grid.chunk_shape(coords)).decode(data)
     except OmnizarrError as e:
         path = paths.show(array.path)
         message = f"not stored: these bytes are no chunk {coords} of {path}: {e}"
-        raise ChunkError(message, path=path, chunk=coords, key=key) from e
+        raise ChunkError(message, path=path, chunk=coords, key=array.key(coords)) from e
+
+
+def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
+    """Store the bytes of one chunk after a look whether they can be decoded."""
+    array.check_skipped()
+    key = array.key(coords)
+    check_encoded_chunk(array, coords, data)
     with exclusive(array, [key]):
         array.chunk_store.set(key, data)
         for other in array.encoding.other_keys(coords):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, partial
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -17,22 +19,24 @@ from omnizarr.codecs.codec import Buffer
 from omnizarr.data_types import describe
 from omnizarr.engine import BoundArray
 from omnizarr.engine.reference import telling
-from omnizarr.errors import CannotExpress, NodeExists, OmnizarrError, StoreError
+from omnizarr.errors import CannotExpress, ChunkError, NodeExists, OmnizarrError
 from omnizarr.formats import Format, by_name
 from omnizarr.formats.codec_names import without_checksums
+from omnizarr.hierarchy.build import build_resumable
 from omnizarr.hierarchy.chunking import guess_chunks, inner_chunks
 from omnizarr.hierarchy.locate import locate
-from omnizarr.hierarchy.location import Location, existing_node
+from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import check_separator
-from omnizarr.hierarchy.stored import stored_keys
-from omnizarr.hierarchy.walk import walk
+from omnizarr.hierarchy.stored import check_encoded_chunk, stored_keys
+from omnizarr.hierarchy.walk import readable_nodes
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 from omnizarr.ops import ome_translate
-from omnizarr.stores import Inside, Store, sizes
+from omnizarr.stores import Store, check_apart, sizes
 from omnizarr.stores.resolve import options_for_two
 
 Progress = Callable[[int, int, str], None]
+Coords = tuple[int, ...]
 
 
 @dataclass
@@ -46,6 +50,10 @@ class Report:
     bytes_written: int = 0
     # Arrays that were encoded again, with the reason.
     encoded: dict[str, str] = field(default_factory=dict)
+    # Chunks that were stored by an earlier call, which this one finished.
+    chunks_kept: int = 0
+    # Damaged chunks that were left out: their keys, with the reason.
+    damaged: dict[str, str] = field(default_factory=dict)
     # Arrays whose checksums were left out, with their names.
     left_out: dict[str, str] = field(default_factory=dict)
 
@@ -61,6 +69,15 @@ class _Task:
     left_out: tuple[str, ...] = ()  # checksums that the copy is without
     changed: tuple[int, int] = (0, 0)  # for that, how many last codecs are undone, and redone
 
+    @cached_property
+    def readable(self) -> bool:
+        """True where all codecs are known, so that chunks can be checked."""
+        try:
+            _check_readable(self.source)
+        except OmnizarrError:
+            return False
+        return True
+
 
 def convert(
     source: Any,
@@ -71,12 +88,18 @@ def convert(
     in_place: bool = False,
     dimension_separator: str | None = None,
     checksum: bool = False,
+    resume: bool = False,
+    skip_damaged: bool = False,
     progress: Progress | None = None,
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Write `source` in another format to `destination`.
 
+    The destination is not seen before it is complete. A conversion that was interrupted is
+    finished by the same call with ``resume=True``, or started again with ``overwrite=True``.
+    `overwrite` replaces what is there when the new hierarchy is complete. A damaged chunk is an
+    error; with `skip_damaged` it is left out and listed in the report.
     With `in_place`, and no destination, only documents are written beside the old ones; that
     works where every chunk stays valid under its key (1 to 2, 2 to 3, 1 to 3).
     `dimension_separator` is for the chunk keys at the destination, where it shall be another one.
@@ -94,35 +117,52 @@ def convert(
     goal = by_name(zarr_format)
     store = start.store if in_place else stores.resolve(destination, storage_options=there)
     if not in_place:
-        _check_apart(start.store, store)
+        check_apart(start.store, store, "; give another place, or in_place=True")
     nodes, separator = ome_translate.for_format(
-        start, walk(start, node), goal, in_place, check_separator(dimension_separator)
+        start, readable_nodes(start, node), goal, in_place, check_separator(dimension_separator)
     )
     checksum = checksum or goal.checksums_are_read
     tasks, groups = _prepare(start, nodes, store, goal, in_place, separator, checksum)
-    _check_target(store, goal, overwrite, in_place)
-    report = Report()
-    for path, group in groups.items():
-        location = Location(store, path, goal)
-        if path == "" or goal.name != start.format.name or not in_place:
-            _put(location, group, overwrite and path == "", in_place)
-        report.groups += 1
-    _run(tasks, report, overwrite, in_place, progress)
+    report = Report(arrays=len(tasks), groups=len(groups))
+    for task in tasks:
+        if task.reason is not None:
+            report.encoded[paths.show(task.source.path)] = task.reason
+        if task.left_out:
+            report.left_out[paths.show(task.source.path)] = ", ".join(task.left_out)
+    models: dict[str, Node] = {**groups, **{t.source.path: t.model for t in tasks}}
+    if in_place:
+        _store_metadata(store, goal, models)
+        return report
+    new = build_resumable(
+        Location(store, "", goal),
+        overwrite=overwrite,
+        operation=f"the conversion of {start.store!r} to zarr {goal.name}",
+        plan=_digest(goal, models),
+        resume=resume,
+    )
+    with new as place:
+        for path, model in sorted(models.items()):
+            place.at(path).create(model)
+        _Conversion(new.values, goal, report, skip_damaged, resume, progress).run(tasks)
     return report
 
 
-def _check_apart(source: Store, destination: Store) -> None:
-    """Raise where writing the one would change or erase the other."""
-    if source == destination:
-        raise StoreError(
-            f"source and destination are both {source!r}; give another place, or in_place=True"
-        )
-    for inner, outer in ((source, destination), (destination, source)):
-        if isinstance(inner, Inside) and outer in inner.around():
-            raise StoreError(
-                f"cannot convert {source!r} to {destination!r}: one lies inside the other;"
-                " give another place"
-            )
+def _store_metadata(store: Store, goal: Format, models: Mapping[str, Node]) -> None:
+    """Store the metadata of all nodes beside the old ones, the root's last: it shows the rest."""
+    if any(store.get(key) is not None for key in goal.keys("")):
+        raise NodeExists(f"there are already zarr {goal.name} documents in {store!r}")
+    for path in sorted(models, key=lambda path: (-path.count("/"), path == "", path)):
+        Location(store, path, goal).save(None, models[path])
+
+
+def _digest(goal: Format, models: Mapping[str, Node]) -> str:
+    """Return a digest of all metadata that a conversion stores."""
+    found = blake2b(digest_size=20)
+    for path, model in sorted(models.items()):
+        for key, text in sorted(goal.write(path, model).items()):
+            for part in (key.encode(), text or b""):
+                found.update(len(part).to_bytes(8, "little") + part)
+    return found.hexdigest()
 
 
 def _prepare(
@@ -249,98 +289,95 @@ def _reencoded(source: BoundArray, model: ArrayModel, goal: Format) -> ArrayMode
     return goal.adapt(model.with_(chunk_grid=Named("regular", {"chunk_shape": list(chunks)})))
 
 
-def _check_target(store: Store, goal: Format, overwrite: bool, in_place: bool) -> None:
-    if in_place:
-        keys = goal.keys("")
-        if any(store.get(key) is not None for key in keys):
-            raise NodeExists(f"there are already zarr {goal.name} documents in {store!r}")
-    elif existing_node(store, "") is not None and not overwrite:
-        raise NodeExists(f"there is already a node in {store!r}; give overwrite=True to replace it")
+@dataclass
+class _Conversion:
+    """Chunks on their way to a store."""
 
+    store: Store
+    goal: Format
+    report: Report
+    skip_damaged: bool
+    resume: bool
+    progress: Progress | None
 
-def _put(location: Location, node: Node, overwrite: bool, in_place: bool) -> None:
-    if in_place:
-        location.save(None, node)
-    else:
-        location.create(node, overwrite=overwrite)
+    def run(self, tasks: list[_Task]) -> None:
+        """Store the chunks of all arrays."""
+        chunks = [[coords for coords, _ in stored_keys(task.source)] for task in tasks]
+        total, done = sum(map(len, chunks)), 0
+        for task, every in zip(tasks, chunks, strict=True):
+            path = task.source.path
+            target = BoundArray(self.store, path, self.goal.chunk_prefix(path), task.model)
+            if task.model.chunk_grid != task.source.model.chunk_grid:
+                self._copy_values(task.source, target)
+                done += len(every)
+                self._tell(done, total, path)
+                continue
+            one = partial(self._copy_bytes if task.reason is None else self._encode, task)
+            there = {coords for coords, _ in stored_keys(target)} if self.resume else set()
+            for coords in every:
+                if coords in there:
+                    self.report.chunks_kept += 1
+                else:
+                    self._try(one, target, coords)
+                done += 1
+                self._tell(done, total, path)
 
+    def _tell(self, done: int, total: int, path: str) -> None:
+        if self.progress is not None:
+            self.progress(done, total, paths.show(path))
 
-def _run(
-    tasks: list[_Task], report: Report, overwrite: bool, in_place: bool, progress: Progress | None
-) -> None:
-    chunks = [
-        [] if in_place else [coords for coords, _ in stored_keys(task.source)] for task in tasks
-    ]
-    total, done = sum(map(len, chunks)), 0
-    for task, coords in zip(tasks, chunks, strict=True):
-        root = not task.source.path
-        _put(task.target, task.model, overwrite and root, in_place)
-        report.arrays += 1
-        prefix = task.target.format.chunk_prefix(task.source.path)
-        target = BoundArray(task.target.store, task.source.path, prefix, task.model)
-        if task.reason is not None:
-            report.encoded[paths.show(task.source.path)] = task.reason
-        if task.left_out:
-            report.left_out[paths.show(task.source.path)] = ", ".join(task.left_out)
-        if task.model.chunk_grid != task.source.model.chunk_grid:
-            _copy_values(task.source, target, report)
-            done += len(coords)
-            if progress is not None:
-                progress(done, total, paths.show(task.source.path))
-            continue
-        for each in coords:
-            if task.reason is None:
-                _copy_bytes(task, target, each, report)
-            else:
-                _encode(task.source, target, each, report)
-            done += 1
-            if progress is not None:
-                progress(done, total, paths.show(task.source.path))
+    def _try(
+        self,
+        store: Callable[[BoundArray, Coords], None],
+        target: BoundArray,
+        coords: Coords,
+    ) -> None:
+        try:
+            store(target, coords)
+        except ChunkError as e:
+            if not self.skip_damaged:
+                raise
+            self.report.damaged[e.key or target.key(coords)] = str(e)
 
-
-def _copy_bytes(task: _Task, target: BoundArray, coords: tuple[int, ...], report: Report) -> None:
-    source = task.source
-    keys = [source.encoding.key(coords), *source.encoding.other_keys(coords)]
-    for key in keys:
-        data = source.store.get(source.prefix + key)
-        if data is not None:
-            kept = _without_checksum(task, target, coords, data) if any(task.changed) else data
-            target.store.set(target.key(coords), kept)
-            report.chunks_copied += 1
-            report.bytes_written += len(kept)
+    def _copy_bytes(self, task: _Task, target: BoundArray, coords: Coords) -> None:
+        source = task.source
+        for key in [source.encoding.key(coords), *source.encoding.other_keys(coords)]:
+            data: Buffer | None = source.store.get(source.prefix + key)
+            if data is None:
+                continue
+            if task.readable:
+                check_encoded_chunk(source, coords, data)
+            if any(task.changed):
+                data = _without_checksum(task, target, coords, data)
+            target.store.set(target.key(coords), data)
+            self.report.chunks_copied += 1
+            self.report.bytes_written += len(data)
             return
 
+    def _encode(self, task: _Task, target: BoundArray, coords: Coords) -> None:
+        chunk = engine.read_chunk(task.source, coords)
+        if chunk is not None:
+            engine.write_chunk(target, coords, np.asarray(chunk, target.dtype))
+            self._count(target, coords)
 
-def _without_checksum(
-    task: _Task, target: BoundArray, coords: tuple[int, ...], data: Buffer
-) -> Buffer:
+    def _copy_values(self, source: BoundArray, target: BoundArray) -> None:
+        """Copy where the grids differ, one chunk of the new grid at a time."""
+        for row in plan(target.grid, ...).rows():
+            part = plan(source.grid, row.outer)
+            values = np.empty(part.full_shape, source.dtype)
+            engine.read(source, part, values)
+            engine.write(target, plan(target.grid, row.outer), values.astype(target.dtype))
+            self._count(target, row.coords)
+
+    def _count(self, target: BoundArray, coords: Coords) -> None:
+        """Count a chunk that was encoded again; one of only the fill value is not stored."""
+        self.report.chunks_encoded += 1
+        self.report.bytes_written += sum(sizes(target.store, [target.key(coords)]).values())
+
+
+def _without_checksum(task: _Task, target: BoundArray, coords: Coords, data: Buffer) -> Buffer:
     """The bytes of a chunk without its checksums, which are checked; the rest stays as it is."""
     undo, redo = task.changed
     with telling("read", task.source, coords):
         data = task.source.chain_at(coords).undone(data, undo)
         return target.chain_at(coords).redone(data, redo)
-
-
-def _encode(
-    source: BoundArray, target: BoundArray, coords: tuple[int, ...], report: Report
-) -> None:
-    chunk = engine.read_chunk(source, coords)
-    if chunk is not None:
-        engine.write_chunk(target, coords, np.asarray(chunk, target.dtype))
-        _count(target, coords, report)
-
-
-def _copy_values(source: BoundArray, target: BoundArray, report: Report) -> None:
-    """Copy where the grids differ, one chunk of the new grid at a time."""
-    for row in plan(target.grid, ...).rows():
-        part = plan(source.grid, row.outer)
-        values = np.empty(part.full_shape, source.dtype)
-        engine.read(source, part, values)
-        engine.write(target, plan(target.grid, row.outer), values.astype(target.dtype))
-        _count(target, row.coords, report)
-
-
-def _count(target: BoundArray, coords: tuple[int, ...], report: Report) -> None:
-    """Count a chunk that was encoded again; one of nothing but the fill value is not stored."""
-    report.chunks_encoded += 1
-    report.bytes_written += sum(sizes(target.store, [target.key(coords)]).values())

@@ -31,6 +31,7 @@ ZSTD = {"name": "zstd", "configuration": {"level": 3, "checksum": True}}
 _COMPRESSION = {"codecs", "compressors", "compressor", "serializer"}
 Convention = Literal["multiscales", "geozarr"]
 
+LIST_VERSION = "0.1"  # of "Multiscale Arrays", the convention of lists of datasets
 _SPEC = "https://github.com/zarr-conventions/{0}/blob/v1/README.md"
 _SCHEMA = "https://raw.githubusercontent.com/zarr-conventions/{0}/refs/tags/v1/schema.json"
 SPATIAL = {
@@ -244,7 +245,7 @@ def _write_coordinates(
 
 def _datasets(paths: Sequence[str], method: str) -> dict[str, Any]:
     datasets = [{"path": path} for path in paths]
-    return {"multiscales": [{"datasets": datasets, "type": method}]}
+    return {"multiscales": [{"version": LIST_VERSION, "datasets": datasets, "type": method}]}
 
 
 def _layout(

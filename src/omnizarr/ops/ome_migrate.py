@@ -23,7 +23,8 @@ from omnizarr.hierarchy.walk import walk
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.convert import Progress, Report, convert
 from omnizarr.ops.ome_translate import translated
-from omnizarr.stores import Inside, Range, Store
+from omnizarr.stores import Range, Store
+from omnizarr.stores.identity import Place
 from omnizarr.stores.resolve import options_for_two
 from omnizarr.stores.store import Bytes
 
@@ -195,15 +196,8 @@ class _View:
         keys = stores.list_prefix(self.inner, prefix)
         return (k for k in keys if not self.hide_chunks or k in self.documents)
 
-    def around(self) -> Iterator[Store]:
-        if isinstance(self.inner, Inside):
-            yield from self.inner.around()
-
-    def __eq__(self, other: object) -> bool:
-        return self.inner == (other.inner if isinstance(other, _View) else other)
-
-    def __hash__(self) -> int:
-        return hash(self.inner)
+    def place(self, prefix: str = "") -> Place:
+        return stores.place_of(self.inner, prefix)
 
     def __repr__(self) -> str:
         return repr(self.inner)

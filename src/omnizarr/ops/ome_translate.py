@@ -12,9 +12,11 @@ from omnizarr.conventions.ome.load import Loaded, load
 from omnizarr.conventions.ome.model import Metadata
 from omnizarr.conventions.ome.versions import (
     NEWEST,
+    Stated,
     Version,
     attributes_of,
     known,
+    newest,
     stated,
     version_on,
 )
@@ -71,9 +73,26 @@ def _roots(start: Location, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Ve
         if any(p.level == "error" for p in check(found, "")):
             continue
         version = known(found.version or (NEWEST if found.namespaced else "0.4"))
-        if version.stands_on(start.format.name):
+        if version.stands_on(start.format.name) and _is_image(path, nodes, found, version):
             last = path
             yield path, version
+
+
+def _is_image(path: str, nodes: Mapping[str, Node], found: Stated, version: Version) -> bool:
+    """Whether levels have the axes of images, where a version does not state them: maps have the
+    metadata of 0.1 too, from which it came."""
+    if version.name > "0.2":
+        return True
+    for multiscale in documents.read(newest(found.members, version)).multiscales:
+        names = tuple(a.name for a in multiscale.axes)
+        for dataset in multiscale.datasets:
+            level = nodes.get(paths.join(path, paths.normalize(dataset.path)))
+            stated_names = level.dimension_names if isinstance(level, ArrayModel) else None
+            if not isinstance(level, ArrayModel) or len(level.shape) != len(names):
+                return False
+            if stated_names is not None and stated_names != names:
+                return False
+    return True
 
 
 def _is_below(path: str, other: str) -> bool:

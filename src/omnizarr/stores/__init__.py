@@ -24,7 +24,7 @@ from omnizarr.stores.abilities import (
     set_partial_values,
     sizes,
 )
-from omnizarr.stores.identity import overlap, place_of, same_place
+from omnizarr.stores.identity import check_apart, overlap, place_of, same_place
 from omnizarr.stores.local import DirectoryStore, LocalStore, NestedDirectoryStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.partial import PartialStore, StoreWithPartialAccess
@@ -57,6 +57,7 @@ __all__ = [
     "WrapperStore",
     "ZipStore",
     "can_list",
+    "check_apart",
     "check_key",
     "check_writable",
     "compares",

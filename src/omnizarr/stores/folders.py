@@ -8,6 +8,7 @@ from functools import partial
 
 from omnizarr.errors import StoreError
 from omnizarr.stores.descriptors import patiently
+from omnizarr.stores.replace_file import OURS
 
 MOST_LINKS = 2  # to folders in one path: with many, few folders would have paths without number
 
@@ -42,7 +43,8 @@ def walk(top: str, root: str) -> Iterator[tuple[str, list[str]]]:
         inside = left.pop()
         files, folders = entries(os.path.join(top, inside) if inside else top, root)
         yield inside, files
-        left += [f"{inside}/{name}" if inside else name for name in folders]
+        ours = (name for name in folders if OURS not in name)
+        left += [f"{inside}/{name}" if inside else name for name in ours]
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
+from omnizarr.errors import StoreError
 from omnizarr.stores.store import Store
 
 Place: TypeAlias = tuple[Hashable, ...]
@@ -51,6 +52,18 @@ def place_of(store: Store, prefix: str = "") -> Place:
 def same_place(one: Store, other: Store) -> bool:
     """Return True if two stores hold the same values, however they are reached."""
     return place_of(one)[0] == place_of(other)[0]
+
+
+def check_apart(source: Store, target: Store, remedy: str = "; give another place") -> None:
+    """Raise where writing the one would change or erase the other."""
+    one, other = place_of(source), place_of(target)
+    if one[0] == other[0]:
+        raise StoreError(f"source and destination are both {source!r}{remedy}")
+    if overlap(one, other):
+        raise StoreError(
+            f"of {source!r} and {target!r}, source and destination, one lies inside the"
+            f" other{remedy}"
+        )
 
 
 def overlap(one: Place, other: Place) -> bool:

@@ -29,6 +29,8 @@ from omnizarr.stores.descriptors import patiently
 from omnizarr.stores.failures import of_the_system
 from omnizarr.stores.identity import Place, directory
 from omnizarr.stores.replace_file import OURS, PARTIAL, replace_file, replace_files
+from omnizarr.stores.staging import FolderStage, new_name
+from omnizarr.stores.staging import folder as staging_folder
 from omnizarr.stores.store import Bytes, GetMany, Kind, Range
 from omnizarr.stores.url import split_path
 
@@ -318,12 +320,19 @@ class LocalStore(Closes):
         top = self._folder(prefix)
         files, inside = folders.entries(top, self._start)
         keys = [prefix + name for name in files if OURS not in name]
-        return keys, [f"{prefix}{name}/" for name in inside]
+        return keys, [f"{prefix}{name}/" for name in inside if OURS not in name]
 
     def around(self) -> Iterator[LocalStore]:
         """The directories above this one, to be looked at only."""
         for parent in Path(os.path.realpath(self.root)).parents:
             yield LocalStore(parent, read_only=True)
+
+    def stage(self, name: str | None = None) -> FolderStage:
+        """Return a new folder for values that are to replace others, or one that is there."""
+        name = name or new_name()
+        root = self._start or os.path.join(".", "")
+        new = os.path.join(staging_folder(root, name), "new")
+        return FolderStage(root, type(self)(new, read_only=self.read_only), name)
 
     def place(self, prefix: str = "") -> Place:
         return directory(self._folder(prefix))

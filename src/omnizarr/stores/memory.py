@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
+from dataclasses import dataclass, field
 
 from omnizarr.stores.abilities import check_key, check_writable
 from omnizarr.stores.closing import Closes
 from omnizarr.stores.identity import Identity, Place, inside
+from omnizarr.stores.staging import Extent
 from omnizarr.stores.store import Bytes, Range
 from omnizarr.stores.values import flat
 
@@ -66,6 +68,10 @@ class MemoryStore(Closes):
         found = ((key, self.values.get(check_key(key))) for key in keys)
         return {key: len(value) for key, value in found if value is not None}
 
+    def stage(self) -> MemoryStage:
+        """Return a place for values that are to replace others."""
+        return MemoryStage(self.values)
+
     def place(self, prefix: str = "") -> Place:
         return inside(("memory", Identity(self.values)), prefix)
 
@@ -77,3 +83,25 @@ class MemoryStore(Closes):
 
     def __repr__(self) -> str:
         return "memory"
+
+
+@dataclass
+class MemoryStage:
+    """A dictionary of its own, whose values are moved."""
+
+    values: MutableMapping[str, bytes]
+    store: MemoryStore = field(default_factory=MemoryStore)
+
+    def check(self, old: Extent) -> None:
+        """Raise nothing: whatever is in memory can be replaced."""
+
+    def put(self, old: Extent, new: Extent) -> None:
+        gone = [key for key in tuple(self.values) if old.has(key)]
+        for key in sorted(gone, key=lambda key: key not in old.metadata):
+            self.values.pop(key, None)
+        staged = [key for key in self.store.values if new.has(key)]
+        for key in sorted(staged, key=lambda key: key in new.metadata):
+            self.values[key] = self.store.values[key]
+
+    def discard(self) -> None:
+        self.store.values.clear()

@@ -26,7 +26,7 @@ from omnizarr.conventions.geo.transform import (
     read_transform,
     spatial_axes,
 )
-from omnizarr.errors import InvalidMetadata, SelectionError, WrongNode
+from omnizarr.errors import InvalidMetadata, NoSuchLabel, SelectionError, WrongNode, warn
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import open as open_zarr
 from omnizarr.hierarchy.group import Group
@@ -127,11 +127,14 @@ def open(
     *,
     path: str | None = None,
     variable: str | None = None,
+    multiscale: int | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Map:
     """The map at an address: a multiscale group, an array, or a group with one array of a map.
 
     `store` is as in `omnizarr.open`; `variable` names the array where a group has several.
+    `multiscale` chooses one of several pyramids that a group lists, by its name or place in the
+    list; without, the first is taken, with a warning that there are others.
     """
     node = open_zarr(store, mode, path=path, storage_options=storage_options)
     if isinstance(node, Array):
@@ -140,9 +143,27 @@ def open(
     if stated is None:
         array = _variable(node, variable)
         return Map((_level(array),), read_crs(array))
-    entries = _entries(node, stated)
+    entries = _entries(node, _chosen(node, stated, multiscale))
     levels = _placed([(_array(node, path, variable), extra) for path, extra in entries], node)
     return Map(levels, read_crs(levels[0].array) or from_proj(node.attrs) or tile_crs(stated))
+
+
+def _chosen(group: Group, stated: Any, wanted: int | str | None) -> Any:
+    """What is said about one pyramid, where a group lists several."""
+    several = stated if isinstance(stated, list) else [stated]
+    if wanted is None and len(several) < 2:
+        return stated
+    names = [m.get("name") if isinstance(m, Mapping) else None for m in several]
+    place = f"{group.name} in {group.store!r}"
+    shown = ", ".join(f"{i} ({name})" if name else str(i) for i, name in enumerate(names))
+    if wanted is None:
+        warn(f"{place} has several pyramids: {shown}; the first is taken, give multiscale= for one")
+        return stated
+    if isinstance(wanted, str) and names.count(wanted) == 1:
+        wanted = names.index(wanted)
+    if isinstance(wanted, int) and 0 <= wanted < len(several):
+        return [stated[wanted]] if several is stated else stated
+    raise NoSuchLabel(f"{place} has no one pyramid {wanted!r}; known: {shown}")
 
 
 def _entries(group: Group, stated: Any) -> list[tuple[str, Mapping[str, Any]]]:

@@ -1,0 +1,227 @@
+"""New nodes that are written out of sight, and seen when they are complete.
+
+One mechanism for everything that replaces a node or writes many values: nothing old is erased
+before the new node is complete, so the new values may even come from the old ones, and a writer
+that fails or is killed leaves the old node, or none, never a part of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+from omnizarr.errors import NodeExists, OmnizarrError
+from omnizarr.formats import Format
+from omnizarr.hierarchy.around import Around
+from omnizarr.hierarchy.copies import has_copies, keep_right, note_change
+from omnizarr.hierarchy.location import Location, existing_node
+from omnizarr.hierarchy.owned import check_owned
+from omnizarr.hierarchy.walk import walk
+from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.stores import Store, can_list, erase_values, list_prefix
+from omnizarr.stores.staging import Extent, Stage, Stages, stage
+from omnizarr.stores.withheld import Mark, WithheldStore, marker
+
+
+@dataclass
+class Build:
+    """A node that is being written; as a context manager, shown when the block ends well.
+
+    `place` is where to write it, `values` the store that its chunks go to. A stage lies beside the
+    old values. Without one, chunks are written to their place and only metadata are kept back; a
+    marker tells that something is incomplete.
+    """
+
+    target: Location
+    place: Location
+    values: Store
+    old: Format | None = None  # of the node that is replaced
+    leftovers: tuple[str, ...] = ()  # keys of an earlier, incomplete attempt
+    stage: Stage | None = None
+    withheld: WithheldStore | None = None
+    keep: bool = False  # what was written before an error stays, to go on from there
+
+    def __enter__(self) -> Location:
+        return self.place
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.discard()
+            if self.keep:
+                error.add_note(
+                    f"{self.target} is incomplete; resume=True finishes it, overwrite=True starts"
+                    " again"
+                )
+            return
+        try:
+            self.commit()
+        except BaseException:
+            self.discard()
+            raise
+
+    def commit(self) -> None:
+        """Show the node in its place, and erase the one that it replaces."""
+        target, format = self.target, self.target.format
+        new = _extent(format, target.path)
+        if self.old is None and existing_node(target.store, target.path) is not None:
+            raise NodeExists(f"another writer has just created {target}; open it instead")
+        target.create_above()
+        if self.stage is not None:
+            replaced = Extent((), self.leftovers, ())
+            if self.old is not None:
+                replaced = _extent(self.old, target.path)
+            self.stage.put(replaced, new)
+            self.stage.discard()
+        elif self.withheld is not None:
+            self.withheld.publish(new.has)
+            target.store.erase(marker(target.path))
+        _update_consolidated(target, self.old)
+
+    def discard(self) -> None:
+        """Erase what was written; the node that was to be replaced stays as it is."""
+        with suppress(OmnizarrError):  # what led here is the error to be told
+            if self.stage is not None:
+                self.stage.discard()
+            elif not self.keep and can_list(self.target.store):
+                erase_values(self.target.store, _chunks(self.target))
+                self.target.store.erase(marker(self.target.path))
+
+
+def build(location: Location, *, overwrite: bool, operation: str, for_array: bool = False) -> Build:
+    """Begin to write a node that shall be seen when it is complete.
+
+    Raises before anything is touched where a node is there and `overwrite` is False, where it
+    cannot be replaced, or where nothing can be written. `operation` is told to those who find
+    what an interrupted writer left.
+    """
+    old = check_new(location, overwrite, for_array)
+    if old is None and not isinstance(location.store, Stages):
+        return _begin(location, Mark(operation), overwrite)
+    left: tuple[str, ...] = ()
+    if old is not None:
+        check_owned(location.store, location.path, old)
+    else:
+        _check_marker(location, overwrite)
+        left = (*_chunks(location), marker(location.path)) if overwrite else ()
+    staged = stage(location.store)
+    if old is not None:
+        staged.check(_extent(old, location.path))
+    return Build(location, _at(location, staged.store), staged.store, old, left, staged)
+
+
+def build_resumable(
+    location: Location, *, overwrite: bool, operation: str, plan: str, resume: bool
+) -> Build:
+    """Begin as `build` does, so that an interrupted writer can go on where it was.
+
+    That works where no node is replaced: values go to their place, and stay there on an error.
+    `plan` tells one such operation from another.
+    """
+    old = check_new(location, overwrite)
+    if old is not None:
+        if resume:
+            raise location.node_exists((old, GroupModel()))
+        return build(location, overwrite=overwrite, operation=operation)
+    found = location.store.get(marker(location.path)) if resume else None
+    if found is not None and Mark.read(found).plan != plan:
+        raise NodeExists(
+            f"{location} is incomplete: {Mark.read(found)} was interrupted, and it was not the same"
+            " as this; give overwrite=True to start again"
+        )
+    made = _begin(location, Mark(operation, plan), overwrite, found is not None)
+    return replace(made, keep=True)
+
+
+def _begin(location: Location, mark: Mark, overwrite: bool, resume: bool = False) -> Build:
+    """Begin to write values to their place, with metadata to follow."""
+    store, path = location.store, location.path
+    if not resume:
+        _check_marker(location, overwrite)
+        if overwrite and can_list(store):
+            erase_values(store, _chunks(location))
+        store.set(marker(path), mark.write())
+    withheld = WithheldStore(store, location.format.is_metadata)
+    return Build(location, _at(location, withheld), store, withheld=withheld)
+
+
+def _check_marker(location: Location, overwrite: bool) -> None:
+    """Raise where an earlier writer was interrupted, unless it is to be started again."""
+    found = None if overwrite else location.store.get(marker(location.path))
+    if found is not None:
+        raise NodeExists(
+            f"{location} is incomplete: {Mark.read(found)} was interrupted, or is still writing;"
+            " give overwrite=True to start again"
+        )
+
+
+def create_node(
+    location: Location,
+    node: Node,
+    *,
+    overwrite: bool = False,
+    check: Callable[[Node], None] = lambda node: None,
+) -> Node:
+    """Store a new node without values, in the place of another where `overwrite` is True."""
+    try:
+        return location.create(node, check=check)
+    except NodeExists:
+        if not overwrite:
+            raise
+    for_array = isinstance(node, ArrayModel)
+    with build(location, overwrite=True, operation="create", for_array=for_array) as place:
+        return place.create(node, check=check)
+
+
+def check_new(location: Location, overwrite: bool, for_array: bool = False) -> Format | None:
+    """Raise where no node can be made; return the format of one that is to be replaced."""
+    location.check_new()
+    around = Around.look(location.store, location.path, location.format)
+    around.check_root()
+    around.missing_groups()
+    existing = location.existing(around, for_array)
+    if existing is None:
+        return None
+    if not overwrite:
+        raise location.node_exists(existing)
+    return existing[0]
+
+
+def _at(location: Location, store: Store) -> Location:
+    return replace(location, store=store, known=None, copies=None)
+
+
+def _extent(format: Format, path: str) -> Extent:
+    keys, prefixes = format.owned(path)
+    return Extent(format.keys(path), tuple(keys), tuple(prefixes))
+
+
+def _chunks(location: Location) -> list[str]:
+    """Return the keys of chunks at a place that has no node."""
+    format = location.format
+    return [
+        key
+        for prefix in format.owned(location.path)[1]
+        for key in list_prefix(location.store, prefix)
+        if format.looks_owned(key) and not format.is_metadata(key)
+    ]
+
+
+def _update_consolidated(target: Location, old: Format | None) -> None:
+    """Bring consolidated metadata above a node in line with it and all below it."""
+    store, path, format = target.store, target.path, target.format
+    if old is not None and old.name != format.name and has_copies(store, path, old):
+        keep_right(store, old, {path: None})
+    if not has_copies(store, path, format):
+        note_change()
+        return
+    keep_right(store, format, {path: None})
+    own = replace(target, copies=None, known=None)
+    nodes = {paths.join(path, inside): node for inside, node in walk(own, own.load()).items()}
+    keep_right(store, format, {p: format.write(p, node) for p, node in nodes.items()})

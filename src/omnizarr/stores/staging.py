@@ -1,0 +1,294 @@
+"""New values that are written beside old ones, and replace them when all of them are complete.
+
+A directory renames what was written in a folder of its own; memory moves it; any other store
+copies it key by key. The old node vanishes and the new one appears with its metadata, which goes
+first and comes last. What is left of a process that was killed can be told by `interrupted`, and
+`recover` puts the old values back, or the new ones in their place where all of them were complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from omnizarr.errors import StoreError
+from omnizarr.stores.abilities import can_list, erase_prefix, erase_values, list_dir, list_prefix
+from omnizarr.stores.replace_file import OURS
+from omnizarr.stores.store import Store
+
+FOLDER = f"{OURS}staged__"  # in the root of a store, a folder for each node that is being written
+ATTEMPTS = 16  # to make a folder that others remove while it is empty
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """All keys of a node and of those below it: its own metadata, other keys, prefixes."""
+
+    metadata: tuple[str, ...]
+    keys: tuple[str, ...]
+    prefixes: tuple[str, ...]
+
+    def has(self, key: str) -> bool:
+        """Return True if a key belongs to it."""
+        mine = key in self.metadata or key in self.keys or key.startswith(self.prefixes)
+        return mine and not key.startswith(f"{FOLDER}/")
+
+
+class Stage(Protocol):
+    """A place beside a store; `store` is empty, and takes what is to replace something."""
+
+    @property
+    def store(self) -> Store: ...
+
+    def check(self, old: Extent) -> None:
+        """Raise where something cannot be replaced."""
+
+    def put(self, old: Extent, new: Extent) -> None:
+        """Replace all that belongs to `old` by what is staged and belongs to `new`."""
+
+    def discard(self) -> None:
+        """Erase what is left here."""
+
+
+@runtime_checkable
+class Stages(Protocol):
+    """Can put staged values in their place without copying them."""
+
+    def stage(self) -> Stage: ...
+
+
+def stage(store: Store) -> Stage:
+    """Return a new place beside a store."""
+    return store.stage() if isinstance(store, Stages) else KeyStage(store)
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A node that was being written when its writer was killed, or is now."""
+
+    name: str
+    process: int
+    complete: bool  # it was being put in its place
+
+
+def interrupted(store: Store) -> list[Interrupted]:
+    """Return what writers have staged in a store that can list, those at work among them."""
+    if not can_list(store):
+        return []
+    found = []
+    for prefix in list_dir(store, f"{FOLDER}/")[1]:
+        name = prefix[len(FOLDER) + 1 : -1]
+        process = name.partition("_")[0]
+        if process.isdecimal():
+            complete = store.get(f"{FOLDER}/{name}/{PLAN}") is not None
+            found.append(Interrupted(name, int(process), complete))
+    return found
+
+
+def recover(store: Store, name: str) -> None:
+    """Finish what a killed writer was putting in its place, or erase what it had not completed."""
+    make = getattr(store, "stage", None)
+    left = KeyStage(store, name) if make is None else make(name)
+    left.recover()
+
+
+Plan: TypeAlias = dict[str, list[str]]
+PLAN, MOVED = "plan.json", "moved"  # in a stage: what goes where; all old values are out of the way
+
+
+def new_name() -> str:
+    """Return a name for a stage that no other has, and that tells the process."""
+    return f"{os.getpid()}_{uuid.uuid4().hex[:12]}"
+
+
+@dataclass
+class KeyStage:
+    """Keys below a prefix of the store itself, which are copied to their place."""
+
+    inner: Store
+    name: str = field(default_factory=new_name)
+
+    @cached_property
+    def store(self) -> Store:
+        from omnizarr.stores.prefix import PrefixStore  # noqa: PLC0415 - which needs this module
+
+        return PrefixStore(self.inner, f"{FOLDER}/{self.name}/new")
+
+    def check(self, old: Extent) -> None:
+        if not can_list(self.inner):
+            raise StoreError(f"{self.inner!r} cannot list its keys, so nothing can be replaced")
+        self.inner.erase(self._plan)  # which is not there: raises where nothing can be erased
+
+    @property
+    def _plan(self) -> str:
+        return f"{FOLDER}/{self.name}/{PLAN}"
+
+    def put(self, old: Extent, new: Extent) -> None:
+        staged = [key for key in list_prefix(self.store, "") if new.has(key)]
+        listed = {key for prefix in old.prefixes for key in list_prefix(self.inner, prefix)}
+        found = {*listed, *old.keys, *old.metadata}
+        gone = sorted(key for key in found if old.has(key))
+        plan = {"old": gone, "new": staged, "metadata": [*old.metadata, *new.metadata]}
+        self.inner.set(self._plan, json.dumps(plan).encode())
+        self._finish(plan)
+
+    def _finish(self, plan: Plan) -> None:
+        metadata, staged = set(plan["metadata"]), plan["new"]
+        kept = {*staged} - metadata
+        gone = [key for key in plan["old"] if key not in kept]
+        erase_values(self.inner, sorted(gone, key=lambda key: key not in metadata))
+        for key in sorted(staged, key=lambda key: (key in metadata, -key.count("/"))):
+            value = self.store.get(key)
+            if value is None:
+                raise StoreError(f"{key!r} vanished from {self.store!r} while it was put in place")
+            self.inner.set(key, value)
+        self.inner.erase(self._plan)
+
+    def discard(self) -> None:
+        if can_list(self.inner) and self.inner.get(self._plan) is None:
+            erase_prefix(self.inner, f"{FOLDER}/{self.name}/")
+
+    def recover(self) -> None:
+        """Copy again where a copy was interrupted, and erase what is left."""
+        plan = self.inner.get(self._plan)
+        if plan is not None:
+            self._finish(json.loads(plan))
+        self.discard()
+
+
+@dataclass
+class FolderStage:
+    """A folder in a directory, whose entries are renamed."""
+
+    root: str  # which ends with a separator
+    inner: Store  # a store in the folder of new entries
+    name: str
+
+    @property
+    def store(self) -> Store:
+        os.makedirs(os.path.join(self._folder, "new"), exist_ok=True)
+        return self.inner
+
+    @property
+    def _folder(self) -> str:
+        return folder(self.root, self.name)
+
+    def check(self, old: Extent) -> None:
+        for prefix in old.prefixes:
+            path = self.root + prefix[:-1]
+            if prefix and os.path.islink(path):
+                raise StoreError(
+                    f"cannot replace {path!r}: it is a symbolic link; remove the link itself, or"
+                    " replace what it leads to at its own place"
+                )
+
+    def put(self, old: Extent, new: Extent) -> None:
+        try:
+            plan = {
+                "old": self._entries(self.root, old, first=True),
+                "new": self._entries(os.path.join(self._folder, "new", ""), new, first=False),
+            }
+            self._write(PLAN, plan)
+            self._move_old(plan)
+            self._write(MOVED, {})
+            self._move_new(plan)
+        except OSError as e:
+            with contextlib.suppress(OSError):
+                self.recover()
+            raise StoreError(
+                f"cannot replace a node in {self.root!r}: {e.strerror or e}; "
+                + ("the old one is there" if not self._has(PLAN) else "see omnizarr repair")
+            ) from e
+        self.discard()
+
+    def _entries(self, top: str, extent: Extent, first: bool) -> list[str]:
+        """Paths of files and folders, those of metadata first or last."""
+        found = [*extent.keys, *(p[:-1] for p in extent.prefixes if p)]
+        if "" in extent.prefixes:
+            names = os.listdir(top) if os.path.isdir(top) else []
+            found += [name for name in names if OURS not in name]
+        unique = dict.fromkeys([*extent.metadata, *found])
+        there = [path for path in unique if os.path.lexists(top + path)]
+        roots = set(there)
+        outermost = [p for p in there if not any(a in roots for a in _above(p))]
+        return sorted(outermost, key=lambda path: (path in extent.metadata) is not first)
+
+    def _move_old(self, plan: Plan) -> None:
+        for path in plan["old"]:
+            with contextlib.suppress(FileNotFoundError):  # another writer was quicker
+                self._rename(self.root + path, os.path.join(self._folder, "old", path))
+
+    def _move_new(self, plan: Plan) -> None:
+        new = os.path.join(self._folder, "new", "")
+        for path in plan["new"]:
+            if os.path.lexists(new + path):  # else moved before an interruption
+                self._merge(new + path, self.root + path)
+
+    def _merge(self, new: str, place: str) -> None:
+        """Rename a file or folder; into a folder that is there, entry by entry."""
+        try:
+            self._rename(new, place)
+        except OSError as e:
+            if e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            for name in os.listdir(new):
+                self._merge(os.path.join(new, name), os.path.join(place, name))
+
+    @staticmethod
+    def _rename(old: str, new: str) -> None:
+        for _ in range(ATTEMPTS):
+            os.makedirs(os.path.dirname(new), exist_ok=True)
+            try:
+                os.replace(old, new)
+                return
+            except FileNotFoundError:  # another writer removed the empty folder around it
+                if not os.path.lexists(old):
+                    raise
+        os.replace(old, new)
+
+    def _write(self, name: str, plan: Plan) -> None:
+        path = os.path.join(self._folder, name)
+        with open(f"{path}.part", "w") as file:
+            json.dump(plan, file)
+        os.replace(f"{path}.part", path)
+
+    def _has(self, name: str) -> bool:
+        return os.path.exists(os.path.join(self._folder, name))
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(self._folder)
+        with contextlib.suppress(OSError):  # others are at work in it
+            os.rmdir(os.path.dirname(self._folder))
+
+    def recover(self) -> None:
+        """Put new entries in their place where the old ones had gone; else the old ones back."""
+        if self._has(PLAN):
+            with open(os.path.join(self._folder, PLAN)) as file:
+                plan = json.load(file)
+            if self._has(MOVED):
+                self._move_new(plan)
+            else:
+                for path in reversed(plan["old"]):
+                    with contextlib.suppress(FileNotFoundError):
+                        self._rename(os.path.join(self._folder, "old", path), self.root + path)
+        self.discard()
+
+
+def folder(root: str, name: str) -> str:
+    """Return the folder of a stage in a directory."""
+    return os.path.join(root, FOLDER, name)
+
+
+def _above(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
