@@ -137,6 +137,16 @@ def test_a_web_server_is_read_through_a_few_connections_or_told_why_not(port: in
                     array[...]
 
 
+def test_a_slow_web_server_is_read_through_a_few_connections() -> None:
+    """D9b: whoever found no descriptor gave up while others still waited for their answers."""
+    with simple_storage("bucket", latency=0.15) as port:
+        oz.create_array("s3://bucket/x", data=DATA, chunks=(16, 16), storage_options=options(port))
+        array = oz.open_array(f"http://127.0.0.1:{port}/bucket/x", storage_options={"attempts": 1})
+        array.store.close()
+        with free_descriptors(descriptors.HANDFUL):
+            assert np.array_equal(array[...], DATA)
+
+
 def test_a_bucket_is_used_through_a_few_connections_or_told_why_not(port: int) -> None:
     # A client that was used has connections left, so each of these has one of its own.
     wanted = [{**options(port, 2), "timeout": 5 + n} for n in range(3)]

@@ -60,6 +60,19 @@ def test_codecs_stay_with_a_dataset_whichever_engine_writes_it(
     assert [a.shards for a in arrays.values()] == [arrays["a"].shards] * 4
 
 
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_the_byte_order_goes_with_the_encoding(tmp_path: Path, order: str) -> None:
+    """D9b: the draft has it in the data type, and zarr-python 3.4 refuses a codec without it."""
+    kind = np.dtype("i4").newbyteorder("<" if order == "little" else ">")
+    data = xr.Dataset({"v": ("x", np.arange(9, dtype=kind)), "w": ("x", np.arange(9, dtype="u1"))})
+    ozx.write(data, tmp_path / "a", zarr_format="3-draft")
+    found = xr.open_dataset(tmp_path / "a", engine="omnizarr")
+    assert found.v.encoding["serializer"]["configuration"] == {"endian": order}
+    assert found.w.encoding["serializer"]["configuration"] == {}
+    found.to_zarr(tmp_path / "b", zarr_format=3)
+    xr.testing.assert_identical(xr.open_zarr(tmp_path / "b").load(), data)
+
+
 def test_a_codec_that_is_not_known_here_does_not_keep_other_variables_from_being_read(
     tmp_path: Path,
 ) -> None:

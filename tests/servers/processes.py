@@ -84,10 +84,11 @@ def moto() -> Iterator[int]:
 
 
 @contextmanager
-def simple_storage(*buckets: str) -> Iterator[int]:
+def simple_storage(*buckets: str, latency: float = 0.0) -> Iterator[int]:
     """The S3 server of `tests.servers.s3` in a process of its own; gives its port."""
     port = free_port()
-    with started([sys.executable, "-m", "tests.servers.s3", str(port), *buckets], port):
+    words = [sys.executable, "-m", "tests.servers.s3", str(port), str(latency), *buckets]
+    with started(words, port):
         yield port
 
 

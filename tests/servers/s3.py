@@ -1,6 +1,6 @@
 """S3 as far as its clients use it, quicker than moto: conditional writes and reads, listing.
 
-``python -m tests.servers.s3 PORT BUCKET...`` serves until it is ended.
+``python -m tests.servers.s3 PORT LATENCY BUCKET...`` serves until it is ended.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ def _tag(value: bytes) -> str:
     return f'"{hashlib.md5(value).hexdigest()}"'
 
 
-def main(port: str, *buckets: str) -> None:
+def main(port: str, latency: str, *buckets: str) -> None:
     server = SimpleStorage(int(port))
+    server.latency = float(latency)
     server.buckets = {name: {} for name in buckets}
     server.log = deque(maxlen=0)  # type: ignore[assignment]  # nobody counts these
     server.start()

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import numcodecs
+import numpy as np
 
 from omnizarr.errors import CannotExpress
 from omnizarr.formats.codec_names import split_compressor, to_ids, to_names
@@ -31,7 +32,7 @@ def codec_encoding(array: Array) -> dict[str, Any]:
         groups = pipeline(model)
         return {
             "filters": tuple(map(_json, groups.filters)),
-            "serializer": None if groups.serializer is None else _json(groups.serializer),
+            "serializer": _serializer(groups.serializer, array.dtype),
             "compressors": tuple(map(_json, groups.compressors)),
         }
     order, steps, _ = to_ids(model, format.name)
@@ -43,6 +44,22 @@ def codec_encoding(array: Array) -> dict[str, Any]:
     if order == "F":
         found["order"] = order
     return found
+
+
+def _serializer(codec: Named | None, dtype: np.dtype[Any]) -> dict[str, Any] | None:
+    """Return how elements become bytes, with the byte order, which the draft has in the type."""
+    if codec is None:
+        return None
+    found = _json(codec)
+    if codec.name == "bytes" and "endian" not in codec.configuration and _has_order(dtype):
+        little = dtype.newbyteorder("<") == dtype
+        found["configuration"]["endian"] = "little" if little else "big"
+    return found
+
+
+def _has_order(dtype: np.dtype[Any]) -> bool:
+    """Return True where elements have bytes that could be in another order."""
+    return dtype.newbyteorder("S") != dtype
 
 
 def _json(codec: Named) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from omnizarr.errors import ReadOnly, StoreError, known_names
 from omnizarr.stores import identity
 from omnizarr.stores.abilities import check_key
 from omnizarr.stores.closing import Closes
+from omnizarr.stores.descriptors import NONE_LEFT, WAITS
 from omnizarr.stores.requests import CONCURRENCY, fetch_many, fetch_many_versioned
 from omnizarr.stores.retry import PASSING, RETRY_OPTIONS, MayPass, Retry, take_retry
 from omnizarr.stores.store import Bytes, Range
@@ -64,6 +65,7 @@ class HTTPStore(Closes):
         self.absent_status = _ABSENT | frozenset(absent_status)
         self.has_ranges = True  # until an answer says otherwise
         self._pools: tuple[int, urllib3.PoolManager] | None = None
+        self._under_way: dict[object, float] = {}  # when requests have begun
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = True, **options: Any) -> HTTPStore:
@@ -132,9 +134,34 @@ class HTTPStore(Closes):
     ) -> tuple[bytes, str | None] | None:
         url = f"{self._base}/{quote(check_key(key), safe='/')}{self._query}"
         try:
-            return self.retry.call(lambda: self._ask(url, range, method))
+            return self.retry.call(lambda: self._connected(url, range, method))
         except StoreError as e:
             raise StoreError(f"cannot read {key!r} in {self!r}: {e}") from e.__cause__
+
+    def _connected(
+        self, url: str, range: Range | None, method: str
+    ) -> tuple[bytes, str | None] | None:
+        """What the server answers; where no file can be opened, after others have finished.
+
+        Their connections are used again, so that a few descriptors are enough for any number of
+        requests, however long each of them takes.
+        """
+        self._pool()  # in a forked process nobody else's requests are under way
+        end, mine, number = time.monotonic() + self.retry.timeout, object(), 0
+        while True:
+            self._under_way[mine] = time.monotonic()
+            try:
+                return self._ask(url, range, method)
+            except NoDescriptor:
+                self._under_way.pop(mine, None)
+                now = time.monotonic()  # one that has just begun may fail in the same way
+                others = any(now - begun > WAITS[0] for begun in [*self._under_way.values()])
+                if now > end or (number >= len(WAITS) and not others):
+                    raise
+            finally:
+                self._under_way.pop(mine, None)
+            time.sleep(WAITS[min(number, len(WAITS) - 1)])
+            number += 1
 
     def _ask(self, url: str, range: Range | None, method: str) -> tuple[bytes, str | None] | None:
         end = time.monotonic() + self.retry.timeout
@@ -162,7 +189,8 @@ class HTTPStore(Closes):
             response.release_conn()
         except MaxRetryError as e:
             reason = without_secrets(str(e.reason))
-            raise MayPass(f"no answer from the server: {reason}") from None
+            kind = NoDescriptor if _no_descriptor(e.reason) else MayPass
+            raise kind(f"no answer from the server: {reason}") from None
         except (HTTPError, OSError) as e:
             if isinstance(e, StoreError):
                 raise
@@ -207,7 +235,7 @@ class HTTPStore(Closes):
     def _pool(self) -> urllib3.PoolManager:
         """Connections of this process; a fork must not share them."""
         if self._pools is None or self._pools[0] != os.getpid():
-            self._pools = os.getpid(), _connections(self._base)
+            self._pools, self._under_way = (os.getpid(), _connections(self._base)), {}
         return self._pools[1]
 
     # What it is
@@ -219,7 +247,7 @@ class HTTPStore(Closes):
             pools[1].clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pools": None}
+        return {**self.__dict__, "_pools": None, "_under_way": {}}
 
     @property
     def url(self) -> str:
@@ -241,6 +269,19 @@ class HTTPStore(Closes):
 
     def __repr__(self) -> str:
         return self.url
+
+
+class NoDescriptor(MayPass):
+    """No connection can be made before a file is closed."""
+
+
+def _no_descriptor(error: BaseException | None) -> bool:
+    """Return True where an error, or one behind it, is that no file can be opened."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in NONE_LEFT:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _connections(url: str) -> urllib3.PoolManager:
