@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import struct
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.cli.main import main
@@ -261,3 +265,122 @@ def test_chunks_of_a_shard_that_share_some_of_their_bytes_are_told(
     found = [f.message for f in oz.verify(store, depth="present").findings]
     shared = "the index gives it bytes 1 to 2, which are chunk (0,)'s"
     assert [shared in text for text in found] == ([True] if told else [])
+
+
+# Absent chunks, other documents, unknown codecs
+
+
+@given(
+    st.sampled_from([(2, None), (3, None), (3, (8, 6)), ("3-draft", None), ("3-draft", (8, 6))]),
+    st.sets(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=20),
+)
+def test_absent_chunks_are_listed_with_their_keys(
+    kind: tuple[Any, tuple[int, int] | None], written: set[tuple[int, int]]
+) -> None:
+    """D8: they were only counted; whatever is stored, the list is exactly the rest."""
+    zarr_format, shards = kind
+    store = MemoryStore()
+    array = oz.create_array(
+        store, shape=(18, 11), chunks=(4, 3), dtype="i2", shards=shards, zarr_format=zarr_format
+    )
+
+    def place(row: int, column: int) -> tuple[slice, slice]:
+        return slice(4 * row, 4 * row + 4), slice(3 * column, 3 * column + 3)
+
+    for chunk in written:
+        array[place(*chunk)] = 7
+    holes = {(r, c) for r in range(5) for c in range(4)} - written
+    report = oz.verify(store, missing="error")
+    assert {f.chunk for f in report.findings} == holes
+    assert (report.absent, report.ok) == (len(holes), not holes)
+    for finding in report.findings:
+        assert finding.level == "error"
+        assert finding.chunk is not None
+        before = store.get(finding.key)
+        array[place(*finding.chunk)] = 1  # which is then stored under that key
+        assert store.get(finding.key) not in (None, before)
+        array[place(*finding.chunk)] = 0
+    assert {f.level for f in oz.verify(store, missing="warn").findings} <= {"warning"}
+    assert not oz.verify(store).findings
+
+
+def test_a_damaged_shard_is_not_told_chunk_by_chunk_as_absent(tmp_path: Path) -> None:
+    """D8."""
+    array = oz.create_array(tmp_path, shape=24, chunks=2, shards=8, dtype="i2")
+    array[:16] = 1
+    shard = tmp_path / "c" / "0"
+    shard.write_bytes(shard.read_bytes()[:-3] + b"abc")
+    report = oz.verify(tmp_path, missing="error")
+    keys = {"absent" in f.message: f.key for f in report.findings}
+    assert keys == {False: "c/0", True: "c/2"}
+    assert report.absent == 8
+
+
+def test_a_list_of_absent_chunks_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D8."""
+    monkeypatch.setattr("omnizarr.ops.verify.MOST_ABSENT", 10)
+    oz.create_array(store := MemoryStore(), shape=64, chunks=1, dtype="i2")
+    findings = oz.verify(store, missing="error").findings
+    assert len(findings) == 11
+    assert any("54 further chunks are absent" in f.message for f in findings)
+
+
+def test_the_command_lists_absent_chunks(tmp_path: Path) -> None:
+    """D8."""
+    oz.create_array(tmp_path / "x", shape=4, chunks=2, dtype="i2")[:2] = 1
+    command = ["verify", str(tmp_path / "x")]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    strict = CliRunner().invoke(main, [*command, "--missing", "error"])
+    assert strict.exit_code == 1
+    assert "error / chunk (1,) ('c/1'): is absent, and reads as the fill value" in strict.output
+    with pytest.raises(oz.InvalidMetadata, match="missing must be one of"):
+        oz.verify(tmp_path / "x", missing="raise")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, 2), (1, 3), (2, 3)])
+@pytest.mark.filterwarnings("ignore:.*there are documents of")
+def test_documents_that_a_conversion_in_place_left_belong_to_their_nodes(
+    old: int, new: int, tmp_path: Path
+) -> None:
+    """D9: each was a warning."""
+    store = hierarchy(tmp_path / "x", old)
+    if old == 2:
+        oz.consolidate_metadata(store)
+    oz.convert(store, zarr_format=new, in_place=True)
+    assert oz.verify(store).findings == []
+    (store / "stray").write_bytes(b"")
+    assert [f.key for f in oz.verify(store).findings] == ["stray"]
+
+
+@pytest.mark.parametrize("field", ["codecs", "chunk_key_encoding"])
+def test_chunks_of_an_array_that_is_not_understood_are_not_strays(
+    field: str, tmp_path: Path
+) -> None:
+    """D9: one finding tells of the array, not one of every chunk."""
+    store = hierarchy(tmp_path / "x")
+    document = store / "plain" / "zarr.json"
+    stated = json.loads(document.read_text())
+    named = stated[field][-1] if field == "codecs" else stated[field]
+    named["name"] = "of-nobody"
+    document.write_text(json.dumps(stated))
+    report = oz.verify(store)
+    (finding,) = report.findings
+    assert "its chunks cannot be checked" in finding.message
+    assert report.chunks == (12 if field == "codecs" else 8)
+    assert report.unchecked == (4 if field == "codecs" else 0)
+
+
+def test_info_counts_chunks_as_nchunks_does() -> None:
+    """D9: it counted shards."""
+    array = oz.create_array({}, shape=(64, 64), chunks=(2, 2), shards=(32, 64), dtype="u1")
+    assert array.info["chunks"] == "1024 in a grid of (32, 32), in 2 shards in a grid of (2, 1)"
+    assert array.nchunks == 1024
+
+
+def test_the_packages_that_are_used_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """D9: crc32c was said not to be installed; google-crc32c is what is used."""
+    oz.print_debug_info()
+    shown = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
+    assert {"google-crc32c", "numcodecs", "zstandard", "obstore", "zarr"} <= shown.keys()
+    assert shown["google-crc32c"] == version("google-crc32c")
+    assert "pytest" not in shown

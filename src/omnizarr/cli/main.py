@@ -154,8 +154,14 @@ def repair(path: str, yes: bool, older_than: float, storage_options: Options) ->
     default="decode",
     help="How much to look at: sizes and indexes, checksums, or everything (default).",
 )
+@click.option(
+    "--missing",
+    type=click.Choice(["count", "warn", "error"]),
+    default="count",
+    help="What a chunk is that is not stored: counted (default), or told with its key.",
+)
 @storage_option
-def verify(path: str, node: str, depth: Any, storage_options: Options) -> None:
+def verify(path: str, node: str, depth: Any, missing: Any, storage_options: Options) -> None:
     """Look at everything stored in PATH and list all that is damaged.
 
     The exit code is 1 when something is; keys that belong to nobody are warnings and do not
@@ -163,7 +169,12 @@ def verify(path: str, node: str, depth: Any, storage_options: Options) -> None:
     """
     with watched() as step:
         report = omnizarr.verify(
-            path, path=node, depth=depth, progress=step, storage_options=storage_options
+            path,
+            path=node,
+            depth=depth,
+            missing=missing,
+            progress=step,
+            storage_options=storage_options,
         )
     show_findings(report.findings)
     console.print(str(report), markup=False)

@@ -153,10 +153,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     @property
     def cdata_shape(self) -> tuple[int, ...]:
         """The number of chunks along each axis; of a sharded array, of those in its shards."""
-        inner = inner_chunks(self._model)
-        if inner is None:
-            return self._bound.grid.shape
-        return tuple(-(-n // c) for n, c in zip(self.shape, inner, strict=True))
+        return stored.chunk_counts(self._bound)
 
     @property
     def nchunks(self) -> int:

@@ -9,7 +9,7 @@ from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.pipeline import order
-from omnizarr.hierarchy.stored import stored_size
+from omnizarr.hierarchy.stored import chunk_counts, stored_size
 from omnizarr.model import ArrayModel, GroupModel, Named, paths
 
 # html.escape does the same, but its module brings a table of all entities along.
@@ -120,13 +120,22 @@ def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info
         info["transformers"] = ", ".join(repr(t) for t in array.storage_transformers)
     try:
         info["fill value"] = str(bound.fill[()]) if bound.fill_defined else "undefined"
-        info["chunks"] = f"{bound.grid.count} in a grid of {bound.grid.shape}"
+        info["chunks"] = _grid_text(bound)
         info["size in memory"] = size_text(bound.dtype.itemsize * math.prod(array.shape))
     except OmnizarrError as e:
         info["not understood"] = str(e)
     if array.attributes:
         info["attributes"] = ", ".join(array.attributes)
     return info
+
+
+def _grid_text(bound: BoundArray) -> str:
+    """How many chunks there are, and in how many shards."""
+    counts, grid = chunk_counts(bound), bound.grid
+    text = f"{math.prod(counts)} in a grid of {counts}"
+    if inner_chunks(bound.model) is None:
+        return text
+    return f"{text}, in {counted(grid.count, 'shard')} in a grid of {grid.shape}"
 
 
 def stored_info(info: Info, nbytes: int, bound: BoundArray) -> Info:

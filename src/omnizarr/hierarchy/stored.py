@@ -15,6 +15,7 @@ from omnizarr.engine import BoundArray, exclusive
 from omnizarr.errors import ChunkError, OmnizarrError, SelectionError, StoreError
 from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.model import paths
+from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import Range, can_list, erase_values, get_many, list_prefix, sizes
 
 Coords = tuple[int, ...]
@@ -48,15 +49,44 @@ def unlisted_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
                 yield each, key
 
 
-def chunks_present(array: BoundArray, counts: Coords) -> npt.NDArray[np.bool_]:
-    """For every chunk whether the store has it; the index of every shard is read."""
+def chunk_counts(array: BoundArray) -> Coords:
+    """Return the number of chunks along each axis; of shards, of the chunks inside them."""
+    inner = inner_chunks(array.model)
+    if inner is None:
+        return array.grid.shape
+    return tuple(-(-n // c) for n, c in zip(array.model.shape, inner, strict=True))
+
+
+def absent_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
+    """Return the chunks that the store does not have, with the keys that would hold them.
+
+    The chunks of a shard whose index cannot be read are not absent but damaged.
+    """
+    counts, inner = chunk_counts(array), inner_chunks(array.model)
+    there = chunks_present(array, counts, damaged=True)
+    for row in np.argwhere(~there):
+        coords = tuple(map(int, row))
+        outer = coords
+        if inner is not None:
+            places = zip(array.grid.axes, coords, inner, strict=True)
+            outer = tuple(axis.chunk_of(n * c) for axis, n, c in places)
+        yield coords, stored_key(array.chunk_store, array.key(outer))
+
+
+def chunks_present(
+    array: BoundArray, counts: Coords, *, damaged: bool = False
+) -> npt.NDArray[np.bool_]:
+    """For every chunk whether the store has it; the index of every shard is read.
+
+    With `damaged`, an index that cannot be read is no error: all chunks of that shard count.
+    """
     if math.prod(counts) > MAX_GRID:
         raise SelectionError(
             f"{paths.show(array.path)} has {math.prod(counts)} chunks, too many to tell each;"
             " nchunks_initialized counts those that are stored"
         )
     found = np.zeros(counts, bool)
-    for place, there in _present(array, counts):
+    for place, there in _present(array, counts, damaged):
         found[tuple(slice(p, p + n) for p, n in zip(place, there.shape, strict=True))] = there
     return found
 
@@ -66,7 +96,9 @@ def count_present(array: BoundArray, counts: Coords) -> int:
     return sum(int(there.sum()) for _, there in _present(array, counts))
 
 
-def _present(array: BoundArray, counts: Coords) -> Iterator[tuple[Coords, npt.NDArray[np.bool_]]]:
+def _present(
+    array: BoundArray, counts: Coords, damaged: bool = False
+) -> Iterator[tuple[Coords, npt.NDArray[np.bool_]]]:
     """Boxes of the grid of `counts` chunks: where each begins, and which of its chunks are."""
     inner = inner_chunks(array.model)
     for coords, key in stored_keys(array):
@@ -78,6 +110,11 @@ def _present(array: BoundArray, counts: Coords) -> Iterator[tuple[Coords, npt.ND
         try:
             there = _in_shard(array, shape, key)
         except OmnizarrError as e:
+            if damaged:
+                pairs = zip(shape, inner, strict=True)
+                there = np.ones([-(-n // c) for n, c in pairs], bool)
+                yield place, there[tuple(slice(n - p) for n, p in zip(counts, place, strict=True))]
+                continue
             message = f"cannot read shard {coords} of {paths.show(array.path)} (key {key!r}): {e}"
             raise ChunkError(message, path=paths.show(array.path), chunk=coords, key=key) from e
         if there is not None:  # cut at the end of the array

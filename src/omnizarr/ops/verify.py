@@ -16,12 +16,12 @@ from omnizarr import stores
 from omnizarr.engine import BoundArray
 from omnizarr.engine.rows import run_rows
 from omnizarr.errors import InvalidMetadata, OmnizarrError
-from omnizarr.formats import consolidated
-from omnizarr.hierarchy.chunking import inner_chunks
+from omnizarr.formats import Format, Probe, consolidated
+from omnizarr.hierarchy.fetch import fetch_probe
 from omnizarr.hierarchy.locate import locate
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.render import counted
-from omnizarr.hierarchy.stored import unlisted_keys
+from omnizarr.hierarchy.stored import absent_keys, chunk_counts, unlisted_keys
 from omnizarr.hierarchy.walk import below
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.verify_chunk import Chunk, Depth, Faults, check_chunk, chunk_keys
@@ -29,6 +29,9 @@ from omnizarr.stores import list_prefix
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 DEPTHS = ("present", "checksums", "decode")
+Missing: TypeAlias = Literal["count", "warn", "error"]
+MISSING = ("count", "warn", "error")
+MOST_ABSENT = 100_000  # chunks of one array that are told one by one
 ENOUGH = 2**30  # chunks and bytes that are worth all threads
 
 
@@ -81,6 +84,7 @@ def verify(
     *,
     path: str | None = None,
     depth: Depth = "decode",
+    missing: Missing = "count",
     progress: Progress | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> VerifyReport:
@@ -89,13 +93,17 @@ def verify(
     Depth ``present`` reads no chunks, only indexes of shards, and compares sizes;
     ``checksums`` reads every chunk and compares its checksum, where the codecs have one;
     ``decode`` decodes every chunk. Each does what those before it do. Chunks that are absent are
-    no fault. `progress` is called with chunks done, chunks found so far, and an array's path.
+    counted; `missing` ``warn`` or ``error`` makes each of them a finding with its key, for arrays
+    of which every chunk must be stored (`write_empty_chunks`). `progress` is called with chunks
+    done, chunks found so far, and an array's path.
     """
     if depth not in DEPTHS:
         raise InvalidMetadata(f"depth must be one of {DEPTHS}, got {depth!r}")
+    if missing not in MISSING:
+        raise InvalidMetadata(f"missing must be one of {MISSING}, got {missing!r}")
     where = stores.resolve(store, read_only=True, storage_options=storage_options)
     location, node = locate(where, paths.normalize(path))
-    work = _Verification(location, VerifyReport(depth), progress)
+    work = _Verification(location, VerifyReport(depth), progress, missing)
     work.read_nodes(node)
     run_rows(work.chunks(), ENOUGH, work.check, ENOUGH, waits=False)
     work.finish()
@@ -105,10 +113,19 @@ def verify(
 class _Verification:
     """One run: what is known of the nodes, and what was found so far."""
 
-    def __init__(self, start: Location, report: VerifyReport, progress: Progress | None) -> None:
-        self.start, self.report, self.progress = start, report, progress
+    def __init__(
+        self,
+        start: Location,
+        report: VerifyReport,
+        progress: Progress | None = None,
+        missing: Missing = "count",
+    ) -> None:
+        self.start, self.report, self.progress, self.missing = start, report, progress, missing
         self.arrays: dict[str, BoundArray] = {}  # by what the keys of their chunks start with
+        self.unknown: dict[str, BoundArray] = {}  # those whose chunks cannot be checked
         self.documents: set[str] = set(start.format.root_documents())
+        # What a conversion in place leaves beside the documents that count.
+        self.formats = probe_formats(start)
         self.found: dict[str, int] = {}  # chunks of each array in its grid
         self.listed = self.done = 0
         self.lock = threading.RLock()
@@ -117,7 +134,8 @@ class _Verification:
         """Bind every array; what cannot be is a finding."""
         for place, node in below(self.start, root):
             keys = place.format.keys(place.path)
-            self.documents.update(keys)
+            for format in self.formats:
+                self.documents.update(format.keys(place.path))
             if isinstance(node, Exception):
                 self._tell(place.path, keys[0], str(node))
             elif isinstance(node, ArrayModel):
@@ -125,19 +143,20 @@ class _Verification:
                 self._bind(place, node, keys[0])
             else:
                 self.report.groups += 1
-                copies = consolidated.key(place.format, place.path)
-                self.documents.update(() if copies is None else (copies,))
+                copies = (consolidated.key(format, place.path) for format in self.formats)
+                self.documents.update(key for key in copies if key is not None)
 
     def _bind(self, place: Location, node: ArrayModel, key: str) -> None:
         prefix = place.format.chunk_prefix(place.path)
         array = BoundArray(place.store, place.path, prefix, node)
         try:
             array.check()
-            _ = array.chunk_store
+            _ = array.encoding, array.chunk_store
             if 0 not in array.grid.shape:
                 _ = array.first_chain
         except OmnizarrError as e:
             self._tell(place.path, key, f"its chunks cannot be checked: {e}")
+            self.unknown[prefix] = array
             return
         self.arrays[prefix] = array
         self.found[prefix] = 0
@@ -151,6 +170,9 @@ class _Verification:
                 array = self._owner(key)
                 if array is None:
                     self._stray(key)
+                    continue
+                if array.prefix in self.unknown:
+                    self._unchecked(array, key)
                     continue
                 inside = key[len(array.prefix) :]
                 coords = array.encoding.coords(inside, len(array.model.shape))
@@ -170,10 +192,23 @@ class _Verification:
         end = len(key)
         while end > 0:
             end = key.rfind("/", 0, end)
-            found = self.arrays.get(key[: end + 1])
+            prefix = key[: end + 1]
+            found = self.arrays.get(prefix) or self.unknown.get(prefix)
             if found is not None:
                 return found
         return None
+
+    def _unchecked(self, array: BoundArray, key: str) -> None:
+        """Count a chunk of an array that cannot be bound; other keys belong to nobody."""
+        try:
+            coords = array.encoding.coords(key[len(array.prefix) :], len(array.model.shape))
+        except OmnizarrError:
+            return  # how its keys are made is not known either
+        if coords is None:
+            self._stray(key)
+        else:
+            self.report.chunks += 1
+            self.report.unchecked += 1
 
     def _stray(self, key: str) -> None:
         if key not in self.documents:
@@ -213,13 +248,26 @@ class _Verification:
     def finish(self) -> None:
         """Count what is absent, and put the findings into order."""
         for prefix, array in self.arrays.items():
-            self.report.absent += max(0, _count(array) - self.found[prefix])
+            absent = max(0, math.prod(chunk_counts(array)) - self.found[prefix])
+            self.report.absent += absent
+            if absent and self.missing != "count":
+                self._tell_absent(array)
         store: Any = self.start.store
         for key in store.leftovers() if hasattr(store, "leftovers") else ():
             if key.startswith(paths.prefix(self.start.path)):
                 message = "is half written: its writer stopped, or is at it; see omnizarr repair"
                 self._tell(self.start.path, key, message, level="warning")
         self.report.findings.sort(key=lambda f: (f.path, f.key, f.chunk or ()))
+
+    def _tell_absent(self, array: BoundArray) -> None:
+        level: Literal["error", "warning"] = "error" if self.missing == "error" else "warning"
+        message = "is absent, and reads as the fill value"
+        for number, (coords, key) in enumerate(absent_keys(array)):
+            if number == MOST_ABSENT:
+                left = math.prod(chunk_counts(array)) - self.found[array.prefix] - number
+                self._tell(array.path, key, f"and {left} further chunks are absent", level=level)
+                break
+            self._tell(array.path, key, message, coords, level)
 
     def _tell(
         self,
@@ -233,9 +281,9 @@ class _Verification:
             self.report.findings.append(Finding(paths.show(path), key, message, chunk, level))
 
 
-def _count(array: BoundArray) -> int:
-    """How many chunks an array has room for; of shards, those inside them."""
-    inner = inner_chunks(array.model)
-    if inner is None:
-        return math.prod(array.grid.shape)
-    return math.prod(-(-n // c) for n, c in zip(array.model.shape, inner, strict=True))
+def probe_formats(start: Location) -> list[Format]:
+    """Return the formats that have documents where the verification starts, the one used first."""
+    probe = Probe(start.path)
+    found = probe.formats(fetch_probe(start.store, probe), [])
+    others = [format for format in found if format.name != start.format.name]
+    return [start.format, *others]
