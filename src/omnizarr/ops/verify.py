@@ -285,5 +285,5 @@ def probe_formats(start: Location) -> list[Format]:
     """Return the formats that have documents where the verification starts, the one used first."""
     probe = Probe(start.path)
     found = probe.formats(fetch_probe(start.store, probe), [])
-    others = [format for format in found if format.name != start.format.name]
+    others = [format for format in found if type(format) is not type(start.format)]
     return [start.format, *others]
