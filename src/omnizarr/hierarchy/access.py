@@ -14,6 +14,7 @@ from omnizarr import engine
 from omnizarr.chunk_grids import Grid
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidMetadata, SelectionError, WrongType, known_names
+from omnizarr.hierarchy.foreign import to_numpy
 from omnizarr.indexing import Plan, plan
 from omnizarr.model import paths
 
@@ -116,7 +117,7 @@ def spread(value: Any, dtype: np.dtype[Any], chosen: Plan) -> npt.NDArray[Any]:
 def as_values(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """What a user assigns, as an array of the stored type."""
     if isinstance(value, np.ndarray) or not np.isscalar(value):
-        array = np.asarray(value) if hasattr(value, "dtype") else _typed(value, dtype)
+        array = to_numpy(value) if hasattr(value, "dtype") else _typed(value, dtype)
         # NumPy would otherwise turn months into days by their average length.
         durations = array.dtype.kind == dtype.kind == "m"
         casting: Literal["same_kind", "unsafe"] = "same_kind" if durations else "unsafe"

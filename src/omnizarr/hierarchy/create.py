@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
-import numpy as np
 import numpy.typing as npt
 
 from omnizarr.engine import Missing, check_missing
@@ -17,6 +16,7 @@ from omnizarr.errors import (
     known_names,
 )
 from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.foreign import as_source
 from omnizarr.hierarchy.group import Group, make_group, open_node
 from omnizarr.hierarchy.locate import format_for, locate
 from omnizarr.hierarchy.location import Location, existing_node
@@ -226,8 +226,7 @@ def create(
 @shows(CreateOptions)
 def array(data: npt.ArrayLike, *, store: Any = None, **options: Unpack[CreateOptions]) -> Array:
     """A new array that holds `data`; options as for `create_array`."""
-    known = hasattr(data, "shape") and hasattr(data, "dtype")
-    return create_array(store, data=data if known else np.asarray(data), **options)
+    return create_array(store, data=as_source(data), **options)
 
 
 def create_group(

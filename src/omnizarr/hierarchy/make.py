@@ -12,6 +12,7 @@ from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidMetadata, NodeExists, OmnizarrError, WrongNode, WrongType
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.build import build
+from omnizarr.hierarchy.foreign import as_source
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import ArrayOptions, array_model, runtime_config
 from omnizarr.hierarchy.pipeline import pipeline
@@ -33,8 +34,7 @@ def make_array(
 ) -> Array:
     """Create an array, and fill it where data are given."""
     if data is not None:
-        known = hasattr(data, "shape") and hasattr(data, "dtype")
-        data = data if known else np.asarray(data, dtype)
+        data = as_source(data, dtype)
         shape = data.shape if shape is None else shape
         dtype = data.dtype if dtype is None else dtype
     if shape is None:
@@ -86,7 +86,7 @@ def like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Options for an array like another: its own where it has them, unless others are given."""
     found: dict[str, Any] = {"shape": a.shape}
     if hasattr(a, "dtype"):
-        found["dtype"] = a.dtype
+        found["dtype"] = as_source(a).dtype
     if isinstance(a, Array):
         found |= {
             "chunks": a.chunks,

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from omnizarr.errors import InvalidMetadata, WrongType
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_array, group, open
+from omnizarr.hierarchy.foreign import as_source
 from omnizarr.hierarchy.options import ArrayOptions
 
 _OPTIONS = {*ArrayOptions.__annotations__, "overwrite"}
@@ -64,7 +65,7 @@ def save_array(
     create_array(
         store,
         path=path,
-        data=_values(arr),
+        data=as_source(arr),
         zarr_format=zarr_format,
         zarr_version=zarr_version,
         storage_options=storage_options,
@@ -101,7 +102,7 @@ def save_group(
         storage_options=storage_options,
     )
     for name, values in arrays.items():
-        parent.create_array(name, data=_values(values), **options)
+        parent.create_array(name, data=as_source(values), **options)
 
 
 def load(
@@ -123,8 +124,3 @@ def load(
     if isinstance(node, Array):
         return node[...]
     return {name: array[...] for name, array in node.arrays()}
-
-
-def _values(given: npt.ArrayLike) -> Any:
-    known = hasattr(given, "shape") and hasattr(given, "dtype")
-    return given if known else np.asarray(given)

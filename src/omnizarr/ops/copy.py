@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
-
 from omnizarr import stores
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound, StoreError, WrongType
 from omnizarr.formats.dimensions import without_misfit
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_array
+from omnizarr.hierarchy.foreign import as_source
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.locate import locate
 from omnizarr.hierarchy.make import CODECS, like
@@ -62,7 +61,7 @@ def from_array(
     wanted = {k: v for k, v in given.items() if not (isinstance(v, str) and v == "keep")}
     if zarr_format is not None:
         wanted["zarr_format"] = zarr_format
-    data = data if hasattr(data, "shape") and hasattr(data, "dtype") else np.asarray(data)
+    data = as_source(data)
     found = like(data, {**wanted, **options})
     if "chunks" in wanted and "shards" not in wanted:
         found.pop("shards", None)

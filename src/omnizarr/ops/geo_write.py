@@ -16,6 +16,7 @@ from omnizarr.errors import InvalidMetadata, known_names
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
 from omnizarr.hierarchy.create import create_group
+from omnizarr.hierarchy.foreign import as_source
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.options import ArrayOptions
 from omnizarr.hierarchy.signatures import shows
@@ -90,7 +91,7 @@ def write(
     The other options are those of `create_array`, for every level. By default compression is one
     that GDAL reads. What makes it a map is stored last, so that an interrupted write leaves none.
     """
-    source = data if hasattr(data, "shape") and hasattr(data, "dtype") else np.asarray(data)
+    source = as_source(data)
     _check(source, factor, method, convention, options)
     placed = _transform(transform, bounds, source.shape[-2:])
     given = None if crs is None else _stated(crs, way)

@@ -32,6 +32,7 @@ from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
 from omnizarr.hierarchy.create import create_group
 from omnizarr.hierarchy.create import open as open_zarr
+from omnizarr.hierarchy.foreign import as_source
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.options import ArrayOptions, key_encoding
 from omnizarr.hierarchy.signatures import shows
@@ -212,8 +213,7 @@ def open_source(
         return data.levels[0], data
     if isinstance(data, Group) or (hasattr(data, "group") and not hasattr(data, "shape")):
         raise WrongNode(f"expected an image or an array, got {data!r}")
-    sliceable = all(hasattr(data, name) for name in ("shape", "dtype", "__getitem__"))
-    return (data if sliceable else np.asarray(data)), None
+    return as_source(data if hasattr(data, "__getitem__") else np.asarray(data)), None
 
 
 def _open(path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> Array | Group:
