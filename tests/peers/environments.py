@@ -1,7 +1,7 @@
-"""Readers that cannot be installed beside us: zarr-python 2 and zarrita.js.
+"""Readers that cannot be installed beside us: zarr-python 2, zarrita.js, the newest GDAL.
 
 Each has a folder of its own in the environment of this Python, made by the first test that needs
-it. Both are asked in a process of their own.
+it, and is asked in a process of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.servers.processes import missing
 
 FOLDER = Path(sys.prefix) / "peers"
 ZARR_2 = ("zarr==2.18.7", "numcodecs==0.15.*", "msgpack")
-PYTHONS = ("3.11", "3.12")  # for which there are wheels of both
+GDAL = ("rasterio",)  # whose wheels bring it
 ZARRITA = ("zarrita@0.7",)
 SCRIPT = Path(__file__).with_name("zarrita.mjs")
 
@@ -34,8 +34,10 @@ class PeerError(Exception):
     """The other library raised; the text is its own."""
 
 
-class ZarrPython2:
-    """zarr-python 2.18.7 with numcodecs 0.15."""
+class Python:
+    """Another Python with packages of its own."""
+
+    modules: tuple[str, ...] = ("numpy as np",)
 
     def __init__(self, python: Path) -> None:
         self.python = python
@@ -43,9 +45,10 @@ class ZarrPython2:
     def run(self, source: str, **arguments: Any) -> Any:
         """Run Python source there, and give back what it leaves in `result`.
 
-        `arguments` are variables of the source, and `zarr`, `numcodecs` and `np` are imported.
+        `arguments` are variables of the source, and `modules` are imported.
         Arguments and result are what pickle can carry: plain values and NumPy arrays.
         """
+        source = "".join(f"import {module}\n" for module in self.modules) + source
         done = subprocess.run(
             [self.python, "-W", "ignore", "-c", _RUN],
             input=pickle.dumps((source, arguments), 5),
@@ -55,6 +58,12 @@ class ZarrPython2:
             text = done.stderr.decode(errors="replace").strip()
             raise PeerError(text.rpartition("\n")[2] + "\n" + text)
         return pickle.loads(done.stdout)
+
+
+class ZarrPython2(Python):
+    """zarr-python 2.18.7 with numcodecs 0.15."""
+
+    modules = ("numpy as np", "zarr", "numcodecs")
 
     def read(self, path: Path) -> dict[str, Any]:
         """Every array below a path, by its path in there ("" for an array itself).
@@ -67,10 +76,9 @@ class ZarrPython2:
 
 _RUN = """
 import pickle, sys
-import numcodecs, numpy as np, zarr
 out, sys.stdout = sys.stdout.buffer, sys.stderr
 source, names = pickle.load(sys.stdin.buffer)
-names.update(numcodecs=numcodecs, np=np, zarr=zarr, result=None)
+names["result"] = None
 exec(compile(source, "<test>", "exec"), names)
 out.write(pickle.dumps(names["result"], 5))
 """
@@ -88,6 +96,30 @@ def read(at):
             if not name.startswith("."):
                 read(f"{at}/{name}".lstrip("/"))
 read("")
+"""
+
+
+class Gdal(Python):
+    """GDAL, in rasterio."""
+
+    modules = ("numpy as np", "rasterio")
+
+    def read(self, path: Path, *names: str) -> dict[str, Any]:
+        """Arrays of two axes below a path, as `ZarrPython2.read` gives them."""
+        found: dict[str, Any] = self.run(_READ_RASTERS, path=str(path), names=names)
+        return found
+
+
+_READ_RASTERS = """
+import logging
+logging.disable()
+result = {}
+for name in names:
+    try:
+        with rasterio.open(f'ZARR:"{path}":/{name}') as dataset:
+            result[name] = dataset.read(1)
+    except rasterio.errors.RasterioError as e:
+        result[name] = f"{type(e).__name__}: {e}"
 """
 
 
@@ -118,14 +150,12 @@ class Zarrita:
 def zarr_python_2() -> ZarrPython2:
     """zarr-python 2, installed where it is not yet; skips the test where it cannot be."""
 
-    def make(folder: Path) -> None:
-        base = next(filter(None, map(_python, PYTHONS)), None)
-        if base is None:
-            raise OSError(f"none of Python {', '.join(PYTHONS)} is installed")
-        _run(base, "-m", "venv", folder)
-        _run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", *ZARR_2)
+    return ZarrPython2(_environment("zarr-python-2", ZARR_2, ("3.11", "3.12")))
 
-    return ZarrPython2(_made("zarr-python-2", ZARR_2, make) / "bin" / "python")
+
+def gdal() -> Gdal:
+    """GDAL, installed where it is not yet; skips the test where it cannot be."""
+    return Gdal(_environment("gdal", GDAL, ("3.13", "3.12", "3.11")))
 
 
 def zarrita() -> Zarrita:
@@ -138,6 +168,19 @@ def zarrita() -> Zarrita:
         shutil.copy(SCRIPT, folder)  # beside the packages, where node looks for them
 
     return Zarrita(_made("zarrita", (*ZARRITA, SCRIPT.read_text()), make))
+
+
+def _environment(name: str, needs: tuple[str, ...], versions: tuple[str, ...]) -> Path:
+    """The Python of an environment with these packages, on the first version that is there."""
+
+    def make(folder: Path) -> None:
+        base = next(filter(None, map(_python, versions)), None)
+        if base is None:
+            raise OSError(f"none of Python {', '.join(versions)} is installed")
+        _run(base, "-m", "venv", folder)
+        _run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", *needs)
+
+    return _made(name, needs, make) / "bin" / "python"
 
 
 def _made(name: str, needs: tuple[str, ...], make: Callable[[Path], None]) -> Path:

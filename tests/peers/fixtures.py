@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.peers import environments
-from tests.peers.environments import Zarrita, ZarrPython2
+from tests.peers.environments import Gdal, Zarrita, ZarrPython2
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +16,8 @@ def zarr_python_2() -> ZarrPython2:
 @pytest.fixture(scope="session")
 def zarrita() -> Zarrita:
     return environments.zarrita()
+
+
+@pytest.fixture(scope="session")
+def gdal() -> Gdal:
+    return environments.gdal()

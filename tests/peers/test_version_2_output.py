@@ -1,6 +1,6 @@
 """What every writer makes of version 2 is read by those who know nothing newer.
 
-zarr-python 2.18 with the numcodecs of its time, tensorstore and zarrita.js: B1.
+zarr-python 2.18 with the numcodecs of its time, tensorstore, zarrita.js and GDAL: B1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tensorstore
 import xarray as xr
 
 import omnizarr as oz
-from tests.peers.environments import Zarrita, ZarrPython2
+from tests.peers.environments import Gdal, Zarrita, ZarrPython2
 
 DATA = np.arange(60, dtype="i4").reshape(10, 6)
 GZIP = {"name": "gzip", "configuration": {"level": 1}}
@@ -157,7 +157,7 @@ def by_tensorstore(path: Path) -> Values:
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_old_readers_read_what_every_writer_makes(
-    tmp_path: Path, zarr_python_2: ZarrPython2, zarrita: Zarrita, writer: str
+    tmp_path: Path, zarr_python_2: ZarrPython2, zarrita: Zarrita, gdal: Gdal, writer: str
 ) -> None:
     """B1: the last compressor in `compressor`, no checksum."""
     path = tmp_path / "made.zarr"
@@ -171,6 +171,9 @@ def test_old_readers_read_what_every_writer_makes(
     plain = {name for name, values in expected.items() if values.dtype.kind != "U"}
     old = zarr_python_2.read(path)
     new = zarrita.read(path, *sorted(plain))
+    rasters = gdal.read(path, *(name for name in plain if expected[name].ndim == 2))
+    for name, values in rasters.items():
+        np.testing.assert_array_equal(values, expected[name])
     for name, values in expected.items():
         np.testing.assert_array_equal(old[name], values)
         if name in plain:
