@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import omnizarr as oz
@@ -122,3 +123,73 @@ def test_the_default_format_is_a_setting() -> None:
     with config.set({"default_zarr_format": 2}):
         assert oz.create_array(shape=2).zarr_format == 2
     assert oz.create_array(shape=2).zarr_format == 3
+
+
+def codec_names(array: oz.Array) -> list[str]:
+    return [codec.name for codec in array.metadata.codecs]
+
+
+def test_new_arrays_have_the_codecs_of_the_setting() -> None:
+    """B5: equal options give other codecs where the setting is another."""
+    for choice, names in {
+        "fast": ["bytes", "blosc", "crc32c"],
+        "portable": ["bytes", "zstd"],
+        ("gzip", "crc32c"): ["bytes", "gzip", "crc32c"],
+        (): ["bytes"],
+    }.items():
+        with oz.configure(codecs=choice):
+            assert codec_names(oz.create_array({}, data=[1, 2])) == names
+    assert codec_names(oz.create_array({}, data=[1, 2])) == ["bytes", "blosc", "crc32c"]
+    with oz.config.set(codecs=[]):
+        assert codec_names(oz.create_array({}, data=[1, 2])) == ["bytes"]
+
+
+def test_a_list_of_codecs_is_a_default_for_all_types_and_formats() -> None:
+    """B5: what makes bytes of an array is only for types of fixed size."""
+    delta = {"name": "numcodecs.delta", "configuration": {"dtype": "<i4"}}
+    big = {"name": "bytes", "configuration": {"endian": "big"}}
+    numbers = np.arange(9, dtype="i4")
+    with oz.configure(codecs=[delta, big, "gzip"]):
+        made = oz.create_array({}, data=numbers)
+        assert codec_names(made) == ["numcodecs.delta", "bytes", "gzip"]
+        assert made.metadata.codecs[1].configuration == {"endian": "big"}
+        assert made[...].tolist() == numbers.tolist()
+        assert codec_names(oz.create_array({}, data=numbers, filters=None)) == ["bytes", "gzip"]
+        plain = oz.create_array({}, data=numbers, compressors=None, serializer="bytes")
+        assert codec_names(plain) == ["bytes"]
+        text = oz.create_array({}, shape=1, dtype=str)
+        assert codec_names(text) == ["vlen-utf8", "gzip"]
+        sharded = oz.create_array({}, data=numbers, chunks=3, shards=9)
+        assert sharded[...].tolist() == numbers.tolist()
+    with oz.configure(codecs=["zstd"]):
+        for zarr_format in (2, 3):
+            made = oz.create_array({}, data=numbers, zarr_format=zarr_format)
+            assert codec_names(made)[1:] == ["zstd" if zarr_format == 3 else "numcodecs.zstd"]
+            assert made[...].tolist() == numbers.tolist()
+
+
+def test_a_list_of_codecs_cannot_be_changed_from_outside() -> None:
+    gzip = {"name": "gzip", "configuration": {"level": 1}}
+    given = [gzip]
+    with oz.configure(codecs=given):
+        gzip["name"] = "zstd"
+        given.append(gzip)
+        assert codec_names(oz.create_array({}, data=[1, 2])) == ["bytes", "gzip"]
+
+
+@pytest.mark.parametrize("value", ["quick", b"fast", {"name": "gzip"}, None, 3])
+def test_codecs_that_are_no_choice_and_no_list_are_refused(value: object) -> None:
+    with (
+        pytest.raises(oz.InvalidMetadata, match="codecs must be 'fast' or 'portable' or a list"),
+        oz.configure(codecs=value),
+    ):
+        pass
+
+
+def test_codecs_of_zarr_python_are_still_ignored() -> None:
+    """There the setting maps names to classes."""
+    with pytest.warns(oz.OmnizarrWarning, match=r"codecs.*ignored"):
+        oz.config.set({"codecs": {"bytes": "some.Class"}})
+    with pytest.warns(oz.OmnizarrWarning, match=r"codecs\.bytes.*ignored"):
+        oz.config.set({"codecs.bytes": "some.Class"})
+    assert oz.config.get("codecs") == "fast"

@@ -13,10 +13,11 @@ Those keys of zarr-python's ``zarr.config`` that mean something here are underst
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from omnizarr.errors import InvalidMetadata, known_names, warn
 MAX_THREADS = 16
 IN_FLIGHT = 2**25
 MAX_UNPACKED = 2**32
+CODECS = ("fast", "portable")
 _BYTES = re.compile(r"\s*([\d.]+)\s*([kMGT]?)(i?)B\s*", re.IGNORECASE)
 
 
@@ -95,6 +97,9 @@ class Config:
     v1_order: Literal["text", "writer"] = "text"
     # Whether chunks that hold nothing but the fill value are stored.
     write_empty_chunks: bool = False
+    # The codecs of new arrays for which none are given: "fast" (Blosc, and crc32c in version 3),
+    # "portable" (what GDAL reads too: zstd with its checksum in version 3), or a list of codecs.
+    codecs: str | tuple[Any, ...] = "fast"
     # The format of new nodes that join no hierarchy: 1, 2, 3 or "3-draft".
     zarr_format: int | str = 3
     # The draft: whether creating a node also gives documents to the groups above it, which
@@ -159,7 +164,9 @@ class set:
     def __init__(self, changes: Mapping[str, Any] | None = None, **more: Any) -> None:
         known = {}
         for key, value in {**(changes or {}), **more}.items():
-            if key not in _THEIRS and key.partition(".")[0] in _IGNORED:
+            # Both have `codecs`: there it is a mapping, of names to classes.
+            ours = key in _THEIRS or (key in _NAMES and not isinstance(value, Mapping))
+            if not ours and key.partition(".")[0] in _IGNORED:
                 warn(
                     f"setting {key!r} of zarr-python means nothing here and is ignored",
                 )
@@ -203,12 +210,22 @@ def _checked(changes: dict[str, Any]) -> dict[str, Any]:
             raise InvalidMetadata(f"{name} must be one of {_ALLOWED[name]}, got {value!r}")
         if name == "threads" and (type(value) is not int or value < 1):
             raise InvalidMetadata(f"threads must be an integer of at least 1, got {value!r}")
+        if name == "codecs" and value not in CODECS:
+            found[name] = _codec_list(value)
         if name in ("in_flight", "max_unpacked"):
             found[name] = max(1, byte_size(value, name))
         if name == "chunk_cache" and not isinstance(value, ByteBudget):
             nbytes = 0 if value is None else byte_size(value, name)
             found[name] = ByteBudget(nbytes) if nbytes else None
     return found
+
+
+def _codec_list(value: Any) -> tuple[Any, ...]:
+    """A copy of a list of codecs, which its giver may go on to change."""
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        names = " or ".join(map(repr, CODECS))
+        raise InvalidMetadata(f"codecs must be {names} or a list of codecs, got {value!r}")
+    return tuple(copy.deepcopy(list(value)))
 
 
 def inherit(settings: Config) -> None:

@@ -37,8 +37,8 @@ REASONS: dict[str, dict[str, str]] = {
         "copy_store": "works; zarr-python 3 raises NotImplementedError. As in 2.18",
         "create": "`order` of a version 3 array is stored as a transpose; zarr-python ignores it",
         "create_array": "joins the format of the hierarchy where none is given; the default codecs"
-        " are blosc and crc32c, not zstd; `order` as in `create`; `overwrite` leaves files that"
-        " are not Zarr alone and raises",
+        " are blosc and crc32c, not zstd (setting `codecs`); `order` as in `create`; `overwrite`"
+        " leaves files that are not Zarr alone and raises",
         "load": "a group gives a dictionary of its arrays; zarr-python 3 cannot load groups",
         "open": DEFAULT_MODE,
         "open_array": DEFAULT_MODE + ", or a shape or data to create",

@@ -57,8 +57,13 @@ class Format(Protocol):
         Only the chunk key encoding may differ. Raises CannotExpress.
         """
 
-    def default_codecs(self, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
-        """What new arrays use: for fixed items of that size, or for a variable type's codec."""
+    def default_codecs(
+        self, itemsize: int | None, variable: str | None, choice: str
+    ) -> tuple[Named, ...]:
+        """What new arrays use: for fixed items of that size, or for a variable type's codec.
+
+        `choice` is one of those of the setting `codecs`.
+        """
 
     def sharded(self, array: ArrayModel, shards: tuple[int, ...]) -> ArrayModel:
         """The array with its chunks packed into shards of that shape; raises CannotExpress."""

@@ -141,7 +141,9 @@ class V1:
             codecs=codecs, data_type=data_type, chunk_key_encoding=self.key_encoding(".")
         )
 
-    def default_codecs(self, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
+    def default_codecs(
+        self, itemsize: int | None, variable: str | None, choice: str
+    ) -> tuple[Named, ...]:
         if variable is not None:
             raise cannot(self.name, "items of variable length")
         options = {"cname": "lz4", "clevel": 5, "shuffle": 1}

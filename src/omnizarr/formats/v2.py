@@ -177,7 +177,9 @@ class V2:
             chunk_key_encoding=encoding,
         )
 
-    def default_codecs(self, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
+    def default_codecs(
+        self, itemsize: int | None, variable: str | None, choice: str
+    ) -> tuple[Named, ...]:
         options = {"blocksize": 0, "clevel": 5, "cname": "lz4", "shuffle": 1}
         first = Named("bytes") if variable is None else Named(PREFIX + variable)
         return (first, Named("numcodecs.blosc", options))

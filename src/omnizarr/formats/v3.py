@@ -263,9 +263,13 @@ class V3:
         same = all(getattr(array, name) == value for name, value in changed.items())
         return array if same else array.with_(**changed)
 
-    def default_codecs(self, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
+    def default_codecs(
+        self, itemsize: int | None, variable: str | None, choice: str
+    ) -> tuple[Named, ...]:
         if variable is not None:
             return (Named(variable), Named("zstd", {"level": 0, "checksum": True}))
+        if choice == "portable":  # GDAL up to 3.12 does not know crc32c
+            return (Named("bytes"), Named("zstd", {"level": 3, "checksum": True}))
         size = itemsize or 1
         config = {
             "cname": "lz4",

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from omnizarr import data_types, registry
+from omnizarr import config, data_types, registry
 from omnizarr.codecs.specify import kind, to_named, with_bytes
 from omnizarr.data_types import DataType
 from omnizarr.errors import InvalidMetadata, WrongType, known_names
@@ -18,6 +18,7 @@ from omnizarr.formats.dimensions import check_attributes
 from omnizarr.hierarchy.array_config import ArrayConfig
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.chunking import AUTO, chunk_grid, shard_shape
+from omnizarr.hierarchy.default_codecs import default_codecs
 from omnizarr.model import ArrayModel, FillValue, Named
 
 _REFUSED = {
@@ -50,7 +51,7 @@ class ArrayOptions(TypedDict, total=False):
         The whole list of codecs, in place of the next four.
     filters, serializer, compressors
         Codecs on arrays, from array to bytes, and on bytes. Objects, names or JSON. None for
-        none. `compressor` is the same for one.
+        none. `compressor` is the same for one. By default what the setting `codecs` says.
     order
         ``"C"`` or ``"F"``: the order of items inside a chunk.
     dimension_names
@@ -187,7 +188,7 @@ def array_model(
 
 def _key(format: Format, shape: Any, dtype: Any, options: ArrayOptions) -> Hashable:
     """Return what decides the model of a new array, or None where that is not plain data."""
-    given = data_types.value_key((shape, dtype, options))
+    given = data_types.value_key((shape, dtype, options, config.get().codecs))
     return None if given is None else (id(format), registry.generation(), given)
 
 
@@ -327,7 +328,8 @@ def _codecs(
     given = options.get("codecs")
     if given is not None:
         return (*front, *(to_named(c, size) for c in given))
-    filters = [to_named(c, size) for c in _several(options.get("filters", None))]
+    stated_filters = options.get("filters", AUTO)
+    filters = [to_named(c, size) for c in _several(stated_filters)]
     object_codec = options.get("object_codec")
     if object_codec is not None:
         filters.insert(0, to_named(object_codec))
@@ -336,14 +338,20 @@ def _codecs(
         filters.append(to_named(serializer))
     has_serializer = any(kind(f) == "array->bytes" for f in filters)
     variable = None if has_serializer else _VARIABLE.get(data_type.named.name)
-    defaults = format.default_codecs(itemsize, variable)
-    if not has_serializer and variable is not None:
-        filters.append(defaults[0])
+    defaults = {
+        wanted: [c for c in default_codecs(format, itemsize, variable) if kind(c) == wanted]
+        for wanted in ("array->array", "array->bytes", "bytes->bytes")
+    }
+    if not has_serializer:
+        if isinstance(stated_filters, str) and stated_filters == AUTO:
+            filters += defaults["array->array"]
+        if defaults["array->bytes"] != [Named("bytes")]:  # which goes where bytes are needed
+            filters += defaults["array->bytes"]
     compressors = options.get("compressors", AUTO)
     if isinstance(compressors, str) and compressors == AUTO:
         compressors = options.get("compressor", AUTO)
     if isinstance(compressors, str) and compressors == AUTO:
-        tail = list(defaults[1:])
+        tail = defaults["bytes->bytes"]
     else:
         tail = [to_named(c, size) for c in _several(compressors)]
     return (*front, *with_bytes([*filters, *tail]))

@@ -24,6 +24,7 @@ from omnizarr.formats import Format, by_name
 from omnizarr.formats.codec_names import without_checksums
 from omnizarr.hierarchy.build import build_resumable
 from omnizarr.hierarchy.chunking import guess_chunks, inner_chunks
+from omnizarr.hierarchy.default_codecs import default_codecs
 from omnizarr.hierarchy.locate import locate
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import check_separator
@@ -272,7 +273,7 @@ def _reencoded(source: BoundArray, model: ArrayModel, goal: Format) -> ArrayMode
         data_type = describe(source.dtype.newbyteorder("<"))
     model = model.with_(
         data_type=data_type,
-        codecs=goal.default_codecs(itemsize, variable),
+        codecs=default_codecs(goal, itemsize, variable),
         storage_transformers=(),
     )
     if data_type.name == "struct" and not source.data_type.variable:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
+from omnizarr import config
 from omnizarr.conventions.geo.crs import CRS, to_gdal, to_proj
 from omnizarr.conventions.geo.pyramid import Map
 from omnizarr.conventions.geo.pyramid import open as open_map
@@ -20,15 +21,12 @@ from omnizarr.hierarchy.foreign import as_source
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.options import ArrayOptions
 from omnizarr.hierarchy.signatures import shows
-from omnizarr.model import Named
 from omnizarr.ops.downsample import NAMES
 from omnizarr.ops.ome_levels import level_chunks
 from omnizarr.ops.pyramid import Progress, fill_levels, level_shapes
 
 # Without a number of levels, they end when both sides are at most this long.
 SMALL = 256
-# It notices damage, as what other arrays have by default does; GDAL does not know `crc32c`.
-ZSTD = {"name": "zstd", "configuration": {"level": 3, "checksum": True}}
 _COMPRESSION = {"codecs", "compressors", "compressor", "serializer"}
 Convention = Literal["multiscales", "geozarr"]
 
@@ -206,8 +204,9 @@ def _create(
         stated = (options.get("attributes") or {}).get("_FillValue")
         none = None if format.undefined_fill else zero
         options["fill_value"] = stated if isinstance(stated, (int, float)) else none
-    if not _COMPRESSION & options.keys() and Named("crc32c") in format.default_codecs(1, None):
-        options["compressors"] = [ZSTD]
+    if not _COMPRESSION & options.keys() and isinstance(config.get().codecs, str):
+        codecs = format.default_codecs(np.dtype(source.dtype).itemsize, None, "portable")
+        options["compressors"] = list(codecs[1:])  # after the one that makes bytes
     if options.get("chunks", "auto") in ("auto", None, True):
         flat = (*(1 for _ in source.shape[:-2]), *source.shape[-2:])
         options["chunks"] = guess_chunks(flat, np.dtype(source.dtype).itemsize, TARGET_BYTES)

@@ -12,15 +12,13 @@ from omnizarr.codecs.shard_layout import complete, present, span
 from omnizarr.codecs.sharding_indexed import Shards
 from omnizarr.engine import BoundArray
 from omnizarr.errors import ChunkError, OmnizarrError, StoreError
+from omnizarr.model.numcodecs_ids import CHECKSUMS, PREFIX
 from omnizarr.stores import Range, get_many
 from omnizarr.stores.store import TellsSizes
 
 Depth: TypeAlias = Literal["present", "checksums", "decode"]
 Coords: TypeAlias = tuple[int, ...]
-CHECKSUMS = frozenset(
-    {"crc32c"}
-    | {f"numcodecs.{n}" for n in ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3")}
-)
+CHECKSUM_CODECS = frozenset({"crc32c", *(PREFIX + id_ for id_ in CHECKSUMS)})
 BATCH = 2**24  # bytes of a shard that are fetched together
 
 
@@ -88,7 +86,7 @@ def _check_bytes(chain: Chain, data: Buffer, depth: Depth, faults: Faults) -> No
         raise ChunkError(f"has {len(data)} bytes, expected {chain.encoded_size}")
     step, size = chain.bytes_bytes[-1] if chain.bytes_bytes else (None, None)
     name = getattr(step, "name", "")
-    if step is None or name not in CHECKSUMS:
+    if step is None or name not in CHECKSUM_CODECS:
         faults.unchecked += 1
         return
     try:
