@@ -39,6 +39,9 @@ def read_encoding(fields: Fields) -> tuple[object, MetadataEncoding | None]:
     elif value.get("type") != "json":
         message = f"expected 'json', got {kind_of(value.get('type'))}"
         fields.error("metadata_encoding.type", message)
+    for name in sorted(value.keys() - {"extension", "type", "metadata_key_suffix"}):
+        if "extension" not in value:  # which may have members of its own
+            fields.warn(f"metadata_encoding.{name}", "unknown member; ignored")
     if "metadata_key_suffix" not in value:
         fields.error("metadata_encoding.metadata_key_suffix", "required, but missing")
     return value.get("metadata_key_suffix", ".json"), encoding

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from omnizarr.errors import InvalidMetadata
@@ -157,6 +158,28 @@ def pairs_only(stated: Any, format_name: str) -> Any:
             raise cannot(format_name, f"the sub-array field {field[0]!r}")
         pairs_only(field[1], format_name)
     return stated
+
+
+def beyond_pairs(stated: Any) -> Iterator[str]:
+    """Names of fields that have a shape, or fields of their own."""
+    for field in _entries(stated):
+        if len(field) > 2 or isinstance(field[1], list):
+            yield str(field[0])
+
+
+def number_shapes(stated: Any) -> Iterator[tuple[str, int]]:
+    """Fields whose shape is a number and not a list, at any depth, with that number."""
+    for field in _entries(stated):
+        if len(field) > 2 and isinstance(field[2], int):
+            yield str(field[0]), field[2]
+        yield from number_shapes(field[1])
+
+
+def _entries(stated: Any) -> Iterator[list[Any]]:
+    """The fields of a stated structure that have a name and a type at least."""
+    for field in stated if isinstance(stated, list) else ():
+        if isinstance(field, list) and len(field) > 1:
+            yield field
 
 
 def _to_field(field: Any, format_name: str) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from omnizarr import config
@@ -9,7 +10,13 @@ from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, dimensions
 from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version
-from omnizarr.formats.numpy_types import from_type_string, pairs_only, to_type_string
+from omnizarr.formats.numpy_types import (
+    beyond_pairs,
+    from_type_string,
+    number_shapes,
+    pairs_only,
+    to_type_string,
+)
 from omnizarr.formats.rounding import rounded_once
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
@@ -65,6 +72,10 @@ class V1:
         chunks = fields.chunks(shape)
         order = fields.choice("order", ("C", "F"))
         data_type = read_type(fields)
+        check_fill(fields, data_type)
+        for name in beyond_pairs(fields.get("dtype")):
+            message = f"field {name!r}: version 1 has only pairs of a name and a type string"
+            fields.warn("dtype", message)
         step = _compression(fields)
         if config.get().v1_order == "writer" and (step is None or step["id"] != "blosc"):
             order = "C"
@@ -204,7 +215,22 @@ def read_type(fields: Fields) -> Named:
         return Named("bool")
     if isinstance(stated, str) and stated[0] in "<>" and stated[1:] in ("b1", "i1", "u1"):
         fields.warn("dtype", f"{stated!r} has a byte order, but one byte; write '|{stated[1:]}'")
+    for name, shape in number_shapes(stated):
+        fields.warn("dtype", f"the shape of field {name!r} should be a list: [{shape}]")
     return named
+
+
+def check_fill(fields: Fields, named: Named) -> None:
+    """Record a fill value in a spelling that others do not read."""
+    fill, name = fields.get("fill_value"), named.name
+    if isinstance(fill, bool) and re.match("u?int", name):
+        message = f"expected a number for {name}, got {kind_of(fill)}; read as {int(fill)}"
+        fields.warn("fill_value", message)
+    if re.match("float|complex", name):
+        for part in fill if isinstance(fill, list) else [fill]:
+            if isinstance(part, str) and part.startswith("0x"):
+                message = f"{part!r}: only version 3 has fill values as bits; others refuse it"
+                fields.warn("fill_value", message)
 
 
 def _compression(fields: Fields) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check
 from omnizarr.formats.numpy_types import to_type_string
 from omnizarr.formats.remembered import remembered
 from omnizarr.formats.rounding import rounded_once
-from omnizarr.formats.v1 import read_type
+from omnizarr.formats.v1 import check_fill, read_type
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
 from omnizarr.model.numcodecs_ids import PREFIX
@@ -106,6 +106,7 @@ class V2:
         separator = fields.choice("dimension_separator", (".", "/"))
         separator = separator if "dimension_separator" in doc else self.separator
         data_type = read_type(fields)
+        check_fill(fields, data_type)
         steps = _steps(fields)
         if data_type.name == "object":
             kinds = [OBJECT_TYPES[s["id"]] for s in steps if s["id"] in OBJECT_TYPES]

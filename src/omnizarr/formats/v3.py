@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeGuard
 
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidName, Problem
-from omnizarr.formats import codec_names, dimensions, names
+from omnizarr.formats import codec_names, dimensions, early_codecs, names
 from omnizarr.formats.draft_extensions import is_sharding
 from omnizarr.formats.format import Documents, Kind, cannot, check_version
 from omnizarr.formats.inner_codecs import (
@@ -146,6 +147,8 @@ class V3:
             word = "true" if fill else "false"
             fields.warn("fill_value", f"expected true or false, got {fill}; read as {word}")
             fill = bool(fill)
+        if isinstance(fill, str) and re.fullmatch(r"r\d+", data_type.name):
+            fields.warn("fill_value", "expected a list of bytes, got text, read as Base64")
         fields.done("not valid zarr 3")
         return ArrayModel(
             shape=shape,
@@ -180,11 +183,16 @@ class V3:
         found = self._list(fields, "codecs")
         if "codecs" in fields.values and fields.get("codecs") == []:
             fields.error("codecs", "expected at least one codec that makes bytes, such as 'bytes'")
-        return _modern(found, rank)
+        for place in early_codecs.letters(found, "codecs"):
+            fields.warn(place, "expected a list of axes, as texts since 2023 have it")
+        return early_codecs.modern(found, rank)
 
     def _dimension_names(self, fields: Fields, rank: int) -> tuple[str | None, ...] | None:
         value = fields.get("dimension_names")
         if value is None:
+            if "dimension_names" in fields.values:
+                message = "expected a list of strings and nulls, got null; leave the field out"
+                fields.warn("dimension_names", message)
             return None
         good = isinstance(value, list) and all(n is None or isinstance(n, str) for n in value)
         if not good:
@@ -363,20 +371,6 @@ def _positive(grid: Named) -> Named:
     if grid.name != "regular" or not isinstance(chunks, list) or 0 not in chunks:
         return grid
     return grid.replace(chunk_shape=[c or 1 for c in chunks])
-
-
-def _modern(codecs: Codecs, rank: int) -> Codecs:
-    """Codecs in today's words, for those that writers of 2023 used."""
-    out = []
-    for codec in codecs:
-        if codec.name == "endian":
-            codec = Named("bytes", codec.configuration, codec.must_understand)
-        if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
-            axes = list(range(rank))
-            order = axes if codec.configuration["order"] == "C" else axes[::-1]
-            codec = codec.replace(order=order)
-        out.append(inside(codec, partial(_modern, rank=rank), partial(_modern, rank=rank + 1)))
-    return tuple(out)
 
 
 def _renamed(array: ArrayModel) -> Codecs:

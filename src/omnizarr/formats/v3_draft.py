@@ -19,14 +19,12 @@ from omnizarr.formats.draft_extensions import (
     SHARDING,
     array_extensions,
     extension_uri,
-    is_core,
     read_codecs,
     read_transformers,
-    read_type,
     write_codecs,
     write_transformers,
-    write_type,
 )
+from omnizarr.formats.draft_types import is_core, read_type, write_type
 from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot
 from omnizarr.formats.numpy_types import (
     byte_orders,
