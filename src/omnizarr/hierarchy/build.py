@@ -19,7 +19,7 @@ from omnizarr.hierarchy.copies import has_copies, keep_right, note_change
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.owned import check_owned
 from omnizarr.hierarchy.walk import walk
-from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import Store, can_list, erase_values, list_prefix
 from omnizarr.stores.staging import Extent, Stage, Stages, stage
 from omnizarr.stores.withheld import Mark, WithheldStore, marker
@@ -79,6 +79,7 @@ class Build:
                 replaced = _extent(self.old, target.path)
             self.stage.put(replaced, new)
             self.stage.discard()
+            target.create_above()  # what the other format had under the same key is gone now
         elif self.withheld is not None:
             self.withheld.publish(new.has)
             target.store.erase(marker(target.path))
@@ -94,14 +95,14 @@ class Build:
                 self.target.store.erase(marker(self.target.path))
 
 
-def build(location: Location, *, overwrite: bool, operation: str, for_array: bool = False) -> Build:
+def build(location: Location, *, overwrite: bool, operation: str, implied: bool = False) -> Build:
     """Begin to write a node that shall be seen when it is complete.
 
     Raises before anything is touched where a node is there and `overwrite` is False, where it
     cannot be replaced, or where nothing can be written. `operation` is told to those who find
     what an interrupted writer left.
     """
-    old = check_new(location, overwrite, for_array)
+    old = check_new(location, overwrite, implied)
     if old is None and not isinstance(location.store, Stages):
         return _begin(location, Mark(operation), overwrite)
     left: tuple[str, ...] = ()
@@ -170,22 +171,21 @@ def create_node(
 ) -> Node:
     """Store a new node without values, in the place of another where `overwrite` is True."""
     try:
-        return location.create(node, check=check)
+        return location.create(node, check=check, implied=overwrite or None)
     except NodeExists:
         if not overwrite:
             raise
-    for_array = isinstance(node, ArrayModel)
-    with build(location, overwrite=True, operation="create", for_array=for_array) as place:
+    with build(location, overwrite=True, operation="create", implied=True) as place:
         return place.create(node, check=check)
 
 
-def check_new(location: Location, overwrite: bool, for_array: bool = False) -> Format | None:
+def check_new(location: Location, overwrite: bool, implied: bool = False) -> Format | None:
     """Raise where no node can be made; return the format of one that is to be replaced."""
     location.check_new()
     around = Around.look(location.store, location.path, location.format)
     around.check_root()
     around.missing_groups()
-    existing = location.existing(around, for_array)
+    existing = location.existing(around, implied)
     if existing is None:
         return None
     if not overwrite:

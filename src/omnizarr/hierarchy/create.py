@@ -204,10 +204,20 @@ def create_array(
     (not with ``write_data=False``), and shape and type may be left out. `name` is another word
     for `path`.
     """
-    where, node_path = place(store, path if path is not None else name, "r+", storage_options)
     wanted = _format(zarr_format, zarr_version)
-    location = Location(where, node_path, format_for(where, node_path, wanted))
+    location = new_location(store, path if path is not None else name, wanted, storage_options)
     return make_array(location, shape, dtype, data, overwrite, options, write_data)
+
+
+def new_location(
+    store: Any,
+    path: str | None,
+    zarr_format: int | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Location:
+    """Return where a new node shall be, in the format that is asked for or that it joins."""
+    where, node_path = place(store, path, "r+", storage_options)
+    return Location(where, node_path, format_for(where, node_path, zarr_format))
 
 
 @shows(CreateOptions)
@@ -239,8 +249,7 @@ def create_group(
     storage_options: Mapping[str, Any] | None = None,
 ) -> Group:
     """A new group, in version 3 unless it joins a hierarchy or another format is asked for."""
-    where, node_path = place(store, path, "r+", storage_options)
-    location = Location(where, node_path, format_for(where, node_path, zarr_format))
+    location = new_location(store, path, zarr_format, storage_options)
     return make_group(location, attributes, overwrite)
 
 

@@ -233,10 +233,17 @@ class Location:
         read = self.format.read(self.path, kept, [])
         return documents, node if read is None else read
 
-    def create(self, node: Node, *, check: Callable[[Node], None] = lambda node: None) -> Node:
+    def create(
+        self,
+        node: Node,
+        *,
+        check: Callable[[Node], None] = lambda node: None,
+        implied: bool | None = None,
+    ) -> Node:
         """Store a new node where there is none, and groups above it where the format needs them.
 
         Whatever can be wrong raises before anything is touched; `check` may find more of it.
+        A group without metadata of its own is in the way of an array, or where `implied` is True.
         """
         self.check_new()
         documents, read = self._documents(node)
@@ -247,7 +254,7 @@ class Location:
         around = Around.look(self.store, self.path, self.format)
         around.check_root()
         missing = around.missing_groups()
-        existing = self.existing(around, isinstance(node, ArrayModel))
+        existing = self.existing(around, implied or isinstance(node, ArrayModel))
         if existing is not None:
             raise self.node_exists(existing)
         self._create_above(missing, around)
@@ -265,11 +272,11 @@ class Location:
             check_spelling(self.format.keys(self.path)[0])
 
     def existing(
-        self, around: Around, for_array: bool = False
+        self, around: Around, implied: bool = False
     ) -> tuple[Format, Node | Exception] | None:
-        """Return what is in the way of a new node, and its format."""
+        """Return what is in the way of a new node, and its format; perhaps an implied group."""
         found = existing_node(self.store, self.path, around.documents) or around.other_root()
-        if found is None and for_array and self._implies_group():
+        if found is None and implied and self._implies_group():
             return self.format, GroupModel(implicit=True)
         return found
 

@@ -59,7 +59,7 @@ def make_array(
     except NodeExists:
         if not overwrite:
             raise
-        with build(location, overwrite=True, operation="create_array", for_array=True) as place:
+        with build(location, overwrite=True, operation="create_array", implied=True) as place:
             new = Array.at(place, place.create(model, check=check))
             _fill(new, values, options)
         array = Array.at(location, new._model)

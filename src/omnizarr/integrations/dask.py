@@ -11,10 +11,14 @@ from typing import Any
 
 from omnizarr.errors import MissingModule, SelectionError, WrongType
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.create import create_array
+from omnizarr.hierarchy.build import build
+from omnizarr.hierarchy.create import new_location
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.make import make_array
 from omnizarr.hierarchy.options import CreateOptions
 from omnizarr.hierarchy.signatures import shows
 from omnizarr.hierarchy.stored import stored_keys
+from omnizarr.integrations.dask_sources import check_apart_from
 from omnizarr.integrations.dask_write import Writes, check_known, writes
 from omnizarr.stores import LocalStore, MemoryStore, Versioned, can_list
 
@@ -94,23 +98,40 @@ def from_dask(
         if options or path or storage_options:
             given = sorted({**options, **({"path": path} if path else {})})
             raise WrongType(f"an existing array is written as it is; leave out {given}")
-        target = store
-    elif region is not None:
+        start = _start(x, store, region)
+        check_apart_from(x, store)
+        return run([writes(x, store, start)], lambda: store, compute)
+    if region is not None:
         raise WrongType("region is for an existing array; open it with mode 'r+' and give it")
-    else:
-        target = _created(x, store, path, storage_options, options)
-    todo = writes(x, target, _start(x, target, region))
-    return run([todo], lambda: target, compute)
-
-
-def _created(
-    x: Any, store: Any, path: str | None, storage: Mapping[str, Any] | None, options: dict[str, Any]
-) -> Array:
-    chosen = {"shape": x.shape, "dtype": x.dtype, **options}
+    chosen: dict[str, Any] = {"shape": x.shape, "dtype": x.dtype, **options}
     regular = regular_chunks(x.chunks)
     if regular is not None and not {"chunks", "chunk_shape"} & chosen.keys():
         chosen["chunks"] = regular
-    return create_array(store, path=path, storage_options=storage, **chosen)
+    wanted = [chosen.pop(name, None) for name in ("zarr_format", "zarr_version")]
+    zarr_format = next((f for f in wanted if f is not None), None)
+    overwrite = bool(chosen.pop("overwrite", False))
+    name = chosen.pop("name", None)
+    location = new_location(store, name if path is None else path, zarr_format, storage_options)
+    if compute:
+        return _written(x, location, overwrite, chosen)
+    if overwrite:
+        check_apart_from(x, location)
+    target = _made(location, overwrite, chosen)
+    return run([writes(x, target, _start(x, target, None))], lambda: target, compute)
+
+
+def _made(location: Location, overwrite: bool, options: dict[str, Any]) -> Array:
+    rest: Any = {k: v for k, v in options.items() if k not in ("shape", "dtype")}
+    return make_array(location, options["shape"], options["dtype"], None, overwrite, rest)
+
+
+def _written(x: Any, location: Location, overwrite: bool, options: dict[str, Any]) -> Array:
+    """Store a Dask array in a new one, which is seen, and replaces another, when it is complete."""
+    operation = "writing a Dask array"
+    with build(location, overwrite=overwrite, operation=operation, implied=True) as place:
+        new = _made(place, False, options)
+        run([writes(x, new, _start(x, new, None))], lambda: None, True)
+    return Array.at(location, new._model).with_config(new.config)
 
 
 def regular_chunks(blocks: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:

@@ -22,10 +22,12 @@ from omnizarr.errors import (
     WrongType,
 )
 from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.build import build
 from omnizarr.hierarchy.consolidate import consolidate_metadata
-from omnizarr.hierarchy.create import open_group
-from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.create import new_location, open_group
+from omnizarr.hierarchy.group import Group, make_group
 from omnizarr.hierarchy.grow import growing, take_room, with_room
+from omnizarr.hierarchy.location import Location
 from omnizarr.integrations.parts import store as store_box
 from omnizarr.integrations.xarray_encode import (
     Coded,
@@ -39,9 +41,11 @@ from omnizarr.integrations.xarray_encode import (
 )
 from omnizarr.integrations.xarray_read import fill_is_mask
 from omnizarr.integrations.xarray_region import resolve_region
+from omnizarr.model import paths
 
 if find_spec("dask"):
     from omnizarr.integrations.dask import run
+    from omnizarr.integrations.dask_sources import check_apart_from
     from omnizarr.integrations.dask_write import Writes, writes
 
 WriteMode: TypeAlias = Literal["w", "w-", "a", "a-", "r+"]
@@ -64,6 +68,11 @@ class Piece:
     @property
     def box(self) -> tuple[slice, ...]:
         return tuple(slice(a, a + n) for a, n in zip(self.start, self.values.shape, strict=True))
+
+    @property
+    def is_beyond(self) -> bool:
+        """True where no element is written that the array has already."""
+        return any(a >= n for a, n in zip(self.start, self.array.shape, strict=True))
 
     def store(self) -> None:
         """Store values that are in memory."""
@@ -129,17 +138,62 @@ def write(
             _load_lazy(dataset)
             new[path] = encoded_new(dataset, given)
         _rehearse(new, order, zarr_format)
+        location = new_location(store, group, zarr_format, storage_options)
+        return _write_new(new, location, order, compute, consolidated)
     top = _opened(store, group, order, zarr_format, storage_options)
     pieces: list[Piece] = []
     for path, (dataset, given) in datasets.items():
-        below = _below(top, path, order)
-        if path in new:
-            pieces += _create(*new[path], below, order)
-        else:
-            pieces += _change(dataset, given, below, order)
+        pieces += _change(dataset, given, _below(top, path, order), order)
+    for piece in pieces:
+        if piece.values.chunks is not None and not piece.is_beyond:
+            check_apart_from(piece.values.data, piece.array)
     if order.mode != "r+" and consolidated is not False:
         _consolidate(top, bool(consolidated))
     return _store(pieces, top, compute)
+
+
+def _write_new(
+    new: Mapping[str, Encoded],
+    location: Location,
+    order: Order,
+    compute: bool,
+    consolidated: bool | None,
+) -> Any:
+    """Store datasets in a new group; it is seen, and replaces another one, when it is complete.
+
+    Where values are computed later, that is before they are: their places are seen at once.
+    """
+    try:
+        made = build(location, overwrite=order.mode == "w", operation="writing a dataset")
+    except NodeExists as e:
+        raise _explained(e) from e
+    with made as place:
+        top = make_group(place, None, overwrite=False)
+        below = {path: _below(top, path, order) for path in new}
+        pieces = [p for path, group in below.items() for p in _create(*new[path], group, order)]
+        if compute:
+            _store(pieces, top, compute)
+        else:
+            for piece in pieces:
+                if piece.values.chunks is not None and made.old is not None:
+                    check_apart_from(piece.values.data, location)
+            later = _store_now(pieces)
+    group = Group.at(location, location.load())
+    if consolidated is not False:
+        _consolidate(group, bool(consolidated))
+    if compute:
+        return group
+    _check_dask()
+    moved = [replace(p, array=_as_in(group, p.array, place)) for p in later]
+    return run([p.tasks() for p in moved], lambda: group, compute)
+
+
+def _as_in(group: Group, array: Array, place: Location) -> Array:
+    """Return the array that was written at a place, as it is in the group now."""
+    found = group[array.path[len(paths.prefix(place.path)) :]]
+    if not isinstance(found, Array):
+        raise WrongNode(f"{found.name} is a group, not an array")
+    return found.with_config(array.config)
 
 
 def _mode(mode: WriteMode | None, append_dim: str | None, region: Any) -> WriteMode:
@@ -199,10 +253,14 @@ def _opened(
             storage_options=storage_options,
         )
     except NodeExists as e:
-        raise NodeExists(
-            f"{e}; mode='w' replaces it, mode='a' writes over variables or adds some, append_dim"
-            " adds along a dimension"
-        ) from e
+        raise _explained(e) from e
+
+
+def _explained(error: NodeExists) -> NodeExists:
+    return NodeExists(
+        f"{error}; mode='w' replaces it, mode='a' writes over variables or adds some, append_dim"
+        " adds along a dimension"
+    )
 
 
 def _below(top: Group, path: str, order: Order) -> Group:
@@ -337,8 +395,7 @@ def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
                 run([p.tasks() for p in later], lambda: None, compute)
         group.refresh()
         return group
-    if not find_spec("dask"):
-        raise WrongType("compute=False needs Dask: pip install 'omnizarr[dask]'")
+    _check_dask()
 
     def finish() -> Group:
         for array, shape in larger:
@@ -348,6 +405,11 @@ def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
 
     later = _store_now(pieces)
     return run([p.tasks() for p in later], finish, compute)
+
+
+def _check_dask() -> None:
+    if not find_spec("dask"):
+        raise WrongType("compute=False needs Dask: pip install 'omnizarr[dask]'")
 
 
 def _store_now(pieces: list[Piece]) -> list[Piece]:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from omnizarr import stores
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound, StoreError, WrongType
+from omnizarr.formats import NAMES, by_name
 from omnizarr.formats.dimensions import without_misfit
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.create import create_array
+from omnizarr.hierarchy.build import build
+from omnizarr.hierarchy.create import create_array, new_location
 from omnizarr.hierarchy.foreign import as_source
-from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.group import Group, make_group
 from omnizarr.hierarchy.locate import locate
-from omnizarr.hierarchy.make import CODECS, like
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.make import CODECS, like, make_array
 from omnizarr.hierarchy.options import CreateOptions
 from omnizarr.hierarchy.signatures import shows
 from omnizarr.hierarchy.stored import stored_keys
 from omnizarr.hierarchy.walk import below
 from omnizarr.model import ArrayModel, paths
-from omnizarr.stores import Store, list_prefix
+from omnizarr.stores import Store, list_prefix, overlap, place_of
+from omnizarr.stores.replace_file import OURS
 from omnizarr.stores.resolve import options_for_two
 
 SLAB = 2**26  # bytes that are copied in one step, where a chunk is not larger
@@ -70,12 +75,33 @@ def from_array(
         if CODECS & wanted.keys():
             kept = like(data, {})
             found = {**{k: kept[k] for k in CODECS if k in kept}, **found}
-    array = create_array(
-        store, name=name, overwrite=overwrite, storage_options=storage_options, **found
-    )
-    if write_data:
-        copy_values(data, array)
-    return array
+    if not write_data:
+        return create_array(
+            store, name=name, overwrite=overwrite, storage_options=storage_options, **found
+        )
+    given_format = [found.pop(k, None) for k in ("zarr_format", "zarr_version")]
+    wanted_format = next((f for f in given_format if f is not None), None)
+    where = found.pop("path", None) or name
+    location = new_location(store, where, wanted_format, storage_options)
+    return copy_array(data, location, overwrite, found)[0]
+
+
+def copy_array(
+    source: Any, location: Location, overwrite: bool, options: dict[str, Any]
+) -> tuple[Array, int]:
+    """Make an array with the options of `create_array`, and copy all values into it.
+
+    It is not seen before it is complete, and one that it replaces stays until then. Return it,
+    and the bytes that its values took in memory.
+    """
+    rest: Any = {k: v for k, v in options.items() if k not in ("shape", "dtype")}
+    operation = "copying an array"
+    with build(location, overwrite=overwrite, operation=operation, implied=True) as place:
+        new = make_array(place, options["shape"], options.get("dtype"), None, False, rest)
+        size = copy_values(source, new)
+    array = Array.at(location, new._model)
+    array._config = new._config
+    return array, size
 
 
 def copy_values(source: Any, target: Array) -> int:
@@ -155,14 +181,9 @@ def copy(
         size = _copy_array(source, dest, name, without_attrs, create_kws)
         return 1, 0, size
     tell(f"copy {name}/")
-    target = None
-    if dest is not None and (exists or not dry_run):
-        target = dest.require_group(name)
-    if target is not None and not dry_run and not without_attrs:
-        target.attrs.update(dict(source.attrs))
-    return copy_all(
+    into = partial(
+        copy_all,
         source,
-        target,
         shallow=shallow,
         without_attrs=without_attrs,
         log=log,
@@ -170,6 +191,30 @@ def copy(
         dry_run=dry_run,
         **create_kws,
     )
+    attributes = {} if without_attrs else dict(source.attrs)
+    if dest is None or (dry_run and not exists):
+        return into(dest=None)
+    if exists:
+        target = dest.require_group(name)
+        if not dry_run and attributes:
+            target.attrs.update(attributes)
+        return into(dest=target)
+    location = dest._location.child(name)
+    check_not_inside(source, location)
+    with build(location, overwrite=False, operation="copying a group") as place:
+        return into(dest=make_group(place, attributes, overwrite=False))
+
+
+def check_not_inside(source: Any, location: Location) -> None:
+    """Raise where a group would be copied into itself."""
+    if not isinstance(source, Group):
+        return
+    old = place_of(source.store, paths.prefix(source.path))
+    if old[0] in place_of(location.store, paths.prefix(location.path))[1:]:
+        raise StoreError(
+            f"cannot copy {source.name} in {source.store!r} to {location}, which lies inside it;"
+            " copy it to another place first"
+        )
 
 
 def _check_nodes(source: Any, dest: Any) -> None:
@@ -186,8 +231,10 @@ def _copy_array(
 ) -> int:
     stated = {} if without_attrs else dict(getattr(source, "attrs", {}))
     attributes = without_misfit(stated, len(source.shape))
-    made = dest.empty_like(name, source, overwrite=True, **{"attributes": attributes, **options})
-    return copy_values(source, made)
+    given = {"zarr_format": dest.zarr_format, "attributes": attributes, **options}
+    found = like(source, given)
+    found.pop("zarr_format")
+    return copy_array(source, dest._location.child(name), True, found)[1]
 
 
 def copy_all(
@@ -203,6 +250,8 @@ def copy_all(
 ) -> tuple[int, int, int]:
     """Copy all members of a group into another; see `copy`."""
     _check_nodes(source, dest)
+    if dest is not None:
+        check_not_inside(source, dest._location)
     copied = skipped = size = 0
     for name, member in source.members():
         if shallow and isinstance(member, Group):
@@ -254,10 +303,16 @@ def copy_store(
     start, end = (paths.prefix(paths.forward(paths.normalize(p))) for p in given)
     pairs = [
         (key, end + key[len(start) :])
-        for key in sorted(list_prefix(old, start))
-        if _chosen(key[len(start) :], includes, excludes, flags)
+        for key in sorted(list_prefix(old, start), key=_metadata_last)
+        if OURS not in key and _chosen(key[len(start) :], includes, excludes, flags)
     ]
     _check_listing(old, paths.normalize(source_path))
+    if overlap(place_of(old, start), place_of(new, end)):
+        raise StoreError(
+            f"cannot copy {old!r} to {new!r}: they are the same place, or one lies inside the other"
+        )
+    if not pairs and not any(True for _ in list_prefix(old, start)):
+        raise NodeNotFound(f"there are no keys below {start!r} in {old!r}; nothing was copied")
     there = set() if if_exists == "replace" else set(list_prefix(new, end))
     if if_exists == "raise":
         for _, key in pairs:
@@ -270,10 +325,13 @@ def copy_store(
             continue
         tell(f"copy {key}")
         copied += 1
-        value = None if dry_run else old.get(key)
-        if value is not None:
-            new.set(target, value)
-            size += len(value)
+        if dry_run:
+            continue
+        value = old.get(key)
+        if value is None:
+            raise StoreError(f"{key!r} vanished from {old!r} while it was copied")
+        new.set(target, value)
+        size += len(value)
     return copied, len(pairs) - copied, size
 
 
@@ -294,6 +352,12 @@ def _check_listing(store: Store, path: str) -> None:
                     f"{store!r} does not list the chunks of {paths.show(place.path)}, so they would"
                     " not be copied; use convert, which asks for each"
                 )
+
+
+def _metadata_last(key: str) -> tuple[bool, int, str]:
+    """Order keys so that a node appears when all that belongs to it is stored."""
+    metadata = any(by_name(name).is_metadata(key) for name in NAMES)
+    return metadata, -key.count("/") if metadata else 0, key
 
 
 def _chosen(

@@ -15,11 +15,12 @@ from omnizarr.conventions.geo.reference import PROJ, Way, registered, write_crs
 from omnizarr.conventions.geo.transform import Affine
 from omnizarr.errors import InvalidMetadata, known_names
 from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.build import build
 from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
-from omnizarr.hierarchy.create import create_group
+from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.foreign import as_source
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.hierarchy.group import Group, make_group
+from omnizarr.hierarchy.options import ArrayOptions, check_options
 from omnizarr.hierarchy.signatures import shows
 from omnizarr.ops.downsample import NAMES
 from omnizarr.ops.ome_levels import level_chunks
@@ -87,7 +88,8 @@ def write(
         `spatial:transform` for every level.
 
     The other options are those of `create_array`, for every level. By default compression is one
-    that GDAL reads. What makes it a map is stored last, so that an interrupted write leaves none.
+    that GDAL reads. A map is not seen before it is complete, and one that it replaces stays until
+    then.
     """
     source = as_source(data)
     _check(source, factor, method, convention, options)
@@ -104,34 +106,32 @@ def write(
         raise InvalidMetadata(
             f"{placed} is turned, so that no coordinates can be stored; leave out variable"
         )
-    group = create_group(
-        store,
-        path=path,
-        zarr_format=zarr_format,
-        overwrite=overwrite,
-        storage_options=storage_options,
-    )
-    paths = [f"{i}/{variable}" if variable else str(i) for i in range(len(steps) + 1)]
-    shapes = dict(zip(paths, level_shapes(source.shape, steps), strict=True))
-    arrays = _create(group, source, shapes, names, options)
-    fill_levels(source, arrays, steps, method, progress)
+    check_options(options)
+    location = new_location(store, path, zarr_format, storage_options)
+    with build(location, overwrite=overwrite, operation="writing a map") as place:
+        group = make_group(place, None, overwrite=False)
+        paths = [f"{i}/{variable}" if variable else str(i) for i in range(len(steps) + 1)]
+        shapes = dict(zip(paths, level_shapes(source.shape, steps), strict=True))
+        arrays = _create(group, source, shapes, names, options)
+        fill_levels(source, arrays, steps, method, progress)
 
-    transforms = [
-        None if placed is None else placed.scaled(factor**i, factor**i) for i in range(len(arrays))
-    ]
-    for array, where in zip(arrays, transforms, strict=True):
-        if where is not None:
-            array.attrs.update(_spatial(array, where, names[-2:]))
-            if variable is not None:
-                _write_coordinates(group, array, where, names[-2:])
-        if given is not None and (convention == "multiscales" or way != "proj"):
-            write_crs(array, given, way=way)
-    if convention == "multiscales":
-        group.attrs.update(_datasets(paths, method))
-    else:
-        levels_ = list(zip(paths, arrays, transforms, strict=True))
-        group.attrs.update(_layout(levels_, factor, method, given, names[-2:]))
-    return open_map(group.store, path=group.path)
+        transforms = [
+            None if placed is None else placed.scaled(factor**i, factor**i)
+            for i in range(len(arrays))
+        ]
+        for array, where in zip(arrays, transforms, strict=True):
+            if where is not None:
+                array.attrs.update(_spatial(array, where, names[-2:]))
+                if variable is not None:
+                    _write_coordinates(group, array, where, names[-2:])
+            if given is not None and (convention == "multiscales" or way != "proj"):
+                write_crs(array, given, way=way)
+        if convention == "multiscales":
+            group.attrs.update(_datasets(paths, method))
+        else:
+            levels_ = list(zip(paths, arrays, transforms, strict=True))
+            group.attrs.update(_layout(levels_, factor, method, given, names[-2:]))
+    return open_map(location.store, path=location.path)
 
 
 def _check(

@@ -20,7 +20,9 @@ from omnizarr.conventions.ome.model import (
 from omnizarr.conventions.ome.plate import Plate
 from omnizarr.conventions.ome.versions import NEWEST, attributes_of, writable
 from omnizarr.errors import InvalidMetadata
-from omnizarr.hierarchy.create import create_group
+from omnizarr.hierarchy.build import build
+from omnizarr.hierarchy.create import new_location
+from omnizarr.hierarchy.group import Group, make_group
 from omnizarr.hierarchy.options import ArrayOptions
 from omnizarr.hierarchy.signatures import shows
 from omnizarr.model import paths
@@ -58,16 +60,19 @@ def write_plate(
     attributes = attributes_of(documents.write(Metadata(plate=layout)), target.name, {})
     check_attributes(attributes, "this plate")
     where = stores.resolve(store, storage_options=storage_options)
-    group = create_group(where, path=path, zarr_format=target.zarr_format, overwrite=overwrite)
-    for well, several in fields.items():
-        place = paths.join(group.path, well)
-        inner = create_group(where, path=place, zarr_format=target.zarr_format)
-        for field, data in several.items():
-            write(where, data, path=paths.join(place, field), version=version, **options)
-        run = None if acquisition is None else acquisition.id
-        members = Metadata(well=WellLayout(tuple(FieldPlace(f, run) for f in several)))
-        inner.attrs.update(attributes_of(documents.write(members), target.name, {}))
-    group.attrs.update(attributes)
+    location = new_location(where, path, target.zarr_format)
+    with build(location, overwrite=overwrite, operation="writing a plate") as place:
+        group = make_group(place, None, overwrite=False)
+        for well, several in fields.items():
+            inner = group.create_group(well)
+            for field, data in several.items():
+                at = paths.join(inner.path, field)
+                write(place.store, data, path=at, version=version, **options)
+            run = None if acquisition is None else acquisition.id
+            members = Metadata(well=WellLayout(tuple(FieldPlace(f, run) for f in several)))
+            inner.attrs.update(attributes_of(documents.write(members), target.name, {}))
+        group.attrs.update(attributes)
+    group = Group.at(location, location.load())
     loaded = load(group)
     if loaded is None:
         raise InvalidMetadata(f"{group.name} in {group.store!r} was changed while it was written")

@@ -29,12 +29,13 @@ from omnizarr.conventions.ome.versions import NEWEST, Version, attributes_of, st
 from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongNode, known_names
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.build import build
 from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
-from omnizarr.hierarchy.create import create_group
+from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.create import open as open_zarr
 from omnizarr.hierarchy.foreign import as_source
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.options import ArrayOptions, key_encoding
+from omnizarr.hierarchy.group import Group, make_group
+from omnizarr.hierarchy.options import ArrayOptions, check_options, key_encoding
 from omnizarr.hierarchy.signatures import shows
 from omnizarr.model import paths
 from omnizarr.ops.downsample import NAMES
@@ -98,8 +99,8 @@ def write(
     storage_options
         For `store`, and for `data`, where they are URLs.
 
-    The other options are those of `create_array`, for every level. The metadata that make it an
-    image are stored last, so that an interrupted write leaves none.
+    The other options are those of `create_array`, for every level. An image is not
+    seen before it is complete, and one that it replaces stays until then.
     """
     there, here = options_for_two(data, store, storage_options, None)
     source, given = open_source(data, there)
@@ -142,17 +143,20 @@ def write_levels(
     progress: Progress | None,
     options: ArrayOptions,
 ) -> Image:
-    """Store an image whose metadata are known: levels first, what makes it an image last."""
+    """Store an image whose metadata are known; it is seen when it is complete."""
     dtype = np.dtype(source.dtype)
     options = _with_keys(options, version)
     check_attributes(_attributes(with_windows(metadata, dtype), version), "this image")
-    where = stores.resolve(store)
-    group = create_group(where, path=path, zarr_format=version.zarr_format, overwrite=overwrite)
-    (multiscale,) = metadata.multiscales
-    shapes = level_shapes(source.shape, steps)
-    arrays = _create(group, source, multiscale, shapes, version, options)
-    fill_levels(source, arrays, steps, multiscale.type or "nearest", progress)
-    group.attrs.update(_attributes(with_windows(metadata, dtype, arrays[-1]), version))
+    check_options(options)
+    location = new_location(store, path, version.zarr_format)
+    with build(location, overwrite=overwrite, operation="writing an image") as place:
+        group = make_group(place, None, overwrite=False)
+        (multiscale,) = metadata.multiscales
+        shapes = level_shapes(source.shape, steps)
+        arrays = _create(group, source, multiscale, shapes, version, options)
+        fill_levels(source, arrays, steps, multiscale.type or "nearest", progress)
+        group.attrs.update(_attributes(with_windows(metadata, dtype, arrays[-1]), version))
+    group = Group.at(location, location.load())
     loaded = load(group)
     if loaded is None:
         raise InvalidMetadata(f"{group.name} in {group.store!r} was changed while it was written")
