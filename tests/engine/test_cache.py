@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +29,7 @@ from omnizarr.engine import cache as caches
 from omnizarr.engine.cache import ENTRY, ChunkCache
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.stores import Range, local
+from omnizarr.stores.wrapper import WrapperStore
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "chunks": {"chunks": (8, 8)},
@@ -520,3 +522,55 @@ def test_failures_far_away_are_named(kept: ChunkCache) -> None:
     with pytest.raises(ChunkError, match=r"chunk \(1, 2\) of /.*the network is down"):
         array[...]
     assert np.array_equal(array[:8], DATA[:8])
+
+
+def test_the_cache_keeps_no_store_alive(tmp_path: Path) -> None:
+    """A16: every store ever read stayed, with its values and its open files."""
+    for i in range(3):
+        with oz.ZipStore(tmp_path / f"{i}.zip", mode="w") as archive:
+            oz.create_array(archive, data=DATA, chunks=(8, 8))
+    stores: list[weakref.ref[Any]] = []
+    with oz.configure(chunk_cache="1MB"):
+        before = len(os.listdir("/proc/self/fd"))
+        for i in range(3):
+            memory = Counted()
+            oz.create_array(memory, data=DATA, chunks=(8, 8))
+            for store in (
+                memory,
+                oz.MemoryStore(memory.values),
+                oz.ZipStore(tmp_path / f"{i}.zip"),
+            ):
+                assert np.array_equal(oz.open_array(store)[...], DATA)
+                stores.append(weakref.ref(store))
+            del memory, store
+        gc.collect()
+        assert [found() for found in stores] == [None] * len(stores)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_stores_that_differ_in_more_than_their_place_share_nothing(kept: ChunkCache) -> None:
+    """A10: a wrapper may change values, and says that it is equal to another."""
+
+    class Shifted(WrapperStore):
+        shift = 0
+
+        def _get_versioned(self, key: str, range: Range | None = None) -> Any:
+            value, generation = super()._get_versioned(key, range)
+            if value is not None and key.startswith("c/"):
+                value = bytes((b + self.shift) % 256 for b in value)
+            return value, generation
+
+    inner = oz.MemoryStore()
+    oz.create_array(inner, data=np.ones(4, "u1"), codecs=["bytes"])
+    for shift in (1, 2, 3):
+        store = Shifted(inner)
+        store.shift = shift
+        assert oz.open_array(store)[...].tolist() == [1 + shift] * 4
+
+
+def test_numbers_of_what_was_used_long_ago_are_forgotten_and_never_given_again() -> None:
+    cache = ChunkCache(100)
+    seen = [cache.number(("store", i)) for i in range(3 * caches.MOST_NUMBERS)]
+    assert len(cache._numbers) == caches.MOST_NUMBERS
+    assert len({*seen, cache.number(("store", 0))}) == len(seen) + 1
+    assert cache.number(("store", len(seen) - 1)) == seen[-1]

@@ -6,6 +6,7 @@ import time
 from itertools import pairwise
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import dask
 import dask.array as da
@@ -18,7 +19,9 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.chunk_grids import RegularAxis
 from omnizarr.integrations.dask_write import axis_spans
-from omnizarr.integrations.zarr_python import to_zarr
+from omnizarr.integrations.zarr_python import from_zarr, to_zarr
+from omnizarr.stores import MemoryStore, PrefixStore, resolve
+from omnizarr.testing.wrappers import RecordingStore
 
 VALUES = np.arange(37 * 23).reshape(37, 23)
 
@@ -127,6 +130,32 @@ def test_tokens_are_the_same_until_the_data_change(tmp_path: Path) -> None:
     assert changed != before
     array.attrs["units"] = "m"
     assert len({before, changed, settled(array)}) == 3
+
+
+def test_arrays_of_different_stores_have_different_names(tmp_path: Path) -> None:
+    """A5: names were made of a text that leaves out references, endpoints and dictionaries."""
+    stores: list[Any] = []
+    for i, folder in enumerate(("a", "b")):
+        values: dict[str, bytes] = {}
+        oz.create_array(PrefixStore(MemoryStore(values), "x"), data=np.full(6, i), chunks=3)
+        refs = {key.removeprefix("x/"): value.decode("latin1") for key, value in values.items()}
+        small = {k: v for k, v in refs.items() if k.endswith("json")}
+        for key in refs.keys() - small.keys():
+            path = tmp_path / f"{folder}-{key.replace('/', '-')}"
+            path.write_bytes(values[f"x/{key}"])
+            small[key] = [str(path)]  # type: ignore[assignment]
+        stores += [
+            PrefixStore(MemoryStore(values), "x"),
+            RecordingStore(PrefixStore(MemoryStore(values), "x")),
+            resolve("reference://", storage_options={"fo": small}),
+            from_zarr(to_zarr(PrefixStore(MemoryStore(values), "x"))),
+        ]
+    arrays = [oz.open_array(store) for store in stores]
+    lazy = [array.to_dask() for array in arrays]
+    assert len({x.name for x in lazy}) == len(lazy)
+    expected = np.concatenate([array[...] for array in arrays])
+    np.testing.assert_array_equal(da.concatenate(lazy).compute(), expected)
+    assert [oz.open_array(store).to_dask().name for store in stores] == [x.name for x in lazy]
 
 
 def test_a_new_array_takes_regular_blocks_as_its_chunks() -> None:

@@ -8,8 +8,10 @@ import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -17,11 +19,16 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from omnizarr import stores
 from omnizarr.data_types import value_key
 from omnizarr.hierarchy import options
+from omnizarr.integrations.zarr_python import from_zarr, to_zarr
 from omnizarr.model import Named
 from omnizarr.model.frozen import freeze
 from omnizarr.model.typed_key import typed_key
+from omnizarr.stores import LocalStore, MemoryStore
+from omnizarr.stores.fsspec import FsspecStore
+from omnizarr.stores.source import digest, own_source, source_of
 from tests.property.strategies import FORMATS, bits, described, json_values
 
 # Keys
@@ -331,3 +338,75 @@ def test_fill_values_that_are_objects_cannot_be_changed(value: Any) -> None:
     change_all(found.tolist())
     change_all(arrays[0].fill_value)
     assert json.dumps(arrays[1][...].tolist()) == before
+
+
+# Stores
+
+
+def stores_of(folder: Path) -> list[tuple[str, Callable[[], Any]]]:
+    """Stores of which no two have the same values; each can be made again."""
+    files = fsspec.filesystem("file")
+    other = {"endpoint": "http://127.0.0.1:1", "anonymous": True}
+    account = {"endpoint": "http://127.0.0.1:2/a", "anonymous": True}
+    web = "http://127.0.0.1:3/data"
+    return [
+        ("folder", lambda: LocalStore(folder / "a")),
+        ("folder b", lambda: LocalStore(folder / "b")),
+        ("nested", lambda: stores.NestedDirectoryStore(folder / "a")),
+        ("inside", lambda: stores.PrefixStore(LocalStore(folder / "a"), "p")),
+        ("archive", lambda: stores.ZipStore(folder / "a.zip")),
+        ("in a store", lambda: stores.ZipStore.inside(LocalStore(folder / "a"), "x.zip")),
+        ("in another", lambda: stores.ZipStore.inside(LocalStore(folder / "b"), "x.zip")),
+        ("sqlite", lambda: stores.resolve(f"sqlite://{folder}/a.db")),
+        ("sqlite b", lambda: stores.resolve(f"sqlite://{folder}/b.db")),
+        ("web", lambda: stores.resolve(web)),
+        ("query", lambda: stores.resolve(f"{web}?a=1")),
+        ("query 2", lambda: stores.resolve(f"{web}?a=2")),
+        ("headers", lambda: stores.resolve(web, storage_options={"headers": {"a": "1"}})),
+        ("path", lambda: stores.resolve(f"{web}/p")),
+        ("bucket", lambda: stores.resolve("s3://b/p", storage_options=other)),
+        ("prefix", lambda: stores.resolve("s3://b/q", storage_options=other)),
+        ("name", lambda: stores.resolve("s3://c/p", storage_options=other)),
+        ("endpoint", lambda: stores.resolve("s3://b/p", storage_options=account)),
+        ("fsspec", lambda: FsspecStore(files, path=str(folder / "a"))),
+        ("one", lambda: stores.resolve("reference://", storage_options={"fo": {"k": "1"}})),
+        ("two", lambda: stores.resolve("reference://", storage_options={"fo": {"k": "2"}})),
+    ]
+
+
+def in_memory() -> list[Any]:
+    """Stores of which each object has its own values."""
+    values: dict[str, bytes] = {}
+    return [
+        MemoryStore(),
+        MemoryStore({}),
+        stores.PrefixStore(MemoryStore(values), "a"),
+        stores.ReadOnlyStore(MemoryStore(values)),
+        from_zarr(to_zarr(MemoryStore())),
+        type("Own", (LocalStore,), {})("a"),
+        type("Own", (LocalStore,), {})("a"),
+    ]
+
+
+def test_no_two_stores_are_taken_for_one(tmp_path: Path) -> None:
+    """A5, A10: what tells a store is complete, and the same for all objects of one place."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / f"{name}.db").touch()
+    made = {name: make() for name, make in stores_of(tmp_path)}
+    found = {name: own_source(store) for name, store in made.items()}
+    assert len({*found.values()}) == len(found)
+    assert {name: own_source(make()) for name, make in stores_of(tmp_path)} == found
+    assert {name: source_of(pickle.loads(pickle.dumps(s))) for name, s in made.items()} == found
+    living = in_memory()
+    assert {source_of(store) for store in living} == {None}
+    assert len({own_source(store) for store in living}) == len(living)
+    assert [own_source(s) for s in living] == [own_source(s) for s in living]
+    texts = [digest(key) for key in (*found.values(), *map(own_source, living))]
+    assert len({*texts}) == len(texts)
+
+
+def test_an_object_in_the_place_of_one_that_is_gone_is_another() -> None:
+    """A5: the address of an object is used again."""
+    seen = {own_source(MemoryStore({})) for _ in range(100)}
+    assert len(seen) == 100

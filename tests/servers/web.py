@@ -189,7 +189,9 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_one
 
         def _send(self, answer: Answer, missing: int = 0) -> None:
-            self.send_response(answer.status)
+            self.send_response_only(answer.status)
+            if "Date" not in answer.headers:
+                self.send_header("Date", self.date_time_string())
             for name, value in answer.headers.items():
                 self.send_header(name, value)
             if "Content-Length" not in answer.headers:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import gzip
 import os
 import pickle
+import time
 import zlib
+from email.utils import formatdate
 from typing import Any
 
 import numpy as np
 import pytest
 
 import omnizarr
+import omnizarr as oz
 from omnizarr import MemoryStore, stores
 from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
-from omnizarr.stores import Range, Store, Versioned, resolve
+from omnizarr.stores import PrefixStore, Range, Store, Versioned, resolve
+from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.retry import Retry
 from tests.servers.web import Web, running
@@ -251,6 +255,40 @@ def test_generations_are_tags_or_times(web: Web) -> None:
     assert store.generation("k") not in (None, first)
     web.extra_headers = {"ETag": "", "Last-Modified": "Sun, 01 Jan 2023 00:00:00 GMT"}
     assert store.generation("k") == "modified Sun, 01 Jan 2023 00:00:00 GMT"
+
+
+@pytest.mark.parametrize("tag", ["", 'W/"1"', '"{:x}-a"'])
+@pytest.mark.parametrize("cache", ["store", "chunks"])
+def test_a_value_replaced_within_its_second_is_not_stale(web: Web, tag: str, cache: str) -> None:
+    """A10: a date, or a tag made of it, is the same for all values of its second."""
+    written = PrefixStore(MemoryStore(web.values), "data")
+    array = oz.create_array(written, data=np.zeros(4, "u1"), codecs=["bytes"])
+
+    def read() -> Any:
+        store = open_store(web)
+        if cache == "store":
+            return oz.open(CacheStore(store, kept))[...].tolist()
+        return oz.open(store)[...].tolist()
+
+    kept, found = MemoryStore(), []
+    now = int(time.time())
+    with oz.configure(chunk_cache="1MB" if cache == "chunks" else None):
+        for asked in (now, now, now + 10, now + 11):
+            dates = {"Last-Modified": now, "Date": asked}
+            web.extra_headers = {name: formatdate(at, usegmt=True) for name, at in dates.items()}
+            web.extra_headers["ETag"] = tag.format(now)
+            found.append(read())
+            if asked == now:
+                array[...] = array[...] + 1
+    assert found == [[0] * 4, [1] * 4, [2] * 4, [2] * 4]
+
+
+def test_a_cache_keeps_what_has_only_a_date_when_that_is_a_while_ago(web: Web) -> None:
+    web.values["data/k"] = DIGITS
+    web.extra_headers = {"ETag": "", "Last-Modified": "Sun, 01 Jan 2023 00:00:00 GMT"}
+    store = CacheStore(open_store(web))
+    assert [store.get("k") for _ in range(3)] == [DIGITS] * 3
+    assert web.methods.count("GET") == 1
 
 
 def test_secrets_of_the_url_are_sent_but_not_shown(web: Web) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -420,3 +422,32 @@ def test_without_the_package_the_error_says_how_to_install_it(
     monkeypatch.setitem(__import__("sys").modules, "obstore", None)
     with pytest.raises(MissingPackage, match=r"pip install 'omnizarr\[cloud\]'"):
         resolve("s3://bucket/x")
+
+
+def bucket(number: int, **options: Any) -> Any:
+    given = {"endpoint": "http://127.0.0.1:1", "anonymous": True, **options}
+    return resolve(f"s3://bucket-{number}/x", storage_options=given)
+
+
+def test_clients_are_shared_while_they_are_used_and_released_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A16: clients were never released; A2: they were found by a text of their options."""
+    from omnizarr.stores import cloud_library
+
+    first = bucket(0)
+    assert bucket(0).bucket.client is first.bucket.client
+    others = [bucket(0, timeout=7), bucket(0, region="eu"), bucket(1)]
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "another login")
+    others.append(bucket(0))
+    found = [first.bucket.client, *(store.bucket.client for store in others)]
+    assert len({*map(id, found)}) == len(found)
+    again = pickle.loads(pickle.dumps(others[0]))
+    assert again.bucket.client is others[0].bucket.client or again.bucket == others[0].bucket
+    held = [weakref.ref(store.bucket.__dict__["_held"]) for store in (first, *others)]
+    del found, others, again
+    kept = [bucket(number) for number in range(2, 2 + cloud_library.KEPT)]
+    gc.collect()
+    assert [client() is not None for client in held] == [True, False, False, False, False]
+    assert first.bucket.client is held[0]().made  # type: ignore[union-attr]
+    assert len(kept) == cloud_library.KEPT

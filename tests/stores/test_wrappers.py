@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ import pytest
 import omnizarr as oz
 from omnizarr import stores
 from omnizarr.errors import InvalidMetadata, StoreError
-from omnizarr.stores import LocalStore, MemoryStore, Range, SetsIf, Store, Versioned
+from omnizarr.stores import LocalStore, MemoryStore, Range, SetsIf, Store, Versioned, resolve
 from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.prefix import PrefixStore
@@ -260,3 +263,43 @@ def test_a_server_that_does_not_tell_generations_is_cached_for_nobody_but_read(w
     web.tags = False
     array = oz.open(CacheStore(HTTPStore(f"{web.url}/data")))
     assert array[...].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_shared_cache_never_mixes_stores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, web: Web
+) -> None:
+    """A10: values were kept under a text of their store, which many stores have in common."""
+    kept = LocalStore(tmp_path / "cache")
+
+    def check(store: Any, expected: bytes) -> None:
+        for _ in range(2):
+            assert CacheStore(store, kept, validate=False).get("k") == expected
+
+    for value in (b"1", b"2"):
+        check(MemoryStore({"k": value}), value)
+        check(PrefixStore(MemoryStore({"p/k": value}), "p"), value)
+        check(resolve("reference://", storage_options={"fo": {"k": value.decode()}}), value)
+        folder = tmp_path / value.decode()
+        LocalStore(folder / "data").set("k", value)
+        monkeypatch.chdir(folder)
+        check(LocalStore("data"), value)
+        web.values["data/k"] = value
+        check(HTTPStore(f"{web.url}/data?version={value.decode()}"), value)
+        check(HTTPStore(f"{web.url}/data", headers={"version": value.decode()}), value)
+
+
+def test_a_cache_on_disk_serves_other_objects_and_processes_of_the_same_place(
+    tmp_path: Path,
+) -> None:
+    """A10: what tells a store must not change from one process to the next."""
+    LocalStore(tmp_path / "data").set("k", b"1")
+    code = (
+        "import sys; from omnizarr.stores import CacheStore, LocalStore;"
+        "store = CacheStore(LocalStore(sys.argv[1]), LocalStore(sys.argv[2]), validate=False);"
+        "print(store.get('k'))"
+    )
+    where = [str(tmp_path / "data"), str(tmp_path / "cache")]
+    subprocess.run([sys.executable, "-c", code, *where], check=True)
+    LocalStore(tmp_path / "data").set("k", b"2")
+    cached = CacheStore(LocalStore(where[0]), LocalStore(where[1]), validate=False)
+    assert cached.get("k") == b"1"  # so it was found

@@ -31,6 +31,7 @@ from omnizarr.model import ArrayModel, Named, paths
 from omnizarr.model.typed_key import Key
 from omnizarr.storage_transformers import transform
 from omnizarr.stores import Store
+from omnizarr.stores.source import own_source
 
 T = TypeVar("T")
 MAX_CHUNK_BYTES = 2**40
@@ -223,7 +224,13 @@ class BoundArray:
         """What decides how chunks are encoded, beside their shape; None where it has no key."""
         data_type, fill = self.data_type, self.fill
         value = fill[()] if data_type.variable else fill
-        return data_types.value_key((self.model.codecs, data_type.named, data_type.dtype, value))
+        steps = self.model.codecs, self.model.storage_transformers
+        return data_types.value_key((*steps, data_type.named, data_type.dtype, value))
+
+    @cached_property
+    def source(self) -> Key:
+        """What tells the values of the store from those of others; it keeps no store alive."""
+        return own_source(self.store)
 
     def key(self, coords: tuple[int, ...]) -> str:
         """The key of a chunk."""

@@ -9,6 +9,7 @@ once. Items of variable length are not kept: they may be objects that a caller c
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections import OrderedDict
@@ -25,6 +26,7 @@ from omnizarr.engine.allowance import alone
 
 Values: TypeAlias = npt.NDArray[Any]
 ENTRY = 512  # bytes that an entry takes besides its values
+MOST_NUMBERS = 2**10
 
 
 @dataclass(slots=True)
@@ -44,7 +46,8 @@ class ChunkCache:
         self.nbytes = 0
         self._kept: OrderedDict[Hashable, Values] = OrderedDict()
         self._flights: dict[Hashable, Flight] = {}
-        self._numbers: dict[Hashable, int] = {}
+        self._numbers: OrderedDict[Hashable, int] = OrderedDict()
+        self._next = itertools.count()
         self._lock = threading.RLock()
 
     def get(
@@ -103,10 +106,20 @@ class ChunkCache:
             while self.nbytes > self.limit:
                 self.nbytes -= _cost(self._kept.popitem(last=False)[1])
 
-    def number(self, thing: Hashable) -> int:
-        """A number for equal things, short and quick to compare."""
+    def number(self, key: Hashable) -> int:
+        """A number for equal keys, short and quick to compare.
+
+        A key that was not asked for in long is forgotten, and gets another number then.
+        """
         with alone, self._lock:
-            return self._numbers.setdefault(thing, len(self._numbers))
+            found = self._numbers.get(key)
+            if found is None:
+                found = self._numbers[key] = next(self._next)
+                if len(self._numbers) > MOST_NUMBERS:
+                    self._numbers.popitem(last=False)
+            else:
+                self._numbers.move_to_end(key)
+            return found
 
 
 def _cost(values: Values) -> int:

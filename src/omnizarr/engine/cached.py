@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -104,7 +104,7 @@ def read(
 ) -> None:
     """Fill `out`, of the plan's full shape, from chunks in the cache or in the store."""
     _ = array.fill  # bound before threads ask for it
-    store = cache.number(cast(Hashable, array.store))
+    store = cache.number(array.source)
 
     @functools.cache
     def name(shape: tuple[int, ...]) -> Name:

@@ -21,6 +21,7 @@ from omnizarr.hierarchy.stored import stored_keys
 from omnizarr.integrations.dask_sources import check_apart_from
 from omnizarr.integrations.dask_write import Writes, check_known, writes
 from omnizarr.stores import LocalStore, MemoryStore, Versioned, can_list
+from omnizarr.stores.source import digest, own_source
 
 try:
     import dask.array as da
@@ -51,7 +52,9 @@ def token(array: Array) -> tuple[Any, ...]:
     each chunk.
     """
     store, bound = array.store, array._bound
-    place = id(store.values) if isinstance(store, MemoryStore) else repr(store)
+    place: Any = digest(own_source(store))
+    if isinstance(store, MemoryStore):  # whose values are told below, by what they are
+        place = type(store), id(store.values)
     documents = array._location.format.write(array.path, array._model)
     if not isinstance(store, LocalStore | MemoryStore) or not can_list(store):
         return ("omnizarr.Array", place, array.path, documents)

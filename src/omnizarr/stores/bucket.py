@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from functools import cached_property
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.model.typed_key import Key, typed_key
 from omnizarr.stores import cloud_library, credentials, identity
 from omnizarr.stores.descriptors import shortage
 from omnizarr.stores.retry import Retry
@@ -42,6 +42,11 @@ _ALIASES = {
 }
 
 
+# Variables that obstore reads when a client is made begin so.
+_ENVIRONMENT = (
+    *("AWS_", "GOOGLE_", "AZURE_", "IDENTITY_", "MSI_"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_"),
+)
 _PREFIXES = {"s3": ("aws_",), "gs": ("google_",), "az": ("azure_storage_", "azure_")}
 
 
@@ -145,7 +150,14 @@ class Bucket:
     @property
     def client(self) -> Any:
         """The object of obstore that reaches it; one for all equal buckets of this process."""
-        return cloud_library.client(self._recipe, self._make)
+        held: cloud_library.Client | None = self.__dict__.get("_held")
+        if held is None or held.process != os.getpid():
+            held = cloud_library.client(self._recipe(), self._make)
+            self.__dict__["_held"] = held  # as long as this bucket is there
+        return held.made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @property
     def endpoint(self) -> str:
@@ -157,10 +169,12 @@ class Bucket:
             stated = f"https://{self.config.get('account_name', '')}.blob.core.windows.net"
         return str(stated or "")
 
-    @cached_property
-    def _recipe(self) -> str:
-        config, client = sorted(self.config.items()), sorted(self.client_options.items())
-        return repr((self.kind, self.name, self.access, config, client))
+    def _recipe(self) -> Key | None:
+        """All that a client is made from; None where an object among it may be anything."""
+        seen = {n: v for n, v in os.environ.items() if n.upper().startswith(_ENVIRONMENT)}
+        options = self.config, self.client_options, self.retry_config or {}, seen
+        given = [sorted(each.items()) for each in options]
+        return typed_key((self.kind, self.name, self.access, given), _profile)
 
     def _make(self, library: Any) -> Any:
         config = dict(self.config)
@@ -188,3 +202,8 @@ class Bucket:
 
     def __str__(self) -> str:
         return f"{self.kind}://{self.name}"
+
+
+def _profile(given: Any) -> Key | None:
+    """What tells credentials of a profile from others."""
+    return (given.profile,) if type(given) is credentials.BotoCredentials else None

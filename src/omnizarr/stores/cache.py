@@ -10,13 +10,13 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import Any
 from weakref import WeakValueDictionary
 
 from omnizarr.errors import InvalidMetadata
 from omnizarr.stores.abilities import can_list, check_key, list_prefix
 from omnizarr.stores.memory import MemoryStore
+from omnizarr.stores.source import digest, own_source
 from omnizarr.stores.store import Range, Store, Versioned
 from omnizarr.stores.wrapper import Tagged, Values, WrapperStore
 
@@ -25,7 +25,9 @@ class CacheStore(WrapperStore):
     """`inner`, with values and parts of values kept in `cache`, the longest unused dropped first.
 
     `cache` is memory, or a store of its own such as ``LocalStore("/scratch/cache")``, which may be
-    used again later. Whether a value is still the same is asked of `inner` each time; one that
+    used again later, and by several: values of different stores are never mixed. Of a store that
+    lives in memory, or is of a class of your own, nothing is found again by another process, nor
+    by another object. Whether a value is still the same is asked of `inner` each time; one that
     cannot tell has to be wrapped with ``validate=False``, which is for data that never change, and
     makes the store read-only.
     """
@@ -91,8 +93,8 @@ class CacheStore(WrapperStore):
         return [(value, None) for value in self.get_many(requests)]
 
     def _digest(self, key: str, range: Range | None, generation: str) -> str:
-        what = repr((repr(self.inner), key, range, generation)).encode()
-        return blake2b(what, digest_size=20).hexdigest()
+        part = None if range is None else (range.start, range.length)
+        return digest(own_source(self.inner), key, part, generation)
 
     def _kept(self, digest: str) -> bytes | None:
         with self._turn:

@@ -12,19 +12,24 @@ import os
 import sys
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from omnizarr.errors import MissingModule, StoreError
+from omnizarr.model.typed_key import Key
 from omnizarr.stores.after_fork import keep
 
 _NATIVE = "obstore._obstore"
 _guard = threading.RLock()
 _library: ModuleType | None = None
-_clients: dict[str, Any] = {}
+KEPT = 4  # clients that nobody uses, for those who open one URL after the other
+_clients: WeakValueDictionary[Key, Client] = WeakValueDictionary()
+_recent: deque[Client] = deque(maxlen=KEPT)
 _forked = False
 
 
@@ -37,13 +42,26 @@ def library() -> Any:
         return _library
 
 
-def client(recipe: str, make: Callable[[Any], Any]) -> Any:
-    """What `make` builds from the library, once for all stores that have the same recipe."""
-    found = _clients.get(recipe)
+class Client:
+    """An object of the library that reaches a bucket, and the process that may use it."""
+
+    def __init__(self, made: Any) -> None:
+        self.made = made
+        self.process = os.getpid()
+
+
+def client(recipe: Key | None, make: Callable[[Any], Any]) -> Client:
+    """Return what `make` builds from the library, once for all stores with the same recipe.
+
+    It is released when no store has it, and some others were asked for since. None: for one alone.
+    """
+    found = None if recipe is None else _clients.get(recipe)
     if found is None:
-        made = make(library())
+        found = Client(make(library()))
+    if recipe is not None:
         with _guard:
-            found = _clients.setdefault(recipe, made)
+            found = _clients.setdefault(recipe, found)
+            _recent.append(found)
     return found
 
 
@@ -101,9 +119,11 @@ def _in_child() -> None:
     global _guard, _library, _clients, _forked
     _guard = threading.RLock()
     _forked = _forked or _NATIVE in sys.modules
-    if _clients:
-        keep(_clients)
-    _clients, _library = {}, None
+    inherited = [*_clients.values()]
+    if inherited:
+        keep(inherited)
+    _clients, _library = WeakValueDictionary(), None
+    _recent.clear()
 
 
 if hasattr(os, "register_at_fork"):

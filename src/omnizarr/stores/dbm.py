@@ -111,6 +111,10 @@ class DBMStore(Closes):
         self.__dict__.update(state)
         self._start()
 
+    def answers_by(self) -> tuple[Any, ...]:
+        """What its values depend on beside their place: an inode may be used again."""
+        return (os.path.realpath(self.path),)
+
     def place(self, prefix: str = "") -> identity.Place:
         return identity.file(self.path, prefix)
 

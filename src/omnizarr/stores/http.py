@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -30,6 +30,7 @@ from omnizarr.stores.url import is_page, shown, without_secrets
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)\s*", re.IGNORECASE)
 _PIECE = 2**18
+_SETTLED = 3  # seconds after which a date is trusted
 _ABSENT = frozenset({404, 410})
 _OPTIONS = ("headers", "absent_status")
 
@@ -98,23 +99,31 @@ class HTTPStore(Closes):
     def get_many_versioned(
         self, requests: Iterable[tuple[str, Range | None]]
     ) -> list[tuple[bytes | None, str | None]]:
-        return fetch_many_versioned(self.get_versioned, requests)
+        def part(key: str, range: Range | None) -> tuple[bytes | None, str | None]:
+            data, validator = self._value(key, range)
+            return data, validator.text
+
+        return fetch_many_versioned(part, requests)
 
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
+        data, validator = self._value(key, range)
+        return data, validator.generation
+
+    def _value(self, key: str, range: Range | None) -> tuple[bytes | None, _Validator]:
         asked = range if range is None or range.length != 0 else Range(range.start, 1)
         answer = self._call(key, asked)
         if answer is None:
-            return None, None
-        data, generation = answer
+            return None, _Validator(None, False)
+        data, validator = answer
         if range is not None and range.length is not None:
             data = data[: range.length]
-        return data, generation
+        return data, validator
 
     def generation(self, key: str) -> str | None:
         answer = self._call(key, None, "HEAD")
-        return None if answer is None else answer[1]
+        return None if answer is None else answer[1].generation
 
     # Not offered
 
@@ -131,7 +140,7 @@ class HTTPStore(Closes):
 
     def _call(
         self, key: str, range: Range | None, method: str = "GET"
-    ) -> tuple[bytes, str | None] | None:
+    ) -> tuple[bytes, _Validator] | None:
         url = f"{self._base}/{quote(check_key(key), safe='/')}{self._query}"
         try:
             return self.retry.call(lambda: self._connected(url, range, method))
@@ -140,7 +149,7 @@ class HTTPStore(Closes):
 
     def _connected(
         self, url: str, range: Range | None, method: str
-    ) -> tuple[bytes, str | None] | None:
+    ) -> tuple[bytes, _Validator] | None:
         """What the server answers; where no file can be opened, after others have finished.
 
         Their connections are used again, so that a few descriptors are enough for any number of
@@ -163,7 +172,7 @@ class HTTPStore(Closes):
             time.sleep(WAITS[min(number, len(WAITS) - 1)])
             number += 1
 
-    def _ask(self, url: str, range: Range | None, method: str) -> tuple[bytes, str | None] | None:
+    def _ask(self, url: str, range: Range | None, method: str) -> tuple[bytes, _Validator] | None:
         end = time.monotonic() + self.retry.timeout
         headers = dict(self.headers)
         if range is not None and (range.start or range.length is not None) and self.has_ranges:
@@ -200,13 +209,13 @@ class HTTPStore(Closes):
 
     def _judge(
         self, response: Any, body: bytes, range: Range | None, ranged: bool
-    ) -> tuple[bytes, str | None] | None:
+    ) -> tuple[bytes, _Validator] | None:
         """The value in an answer; None for a missing key; anything else raises."""
         status = response.status
         if status in self.absent_status:
             return None
         if status == 416 and ranged and range is not None:
-            return _after_end(response, range), _generation(response)
+            return _after_end(response, range), _validator(response)
         if status in (401, 403):
             raise StoreError(
                 f"access is denied (status {status}); where that means a missing key, give"
@@ -222,15 +231,15 @@ class HTTPStore(Closes):
                 "a web page came instead of data: a login is needed, or the server answers"
                 " missing keys so"
             )
-        generation = _generation(response)
+        validator = _validator(response)
         if status == 206:
             if not ranged or range is None:
                 raise MayPass("a part came (status 206) where all was asked for")
             _check_part(response, body, range)
-            return body, generation
+            return body, validator
         if ranged:
             self.has_ranges = False
-        return (body if range is None else range.of(body)), generation
+        return (body if range is None else range.of(body)), validator
 
     def _pool(self) -> urllib3.PoolManager:
         """Connections of this process; a fork must not share them."""
@@ -253,6 +262,10 @@ class HTTPStore(Closes):
     def url(self) -> str:
         """The URL that leads here, without secrets."""
         return shown(self._base + self._query)
+
+    def answers_by(self) -> tuple[Any, ...]:
+        """What its values depend on beside their place: who asks, and what counts as absent."""
+        return sorted(self.headers.items()), sorted(self.absent_status)
 
     def place(self, prefix: str = "") -> identity.Place:
         parts = urlsplit(self._base)
@@ -347,12 +360,35 @@ def _after_end(response: Any, range: Range) -> bytes:
     return b""
 
 
-def _generation(response: Any) -> str | None:
+class _Validator(NamedTuple):
+    """What an answer says of which value it is of."""
+
+    text: str | None
+    strong: bool  # no other value will ever have it
+
+    @property
+    def generation(self) -> str | None:
+        return self.text if self.strong else None
+
+
+def _validator(response: Any) -> _Validator:
+    """Return what tells a value from others.
+
+    Dates have seconds, and so have the tags that many servers make of them: a value may be
+    replaced by another with the same within the second that it is from. So nothing is strong
+    until a little later, nor a weak tag without a date (RFC 9110, 8.8.2).
+    """
     tag = response.headers.get("ETag")
     modified = response.headers.get("Last-Modified")
-    if tag:
-        return str(tag)
-    return None if modified is None else f"modified {modified}"
+    text = str(tag) if tag else None if modified is None else f"modified {modified}"
+    if modified is None:
+        return _Validator(text, text is not None and not text.startswith("W/"))
+    try:
+        date = parsedate_to_datetime(response.headers.get("Date", ""))
+        age = (date - parsedate_to_datetime(modified)).total_seconds()
+    except (TypeError, ValueError):
+        return _Validator(text, False)
+    return _Validator(text, age >= _SETTLED)
 
 
 def _line(response: Any) -> str:

@@ -225,6 +225,10 @@ class LMDBStore(Closes):
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.path, self.read_only, self.options)
 
+    def answers_by(self) -> tuple[Any, ...]:
+        """What its values depend on beside their place: an inode may be used again."""
+        return (os.path.realpath(self.path),)
+
     def place(self, prefix: str = "") -> identity.Place:
         return identity.file(self.path, prefix)
 

@@ -334,6 +334,10 @@ class LocalStore(Closes):
         new = os.path.join(staging_folder(root, name), "new")
         return FolderStage(root, type(self)(new, read_only=self.read_only), name)
 
+    def answers_by(self) -> tuple[str]:
+        """What its values depend on beside their place: an inode may be used again."""
+        return (os.path.realpath(self.root),)
+
     def place(self, prefix: str = "") -> Place:
         return directory(self._folder(prefix))
 

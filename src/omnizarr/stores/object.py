@@ -273,6 +273,10 @@ class ObjectStore(Closes):
 
     # What it is
 
+    def answers_by(self) -> tuple[str, ...]:
+        """What its values depend on beside their place: all of the endpoint, and the account."""
+        return self.bucket.endpoint, str(self.bucket.config.get("account_name", ""))
+
     def place(self, prefix: str = "") -> identity.Place:
         return self.bucket.place(f"{self._start}{prefix}")
 

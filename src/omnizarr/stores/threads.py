@@ -107,7 +107,11 @@ class Crew:
                     job = self._waiting.get()
                 else:
                     self._idle += 1
-            (self._waiting.get() if free else job)()
+            if free:
+                self._waiting.get()()
+            else:
+                job()
+                del job  # a thread that waits must not keep the store of its last job
 
 
 def _do(future: Future[T], function: Callable[[], T]) -> None:

@@ -246,10 +246,14 @@ class ZipStore(Closes):
             return type(self).inside, (self.inner, self.path)
         return _again, (type(self), self.path, self.read_only, self.compression)
 
+    def answers_by(self) -> tuple[str]:
+        """What its values depend on beside their place: an inode may be used again."""
+        return (self.path if self.inner is not None else os.path.realpath(self.path),)
+
     def place(self, prefix: str = "") -> identity.Place:
         if self.inner is None:
             return identity.file(self.path, prefix)
-        first, *around = identity.place_of(self.inner, self.path)
+        first, *around = identity.place_of(self.inner, f"{self.path}/")
         return identity.inside(first, prefix, tuple(around))
 
     def __eq__(self, other: object) -> bool:
