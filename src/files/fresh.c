@@ -69,7 +69,8 @@ static int name_unnamed(fresh_t *fresh, int directory, const char *key) {
     int error = errno;
     if (folder_of(key, name) == 0 && faccessat(directory, name, W_OK, 0) != 0) return -1;
     /* Not for want of room: this system, or a rule of it, has no such links. */
-    int full = error == ENOSPC || error == EDQUOT || error == EIO || error == ENAMETOOLONG;
+    int full = error == ENOSPC || error == EDQUOT || error == EIO || error == ENAMETOOLONG ||
+               error == ENOENT; /* nor for a folder that was removed while it was empty */
     if (!full) atomic_store(&cannot_name, 1);
     errno = full ? error : EAGAIN;
     return -1;
@@ -132,4 +133,11 @@ int fresh_folders(int directory, char *key) {
         if (bad) return -1;
     }
     return 0;
+}
+
+void fresh_remove_folders(int directory, char *key) {
+    for (char *end = strrchr(key, '/'); end && end != key; end = strrchr(key, '/')) {
+        *end = 0;
+        if (unlinkat(directory, key, AT_REMOVEDIR) != 0) return;
+    }
 }

@@ -18,5 +18,7 @@ int fresh_open(fresh_t *fresh, int directory, const char *key, int replaces);
 int fresh_finish(fresh_t *fresh, int directory, const char *key, int bad);
 /* Creates the folders of a key; 0, or -1 with errno. */
 int fresh_folders(int directory, char *key);
+/* Removes the folders of a key that have nothing in them, the nearest first; cuts `key`. */
+void fresh_remove_folders(int directory, char *key);
 
 #endif

@@ -10,14 +10,17 @@
 #include <unistd.h>
 
 #define PIECE ((size_t)1 << 20)
+#define ATTEMPTS 8 /* to open a file in a folder; then the reference engine tries */
 
 static int open_sink(const batch_t *b, sink_t *sink) {
     char key[PATH_MAX];
     int replaces = !sink->row.whole || atomic_load(&b->replacing);
     if (row_key(b, &sink->row, key)) return -1;
-    if (fresh_open(&sink->fresh, b->directory, key, replaces) == 0) return 0;
-    if (errno != ENOENT || fresh_folders(b->directory, key)) return -1;
-    return fresh_open(&sink->fresh, b->directory, key, replaces);
+    for (int i = 0; i < ATTEMPTS; i++) { /* others may remove a folder while it is empty */
+        if (fresh_open(&sink->fresh, b->directory, key, replaces) == 0) return 0;
+        if (errno != ENOENT || (fresh_folders(b->directory, key) && errno != ENOENT)) return -1;
+    }
+    return -1;
 }
 
 /* Has the system store the names in the folders on the way to a key, the nearest first. */
@@ -97,8 +100,10 @@ int sink_finish(batch_t *b, sink_t *sink, int bad) {
     if (b->stored) return bad;
     if (row_key(b, &sink->row, key)) return -1;
     if (!sink->used && !bad) {
-        if (unlinkat(b->directory, key, 0) == 0) return b->sync ? sync_folders(b, key) : 0;
-        return errno != ENOENT && errno != ENOTDIR ? -1 : 0;
+        if (unlinkat(b->directory, key, 0) != 0) return errno != ENOENT && errno != ENOTDIR ? -1 : 0;
+        if (b->sync && sync_folders(b, key)) return -1;
+        if (row_key(b, &sink->row, key) == 0) fresh_remove_folders(b->directory, key);
+        return 0;
     }
     if (sink->fresh.file < 0) return -1;
     if (!bad && b->sync && fsync(sink->fresh.file) != 0) bad = -1;

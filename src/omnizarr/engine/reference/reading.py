@@ -130,17 +130,24 @@ def fill_row(
         out[index] = part[row.pick]
 
 
-def _steps(array: BoundArray, coords: Coords, region: Region) -> Steps[Decode | None]:
-    """What it takes to read part of one chunk; None where the store has none."""
+def _steps(
+    array: BoundArray, coords: Coords, region: Region, held: bool = False
+) -> Steps[Decode | None]:
+    """What it takes to read part of one chunk; None where the store has none.
+
+    `held`: whatever is asked for is of one value, which needs no look whether it was replaced.
+    """
     chain = array.chain_at(coords)
     with telling("read", array, coords):
-        decode = yield from _settled(array, chain, array.key(coords), region)
+        decode = yield from _settled(array, chain, array.key(coords), region, held)
         for other in array.encoding.other_keys(coords) if decode is None else ():
             decode = yield from chain.steps(array.prefix + other, region)
     return decode
 
 
-def _settled(array: BoundArray, chain: Chain, key: str, region: Region) -> Steps[Decode | None]:
+def _settled(
+    array: BoundArray, chain: Chain, key: str, region: Region, held: bool
+) -> Steps[Decode | None]:
     """The steps of a chunk, again where its shard was replaced between its index and its parts.
 
     As long as the index is the same, what was read at its places is one value or the next of each
@@ -151,7 +158,7 @@ def _settled(array: BoundArray, chain: Chain, key: str, region: Region) -> Steps
     if near and (in_memory or chain.sharded is None):  # one request is as quick: one value
         [data] = yield [(key, None)]
         return None if data is None else partial(chain.decode_into, data, region)
-    if not near:
+    if not near or held:
         return (yield from chain.steps(key, region))
     for _ in attempts():
         steps = chain.steps(key, region)
@@ -176,7 +183,9 @@ def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None
         with telling("read", array, coords):
             data = array.chunk_store.get(array.key(coords))
         return None if data is None else partial(chain.decode_into, data, region)
-    return settled(array.chunk_store, lambda fetch: run(_steps(array, coords, region), fetch))
+    store = array.chunk_store
+    held = hasattr(store, "holding")
+    return settled(store, lambda fetch: run(_steps(array, coords, region, held), fetch))
 
 
 def read_chunk(array: BoundArray, coords: Coords) -> npt.NDArray[Any] | None:
