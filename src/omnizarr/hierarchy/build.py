@@ -72,7 +72,8 @@ class Build:
         new = _extent(format, target.path)
         if self.old is None and existing_node(target.store, target.path) is not None:
             raise NodeExists(f"another writer has just created {target}; open it instead")
-        target.create_above()
+        if target.path:
+            target.create_above()
         if self.stage is not None:
             replaced = Extent((), self.leftovers, ())
             if self.old is not None:
@@ -198,8 +199,10 @@ def _at(location: Location, store: Store) -> Location:
 
 
 def _extent(format: Format, path: str) -> Extent:
+    """Return all keys of a node; a root has those that make a store a hierarchy, too."""
     keys, prefixes = format.owned(path)
-    return Extent(format.keys(path), tuple(keys), tuple(prefixes))
+    metadata = format.keys(path) if path else (*format.keys(path), *format.root_documents())
+    return Extent(metadata, tuple(keys), tuple(prefixes))
 
 
 def _chunks(location: Location) -> list[str]:
