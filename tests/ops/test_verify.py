@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
+import socket
 import struct
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -384,3 +387,53 @@ def test_the_packages_that_are_used_are_shown(capsys: pytest.CaptureFixture[str]
     assert {"google-crc32c", "numcodecs", "zstandard", "obstore", "zarr"} <= shown.keys()
     assert shown["google-crc32c"] == version("google-crc32c")
     assert "pytest" not in shown
+
+
+def put_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def put_filled_folder(path: Path) -> None:
+    path.mkdir()
+    (path / "x").write_bytes(b"x")
+
+
+def put_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(os.path.relpath(path))
+
+
+IN_PLACE: dict[str, Callable[[Path], None]] = {
+    "folder": put_folder,
+    "filled folder": put_filled_folder,
+    "link to a folder": lambda path: path.symlink_to(path.parent),
+    "link to nothing": lambda path: path.symlink_to("nowhere"),
+    "link to itself": lambda path: path.symlink_to(path.name),
+    "pipe": lambda path: os.mkfifo(path),
+    "socket": put_socket,
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="such files are POSIX's")
+@pytest.mark.parametrize("separator", [".", "/"])
+@pytest.mark.parametrize("zarr_format", FORMATS)
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("kind", IN_PLACE)
+def test_what_stands_in_the_place_of_a_chunk_is_told(
+    kind: str, depth: Any, zarr_format: Any, separator: str, in_tmp: Path
+) -> None:
+    """A19: a folder, a link or a socket under a chunk's key is an error, at every depth."""
+    options = {} if zarr_format == 1 else {"dimension_separator": separator}
+    data = np.ones((4, 4), "i4")
+    array = oz.create_array("x", data=data, chunks=2, zarr_format=zarr_format, **options)
+    place = Path("x", array.chunk_key((1, 0)))
+    place.unlink()
+    assert oz.verify("x", depth=depth).ok
+    IN_PLACE[kind](place)
+    report = oz.verify("x", depth=depth)
+    found = [f for f in report.findings if f.level == "error"]
+    assert [(f.path, f.key, f.chunk) for f in found] == [("/", array.chunk_key((1, 0)), (1, 0))]
+    oz.create_array("y", data=data, chunks=2, shards=4)
+    Path("y", "c", "0", "0").unlink()
+    IN_PLACE[kind](Path("y", "c", "0", "0"))
+    assert not oz.verify("y", depth=depth).ok

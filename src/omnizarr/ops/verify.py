@@ -7,6 +7,7 @@ chunks are looked at by a few threads, each with one chunk, or a few of a shard,
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +26,8 @@ from omnizarr.hierarchy.stored import absent_keys, chunk_counts, unlisted_keys
 from omnizarr.hierarchy.walk import below
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.verify_chunk import Chunk, Depth, Faults, check_chunk, chunk_keys
-from omnizarr.stores import list_prefix
+from omnizarr.stores import LocalStore, list_prefix
+from omnizarr.stores.folders import folders_below
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 DEPTHS = ("present", "checksums", "decode")
@@ -253,11 +255,27 @@ class _Verification:
             if absent and self.missing != "count":
                 self._tell_absent(array)
         store: Any = self.start.store
+        if isinstance(store, LocalStore):
+            self._tell_folders(store)
         for key in store.leftovers() if hasattr(store, "leftovers") else ():
             if key.startswith(paths.prefix(self.start.path)):
                 message = "is half written: its writer stopped, or is at it; see omnizarr repair"
                 self._tell(self.start.path, key, message, level="warning")
         self.report.findings.sort(key=lambda f: (f.path, f.key, f.chunk or ()))
+
+    def _tell_folders(self, store: LocalStore) -> None:
+        """Tell of folders in the place of a chunk's file, which reads as if it were absent."""
+        for prefix in self.start.format.owned(self.start.path)[1]:
+            top = os.path.join(store.root, prefix)
+            for name in folders_below(top, os.path.join(store.root, "")):
+                key = prefix + name
+                array = self._owner(key)
+                if array is None or array.prefix in self.unknown:
+                    continue
+                coords = array.encoding.coords(key[len(array.prefix) :], len(array.model.shape))
+                if coords is not None:
+                    message = "is a folder, not a file; the chunk reads as the fill value"
+                    self._tell(array.path, key, message, coords)
 
     def _tell_absent(self, array: BoundArray) -> None:
         level: Literal["error", "warning"] = "error" if self.missing == "error" else "warning"

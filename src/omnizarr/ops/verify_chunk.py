@@ -187,4 +187,9 @@ def _place(chunk: Chunk, shards: Shards, axes: Coords, number: int) -> Coords:
 def _size(array: BoundArray, key: str) -> int | None:
     """Bytes of a stored value, where the store can tell without fetching it."""
     store = array.chunk_store
-    return store.sizes([key]).get(key) if isinstance(store, TellsSizes) else None
+    if not isinstance(store, TellsSizes):
+        return None
+    size = store.sizes([key]).get(key)
+    if size is None:
+        raise StoreError("is listed, but there is no value that can be read")
+    return size

@@ -367,7 +367,7 @@ class LocalStore(Closes):
         found = {}
         for key in keys:
             about = self._with(key, os.stat)
-            if about is not None and not stat.S_ISDIR(about.st_mode):
+            if about is not None and stat.S_ISREG(about.st_mode):
                 found[key] = about.st_size
         return found
 
