@@ -50,8 +50,11 @@ def walk(top: str, root: str) -> Iterator[tuple[str, list[str]]]:
 def folders_below(top: str, root: str) -> Iterator[str]:
     """Return every folder below `top`, relative to it with ``/``; links to folders are some."""
     for inside, _ in walk(top, root):
-        with patiently(partial(os.scandir, os.path.join(top, inside))) as found:
-            names = [entry.name for entry in found if _is_folder(entry)]
+        try:
+            with patiently(partial(os.scandir, os.path.join(top, inside))) as found:
+                names = [entry.name for entry in found if _is_folder(entry)]
+        except (FileNotFoundError, NotADirectoryError):  # there is no chunk, or no more
+            continue
         yield from (f"{inside}/{name}" if inside else name for name in names)
 
 
