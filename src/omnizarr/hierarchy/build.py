@@ -80,7 +80,6 @@ class Build:
                 replaced = _extent(self.old, target.path)
             self.stage.put(replaced, new)
             self.stage.discard()
-            target.create_above()  # what the other format had under the same key is gone now
         elif self.withheld is not None:
             self.withheld.publish(new.has)
             target.store.erase(marker(target.path))

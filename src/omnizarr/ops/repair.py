@@ -18,6 +18,7 @@ from omnizarr.hierarchy.consolidate import consolidate_metadata, copies_are_stal
 from omnizarr.stores import (
     LocalStore,
     Store,
+    can_list,
     check_writable,
     compares,
     leases,
@@ -26,10 +27,12 @@ from omnizarr.stores import (
     resolve,
 )
 from omnizarr.stores.replace_file import PARTIAL
+from omnizarr.stores.staging import FOLDER, interrupted, recover
 
 OLD = 60.0  # seconds
-State: TypeAlias = Literal["unused", "in use", "removed", "out of date", "renewed"]
-What: TypeAlias = Literal["unfinished value", "lock", "consolidated metadata"]
+A_DAY = 86400.0  # seconds after which a writer on another machine is taken for dead
+State: TypeAlias = Literal["unused", "in use", "removed", "finished", "out of date", "renewed"]
+What: TypeAlias = Literal["unfinished value", "unfinished node", "lock", "consolidated metadata"]
 _PARTIAL = re.compile(re.escape(PARTIAL) + r"(\d+)(_[0-9a-f]+)?\Z")
 _LOCK = re.compile(re.escape(locks.NAME) + r"[a-z]+\Z")
 
@@ -56,10 +59,11 @@ def repair(
 ) -> list[Leftover]:
     """What killed writers left in a store; ``dry_run=False`` removes it.
 
-    In a directory those are files. Left alone is what a process of this machine uses, and what was
-    changed within `older_than` seconds, since processes of other machines cannot be seen. In
-    buckets and databases they are locks; whether somebody renews one takes a quarter of a minute
-    to see. Consolidated metadata of the root that differ from the documents below are made again.
+    Nodes that were being written beside others are erased; one that was complete, and was just
+    replacing another, is put in its place. In a directory there may be files of single values and
+    of locks. Left alone is what a process of this machine uses, and what was changed within
+    `older_than` seconds, since processes of other machines cannot be seen. In buckets and
+    databases there may be locks; whether somebody renews one takes a quarter of a minute to see. Consolidated metadata of the root that differ from the documents below are made again.
     Values are never touched: a killed writer leaves each as it was, or as it was to be.
     """
     where = resolve(store, storage_options=storage_options)
@@ -67,16 +71,25 @@ def repair(
         raise NodeNotFound(f"there is no directory {str(where.root)!r}")
     if not dry_run:
         check_writable(where)
+    if not can_list(where):
+        raise StoreError(f"{where!r} cannot list its keys, so leftovers cannot be found")
+    found = [*_unfinished_nodes(where, not dry_run)]
     if isinstance(where, LocalStore):
-        found = [*_leftovers(str(where.root), not dry_run, older_than)]
+        found += _leftovers(str(where.root), not dry_run, older_than)
     elif compares(where):
-        found = [*_leases(where, not dry_run)]
-    else:
-        raise StoreError(
-            f"{where!r} is no directory, bucket or database that compares and replaces; only those"
-            " can have such leftovers"
-        )
+        found += _leases(where, not dry_run)
     return [*found, *_copies(where, not dry_run)]
+
+
+def _unfinished_nodes(store: Store, finish: bool) -> Iterator[Leftover]:
+    """Nodes that were being written beside others; what was complete is put in its place."""
+    for staged in interrupted(store):
+        running = _runs(staged.process) if staged.here else time.time() - staged.began < A_DAY
+        if not running and finish:
+            recover(store, staged.name)
+        done: State = "finished" if staged.complete else "removed"
+        state: State = "in use" if running else done if finish else "unused"
+        yield Leftover(f"{FOLDER}/{staged.name}", "unfinished node", state, 0)
 
 
 def _copies(store: Store, renew: bool) -> Iterator[Leftover]:
@@ -109,7 +122,8 @@ def _leases(store: leases.Conditional, remove: bool) -> Iterator[Leftover]:
 
 
 def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]:
-    for folder, _, names in os.walk(root, onerror=_raise):
+    for folder, folders, names in os.walk(root, onerror=_raise):
+        folders[:] = [name for name in folders if name != FOLDER]
         for name in sorted(names):
             path = os.path.join(folder, name)
             partial = _PARTIAL.search(name)

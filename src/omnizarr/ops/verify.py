@@ -28,6 +28,8 @@ from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.verify_chunk import Chunk, Depth, Faults, check_chunk, chunk_keys
 from omnizarr.stores import LocalStore, list_prefix
 from omnizarr.stores.folders import folders_below
+from omnizarr.stores.staging import FOLDER, interrupted
+from omnizarr.stores.withheld import MARKER
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 DEPTHS = ("present", "checksums", "decode")
@@ -213,7 +215,12 @@ class _Verification:
             self.report.unchecked += 1
 
     def _stray(self, key: str) -> None:
-        if key not in self.documents:
+        if key.startswith(f"{FOLDER}/"):
+            return  # told once for all of its keys
+        if paths.name(key) == MARKER:
+            message = "the node here is incomplete: its writer was interrupted, or is at it"
+            self._tell(key.rpartition("/")[0], key, message)
+        elif key not in self.documents:
             message = "belongs to no array or group"
             self._tell(self.start.path, key, message, level="warning")
 
@@ -257,6 +264,10 @@ class _Verification:
         store: Any = self.start.store
         if isinstance(store, LocalStore):
             self._tell_folders(store)
+        for staged in interrupted(store):
+            message = "a node that was being written, or is now; see omnizarr repair"
+            level: Literal["error", "warning"] = "error" if staged.complete else "warning"
+            self._tell(self.start.path, f"{FOLDER}/{staged.name}", message, level=level)
         for key in store.leftovers() if hasattr(store, "leftovers") else ():
             if key.startswith(paths.prefix(self.start.path)):
                 message = "is half written: its writer stopped, or is at it; see omnizarr repair"

@@ -12,11 +12,15 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
+import socket
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from omnizarr.errors import StoreError
@@ -76,6 +80,8 @@ class Interrupted:
 
     name: str
     process: int
+    here: bool  # the process was one of this machine
+    began: float  # seconds since 1970
     complete: bool  # it was being put in its place
 
 
@@ -86,10 +92,11 @@ def interrupted(store: Store) -> list[Interrupted]:
     found = []
     for prefix in list_dir(store, f"{FOLDER}/")[1]:
         name = prefix[len(FOLDER) + 1 : -1]
-        process = name.partition("_")[0]
-        if process.isdecimal():
+        parts = _NAME.fullmatch(name)
+        if parts is not None:
             complete = store.get(f"{FOLDER}/{name}/{PLAN}") is not None
-            found.append(Interrupted(name, int(process), complete))
+            here = parts[2] == _machine()
+            found.append(Interrupted(name, int(parts[1]), here, int(parts[3]), complete))
     return found
 
 
@@ -105,8 +112,15 @@ PLAN, MOVED = "plan.json", "moved"  # in a stage: what goes where; all old value
 
 
 def new_name() -> str:
-    """Return a name for a stage that no other has, and that tells the process."""
-    return f"{os.getpid()}_{uuid.uuid4().hex[:12]}"
+    """Return a name for a stage that no other has, and that tells process, machine and time."""
+    return f"{os.getpid()}_{_machine()}_{int(time.time())}_{uuid.uuid4().hex[:8]}"
+
+
+def _machine() -> str:
+    return blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
+
+
+_NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
 
 
 @dataclass

@@ -1,0 +1,443 @@
+"""Nothing old is erased before the new node is complete, and no part of a node is ever seen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr import stores
+from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
+from omnizarr.stores.staging import FOLDER, interrupted, recover, stage
+from omnizarr.stores.withheld import MARKER
+from omnizarr.testing.wrappers import FaultyStore
+
+VALUES = np.arange(60, dtype="i4").reshape(6, 10)
+STORES: dict[str, Callable[[Path], Any]] = {
+    "directory": lambda path: LocalStore(path / "x.zarr"),
+    "memory": lambda path: MemoryStore(),
+    "zip": lambda path: stores.ZipStore(path / "x.zip", mode="a"),
+    "sqlite": lambda path: stores.resolve(f"sqlite://{path}/x.db"),
+    "prefix": lambda path: PrefixStore(LocalStore(path), "x.zarr"),
+    "fsspec": lambda path: stores.resolve(f"local://{path}/x.zarr"),
+}
+FORMATS = [2, "3-draft", 3]
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    made = STORES[request.param](tmp_path)
+    yield made
+    with suppress(AttributeError):
+        made.close()
+
+
+def _filled(store: Any, zarr_format: Any) -> oz.Group:
+    group = oz.create_group(store, zarr_format=zarr_format, overwrite=True)
+    array = group.create_array("x", shape=VALUES.shape, chunks=(4, 4), dtype="i4")
+    array[...] = VALUES
+    return group
+
+
+def _clean(store: Any) -> bool:
+    """Return True if no stage and no marker is left."""
+    return not interrupted(store) and not any(
+        MARKER in key for key in stores.list_prefix(store, "")
+    )
+
+
+def _keys(store: Any) -> dict[str, bytes | None]:
+    return {key: store.get(key) for key in stores.list_prefix(store, "")}
+
+
+def _copy_over(group: oz.Group, data: Any) -> None:
+    oz.copy(data, group, "x", if_exists="replace")
+
+
+WAYS: dict[str, Callable[[Any, oz.Group, Any], object]] = {
+    "setitem": lambda store, group, data: group.__setitem__("x", data),
+    "from_array": lambda store, group, data: oz.from_array(
+        store, name="x", data=data, overwrite=True
+    ),
+    "create_array": lambda store, group, data: group.create_array("x", data=data, overwrite=True),
+    "array": lambda store, group, data: oz.array(data, store=store, path="x", overwrite=True),
+    "save_array": lambda store, group, data: oz.save_array(store, data, path="x", overwrite=True),
+    "open": lambda store, group, data: oz.open(store, "w", path="x", data=data),
+    "copy": lambda store, group, data: _copy_over(group, data),
+}
+DATA: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "itself": (lambda x: x, VALUES),
+    "astype": (lambda x: x.astype("f4"), VALUES.astype("f4")),
+    "view": (lambda x: x.view[::-1, 2:], VALUES[::-1, 2:]),
+}
+
+
+@pytest.mark.parametrize("zarr_format", FORMATS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_node_may_be_replaced_by_what_is_read_from_it(
+    store: Any, zarr_format: Any, way: str
+) -> None:
+    """A1: afterwards all was the fill value."""
+    for lazy, expected in DATA.values():
+        group = _filled(store, zarr_format)
+        WAYS[way](store, group, lazy(group["x"]))
+        found = oz.open(store)["x"]
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found[...], expected)
+        assert _clean(store)
+
+
+def test_members_are_copied_over_themselves(store: Any) -> None:
+    """A1: copy_all of a group onto itself."""
+    group = _filled(store, 3)
+    group.create_array("deep/er", data=VALUES * 2)
+    before = {path: a[...] for path, a in group.members(None) if isinstance(a, oz.Array)}
+    oz.copy_all(group, group, if_exists="replace")
+    for path, values in before.items():
+        np.testing.assert_array_equal(oz.open(store)[path][...], values)
+    assert _clean(store)
+
+
+def test_the_way_to_the_old_node_does_not_matter(tmp_path: Path) -> None:
+    """A1: links, other spellings, wrappers and adapters passed for other places."""
+    zarr = pytest.importorskip("zarr")
+    (tmp_path / "link").symlink_to(tmp_path / "x.zarr")
+    for way in (
+        tmp_path / "link",
+        f"{tmp_path}/../{tmp_path.name}/x.zarr",
+        ReadOnlyStore(LocalStore(tmp_path / "x.zarr")),
+        PrefixStore(LocalStore(tmp_path), "x.zarr"),
+        zarr.storage.LocalStore(tmp_path / "x.zarr"),
+        f"local://{tmp_path}/x.zarr",
+    ):
+        oz.create_array(tmp_path / "x.zarr", data=VALUES, chunks=(4, 4), overwrite=True)
+        source = oz.open_array(way)
+        oz.from_array(tmp_path / "x.zarr", data=source.view[:, ::-1], overwrite=True)
+        np.testing.assert_array_equal(oz.open(tmp_path / "x.zarr")[...], VALUES[:, ::-1])
+        with pytest.raises(oz.StoreError, match=r"both|inside"):
+            oz.convert(way, tmp_path / "x.zarr", zarr_format=2, overwrite=True)
+        np.testing.assert_array_equal(oz.open(tmp_path / "x.zarr")[...], VALUES[:, ::-1])
+
+
+class Breaks:
+    """Values that cannot be read."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.shape, self.dtype, self.error = VALUES.shape, VALUES.dtype, error
+
+    def __getitem__(self, selection: Any) -> Any:
+        raise self.error("the tape is torn")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise self.error("the tape is torn")
+
+
+@pytest.mark.parametrize("zarr_format", ["3-draft", 3])
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize(
+    "data",
+    [np.array([["no"] * 10] * 6), Breaks(OSError), Breaks(KeyboardInterrupt)],
+    ids=["text", "error", "interrupt"],
+)
+@pytest.mark.parametrize("way", ["create_array", "from_array", "setitem"])
+def test_data_that_cannot_be_stored_change_nothing(
+    store: Any, zarr_format: Any, exists: bool, data: Any, way: str
+) -> None:
+    """A12: the call raised, but the old array was gone, or a part of the new one was there."""
+    group = oz.create_group(store, zarr_format=zarr_format)
+    if exists:
+        group.create_array("x", data=VALUES, chunks=(4, 4))
+    before = _keys(store)
+    writing: Any = {
+        "create_array": lambda: group.create_array("x", data=data, dtype="i4", overwrite=True),
+        "from_array": lambda: oz.from_array(
+            store, name="x", data=data, dtype="i4", chunks=(4, 4), overwrite=True
+        ),
+        "setitem": lambda: group.create_array("x", data=data, dtype="i4", overwrite=exists),
+    }[way]
+    with pytest.raises((ValueError, TypeError, OSError, KeyboardInterrupt)):
+        writing()
+    assert _keys(store) == before
+    assert _clean(store)
+
+
+def test_groups_and_nodes_of_another_format_are_replaced_whole(store: Any) -> None:
+    for zarr_format in (*FORMATS, 2):
+        group = oz.open_group(store, "w", zarr_format=zarr_format)
+        assert list(group) == []
+        group.create_array("x", data=VALUES)
+        assert oz.open(store).zarr_format == zarr_format
+    assert _clean(store)
+
+
+def test_consolidated_metadata_follow_a_replacement(store: Any) -> None:
+    group = _filled(store, 2)
+    group.create_array("deep/y", data=VALUES)
+    oz.consolidate_metadata(store)
+    oz.copy(oz.create_group({}, attributes={"a": 1}), group, "new")
+    group.create_group("deep", overwrite=True)
+    group["x"] = VALUES[:2]
+    found = oz.open_group(store, use_consolidated=True)
+    assert sorted(path for path, _ in found.members(None)) == ["deep", "new", "x"]
+    assert found["x"].shape == (2, 10)
+    assert found["new"].attrs["a"] == 1
+
+
+@pytest.mark.parametrize("kind", ["directory", "sqlite", "zip", "memory"])
+def test_a_failed_image_leaves_nothing(tmp_path: Path, kind: str) -> None:
+    """A18: a group was left, so that the corrected call said NodeExists."""
+    store = STORES[kind](tmp_path)
+    with pytest.raises(oz.OmnizarrError, match="chnks"):
+        oz.ome.write(store, np.zeros((8, 8)), chnks=(4, 4))
+    with pytest.raises(OSError, match="torn"):
+        oz.ome.write(store, Breaks(OSError), axes="yx", levels=1)
+    assert _keys(store) == {}
+    image = oz.ome.write(store, np.ones((8, 8)))
+    with pytest.raises(OSError, match="torn"):
+        oz.ome.write(store, Breaks(OSError), axes="yx", levels=1, overwrite=True)
+    assert (oz.ome.open(store).levels[0][...] == 1).all()
+    oz.ome.write(store, image, overwrite=True)
+    assert (oz.ome.open(store).levels[0][...] == 1).all()
+    assert _clean(store)
+
+
+def test_labels_and_maps_are_replaced_by_what_is_read_from_them(tmp_path: Path) -> None:
+    """A1: write_labels and geo.write erased what they were to read."""
+    labels = np.arange(64, dtype="u1").reshape(8, 8)
+    oz.ome.write(tmp_path / "i", np.ones((8, 8)))
+    first = oz.ome.write_labels(tmp_path / "i", "cells", labels)
+    again = oz.ome.write_labels(tmp_path / "i", "cells", first.levels[0], overwrite=True)
+    np.testing.assert_array_equal(again.levels[0][...], labels)
+    oz.geo.write(tmp_path / "m", labels, levels=1)
+    oz.geo.write(tmp_path / "m", oz.open(tmp_path / "m")["0"], levels=1, overwrite=True)
+    np.testing.assert_array_equal(oz.open(tmp_path / "m")["0"][...], labels)
+
+
+def test_a_dataset_is_replaced_by_what_is_read_from_it(tmp_path: Path) -> None:
+    """A1: xarray.write with mode 'w' of a dataset in blocks erased it first."""
+    xr = pytest.importorskip("xarray")
+    dataset = xr.Dataset({"t": (("y", "x"), VALUES)}).chunk(y=2)
+    path = tmp_path / "d.zarr"
+    oz.xarray.write(dataset, path)
+    for _ in range(2):
+        with xr.open_dataset(path, engine="omnizarr", chunks={}) as found:
+            oz.xarray.write(found.isel(y=slice(None, None, -1)).chunk(y=3), path, mode="w")
+    np.testing.assert_array_equal(oz.open(path)["t"][...], VALUES)
+    with xr.open_dataset(path, engine="omnizarr", chunks={}) as found:
+        turned = found.isel(y=slice(None, None, -1))
+        for options in ({"mode": "a"}, {"mode": "w", "compute": False}):
+            with pytest.raises(oz.StoreError, match="reads from"):
+                oz.xarray.write(turned, path, **options)
+    np.testing.assert_array_equal(oz.open(path)["t"][...], VALUES)
+
+
+def test_a_dask_array_is_not_written_over_its_own_source(tmp_path: Path) -> None:
+    """A1: old and new values were mixed."""
+    pytest.importorskip("dask.array")
+    array = oz.create_array(tmp_path / "a", data=VALUES, chunks=(2, 10))
+    other = oz.open_array(f"local://{tmp_path}/a")
+    for source in (array, other):
+        with pytest.raises(oz.StoreError, match="reads from"):
+            oz.from_dask(source.to_dask()[::-1] + 1, array)
+        turned = source.to_dask()[::-1]
+        with pytest.raises(oz.StoreError, match="reads from"):
+            oz.from_dask(turned, tmp_path / "a", overwrite=True, compute=False)
+        np.testing.assert_array_equal(array[...], VALUES)
+    made = oz.from_dask(array.to_dask()[::-1], tmp_path / "a", overwrite=True)
+    np.testing.assert_array_equal(made[...], VALUES[::-1])
+    np.testing.assert_array_equal(oz.open(tmp_path / "a")[...], VALUES[::-1])
+
+
+def test_a_group_is_not_copied_into_itself(tmp_path: Path) -> None:
+    group = oz.create_group(tmp_path / "g")
+    group.create_array("sub/x", data=VALUES)
+    for copying in (
+        lambda: oz.copy(group, group, "again"),
+        lambda: oz.copy_all(group, group["sub"]),
+        lambda: oz.copy_store(tmp_path / "g", tmp_path / "g", dest_path="again"),
+        lambda: oz.copy_store(tmp_path / "g", LocalStore(tmp_path / "g"), if_exists="replace"),
+    ):
+        with pytest.raises(oz.StoreError, match="inside"):
+            copying()
+    assert sorted(path for path, _ in group.members(None)) == ["sub", "sub/x"]
+    oz.copy(group["sub"], group, "other")
+    np.testing.assert_array_equal(group["other/x"][...], VALUES)
+
+
+# Interrupted writers
+
+KILLED = """
+import os, sys
+import numpy as np
+import omnizarr as oz
+from omnizarr import stores
+
+source, target, number, way = sys.argv[1:]
+left = int(number)
+def step(*args):
+    global left
+    left -= 1
+    if left < 0:
+        os._exit(9)
+if way == "convert":
+    oz.convert(source, target, zarr_format=2, progress=step)
+elif way == "replace":
+    rename = os.replace
+    def replace(old, new):
+        step()
+        rename(old, new)
+    os.replace = replace
+    oz.create_array(target, data=np.full((6, 10), 7), chunks=(4, 4), overwrite=True)
+"""
+
+
+def _killed(*args: object) -> bool:
+    """Run a writer that ends in the middle; return True if it got to its end."""
+    done = subprocess.run([sys.executable, "-c", KILLED, *map(str, args)], check=False, timeout=120)
+    assert done.returncode in (0, 9)
+    return done.returncode == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*was not closed:omnizarr.OmnizarrWarning")
+@pytest.mark.parametrize("target", ["t.zarr", "t.zip", "sqlite://{}/t.db"])
+def test_a_conversion_that_was_killed_is_told_and_can_be_finished(
+    tmp_path: Path, target: str
+) -> None:
+    """A14: open, verify and validate took it for complete, and the rest read as 0."""
+    place = target.format(tmp_path) if "{}" in target else str(tmp_path / target)
+    group = oz.create_group(tmp_path / "s.zarr")
+    group.create_array("x", data=VALUES, chunks=(2, 2))
+    group.create_array("y", data=VALUES * 2, chunks=(2, 2))
+    assert not _killed(tmp_path / "s.zarr", place, 9, "convert")
+    for look in (oz.open, oz.verify, oz.validate, oz.open_group):
+        with pytest.raises(oz.NodeNotFound):
+            look(place)
+    with pytest.raises(oz.NodeNotFound, match=r"incomplete, since the conversion of .*s.zarr"):
+        oz.open(place)
+    with pytest.raises(oz.NodeExists, match="overwrite=True"):
+        oz.convert(tmp_path / "s.zarr", place, zarr_format=2)
+    with pytest.raises(oz.NodeExists, match="not the same"):
+        oz.convert(tmp_path / "s.zarr", place, zarr_format=3, resume=True)
+    report = oz.convert(tmp_path / "s.zarr", place, zarr_format=2, resume=True)
+    assert report.chunks_kept in (9, 10)
+    found = oz.open(place)
+    np.testing.assert_array_equal(found["x"][...], VALUES)
+    np.testing.assert_array_equal(found["y"][...], VALUES * 2)
+    assert oz.verify(place).ok
+
+
+def test_a_conversion_that_failed_is_started_again_as_asked(store: Any) -> None:
+    """A14: what an error or Ctrl-C left looked complete too."""
+    source = oz.create_group({})
+    source.create_array("x", data=VALUES + 1, chunks=(2, 2))
+
+    def stop(done: int, total: int, path: str) -> None:
+        if done == 5:
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt) as error:
+            oz.convert(source.store, store, overwrite=True, progress=stop)
+        assert any("resume=True" in note for note in error.value.__notes__)
+        with pytest.raises(oz.NodeNotFound, match="incomplete"):
+            oz.open(store)
+    oz.convert(source.store, store, overwrite=True)
+    np.testing.assert_array_equal(oz.open(store)["x"][...], VALUES + 1)
+    assert _clean(store)
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_writer_killed_while_it_replaces_leaves_the_old_node_or_the_new_one(
+    tmp_path: Path, number: int
+) -> None:
+    """Root of A1: whatever the moment, nothing is lost, and repair puts it in its place."""
+    path = tmp_path / "x.zarr"
+    oz.create_array(path, data=VALUES, chunks=(4, 4))
+    _killed("-", path, number, "replace")
+    for name in os.listdir(path / FOLDER) if (path / FOLDER).exists() else ():
+        assert interrupted(LocalStore(path))[0].name == name
+    if any(staged.complete for staged in interrupted(LocalStore(path))):
+        with suppress(oz.NodeNotFound):  # unless the old node has not been moved yet
+            assert np.array_equal(oz.open_array(path)[...], VALUES)
+        assert oz.repair(path, dry_run=False)[0].state == "finished"
+    found = oz.open_array(path)[...]
+    assert np.array_equal(found, VALUES) or (found == 7).all()
+    oz.repair(path, dry_run=False)
+    assert not (path / FOLDER).exists()
+    assert np.array_equal(oz.open_array(path)[...], found)
+
+
+class Killed(BaseException):
+    """The end of a process, as far as a store can see it."""
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_a_store_without_renaming_loses_nothing_either(number: int) -> None:
+    inner = FaultyStore(MemoryStore(), lambda operation, key: None)
+    oz.create_array(inner, data=VALUES, chunks=(4, 4))
+    left = number
+
+    def fault(operation: str, key: str) -> Exception | None:
+        nonlocal left
+        if operation in ("set", "erase", "set_new", "erase_prefix", "set_many"):
+            left -= 1
+        if left < 0:
+            raise Killed
+        return None
+
+    with suppress(Killed):
+        oz.create_array(
+            FaultyStore(inner, fault), data=np.full((6, 10), 7), chunks=(4, 4), overwrite=True
+        )
+    try:
+        found = oz.open_array(inner)[...]
+    except oz.NodeNotFound:
+        for staged in interrupted(inner):
+            recover(inner, staged.name)
+        found = oz.open_array(inner)[...]
+    assert np.array_equal(found, VALUES) or (found == 7).all()
+
+
+def test_a_damaged_chunk_is_not_converted_in_silence(tmp_path: Path) -> None:
+    """D8: convert copied damaged chunks with exit 0."""
+    array = oz.create_array(tmp_path / "s", data=VALUES, chunks=(2, 10), zarr_format=2)
+    chunk = tmp_path / "s" / "1.0"
+    chunk.write_bytes(chunk.read_bytes()[:-3])
+    with pytest.raises(oz.ChunkError, match=r"\(1, 0\)"):
+        oz.convert(tmp_path / "s", tmp_path / "t")
+    report = oz.convert(tmp_path / "s", tmp_path / "t", overwrite=True, skip_damaged=True)
+    assert list(report.damaged) == ["1.0"]
+    expected = VALUES.copy()
+    expected[2:4] = array.fill_value
+    np.testing.assert_array_equal(oz.open(tmp_path / "t")[...], expected)
+
+
+def test_a_node_that_cannot_be_read_is_not_left_out_of_a_conversion(tmp_path: Path) -> None:
+    """Root 7: walking the hierarchy passed over it."""
+    group = oz.create_group(tmp_path / "s")
+    group.create_array("good", data=VALUES)
+    group.create_array("bad", data=VALUES)
+    (tmp_path / "s" / "bad" / "zarr.json").write_text("{")
+    with pytest.raises(oz.InvalidMetadata, match="bad"):
+        oz.convert(tmp_path / "s", tmp_path / "t", zarr_format=2)
+    assert not (tmp_path / "t").exists() or not os.listdir(tmp_path / "t")
+
+
+def test_stages_are_told_by_verify_and_left_alone_while_their_writer_runs(tmp_path: Path) -> None:
+    path = tmp_path / "x.zarr"
+    oz.create_array(path, data=VALUES)
+    staged = stage(LocalStore(path))
+    staged.store.set("zarr.json", b"{}")
+    assert [f.level for f in oz.verify(path).findings] == ["warning"]
+    [found] = [f for f in oz.repair(path, dry_run=False) if f.kind == "unfinished node"]
+    assert found.state == "in use"
+    staged.discard()
+    assert oz.verify(path).findings == []
