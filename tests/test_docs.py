@@ -73,7 +73,8 @@ def test_the_examples_of_a_document_run_one_after_the_other(document: Path, in_t
         warnings.simplefilter("error")
         for line, code in examples(document):
             # Line numbers as in the document, for whoever reads the traceback.
-            exec(compile("\n" * line + code, str(document), "exec"), names)
+            program = compile("\n" * line + code, str(document), "exec", dont_inherit=True)
+            exec(program, names)
 
 
 def test_no_example_hides_behind_another_name_for_python() -> None:

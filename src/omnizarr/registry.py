@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from opcode import opmap
 from operator import attrgetter
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from omnizarr.errors import (
     InvalidMetadata,
@@ -25,6 +25,7 @@ from omnizarr.errors import (
     MissingPackage,
     StoreError,
     UnknownExtension,
+    WrongType,
     known_names,
 )
 
@@ -43,24 +44,60 @@ Kind: TypeAlias = Literal[
 # What version 3 wants of registered names, or a URI, as it once did; an asterisk ends a family.
 _NAME = re.compile(r"[a-z][a-z0-9_.-]*\*?|urn:.+|[a-z][a-z0-9+.-]*://.+")
 
+KINDS: tuple[Kind, ...] = get_args(Kind)
+_checks: dict[Kind, Callable[[str, Any], None]] = {}
 _table: dict[tuple[Kind, str], Any] = {}
 _hints: dict[tuple[Kind, str], str] = {}
 _entry_points_read: set[Kind] = set()
 _generation = 0
 
 
-def register(kind: Kind, name: str, target: Any, *aliases: str) -> None:
-    """Make `target`, an object or ``"module:attribute"``, known under `name` and `aliases`."""
+def register(kind: Kind, name: str, target: Any, *aliases: str, replace: bool = False) -> None:
+    """Make `target`, an object or ``"module:attribute"``, known under `name` and `aliases`.
+
+    Something else that has one of the names, such as the codec ``zstd``, stays unless `replace`.
+    What a program defined before under the same name is replaced when it runs again.
+    """
+    if kind not in KINDS:
+        raise InvalidMetadata(f"unknown kind {kind!r} of extension; {known_names(kind, KINDS)}")
     for each in (name, *aliases):
         if not _NAME.fullmatch(each):
             raise InvalidMetadata(
                 f"{each!r} cannot be registered as a {kind.replace('_', ' ')}: a name has a-z, 0-9,"
                 " '-', '_' and '.', and starts with a letter"
             )
+        known = _table.get((kind, each))
+        if not replace and known is not None and _origin(known) != _origin(target):
+            raise InvalidMetadata(
+                f"{kind.replace('_', ' ')} {each!r} is known already, as {_origin(known)};"
+                " replace=True replaces it"
+            )
+    if not isinstance(target, str):
+        _check(kind, name, target)
     global _generation
     _generation += 1
     for each in (name, *aliases):
         _table[kind, each] = target
+
+
+def check_with(kind: Kind, check: Callable[[str, Any], None]) -> None:
+    """Have `check` raise for what cannot be registered as `kind`, given its name and itself."""
+    _checks[kind] = check
+
+
+def _check(kind: Kind, name: str, target: Any) -> None:
+    if kind in _checks:
+        _checks[kind](name, target)
+    elif not callable(target):
+        raise WrongType(f"{target!r} cannot be the {kind.replace('_', ' ')} {name!r}")
+
+
+def _origin(target: Any) -> object:
+    """Return where something was defined; what has no such place is its own."""
+    if isinstance(target, str):
+        return target
+    place = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+    return target if None in place else f"{place[0]}:{place[1]}"
 
 
 def generation() -> int:
@@ -80,7 +117,9 @@ def find(kind: Kind, name: str) -> Any | None:
         _read_entry_points(kind)
         target = _table.get((kind, name))
     if isinstance(target, str):
-        target = load(target)
+        own, target = target.startswith("omnizarr."), load(target)
+        if not own:
+            _check(kind, name, target)
         _table[kind, name] = target
     return target
 

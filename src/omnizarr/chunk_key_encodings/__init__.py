@@ -8,23 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from omnizarr import registry
+from omnizarr.errors import InvalidMetadata, WrongType
 from omnizarr.model import Named
 from omnizarr.model.configuration import check_members, invalid
 
 __all__ = ["V2", "ChunkKeyEncoding", "Default", "Draft", "bind"]
 
 
+@runtime_checkable
 class ChunkKeyEncoding(Protocol):
-    """Keys of chunks, relative to where the array's chunks lie."""
+    """Keys of chunks, relative to where the array's chunks lie; a base class for other packages.
+
+    Such a class is a frozen dataclass, whose fields are the members of its configuration.
+    """
 
     def key(self, coords: Sequence[int]) -> str:
         """The key under which a chunk is written."""
 
     def other_keys(self, coords: Sequence[int]) -> tuple[str, ...]:
         """Further keys under which some writers put the same chunk."""
+        return ()
 
     def coords(self, key: str, rank: int) -> tuple[int, ...] | None:
         """The chunk behind a key, or None where the key is not a chunk's."""
@@ -88,6 +94,7 @@ class Draft:
         return _indices(key[1:], self.separator, rank) if key.startswith("c") else None
 
 
+_OWN = (Default, V2, Draft)
 registry.register("chunk_key_encoding", "default", Default)
 registry.register("chunk_key_encoding", "v2", V2)
 registry.register("chunk_key_encoding", "v3-draft", Draft)
@@ -96,11 +103,20 @@ registry.register("chunk_key_encoding", "v3-draft", Draft)
 def bind(named: Named) -> ChunkKeyEncoding:
     """The encoding with its configuration."""
     target = registry.lookup("chunk_key_encoding", named.name, "chunk_key_encoding")
-    if target in (Default, V2, Draft):
+    if target in _OWN:
         check_members(named, "chunk key encoding", optional=("separator",))
         separator = named.configuration.get("separator")
         if "separator" in named.configuration and separator not in ("/", "."):
             message = f"expected '/' or '.', got {separator!r}"
             raise invalid("chunk key encoding", named.name, "separator", message)
-    encoding: ChunkKeyEncoding = target(**named.configuration)
+    try:
+        found: Any = target(**named.configuration)
+    except TypeError as e:
+        raise InvalidMetadata(f"chunk key encoding {named.name!r}: {e}") from None
+    if target not in _OWN and not isinstance(found, ChunkKeyEncoding):
+        raise WrongType(
+            f"chunk key encoding {named.name!r} lacks one of the methods key, other_keys and"
+            " coords; inherit from omnizarr.chunk_key_encodings.ChunkKeyEncoding"
+        )
+    encoding: ChunkKeyEncoding = found
     return encoding

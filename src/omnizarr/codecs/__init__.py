@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 from omnizarr import registry
 from omnizarr.codecs.chain import Chain, bind_chain, bind_codec
-from omnizarr.codecs.codec import ArrayArray, ArrayBytes, BytesBytes, Codec, Configured, Spec
+from omnizarr.codecs.codec import Codec, Configured, Spec, as_bytes_array
+from omnizarr.codecs.own import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, check_target
 
 if TYPE_CHECKING:
     from omnizarr.codecs.blosc import Blosc as BloscCodec
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from omnizarr.codecs.zstd import Zstd as ZstdCodec
 
 __all__ = [
-    "ArrayArray",
-    "ArrayBytes",
+    "ArrayArrayCodec",
+    "ArrayBytesCodec",
     "BloscCname",
     "BloscCodec",
     "BloscShuffle",
-    "BytesBytes",
+    "BytesBytesCodec",
     "BytesCodec",
     "CastValue",
     "Chain",
@@ -43,10 +44,12 @@ __all__ = [
     "VLenBytesCodec",
     "VLenUTF8Codec",
     "ZstdCodec",
+    "as_bytes_array",
     "bind_chain",
     "bind_codec",
 ]
 
+registry.check_with("codec", check_target)
 for _name, _target in {
     "bytes": "bytes:Bytes",
     "endian": "bytes:Bytes",

@@ -23,10 +23,12 @@ from omnizarr.codecs.codec import (
     Codec,
     Region,
     Spec,
+    bind_dataclass,
     borrows,
 )
 from omnizarr.codecs.emptiness import is_fill
 from omnizarr.codecs.holes import moved
+from omnizarr.codecs.own import check_kind
 from omnizarr.codecs.scratch import scratch
 from omnizarr.codecs.steps import Decode, Steps, from_memory, run
 from omnizarr.codecs.transpose import Transpose
@@ -44,13 +46,15 @@ def bind_codec(named: Named, where: str) -> Codec:
     if target is None:
         target = registry.lookup("codec", named.name, where)
     try:
-        bound: Codec = target.bind(named)
+        bind = getattr(target, "bind", None)
+        bound: Codec = bind_dataclass(target, named) if bind is None else bind(named)
     except InvalidMetadata as e:
         raise _placed(e, named, where) from None
     except UnknownExtension:
         if named.stated:
             registry.lookup("codec", named.stated, where)
         raise
+    check_kind(named.name, bound.kind)
     return bound
 
 

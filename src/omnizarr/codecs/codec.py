@@ -104,17 +104,8 @@ class Configured:
     @classmethod
     def bind(cls, named: Named) -> Self:
         """The codec with that configuration; unknown and missing members are refused."""
-        fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # every subclass is one
-        known = {f.name for f in fields if f.init}
-        required = {
-            f.name
-            for f in fields
-            if f.init
-            and (f.name in cls.stated or f.default is dataclasses.MISSING)
-            and f.default_factory is dataclasses.MISSING
-        }
-        check_members(named, "codec", required=required, optional=known)
-        return cls(**{k: _frozen(v) for k, v in named.configuration.items()})
+        found: Self = bind_dataclass(cls, named)
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """The codec as a document states it: its name and configuration."""
@@ -134,6 +125,20 @@ class Configured:
         value = getattr(self, member)
         good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
         self.check(member, good, f"an integer from {low} to {high}")
+
+
+def bind_dataclass(cls: Any, named: Named) -> Any:
+    """An object of `cls`, whose fields are the members of a configuration."""
+    fields = [f for f in dataclasses.fields(cls) if f.init]
+    stated = getattr(cls, "stated", ())
+    required = {
+        f.name
+        for f in fields
+        if (f.name in stated or f.default is dataclasses.MISSING)
+        and f.default_factory is dataclasses.MISSING
+    }
+    check_members(named, "codec", required=required, optional={f.name for f in fields})
+    return cls(**{k: _frozen(v) for k, v in named.configuration.items()})
 
 
 def _frozen(value: Any) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 
 from omnizarr import registry
 from omnizarr.codecs.codec import plain_member
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidMetadata, WrongType
 from omnizarr.model import Named
+from omnizarr.model.configuration import with_defaults
 from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -31,11 +32,17 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
     if isinstance(codec, str):
         known = registry.find("codec", codec) is not None
         named = Named(codec if known else PREFIX + codec, _DEFAULTS.get(codec, {}))
-        return named.replace(typesize=itemsize or 1) if codec == "blosc" else named
+        return (
+            named.replace(typesize=itemsize or 1)
+            if codec == "blosc"
+            else with_defaults("codec", named)
+        )
     if isinstance(codec, dict) and isinstance(codec.get("id"), str):
         return Named(PREFIX + codec["id"], {k: v for k, v in codec.items() if k != "id"})
     if isinstance(codec, dict) and isinstance(codec.get("name"), str):
-        return Named(codec["name"], codec.get("configuration", {}))
+        return with_defaults("codec", Named(codec["name"], codec.get("configuration", {})))
+    if isinstance(codec, type):
+        raise WrongType(f"{codec!r} is a class; give an object of it, {codec.__name__}(…)")
     if hasattr(codec, "to_dict"):  # zarr-python
         named = to_named(codec.to_dict())
         # What such an object would still change when it meets an array.

@@ -33,6 +33,8 @@ def describe(dtype: Any) -> Named:
     try:
         found = np.dtype(_nested(dtype))
     except (TypeError, ValueError) as e:
+        if isinstance(dtype, str) and registry.find("data_type", dtype) is not None:
+            return Named(dtype)
         known = known_names(dtype, registry.names("data_type")) if isinstance(dtype, str) else e
         raise WrongType(f"data type {dtype!r} is not known; {known}") from None
     return _named(found)

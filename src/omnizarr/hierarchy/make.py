@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from omnizarr import data_types
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidMetadata, NodeExists, OmnizarrError, WrongNode, WrongType
 from omnizarr.hierarchy.array import Array
@@ -124,6 +125,6 @@ def check_required(node: Any, shape: int | Iterable[int], dtype: Any, exact: boo
         raise WrongNode(f"{node.name} has shape {node.shape}, not {wanted}")
     if dtype is None:
         return
-    same = node.dtype == np.dtype(dtype)
-    if not same and (exact or not np.can_cast(node.dtype, np.dtype(dtype))):
-        raise WrongNode(f"{node.name} has type {node.dtype}, not {np.dtype(dtype)}")
+    type_ = data_types.bind(data_types.describe(dtype)).dtype
+    if node.dtype != type_ and (exact or not np.can_cast(node.dtype, type_)):
+        raise WrongNode(f"{node.name} has type {node.dtype}, not {type_}")

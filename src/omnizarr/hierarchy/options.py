@@ -20,6 +20,7 @@ from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.chunking import AUTO, chunk_grid, shard_shape
 from omnizarr.hierarchy.default_codecs import default_codecs
 from omnizarr.model import ArrayModel, FillValue, Named
+from omnizarr.model.configuration import with_defaults
 
 _REFUSED = {
     "chunk_store": "documents and chunks lie in one store",
@@ -291,12 +292,12 @@ def key_encoding(format: Format, options: ArrayOptions) -> Named:
     if given in ("/", "."):
         return format.key_encoding(given)
     if isinstance(given, str):
-        return Named(given)
+        return with_defaults("chunk_key_encoding", Named(given))
     if isinstance(given, dict) and isinstance(given.get("name"), str):
         config = dict(given.get("configuration", {}))
         if "separator" in given:
             config["separator"] = given["separator"]
-        return Named(given["name"], config)
+        return with_defaults("chunk_key_encoding", Named(given["name"], config))
     raise InvalidMetadata(f"chunk_key_encoding: expected '/', '.' or its JSON, got {given!r}")
 
 

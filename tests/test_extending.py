@@ -1,0 +1,324 @@
+"""Codecs, data types and keys of other packages (D4); docs/extending.md is run by test_docs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr import registry
+from omnizarr.chunk_key_encodings import ChunkKeyEncoding
+from omnizarr.codecs import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Spec
+from omnizarr.codecs.codec import BytesBytes
+from omnizarr.data_types import DataType
+
+VALUES = np.arange(24, dtype="u2").reshape(4, 6)
+
+
+@pytest.fixture(autouse=True)
+def own_names() -> Iterator[None]:
+    """What a test registers is forgotten after it."""
+    before = dict(registry._table)
+    yield
+    registry._table.clear()
+    registry._table.update(before)
+    registry._generation += 1
+
+
+@dataclass(frozen=True)
+class Add(ArrayArrayCodec):
+    """Adds a number."""
+
+    name = "example.add"
+    number: int = 1
+
+    def encode(self, array: Any, spec: Spec) -> Any:
+        return array + array.dtype.type(self.number)
+
+    def decode(self, array: Any, spec: Spec) -> Any:
+        return array - array.dtype.type(self.number)
+
+
+@dataclass(frozen=True)
+class Text(ArrayBytesCodec):
+    """Numbers as text."""
+
+    name = "example.text"
+    between: str = " "
+
+    def encode(self, array: Any, spec: Spec) -> bytes:
+        return self.between.join(map(str, array.reshape(-1).tolist())).encode()
+
+    def decode(self, data: Any, spec: Spec) -> Any:
+        words = bytes(data).decode().split(self.between)
+        return np.array(words, spec.data_type.dtype).reshape(spec.shape)
+
+
+@dataclass(frozen=True)
+class Reverse(BytesBytesCodec):
+    """The last byte first."""
+
+    name = "example.reverse"
+    steps: tuple[int, ...] = (-1,)
+    options: dict[str, int] = field(default_factory=lambda: {"a": 1})
+    unset: int | None = None
+
+    def encode(self, data: Any) -> bytes:
+        return bytes(data)[:: self.steps[0]]
+
+    def decode(self, data: Any, size: int | None) -> bytes:
+        return bytes(data)[::-1]
+
+
+@dataclass(frozen=True)
+class NoBase:
+    """A dataclass with the methods of a codec, and no base class."""
+
+    name = "example.bare"
+    kind = "bytes->bytes"
+    mask: int = 3
+
+    def encoded_size(self, size: int) -> int:
+        return size
+
+    def encode(self, data: Any) -> bytes:
+        return bytes(b ^ self.mask for b in bytes(data))
+
+    def decode(self, data: Any, size: int | None) -> bytes:
+        return self.encode(data)
+
+
+@dataclass(frozen=True)
+class OfProtocol(NoBase, BytesBytes):  # type: ignore[misc]  # as somebody may write it
+    """A codec that names the protocol as its base."""
+
+    name = "example.protocol"
+
+
+CODECS = [Add, Text, Reverse, NoBase, OfProtocol]
+DEFAULTS = [
+    {"number": 1},
+    {"between": " "},
+    {"steps": [-1], "options": {"a": 1}},
+    {"mask": 3},
+    {"mask": 3},
+]
+
+
+def option(kind: Any) -> str:
+    return {"array->array": "filters", "array->bytes": "serializer"}.get(kind.kind, "compressors")
+
+
+@pytest.mark.parametrize(("kind", "defaults"), list(zip(CODECS, DEFAULTS, strict=True)))
+@pytest.mark.parametrize("given", ["object", "name", "json", "codecs"])
+def test_a_codec_of_ones_own_works_however_it_is_given(
+    kind: Any, defaults: dict[str, Any], given: str
+) -> None:
+    """D4: the base classes work, and the defaults are written to zarr.json."""
+    oz.register("codec", kind.name, kind)
+    codec: Any = {"object": kind(), "name": kind.name}.get(given, {"name": kind.name})
+    options: dict[str, Any] = {option(kind): codec}
+    if given == "codecs":
+        order = {"filters": 0, "serializer": 1, "compressors": 2}
+        chain = sorted(
+            [(order[option(kind)], codec), *([(1, "bytes")] * (kind is not Text))],
+            key=lambda pair: pair[0],
+        )
+        options = {"codecs": [c for _, c in chain]}
+    store: dict[str, bytes] = {}
+    oz.create_array(store, data=VALUES, chunks=(2, 3), **options)
+    assert np.array_equal(oz.open(store)[...], VALUES)
+    stated = json.loads(store["zarr.json"])["codecs"]
+    assert {"name": kind.name, "configuration": defaults} in stated
+
+
+def test_a_member_that_is_given_stays() -> None:
+    oz.register("codec", Add.name, Add)
+    codec = {"name": Add.name, "configuration": {"number": 7}}
+    array = oz.create_array({}, data=VALUES, filters=codec)
+    assert array.metadata.to_dict()["codecs"][0] == codec
+    assert np.array_equal(array[...], VALUES)
+
+
+def test_documents_that_leave_a_member_out_can_be_read() -> None:
+    """A document of another writer means the default."""
+    oz.register("codec", Add.name, Add)
+    store: dict[str, bytes] = {}
+    oz.create_array(store, data=VALUES, filters=Add())
+    doc = json.loads(store["zarr.json"])
+    doc["codecs"][0] = {"name": Add.name}
+    store["zarr.json"] = json.dumps(doc).encode()
+    assert np.array_equal(oz.open(store)[...], VALUES)
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (3, "not a dataclass; inherit from"),
+        (lambda named: None, "not a dataclass"),
+        (type("Plain", (), {"kind": "bytes->bytes"}), "not a dataclass"),
+        (
+            dataclass(frozen=True)(type("Wrong", (NoBase,), {"kind": "bytes_bytes"})),
+            "kind 'bytes_bytes'; did",
+        ),
+        (
+            dataclass(frozen=True)(type("Without", (), {"name": "x"})),
+            "kind None; known: array->array",
+        ),
+        (
+            dataclass(frozen=True)(type("Half", (), {"name": "x", "kind": "bytes->bytes"})),
+            "'encoded_size'",
+        ),
+        (
+            dataclass(frozen=True)(type("Unnamed", (Add,), {"name": None})),
+            r"add the line name = 'test\.own'",
+        ),
+    ],
+)
+def test_what_cannot_be_a_codec_is_refused_when_it_is_registered(target: Any, said: str) -> None:
+    """D4: also a kind that there is not."""
+    with pytest.raises(oz.WrongType, match=said):
+        oz.register("codec", "test.own", target)
+    assert registry.find("codec", "test.own") is None
+
+
+def test_a_target_that_is_imported_on_first_use_is_checked_then() -> None:
+    oz.register("codec", "test.own", "tests.test_extending:VALUES")
+    with pytest.raises(oz.WrongType, match="not a dataclass"):
+        oz.create_array({}, shape=3, compressors="test.own")
+
+
+def test_a_codec_of_a_kind_that_there_is_not_never_runs() -> None:
+    """D4: one that a `bind` of its own gives."""
+
+    class Binds:
+        @staticmethod
+        def bind(named: Any) -> Any:
+            return type("Bound", (NoBase,), {"kind": "bytes_bytes"})()
+
+    oz.register("codec", "test.own", Binds)
+    with pytest.raises(oz.InvalidMetadata, match="did you mean 'bytes->bytes'"):
+        oz.create_array({}, shape=3, codecs=["bytes", "test.own"])
+
+
+def test_an_unknown_kind_of_extension_is_refused() -> None:
+    with pytest.raises(oz.InvalidMetadata, match="did you mean 'codec'"):
+        oz.register("codecs", "test.own", Add)  # type: ignore[arg-type]  # what is tested
+    for kind in ("data_type", "chunk_grid", "chunk_key_encoding", "storage_transformer", "store"):
+        with pytest.raises(oz.WrongType, match="cannot be"):
+            oz.register(kind, "test.own", 3)  # type: ignore[arg-type]  # one of them
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "target"),
+    [
+        ("codec", "zstd", Reverse),
+        ("codec", "numcodecs.zlib", Reverse),
+        ("data_type", "int8", lambda named: None),
+        ("chunk_key_encoding", "default", Reverse),
+        ("chunk_grid", "regular", lambda named, shape: None),
+        ("store", "s3", lambda url: None),
+    ],
+)
+def test_what_is_known_is_replaced_only_when_asked_for(kind: Any, name: str, target: Any) -> None:
+    """D4: names of this package, in every registry."""
+    before = registry.find(kind, name)
+    with pytest.raises(oz.InvalidMetadata, match="replace=True replaces it"):
+        oz.register(kind, name, target)
+    with pytest.raises(oz.InvalidMetadata, match="replace=True replaces it"):
+        oz.register(kind, "test.own", target, name)
+    assert registry.find(kind, name) is before
+    assert registry.find(kind, "test.own") is None
+    oz.register(kind, name, target, replace=True)
+    assert registry.find(kind, name) is target
+    oz.register(kind, name, before, replace=True)
+
+
+def test_a_cell_that_runs_again_registers_again_and_another_package_does_not() -> None:
+    def define() -> Any:
+        @dataclass(frozen=True)
+        class Codec(Add):
+            name = "test.own"
+
+        return Codec
+
+    first, second = define(), define()
+    oz.register("codec", "test.own", first)
+    oz.register("codec", "test.own", second)
+    assert registry.find("codec", "test.own") is second
+    with pytest.raises(oz.InvalidMetadata, match="known already, as tests"):
+        oz.register("codec", "test.own", Add)
+
+
+def test_a_class_in_place_of_an_object_is_told() -> None:
+    oz.register("codec", Add.name, Add)
+    with pytest.raises(oz.WrongType, match=r"is a class; give an object of it, Add\(…\)"):
+        oz.create_array({}, shape=3, filters=[Add])
+
+
+def tenths(named: Any) -> DataType:
+    return DataType(
+        named,
+        np.dtype("u1"),
+        lambda json, _: round(10 * json),
+        lambda value, _: int(value) / 10,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["example.tenths", {"name": "example.tenths"}])
+def test_a_data_type_of_ones_own_is_known_by_its_name(dtype: Any) -> None:
+    """D4: by the plain name, too."""
+    oz.register("data_type", "example.tenths", tenths)
+    group = oz.create_group({})
+    array = group.create_array("a", shape=3, dtype=dtype, fill_value=15)
+    doc = array.metadata.to_dict()
+    assert (doc["data_type"], doc["fill_value"]) == ("example.tenths", 1.5)
+    assert array[...].tolist() == [15, 15, 15]
+    assert group.require_array("a", shape=3, dtype=dtype, exact=True) == array
+    assert oz.open(group.store)["a"].dtype == np.dtype("u1")
+
+
+def test_a_name_of_numpy_stays_numpys() -> None:
+    oz.register("data_type", "half", tenths)
+    assert oz.create_array({}, shape=3, dtype="half").dtype == np.float16
+    with pytest.raises(oz.WrongType, match="is not known"):
+        oz.create_array({}, shape=3, dtype="example.nothing")
+
+
+@dataclass(frozen=True)
+class Marked(ChunkKeyEncoding):
+    """Keys with a mark."""
+
+    mark: str = "k"
+
+    def key(self, coords: Any) -> str:
+        return self.mark + "_".join(map(str, coords))
+
+    def coords(self, key: str, rank: int) -> tuple[int, ...] | None:
+        return tuple(map(int, key.removeprefix(self.mark).split("_")))
+
+
+class Half:
+    """An encoding without a way back."""
+
+    def key(self, coords: Any) -> str:
+        return "k"
+
+
+def test_the_defaults_of_a_key_encoding_are_written() -> None:
+    """D4's sibling: what the keys are must not change with the class."""
+    oz.register("chunk_key_encoding", "example.marked", Marked)
+    array = oz.create_array({}, data=VALUES, chunks=2, chunk_key_encoding="example.marked")
+    stated = {"name": "example.marked", "configuration": {"mark": "k"}}
+    assert array.metadata.to_dict()["chunk_key_encoding"] == stated
+    assert np.array_equal(oz.open(array.store)[...], VALUES)
+    oz.register("chunk_key_encoding", "example.half", Half)
+    with pytest.raises(oz.InvalidMetadata, match="inherit from"):
+        oz.create_array({}, shape=3, chunk_key_encoding="example.half")
+    with pytest.raises(oz.InvalidMetadata, match=r"example\.marked"):
+        oz.create_array({}, shape=3, chunk_key_encoding={**stated, "configuration": {"x": 1}})
