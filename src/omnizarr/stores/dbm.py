@@ -45,6 +45,7 @@ class DBMStore(Closes):
 
     def _start(self) -> None:
         self._file: Any = None
+        self._number: identity.FileNumber | None = None
         self._closed = False
         self._turn = threading.RLock()
         _stores.add(self)
@@ -55,16 +56,26 @@ class DBMStore(Closes):
             if self._closed:
                 raise StoreError("the store is closed")
             if self._file is not None:
+                if self._number != self._find():
+                    raise StoreError(
+                        "the file was removed or replaced while this store had it open; open it"
+                        " again"
+                    )
                 yield self._file
                 return
             file = dbm.open(self.path, self.flag)  # noqa: SIM115 - closed below or by close
             self.flag = "c" if self.flag == "n" else self.flag
             if type(file).__module__ != "dbm.sqlite3":
-                self._file = file
+                self._file, self._number = file, self._find()
                 yield file
                 return
             with file:  # only the thread that opened it may use it
                 yield file
+
+    def _find(self) -> identity.FileNumber | None:
+        """The file with the data that the path leads to now; each kind has its own ending."""
+        found = (identity.file_number(self.path + ending) for ending in ("", ".db", ".dat", ".pag"))
+        return next((number for number in found if number is not None), None)
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         check_key(key)
@@ -98,6 +109,8 @@ class DBMStore(Closes):
 
     def _release(self) -> None:
         if self._file is not None:
+            if type(self._file).__module__ == "dbm.dumb" and self._number != self._find():
+                self._file._modified = False  # its index must not replace that of another file
             self._file.close()
             self._file = None
 

@@ -17,6 +17,7 @@ from omnizarr.errors import StoreError
 from omnizarr.stores.store import Store
 
 Place: TypeAlias = tuple[Hashable, ...]
+FileNumber: TypeAlias = tuple[int, int]  # device and inode
 
 
 @runtime_checkable
@@ -86,6 +87,17 @@ def file(path: str | os.PathLike[str], prefix: str = "") -> Place:
     """Return the place of a prefix in a database or an archive that is one file, or one folder."""
     first, *around = directory(path)
     return inside(first, prefix, tuple(around))
+
+
+def file_number(path: str | os.PathLike[str]) -> FileNumber | None:
+    """Return the device and inode of the file that a path leads to now, or None without one."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as e:
+        raise StoreError(f"cannot open {os.fspath(path)!r}: {e.strerror or e}") from e
+    return status.st_dev, status.st_ino
 
 
 def address(url: str) -> tuple[str, str, int | None]:

@@ -37,28 +37,16 @@ Values: TypeAlias = list[bytes | None]
 class _Environment:
     """An environment, shared by all stores of a process, and open while it is needed."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, settings: dict[str, Any]) -> None:
+        self.path, self._settings = path, settings
+        self.number: identity.FileNumber | None = None
         self._handle: lmdb.Environment | None = None
         self._turn = threading.RLock()
 
-    def handle(self, options: dict[str, Any]) -> lmdb.Environment:
+    def handle(self) -> lmdb.Environment:
         with self._turn:
             if self._handle is None:
-                os.makedirs(os.path.dirname(self.path), exist_ok=True)
-                folder = self.path if os.path.isdir(self.path) else os.path.dirname(self.path)
-                writable = os.access(folder or ".", os.W_OK)
-                settings = {
-                    "map_size": 2**40,
-                    "subdir": not os.path.isfile(self.path),
-                    "metasync": False,
-                    "meminit": False,
-                    "max_readers": 1024,
-                    "readonly": not writable,
-                    "lock": writable,
-                    **options,
-                }
-                self._handle = lmdb.open(self.path, **settings)
+                self._handle = lmdb.open(self.path, **self._settings)
             return self._handle
 
     def close(self) -> None:
@@ -70,7 +58,8 @@ class _Environment:
         self.close()
 
 
-_open: WeakValueDictionary[str, _Environment] = WeakValueDictionary()
+# By device and inode of the file with the data: a path may lead to another one later.
+_open: WeakValueDictionary[identity.FileNumber, _Environment] = WeakValueDictionary()
 _guard = threading.RLock()
 
 
@@ -80,13 +69,44 @@ def _close_all() -> None:
         environment.close()
 
 
-def _environment(path: str) -> _Environment:
+def _environment(path: str, options: dict[str, Any]) -> _Environment:
+    """Return the environment that a path leads to now; it is created where there is none."""
     with _guard:
-        place = os.path.realpath(path)
-        found = _open.get(place)
+        number = _number(path, options)
+        found = None if number is None else _open.get(number)
         if found is None:
-            found = _open[place] = _Environment(place)
+            where = os.path.realpath(path)
+            for other in [*_open.values()]:  # of a file that was here: their locks may be here yet
+                if other.path == where:
+                    other.close()
+            os.makedirs(os.path.dirname(where), exist_ok=True)
+            found = _Environment(where, _settings(path, options))
+            found.handle()
+            found.number = _number(path, options)
+            if found.number is not None:
+                _open[found.number] = found
         return found
+
+
+def _number(path: str, options: dict[str, Any]) -> identity.FileNumber | None:
+    """Return the device and inode of the file with the data; None where there is none."""
+    folder = options.get("subdir", not os.path.isfile(path))
+    return identity.file_number(os.path.join(path, "data.mdb") if folder else path)
+
+
+def _settings(path: str, options: dict[str, Any]) -> dict[str, Any]:
+    folder = path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
+    writable = os.access(folder, os.W_OK)
+    return {
+        "map_size": 2**40,
+        "subdir": not os.path.isfile(path),
+        "metasync": False,
+        "meminit": False,
+        "max_readers": 1024,
+        "readonly": not writable,
+        "lock": writable,
+        **options,
+    }
 
 
 class LMDBStore(Closes):
@@ -103,7 +123,8 @@ class LMDBStore(Closes):
         self.path = os.fspath(path)
         self.read_only = read_only
         self.options = options
-        self._environment: _Environment | None = _environment(self.path)
+        self._closed = False
+        self._environment: _Environment | None = None  # kept open between transactions
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> LMDBStore:
@@ -116,14 +137,16 @@ class LMDBStore(Closes):
     ) -> Iterator[lmdb.Transaction | None]:
         """A transaction; None where there is nothing yet and nothing to be created."""
         with gate, naming(verb, what, self, (lmdb.Error, OSError)):
-            if self._environment is None:
+            if self._closed:
                 raise StoreError("the store is closed")
-            if not create and not os.path.exists(self.path):
+            number, environment = _number(self.path, self.options), self._environment
+            if number is None and not create:
                 yield None
                 return
             try:
-                handle = self._environment.handle(self.options)
-                with handle.begin(write=write, buffers=True) as transaction:
+                if environment is None or number is None or number != environment.number:
+                    environment = self._environment = _environment(self.path, self.options)
+                with environment.handle().begin(write=write, buffers=True) as transaction:
                     yield transaction
             except lmdb.MapFullError as e:
                 raise StoreError(f"{e}; give a larger map_size") from e
@@ -220,7 +243,7 @@ class LMDBStore(Closes):
     def close(self) -> None:
         """Let go of the environment; the store cannot be used afterwards."""
         with gate:
-            self._environment = None
+            self._closed, self._environment = True, None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.path, self.read_only, self.options)

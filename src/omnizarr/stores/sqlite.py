@@ -74,6 +74,7 @@ class SQLiteStore(Closes):
     def _start(self) -> None:
         self._closed = False
         self._connections: dict[int, sqlite3.Connection] = {}  # by the number of a thread
+        self._files: dict[int, identity.FileNumber | None] = {}  # that they have open
         self._mine = threading.local()
         self._ended: deque[int] = deque()
         _stores[id(self)] = self
@@ -99,13 +100,26 @@ class SQLiteStore(Closes):
             if self._closed:
                 raise StoreError("the store is closed")
             number = self._number()
-            found = self._connections.get(number)
-            if found is None and (create or os.path.exists(self.path)):
-                self._forget_threads()
-                found = self._connections[number] = self._connect(create)
+            found = self._connection(number, create)
             if found is not None and create:
                 found.execute(_TABLE)
-            yield found if found is not None and (create or _has_table(found)) else None
+            there = found is not None and (create or _has_table(found))
+            self._files.setdefault(number, identity.file_number(self.path))  # open by now
+            yield found if there else None
+
+    def _connection(self, number: int, create: bool) -> sqlite3.Connection | None:
+        """This thread's connection to the file that the path leads to now."""
+        found, file = self._connections.get(number), identity.file_number(self.path)
+        if found is not None and self._files.get(number) != file:
+            if _in_the_middle(found):
+                raise StoreError("the file was removed or replaced in the middle of a change")
+            self._forget(number)
+            found = None
+        if found is None and (create or file is not None):
+            self._forget_threads()
+            found = self._connections[number] = self._connect(create)
+            self._files.pop(number, None)
+        return found
 
     def _number(self) -> int:
         """The number of this thread."""
@@ -118,9 +132,13 @@ class SQLiteStore(Closes):
         """Close the connections of threads that have ended."""
         with suppress(IndexError):  # none is left
             while True:
-                connection = self._connections.pop(self._ended.popleft(), None)
-                if connection is not None:
-                    connection.close()
+                self._forget(self._ended.popleft())
+
+    def _forget(self, number: int) -> None:
+        self._files.pop(number, None)
+        connection = self._connections.pop(number, None)
+        if connection is not None:
+            connection.close()
 
     def _connect(self, create: bool) -> sqlite3.Connection:
         if create:

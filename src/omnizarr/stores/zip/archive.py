@@ -15,6 +15,7 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from omnizarr.errors import StoreError, warn
+from omnizarr.stores.identity import FileNumber, file_number
 from omnizarr.stores.zip.records import (
     END,
     END_SIZE,
@@ -40,7 +41,9 @@ from omnizarr.stores.zip.source import FileBytes, fetch
 _BLOCK = 2**20
 _HEADER = LOCAL_SIZE + 2 * 0xFFFF
 
-_writing: WeakValueDictionary[str, Archive] = WeakValueDictionary()
+# Archives that this process writes, by device and inode; those without a file yet by their path.
+_writing: WeakValueDictionary[FileNumber, Archive] = WeakValueDictionary()
+_pending: WeakValueDictionary[str, Archive] = WeakValueDictionary()
 _guard = threading.RLock()
 
 
@@ -127,7 +130,7 @@ class Archive:
     """A file that one process writes; all its stores of one path share it."""
 
     def __init__(self, path: str, *, deflate: bool) -> None:
-        self.path, self.deflate = path, deflate
+        self.path, self.deflate = os.path.abspath(path), deflate
         self.ordered = path.lower().endswith(".ozx")
         self.live = Live(None, {})
         self.changes = 0
@@ -143,11 +146,11 @@ class Archive:
     def at(path: str, *, mode: str, deflate: bool) -> Archive:
         """The archive that this process writes at a path."""
         with _guard:
-            archive = _writing.get(os.path.realpath(path))
+            archive = _find(path)
             if archive is None or archive._owner != os.getpid():
                 archive = Archive(path, deflate=deflate)
                 archive._open(mode)
-                _writing[os.path.realpath(path)] = archive
+                archive._register()
                 return archive
         if mode == "x":
             raise StoreError(f"{path!r} is there already; mode 'w' replaces it")
@@ -179,6 +182,37 @@ class Archive:
             self.changes += 1  # a new directory is due
         if not size:
             self.changes += 1  # also an archive without entries has a directory
+
+    def _register(self) -> None:
+        """Let other stores find this archive by the file that it writes."""
+        with _guard:
+            if self.live.file is None:
+                _pending[os.path.realpath(self.path)] = self
+            else:
+                _writing[self.live.file.number] = self
+
+    def check_file(self) -> None:
+        """Raise where the path no longer leads to the file that is written."""
+        if not self._leads_here():
+            raise StoreError(
+                f"{self.path!r} was removed or replaced while this store was writing it; nothing"
+                " more is written, open the archive again"
+            )
+
+    def _leads_here(self) -> bool:
+        file = self.live.file
+        return file is None or file_number(self.path) == file.number
+
+    def _give_up(self, file: FileBytes) -> None:
+        """Complete a file that is elsewhere now, and raise where changes are not at the path."""
+        moved_away = os.fstat(file.descriptor).st_nlink > 0
+        if moved_away:
+            self._flush(file)
+        self._saved = self.changes  # to be told once
+        raise StoreError(
+            f"{self.path!r} was removed or replaced while this store was writing it; its changes"
+            + (" are in the file that was moved away" if moved_away else " are lost")
+        )
 
     def check_owner(self) -> None:
         """Raise in a forked child: one process writes an archive."""
@@ -218,6 +252,7 @@ class Archive:
             raise StoreError(f"cannot create {self.path!r}")
         file.lock(self.path)
         self.live = Live(file, self.live.entries)
+        self._register()
         return file
 
     def erase(self, keys: list[str]) -> None:
@@ -232,7 +267,7 @@ class Archive:
         if self._owner != os.getpid():
             return  # a forked child has a copy of what its parent will finish
         with self.turn:
-            if self.ordered and not self._tidy:
+            if self.ordered and not self._tidy and self._leads_here():
                 self.compact()
             else:
                 self.flush()
@@ -241,8 +276,13 @@ class Archive:
         """Put a directory behind the entries, so that every program can read the file."""
         with self.turn:
             self.check_owner()
-            if self.live.file is not None and self.changes != self._saved:
-                self._flush(self.live.file)
+            file = self.live.file
+            if file is None or self.changes == self._saved:
+                return
+            if self._leads_here():
+                self._flush(file)
+            else:
+                self._give_up(file)
 
     def _flush(self, file: FileBytes) -> None:
         changes = self.changes
@@ -275,6 +315,7 @@ class Archive:
             old, live = self.live
             if old is None:
                 return
+            self.check_file()
             end = 0
             partial = f"{self.path}.__omnizarr_partial__{os.getpid()}"
             new = open_file(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -289,6 +330,7 @@ class Archive:
                     end = _copy(old, live[name], new, entries[name], self.ordered)
                 directory = self._directory(new, entries, end)
                 new.write(end, directory)
+                self.check_file()  # what else is there now must not be replaced
                 os.replace(partial, self.path)
             except BaseException as e:
                 with contextlib.suppress(OSError):
@@ -297,6 +339,7 @@ class Archive:
                     raise StoreError(f"cannot compact {self.path!r}: {e.strerror or e}") from e
                 raise
             self.live = Live(new, entries)
+            self._register()
             self._end, self._mark, self._tidy = end + len(directory), None, True
             self.changes += 1
             self._saved = self.changes
@@ -321,8 +364,14 @@ def _copy(source: FileBytes, entry: Entry, target: FileBytes, copy: Entry, wide:
 def writing(path: str) -> Archive | None:
     """The archive at a path, if this process is writing it."""
     with _guard:
-        archive = _writing.get(os.path.realpath(path))
+        archive = _find(path)
     return archive if archive is not None and archive.live.file is not None else None
+
+
+def _find(path: str) -> Archive | None:
+    """Return the archive that writes the file at a path, or will create it."""
+    number = file_number(path)
+    return _pending.get(os.path.realpath(path)) if number is None else _writing.get(number)
 
 
 def _forget() -> None:

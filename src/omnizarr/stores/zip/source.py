@@ -46,6 +46,8 @@ class FileBytes:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
+        status = os.fstat(descriptor)
+        self.number = status.st_dev, status.st_ino
         self._turn = threading.RLock()  # for the place of the next write
         self._locked_by: int | None = None
 

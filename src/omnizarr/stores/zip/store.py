@@ -91,6 +91,8 @@ class ZipStore(Closes):
         if self._archive is None:
             self._archive = Archive.at(self.path, mode=mode, deflate=self.compression == DEFLATED)
             self._finish = weakref.finalize(self, self._archive.finish)
+        else:
+            self._archive.check_file()
         return self._archive
 
     def _check_open(self) -> None:
@@ -235,10 +237,11 @@ class ZipStore(Closes):
 
     def close(self) -> None:
         """Complete the file; the store cannot be used afterwards."""
-        if self._archive is not None:
-            self._archive.finish()
+        archive, self._archive, self._loaded = self._archive, None, None
+        self._closed = True
+        if archive is not None:
             self._finish.detach()
-        self._closed, self._archive, self._loaded = True, None, None
+            archive.finish()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """In the same process a copy shares what was not yet completed."""

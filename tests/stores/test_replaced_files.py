@@ -1,0 +1,186 @@
+"""A8: an open file is found by what it is, not by its path, which may lead to another one."""
+
+from __future__ import annotations
+
+import dbm.dumb
+import gc
+import os
+import shutil
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnizarr as oz
+from omnizarr.errors import StoreError
+from omnizarr.stores.dbm import DBMStore
+from omnizarr.stores.lmdb import LMDBStore
+from omnizarr.stores.sqlite import SQLiteStore
+from omnizarr.stores.zip import ZipStore
+
+KINDS: dict[str, Callable[[Path], Any]] = {
+    "zip": lambda path: ZipStore(path, mode="a"),
+    "ozx": lambda path: ZipStore(path.with_suffix(".ozx"), mode="a"),
+    "lmdb": LMDBStore,
+    "lmdb file": lambda path: LMDBStore(path, subdir=False),
+    "sqlite": SQLiteStore,
+}
+
+
+def place(store: Any) -> Path:
+    return Path(store.path)
+
+
+def remove(path: Path) -> None:
+    for each in (path, *path.parent.glob(f"{path.name}[-.]*")):
+        shutil.rmtree(each) if each.is_dir() else each.unlink(missing_ok=True)
+
+
+def replaced(how: str, make: Callable[[Path], Any], path: Path, values: dict[str, bytes]) -> None:
+    """Put another file in the place of one that is open."""
+    aside = path.with_name("aside") / path.name
+    with make(aside) as new:
+        for key, value in values.items():
+            new.set(key, value)
+        there, source = place(make(path)), place(new)
+    if how == "removed":
+        remove(there)
+        source.rename(there)
+    elif there.is_dir():
+        there.rename(there.with_name("old"))
+        source.rename(there)
+    else:
+        os.replace(source, there)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_new_file_is_read_and_written_while_an_old_writer_lives(
+    tmp_path: Path, kind: str, how: str
+) -> None:
+    make, path = KINDS[kind], tmp_path / "x.zip"
+    old = make(path)
+    old.set("k", b"old")
+    if isinstance(old, ZipStore):
+        old.flush()
+    replaced(how, make, path, {"k": b"new"})
+    with make(path) as new:
+        assert new.get("k") == b"new"
+        new.set("more", b"1")
+    if isinstance(old, ZipStore):
+        assert ZipStore(old.path).get("k") == b"new"
+        for use in (lambda: old.set("k", b"x"), lambda: old.get("k"), lambda: old.erase("k")):
+            with pytest.raises(StoreError, match="removed or replaced"):
+                use()
+        old.close()  # nothing of its own is lost
+    else:
+        assert old.get("k") == b"new"  # it has nothing in memory, so it goes on with the new one
+        old.set("last", b"2")
+        old.close()
+    with make(path) as again:
+        assert (again.get("k"), again.get("more")) == (b"new", b"1")
+        assert again.get("last") == (None if isinstance(old, ZipStore) else b"2")
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "moved"])
+@pytest.mark.parametrize("kind", ["zip", "ozx"])
+@pytest.mark.parametrize("end", ["close", "flush", "compact"])
+def test_changes_that_an_archive_cannot_store_any_more_are_told(
+    tmp_path: Path, kind: str, how: str, end: str
+) -> None:
+    path = tmp_path / f"x.{kind}"
+    old = ZipStore(path, mode="w")
+    old.set("k", b"old")
+    aside = tmp_path / "new.zip"
+    with ZipStore(aside, mode="w") as new:
+        new.set("k", b"new")
+    if how == "removed":
+        path.unlink()
+    elif how == "moved":
+        path.rename(tmp_path / "moved.zip")
+    if how != "removed":
+        os.replace(aside, path)
+    with pytest.raises(StoreError, match="removed or replaced"):
+        getattr(old, end)()
+    with suppress(StoreError):  # told again only where it was not the reason before
+        old.close()
+    if how == "removed":
+        assert not path.exists()
+    else:
+        assert ZipStore(path).get("k") == b"new"
+    if how == "moved":
+        with zipfile.ZipFile(tmp_path / "moved.zip") as file:
+            assert file.read("k") == b"old"  # it is complete where it is now
+
+
+def test_an_archive_goes_on_after_the_working_directory_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = ZipStore("x.zip", mode="w")
+    store.set("k", b"1")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    store.set("l", b"2")
+    store.compact()
+    store.set("m", b"3")
+    store.close()
+    assert [*ZipStore(tmp_path / "x.zip").list()] == ["k", "l", "m"]
+    assert os.listdir() == []
+
+
+def test_stores_of_one_archive_share_it_by_any_path_and_after_compacting(tmp_path: Path) -> None:
+    (tmp_path / "link.zip").symlink_to(tmp_path / "x.zip")
+    one = ZipStore(tmp_path / "x.zip", mode="a")
+    two = ZipStore(tmp_path / "link.zip", mode="a")
+    one.set("k", b"1")
+    two.set("l", b"2")
+    one.compact()
+    os.link(tmp_path / "x.zip", tmp_path / "hard.zip")
+    three = ZipStore(tmp_path / "hard.zip", mode="a")
+    three.set("m", b"3")
+    assert [*one.list()] == [*two.list()] == [*three.list()] == ["k", "l", "m"]
+    for store in (one, two, three):
+        store.close()
+    del one, two, three, store
+    gc.collect()
+    with zipfile.ZipFile(tmp_path / "x.zip") as file:
+        assert sorted(file.namelist()) == ["k", "l", "m"]
+
+
+def test_a_dbm_file_that_was_replaced_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dbm.open", dbm.dumb.open)  # the one kind that every system has
+    old = DBMStore(tmp_path / "x")
+    old.set("k", b"old")
+    with DBMStore(tmp_path / "new") as new:
+        new.set("k", b"new")
+    for ending in ("dat", "dir"):
+        os.replace(tmp_path / f"new.{ending}", tmp_path / f"x.{ending}")
+    with pytest.raises(StoreError, match="removed or replaced"):
+        old.set("l", b"2")
+    old.close()
+    with DBMStore(tmp_path / "x") as again:
+        assert [*again.list()] == ["k"]
+        assert again.get("k") == b"new"
+
+
+def test_a_group_in_an_archive_that_was_replaced_is_the_new_one(tmp_path: Path) -> None:
+    """A8: opened by path, as users do."""
+    old = oz.open_group(tmp_path / "x.zip", "w")
+    old.create_array("a", data=[1, 2, 3])
+    old.store.flush()  # type: ignore[attr-defined]
+    with ZipStore(tmp_path / "new.zip", mode="w") as store:
+        oz.create_group(store).create_array("b", data=[4, 5])
+    os.replace(tmp_path / "new.zip", tmp_path / "x.zip")
+    assert [*oz.open_group(tmp_path / "x.zip")] == ["b"]
+    new = oz.open_group(tmp_path / "x.zip", "r+")
+    new.create_array("c", data=[6])
+    new.store.close()  # type: ignore[attr-defined]
+    with pytest.raises(StoreError, match="removed or replaced"):
+        old.create_array("d", data=[7])
+    assert sorted(oz.open_group(tmp_path / "x.zip")) == ["b", "c"]
