@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 import omnizarr as oz
 from tests.conformance.draft import hierarchy, with_array
 from tests.conformance.small_stores import v1_store, v2_store
-from tests.conformance.v3_docs import array_doc, put
+from tests.conformance.v3_docs import array_doc, group_doc, put
 
 Store = dict[str, bytes]
 URI = "https://purl.org/zarr/spec/extensions/data-types"
@@ -62,3 +64,85 @@ def test_what_can_be_read_though_the_text_has_it_otherwise_is_a_warning(case: st
     assert any(f": {field}: " in str(w.message) for w in warned)
     if isinstance(node, oz.Array):
         assert node[...].shape == node.shape
+
+
+def consolidated_store(version: int) -> Store:
+    """A group with arrays `a` and `g/b`, whose metadata are consolidated."""
+    store: Store = {}
+    root = oz.create_group(store, zarr_format=version, attributes={"root": [1]})
+    root.create_array("a", data=np.arange(3.0), fill_value=float("nan"))
+    root.create_array("g/b", data=np.arange(3))
+    oz.consolidate_metadata(store)
+    return store
+
+
+def apart(store: Store, path: str, version: int, attributes: dict[str, Any] | None = None) -> None:
+    """Store a group as libraries do that leave consolidated metadata as they are."""
+    if version == 2:
+        store[f"{path}/.zgroup"] = b'{"zarr_format": 2}'
+        store[f"{path}/.zattrs"] = json.dumps(attributes or {}).encode()
+    else:
+        store |= put(group_doc(attributes=attributes or {}), path)
+
+
+def edit_copies(store: Store, version: int, path: str) -> None:
+    """Give a copy of the array `a` another path."""
+    key, names = (".zmetadata", "/.zarray") if version == 2 else ("zarr.json", "")
+    document = json.loads(store[key])
+    copies = document if version == 2 else document["consolidated_metadata"]
+    copies["metadata"][path + names] = copies["metadata"]["a" + names]
+    store[key] = json.dumps(document).encode()
+
+
+STALE: dict[str, tuple[Any, list[tuple[str, str]], bool]] = {
+    # What others do, what `validate` says, and whether a new node beside it puts that right.
+    "none": (lambda store, v: None, [], True),
+    "new": (lambda store, v: apart(store, "n", v), [("n", "missing")], True),
+    "new below": (
+        lambda store, v: [apart(store, path, v) for path in ("n", "n/m")],
+        [("n", "missing"), ("n/m", "missing")],
+        True,
+    ),
+    "gone": (
+        lambda store, v: [store.pop(k) for k in [*store] if k.startswith("g/")],
+        [("g", "no such"), ("g/b", "no such")],
+        True,
+    ),
+    "changed": (lambda store, v: apart(store, "g", v, {"x": 1}), [("g", "differs")], False),
+    "nowhere": (lambda store, v: edit_copies(store, v, "x/y"), [("x/y", "no such")], False),
+    "outside": (lambda store, v: edit_copies(store, v, "../x"), [("../x", "can have")], False),
+    "absolute": (lambda store, v: edit_copies(store, v, "/x"), [("/x", "can have")], False),
+}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("case", STALE)
+def test_consolidated_metadata_that_are_not_those_of_the_nodes_are_told(
+    case: str, version: int
+) -> None:
+    """C6: nothing was said, and creating a node renewed its own copy only."""
+    change, expected, mended = STALE[case]
+    store = consolidated_store(version)
+    change(store, version)
+    told = [(p.field, p.message, p.level) for p in oz.validate(store)]
+    assert len(told) == len(expected)
+    for (field, message, level), (path, words) in zip(told, expected, strict=True):
+        assert level == "error"
+        assert field.endswith(f"metadata[{path!r}]")
+        assert words in message
+    assert {"a"} <= set(oz.open_consolidated(store)) <= {"a", "g", "n", "x"}
+    oz.open_group(store, mode="r+").create_array("z", data=np.arange(3))
+    assert (oz.validate(store) == []) is mended
+    assert oz.open_consolidated(store)["z"][2] == 2
+    oz.consolidate_metadata(store)
+    assert oz.validate(store) == []
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_new_node_renews_the_copies_of_groups_above_it(version: int) -> None:
+    """C6: others had changed their attributes."""
+    store = consolidated_store(version)
+    apart(store, "g", version, {"x": 1})
+    oz.open_group(store, mode="r+").create_group("g/h")
+    assert oz.validate(store) == []
+    assert dict(oz.open_consolidated(store)["g"].attrs) == {"x": 1}

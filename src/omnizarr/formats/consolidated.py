@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from omnizarr._json import dumps, load_object
-from omnizarr.errors import InvalidMetadata, Problem
+from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats.format import Documents, Format, cannot
 from omnizarr.formats.v2 import NAMES, V2
 from omnizarr.formats.v3 import V3
@@ -58,7 +58,50 @@ def holders(format: Format, path: str) -> dict[str, str]:
 
 
 def read(format: Format, data: bytes, key: str) -> Entries | None:
-    """The copies in a document, or None where it has none; raises InvalidMetadata."""
+    """The copies in a document, or None where it has none; raises InvalidMetadata.
+
+    Those of paths that no node can have are left out; see `impossible`.
+    """
+    found = _read(format, data, key)
+    return found and {path: entry for path, entry in found.items() if is_possible(path)}
+
+
+def impossible(format: Format, data: bytes, key: str) -> list[str]:
+    """Paths of copies that no node can have."""
+    return [path for path in _read(format, data, key) or () if not is_possible(path)]
+
+
+def is_possible(path: str) -> bool:
+    """Return True for a path that a node below a group, or the group itself, can have."""
+    try:
+        return paths.normalize(path) == path
+    except InvalidName:
+        return False
+
+
+def is_same(entry: Entry, documents: Documents) -> bool:
+    """Return True if a copy says what the documents of its node say."""
+    try:
+        own = {name: load_object(text, name, allow_nan=True) for name, text in documents.items()}
+    except InvalidMetadata:
+        return False
+    return _plain(entry) == _plain(own)
+
+
+def _plain(entry: Entry) -> bytes:
+    """An entry in one spelling: without copies inside it, and without empty attributes."""
+    found = {}
+    for name, copy in entry.items():
+        if isinstance(copy, dict) and name != ".zattrs":
+            copy = {k: v for k, v in copy.items() if k != MEMBER}
+        if isinstance(copy, dict) and name == "zarr.json":
+            copy = {"attributes": {}, **copy}
+        if copy or name != ".zattrs":
+            found[name] = copy
+    return dumps(found, sort_keys=True)
+
+
+def _read(format: Format, data: bytes, key: str) -> Entries | None:
     if isinstance(format, V3):
         return _read_v3(data, key)
     doc = load_object(data, key, allow_nan=True)

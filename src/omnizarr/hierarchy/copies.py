@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from omnizarr.errors import InvalidMetadata, StoreError, warn
 from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.hierarchy.fetch import fetch
+from omnizarr.hierarchy.neighbours import stale_around
 from omnizarr.model import Node, paths
 from omnizarr.stores import SetsIf, Store, Versioned, can_list, lock
 from omnizarr.stores.patience import ATTEMPTS, attempts
@@ -130,9 +132,12 @@ def keep_right(
     """Bring the copies of nodes in line with their documents, None where one was erased.
 
     Large copies are dropped, unless the store cannot list and they could not be made again.
-    `around` are documents that were fetched before; a key that is not in it is not there.
+    `around` are documents that were fetched before, for a new node; a key that is not in it is
+    not there. Copies of the groups above such a node, and of its neighbours, are then brought in
+    line too: other libraries do not renew any.
     """
     note_change()
+    created = around is not None
     groups = {k: g for path in nodes for k, g in consolidated.holders(format, path).items()}
     if not groups:
         return
@@ -145,8 +150,10 @@ def keep_right(
                 for path, documents in nodes.items()
                 if path == group or path.startswith(start)
             }
+            new = next(iter(mine)) if created and can_list(store) else ""
+            around_new = partial(stale_around, store, format, group, new=new) if new else None
             with changing(store, format, key, group):
-                _renew(store, format, key, mine)
+                _renew(store, format, key, mine, around_new)
             note_change()
 
 
@@ -162,13 +169,24 @@ def _by_name(documents: Mapping[str, bytes | None] | None) -> dict[str, bytes]:
     return {paths.name(k): text for k, text in (documents or {}).items() if text is not None}
 
 
-def _renew(store: Store, format: Format, key: str, nodes: Mapping[str, Documents]) -> None:
-    """Store the copies as they should be, on top of what other writers stored just now."""
+def _renew(
+    store: Store,
+    format: Format,
+    key: str,
+    nodes: Mapping[str, Documents],
+    others: Callable[[consolidated.Entries], Mapping[str, Documents]] | None = None,
+) -> None:
+    """Store the copies as they should be, on top of what other writers stored just now.
+
+    `others` finds more nodes whose copies are not right.
+    """
     for _ in attempts():
         generation = store.generation(key) if isinstance(store, Versioned) else None
         data = store.get(key)
         if data is None or not consolidated.has_copies(format, data, key):
             return
+        if others is not None and len(data) <= LARGEST:
+            nodes = {**others(consolidated.read(format, data, key) or {}), **nodes}
         text = _renewed(store, format, key, data, nodes)
         if text is None:
             store.erase(key)

@@ -22,6 +22,7 @@ from omnizarr.formats import V1, V2, V3, Documents, Format, Probe, V3Draft
 from omnizarr.hierarchy.absent import why_absent
 from omnizarr.hierarchy.fetch import fetch, fetch_probe
 from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.validate_consolidated import check_consolidated
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.registry import lookup
 from omnizarr.stores import MemoryStore, Store
@@ -97,14 +98,20 @@ def _validate_store(store: Store, path: str) -> list[Problem]:
     if not formats:
         raise NodeNotFound(why_absent(store, path, None))
     for format in formats:
-        _walk(Location(store, path, format), problems)
+        seen: dict[str, Node] = {}
+        _walk(Location(store, path, format), problems, seen)
+        for group in (at for at, node in seen.items() if isinstance(node, GroupModel)):
+            check_consolidated(store, format, group, seen, problems)
     return problems
 
 
-def _walk(location: Location, problems: list[Problem]) -> None:
+def _walk(location: Location, problems: list[Problem], seen: dict[str, Node]) -> None:
+    """Check a node and all below it; `seen` gathers those that can be read."""
     format, store = location.format, location.store
     documents = fetch(store, format.keys(location.path))
     node = _validate_node(store, format, location.path, documents, problems)
+    if node is not None:
+        seen[location.path] = node
     if node is None and documents:
         return
     if isinstance(node, ArrayModel) or not format.has_groups:
@@ -117,7 +124,7 @@ def _walk(location: Location, problems: list[Problem]) -> None:
     for name, kind in sorted(names.items()):
         child = location.child(name)
         if kind is not None or fetch(store, format.keys(child.path)):
-            _walk(child, problems)
+            _walk(child, problems, seen)
 
 
 def _validate_node(
