@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import obstore
 import pytest
 import zarr
 import zarr.storage
-from zarr.core.buffer import Buffer, cpu
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+from zarr.core.buffer import Buffer, cpu, default_buffer_prototype
 from zarr.testing.store import StoreTests as TheirStoreTests
 
 import omnizarr as oz
 from omnizarr import stores
 from omnizarr.errors import StoreError
+from omnizarr.integrations import loop
 from omnizarr.integrations.zarr_python import OmnizarrStore, ZarrPythonStore, from_zarr, to_zarr
 from omnizarr.stores import LocalStore, MemoryStore, Store
 from omnizarr.stores.sqlite import SQLiteStore
@@ -34,6 +38,28 @@ from omnizarr.testing.stores import (
     StoreTests,
     WritableTests,
 )
+
+
+def wrapped(kind: str) -> Any:
+    return AsyncFileSystemWrapper(fsspec.filesystem(kind, auto_mkdir=True), asynchronous=True)
+
+
+# Every class of zarr-python that stores something.
+THEIRS: dict[str, Callable[[Path], zarr.abc.store.Store]] = {
+    "in memory": lambda path: zarr.storage.MemoryStore(),
+    "local": lambda path: zarr.storage.LocalStore(path / "local"),
+    "memory": lambda path: zarr.storage.FsspecStore.from_url(f"memory://{uuid.uuid4()}"),
+    "file": lambda path: zarr.storage.FsspecStore(wrapped("file"), path=str(path / "file")),
+    "slash": lambda path: zarr.storage.FsspecStore(wrapped("file"), path=f"{path}/slash/"),
+    "logged": lambda path: zarr.storage.LoggingStore(
+        zarr.storage.FsspecStore(wrapped("file"), path=str(path / "file")), "ERROR"
+    ),
+    "object": lambda path: zarr.storage.ObjectStore(obstore.store.MemoryStore()),
+    "object file": lambda path: zarr.storage.ObjectStore(
+        obstore.store.LocalStore(path / "object", mkdir=True)
+    ),
+    "zip": lambda path: zarr.storage.ZipStore(path / "x.zip", mode="w"),
+}
 
 
 class TestZarrMemory(StoreTests, ClosableTests, ReadOnlyTests):
@@ -84,12 +110,100 @@ class TestObstore(AbilityTests, ReadableTests, WritableTests, ListableTests, Clo
         return from_zarr(zarr.storage.ObjectStore(obstore.store.MemoryStore()))
 
 
+class TestFsspec(AbilityTests, ReadableTests, WritableTests, ListableTests, ClosableTests):
+    """A20: whose `exists` is true of folders, too."""
+
+    @pytest.fixture(params=["memory", "file", "slash", "logged"])
+    def store(self, request: Any, tmp_path: Path) -> Store:
+        return from_zarr(THEIRS[request.param](tmp_path))
+
+
 class TestBack(StoreTests, ClosableTests, SharedTests):
     """There and back again."""
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return from_zarr(to_zarr(SQLiteStore(tmp_path / "x.sqlite")))
+
+
+# Listing and erasing as zarr-python does
+
+
+def filled(kind: str, path: Path) -> zarr.abc.store.Store:
+    """A hierarchy in a store of zarr-python, with names that begin alike."""
+    store = THEIRS[kind](path)
+    root = zarr.create_group(store)
+    for name in ("a", "a/b", "ab", "g/deep/er"):
+        array = root.create_array(f"{name}/x", shape=(4, 4), chunks=(2, 2), dtype="i4")
+        array[:3] = 1
+    return store
+
+
+def contents(store: zarr.abc.store.Store) -> dict[str, bytes]:
+    async def read() -> dict[str, bytes]:
+        found = {}
+        async for key in store.list():
+            value = await store.get(key, default_buffer_prototype())
+            found[key] = b"" if value is None else value.to_bytes()
+        return found
+
+    return loop.run(read())
+
+
+async def names_in(store: zarr.abc.store.Store, prefix: str) -> list[str]:
+    return sorted([name async for name in store.list_dir(prefix)])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in THEIRS if kind != "slash"])
+def test_listing_and_erasing_agree_with_zarr_python(kind: str, tmp_path: Path) -> None:
+    """A20: what a store of zarr-python lists, and what is left when a prefix is erased."""
+    theirs = filled(kind, tmp_path)
+    ours = from_zarr(theirs)
+    assert sorted(stores.list_prefix(ours, "")) == sorted(contents(theirs))
+    for prefix in ("", "a/", "a/x/", "a/x/c/", "g/", "none/"):
+        keys, prefixes = stores.list_dir(ours, prefix)
+        assert all(ours.get(key) is not None for key in keys)
+        assert all(ours.get(folder[:-1]) is None for folder in prefixes)
+        names = [name.removeprefix(prefix).rstrip("/") for name in (*keys, *prefixes)]
+        assert sorted(names) == loop.run(names_in(theirs, prefix.rstrip("/")))
+    there = dict(zarr.open_group(theirs, mode="r+").members(max_depth=None))
+    mine = dict(oz.open_group(theirs).members(max_depth=None))
+    assert mine.keys() == there.keys()
+    assert oz.convert(theirs, {}, zarr_format=2).arrays == 4
+    if not theirs.supports_deletes:
+        return
+    (tmp_path / "copy").mkdir()
+    copy = filled(kind, tmp_path / "copy")
+    for prefix in ("a/x/c/", "a/", "none/", "g/deep/"):
+        stores.erase_prefix(ours, prefix)
+        loop.run(copy.delete_dir(prefix.rstrip("/")))
+        assert contents(theirs) == contents(copy)
+    ours.erase("ab/x/zarr.json")
+    ours.erase("ab/x")  # a folder is no key
+    loop.run(copy.delete("ab/x/zarr.json"))
+    assert contents(theirs) == contents(copy) != {}
+    stores.erase_prefix(ours, "")
+    assert contents(theirs) == {}
+
+
+@pytest.mark.parametrize("kind", THEIRS)
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_a_chunk_of_fill_values_needs_no_deleting(kind: str, engine: str, tmp_path: Path) -> None:
+    """A21: a store that cannot delete is asked to only where there is something to delete."""
+    with oz.configure(engine=engine):
+        array = oz.create_array(THEIRS[kind](tmp_path), shape=(6,), chunks=(2,), dtype="i4")
+        array[...] = [0, 0, 1, 0, 0, 0]
+        array[4] = 0
+        assert array[...].tolist() == [0, 0, 1, 0, 0, 0]
+        assert array.nchunks_initialized == 1
+        stores.erase_prefix(array.store, "none/")
+        if array.store.inner.supports_deletes:
+            array[2] = 0
+            assert array.nchunks_initialized == 0
+        else:
+            with pytest.raises(oz.ChunkError, match="cannot delete"):
+                array[2] = 0
+            assert array[2] == 1
 
 
 # Found by themselves

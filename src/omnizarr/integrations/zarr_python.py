@@ -8,6 +8,7 @@ zarr-python can use.
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -83,6 +84,7 @@ class ZarrPythonStore(Closes):
 
     def __init__(self, inner: abc.Store, *, read_only: bool = False) -> None:
         self.inner = inner
+        self._lists = _for_listing(inner)
         self.read_only = read_only or inner.read_only or not inner.supports_writes
 
     @property
@@ -148,13 +150,13 @@ class ZarrPythonStore(Closes):
             return None
         return Range(0, range.length).of(found.to_bytes())
 
-    async def _exists(self, key: str) -> bool:
+    async def _is_key(self, key: str) -> bool:
+        """Return whether there is a value, by reading a bit of it: folders, too, may exist."""
         try:
-            return await self.inner.exists(key)
-        except Exception as e:
-            if _cannot_be(e, key):
-                return False
-            raise
+            found = await self.inner.get(key, buffer_prototype, abc.RangeByteRequest(0, 1))
+        except Exception:  # many refuse a part of an empty value: the whole decides
+            return await self._get(key, None) is not None
+        return found is not None
 
     # Writing
 
@@ -178,28 +180,40 @@ class ZarrPythonStore(Closes):
     def erase(self, key: str) -> None:
         check_writable(self)
         check_key(key)
-        if not self.inner.supports_deletes:
+        if not self._run("erase", key, self._erase(key)):
             raise StoreError(f"cannot erase {key!r}: {self!r} cannot delete")
-        self._run("erase", key, self._erase(key))
 
-    async def _erase(self, key: str) -> None:
+    async def _erase(self, key: str) -> bool:
+        """Return False where there is something to erase, and the store cannot."""
         # Some remove everything below a key, which is then not a key.
-        if await self._exists(key):
+        if not await self._is_key(key):
+            return True
+        if self.inner.supports_deletes:
             await self.inner.delete(key)
+        return self.inner.supports_deletes
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
         check_prefix(prefix)
-        if not self.inner.supports_deletes:
+        if not self._run("erase", prefix, self._erase_prefix(prefix)):
             raise StoreError(f"cannot erase {prefix!r}: {self!r} cannot delete")
-        self._run("erase", prefix, self._erase_prefix(prefix))
 
-    async def _erase_prefix(self, prefix: str) -> None:
-        if not prefix:
-            with suppress(FileNotFoundError):  # of a directory that is not there yet
-                await self.inner.clear()
-        elif not await self._exists(prefix[:-1]):  # nothing is below a key
-            await self.inner.delete_dir(prefix[:-1])
+    async def _erase_prefix(self, prefix: str) -> bool:
+        if not self.inner.supports_deletes:
+            return self.inner.supports_listing and not await self._below(prefix)
+        if prefix:
+            if not await self._is_key(prefix[:-1]):  # nothing is below a key
+                await self.inner.delete_dir(prefix[:-1])
+            return True
+        with suppress(FileNotFoundError):  # of a directory that is not there yet
+            await self.inner.clear()
+        if self.inner.supports_listing:  # that of fsspec leaves some
+            keys, prefixes = await self._list_dir("")
+            for key in keys:
+                await self.inner.delete(key)
+            for left in prefixes:
+                await self.inner.delete_dir(left[:-1])
+        return True
 
     # Listing
 
@@ -209,8 +223,12 @@ class ZarrPythonStore(Closes):
     def list_prefix(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)
         self._check_listing()
-        names = self._run("list", prefix, _collect(self.inner.list_prefix(prefix)))
-        yield from (name for name in names if name.startswith(prefix))
+        yield from self._run("list", prefix, self._below(prefix))
+
+    async def _below(self, prefix: str) -> Names:
+        """Return the keys below a prefix; some stores list names that only begin like it."""
+        names = await _collect(self._lists.list_prefix(prefix))
+        return [name for name in names if name.startswith(prefix) and name[-1:] != "/"]
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)
@@ -219,9 +237,19 @@ class ZarrPythonStore(Closes):
 
     async def _list_dir(self, prefix: str) -> tuple[Names, Names]:
         """zarr-python does not tell keys from prefixes, so every name is asked for."""
-        names = {name.rstrip("/") for name in await _collect(self.inner.list_dir(prefix))}
-        found = sorted(prefix + name for name in names if name)
-        there = await asyncio.gather(*(self._exists(name) for name in found))
+        names = {name.rstrip("/") for name in await _collect(self._lists.list_dir(prefix))}
+        # Of a file, fsspec lists the file itself.
+        found = sorted(prefix + name for name in names if name and "/" not in name)
+        itself = prefix + prefix[:-1].rpartition("/")[2]
+        if found == [itself] and await self._is_key(prefix[:-1]):
+            return [], []
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(name: str) -> bool:
+            async with turn:
+                return await self._is_key(name)
+
+        there = await asyncio.gather(*map(one, found))
         keys = [name for name, is_key in zip(found, there, strict=True) if is_key]
         return keys, [f"{name}/" for name, key in zip(found, there, strict=True) if not key]
 
@@ -263,6 +291,17 @@ def _request(range: Range) -> abc.ByteRequest:
     if range.length is None:
         return abc.OffsetByteRequest(range.start)
     return abc.RangeByteRequest(range.start, range.start + range.length)
+
+
+def _for_listing(store: abc.Store) -> abc.Store:
+    """Return a store that lists the names of its keys: with a slash at its end, one does not."""
+    if type(store) is not zarr_stores.FsspecStore or not store.path.endswith("/"):
+        return store
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it was told about its file system when it was made
+        return zarr_stores.FsspecStore(
+            store.fs, store.read_only, store.path.rstrip("/"), store.allowed_exceptions
+        )
 
 
 async def _collect(names: AsyncIterator[str]) -> Names:
