@@ -65,3 +65,24 @@ def _axis(named: Named, number: int, length: int, stated: Any) -> Axis:
         message = f"the chunks cover {total} elements, but the axis has {length}"
         raise invalid("chunk grid", named.name, where, message)
     return ListedAxis(length, np.cumsum(np.repeat(np.array(sizes, np.int64), repeats)))
+
+
+def covering(named: Named, shape: tuple[int, ...], unit: tuple[int, ...]) -> Named:
+    """The grid with one more chunk along each axis whose list ends before the array does."""
+    before = named.configuration["chunk_shapes"]
+    stated = list(before)
+    for axis, (sizes, length, step) in enumerate(zip(stated, shape, unit, strict=True)):
+        if isinstance(sizes, list):
+            runs = [entry if isinstance(entry, list) else [entry, 1] for entry in sizes]
+            short = length - sum(size * repeats for size, repeats in runs)
+            if short > 0:
+                stated[axis] = _with_chunk(sizes, -(-short // step) * step)
+    return named if stated == before else named.replace(chunk_shapes=stated)
+
+
+def _with_chunk(sizes: list[Any], size: int) -> list[Any]:
+    """The list with a chunk at its end, which is counted where the last ones are as long."""
+    *rest, last = sizes or [None]
+    if isinstance(last, list) and last[0] == size:
+        return [*rest, [size, last[1] + 1]]
+    return [*rest, [size, 2]] if last == size else [*sizes, size]

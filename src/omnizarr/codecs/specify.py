@@ -18,6 +18,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "zstd": {"level": 0, "checksum": False},
     "blosc": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "blocksize": 0},
 }
+# What objects of JSON may leave out, as in zarr-python; the rest is the array's.
+_MEMBERS = {**_DEFAULTS, "blosc": {"cname": "zstd", "clevel": 5, "blocksize": 0}}
 
 
 def to_named(codec: Any, itemsize: int | None = 1) -> Named:
@@ -40,11 +42,15 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
     if isinstance(codec, dict) and isinstance(codec.get("id"), str):
         return Named(PREFIX + codec["id"], {k: v for k, v in codec.items() if k != "id"})
     if isinstance(codec, dict) and isinstance(codec.get("name"), str):
-        return with_defaults("codec", Named(codec["name"], codec.get("configuration", {})))
+        named = with_defaults("codec", Named(codec["name"], codec.get("configuration", {})))
+        if itemsize is None:  # a part of a document, which says all
+            return named
+        stated = {**_MEMBERS.get(named.name, {}), **named.configuration}
+        return _completed(Named(named.name, stated), itemsize)
     if isinstance(codec, type):
         raise WrongType(f"{codec!r} is a class; give an object of it, {codec.__name__}(…)")
     if hasattr(codec, "to_dict"):  # zarr-python
-        named = to_named(codec.to_dict())
+        named = to_named(codec.to_dict(), None)
         # What such an object would still change when it meets an array.
         named = named.without(*getattr(codec, "_tunable_attrs", ()))
         return _completed(Named(named.name, plain_member(named.configuration)), itemsize)

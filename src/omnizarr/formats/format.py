@@ -65,8 +65,13 @@ class Format(Protocol):
         `choice` is one of those of the setting `codecs`.
         """
 
-    def sharded(self, array: ArrayModel, shards: tuple[int, ...]) -> ArrayModel:
-        """The array with its chunks packed into shards of that shape; raises CannotExpress."""
+    def sharded(
+        self, array: ArrayModel, shards: tuple[int, ...], index_location: str = "end"
+    ) -> ArrayModel:
+        """The array with its chunks packed into shards of that shape; raises CannotExpress.
+
+        `index_location` is ``"start"`` or ``"end"``.
+        """
 
     def new_type(self, named: Named) -> Named:
         """The data type of a new array for which this one is asked."""

@@ -160,7 +160,9 @@ class V1:
         options = {"cname": "lz4", "clevel": 5, "shuffle": 1}
         return (Named("bytes"), Named("numcodecs.blosc", options))
 
-    def sharded(self, array: ArrayModel, shards: tuple[int, ...]) -> ArrayModel:
+    def sharded(
+        self, array: ArrayModel, shards: tuple[int, ...], index_location: str = "end"
+    ) -> ArrayModel:
         raise cannot(self.name, "shards", "versions 3-draft and 3 have them")
 
     def new_type(self, named: Named) -> Named:

@@ -185,7 +185,9 @@ class V2:
         first = Named("bytes") if variable is None else Named(PREFIX + variable)
         return (first, Named("numcodecs.blosc", options))
 
-    def sharded(self, array: ArrayModel, shards: tuple[int, ...]) -> ArrayModel:
+    def sharded(
+        self, array: ArrayModel, shards: tuple[int, ...], index_location: str = "end"
+    ) -> ArrayModel:
         raise cannot(self.name, "shards", "versions 3-draft and 3 have them")
 
     def new_type(self, named: Named) -> Named:

@@ -288,14 +288,16 @@ class V3:
         }
         return (Named("bytes"), Named("blosc", config), Named("crc32c"))
 
-    def sharded(self, array: ArrayModel, shards: tuple[int, ...]) -> ArrayModel:
+    def sharded(
+        self, array: ArrayModel, shards: tuple[int, ...], index_location: str = "end"
+    ) -> ArrayModel:
         if array.chunk_grid.name != "regular":
             raise cannot(self.name, f"shards of a {array.chunk_grid.name} grid")
         config = {
             "chunk_shape": list(array.chunk_grid.configuration["chunk_shape"]),
             "codecs": list(array.codecs),
             "index_codecs": [Named("bytes", {"endian": "little"}), Named("crc32c")],
-            "index_location": "end",
+            "index_location": index_location,
         }
         return array.with_(
             chunk_grid=Named("regular", {"chunk_shape": list(shards)}),

@@ -320,10 +320,14 @@ class V3Draft:
         options = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
         return (Named("bytes"), Named("numcodecs.blosc", options))
 
-    def sharded(self, array: ArrayModel, shards: tuple[int, ...]) -> ArrayModel:
+    def sharded(
+        self, array: ArrayModel, shards: tuple[int, ...], index_location: str = "end"
+    ) -> ArrayModel:
         chunks = array.chunk_grid.configuration.get("chunk_shape", ())
         if len(chunks) != len(shards) or any(s % c for s, c in zip(shards, chunks, strict=True)):
             raise cannot(self.name, f"shards {shards} of chunks {tuple(chunks)}")
+        if index_location != "end":
+            raise cannot(self.name, f"the index of a shard at its {index_location}")
         per_shard = [s // c for s, c in zip(shards, chunks, strict=True)]
         members = {"type": "indexed", "configuration": {"chunks_per_shard": per_shard}}
         return array.with_(storage_transformers=(Named(SHARDING, members),))

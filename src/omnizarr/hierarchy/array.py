@@ -26,7 +26,7 @@ from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import NodeHandle
 from omnizarr.hierarchy.options import lengths_of
 from omnizarr.hierarchy.pipeline import as_object, order, pipeline
-from omnizarr.hierarchy.resize import grown, resize, shrunk
+from omnizarr.hierarchy.resize import grown, resize, shrunk, with_shape
 from omnizarr.hierarchy.selectable import Selectable
 from omnizarr.hierarchy.view import Viewer
 from omnizarr.hierarchy.writer import Writer
@@ -363,7 +363,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
         def reshaped(model: ArrayModel) -> ArrayModel:
             same.append(model.shape == old)
-            return model.with_(shape=new) if same[-1] and new != old else model
+            return with_shape(model, new) if same[-1] and new != old else model
 
         self._change(reshaped)
         return same[-1]

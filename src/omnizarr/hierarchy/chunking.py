@@ -113,6 +113,25 @@ def packed_shape(array: ArrayModel) -> tuple[int, ...] | None:
     return None
 
 
+def shard_options(shards: Any) -> tuple[Any, str]:
+    """Return the shape of shards, in any form, and where their index is, as zarr-python takes it.
+
+    ``{"shape": (64, 64), "index_location": "start"}`` gives both.
+    """
+    if not isinstance(shards, Mapping):
+        return shards, "end"
+    unknown = sorted(map(str, shards.keys() - {"shape", "index_location"}))
+    if unknown or "shape" not in shards:
+        raise InvalidMetadata(
+            f"shards: expected a shape, or an object with 'shape' and 'index_location', got"
+            f" {dict(shards)!r}"
+        )
+    place = shards.get("index_location") or "end"
+    if place not in ("start", "end"):
+        raise InvalidMetadata(f"shards: index_location must be 'start' or 'end', got {place!r}")
+    return shards["shape"], str(place)
+
+
 def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[int, ...]:
     """The shape of a shard: as given, or whole chunks up to a number of bytes."""
     chunks = array.chunk_grid.configuration.get("chunk_shape")

@@ -332,11 +332,26 @@ class Group(NodeHandle[GroupModel]):
     def __delitem__(self, name: str) -> None:
         self.delete(name)
 
-    def delete(self, name: str, *, keep_parent: bool = False) -> None:
+    def get_array(self, path: str) -> Array:
+        """Return the array at a path below this group; raises where there is none, or a group."""
+        found = self[path]
+        if not isinstance(found, Array):
+            raise WrongNode(f"{found.name} in {self.store!r} is a group, not an array")
+        return found
+
+    def get_group(self, path: str) -> Group:
+        """Return the group at a path below this one; raises where there is none, or an array."""
+        found = self[path]
+        if not isinstance(found, Group):
+            raise WrongNode(f"{found.name} in {self.store!r} is an array, not a group")
+        return found
+
+    def delete(self, name: str, *, keep_parent: bool = False, foreign: bool = False) -> None:
         """Erase a member and all below it.
 
-        In the draft a group without a document vanishes with its last member; `keep_parent`
-        gives it a document first.
+        Where something below is not Zarr, that is refused, unless `foreign` says that it is to be
+        erased too. In the draft a group without a document vanishes with its last member;
+        `keep_parent` gives it a document first.
         """
         location = self._location.child(name)
         if location.path == self.path or location.find([]) is None:
@@ -346,7 +361,7 @@ class Group(NodeHandle[GroupModel]):
             node = parent.load()
             if isinstance(node, GroupModel) and node.implicit:
                 parent.save(None, node.with_(implicit=False))
-        location.erase()
+        location.erase(foreign=foreign)
 
     # Looking at it
 

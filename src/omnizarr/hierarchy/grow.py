@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from omnizarr.errors import InvalidMetadata
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.change import alone
+from omnizarr.hierarchy.resize import with_shape
 
 
 def with_room(array: Array, shape: tuple[int, ...]) -> Array:
@@ -15,7 +16,7 @@ def with_room(array: Array, shape: tuple[int, ...]) -> Array:
     same_rank = len(shape) == array.ndim
     if not same_rank or any(n < old for n, old in zip(shape, array.shape, strict=True)):
         raise InvalidMetadata(f"cannot make room: {shape} is not larger than {array.shape}")
-    larger = Array.at(array._location, array._model.with_(shape=shape))
+    larger = Array.at(array._location, with_shape(array._model, shape))
     larger._config = array._config
     return larger
 

@@ -317,10 +317,14 @@ class Location:
             self.store.set(key, text)
         return True
 
-    def erase(self) -> None:
-        """Remove the node and all below it; refuses where something is not Zarr."""
+    def erase(self, *, foreign: bool = False) -> None:
+        """Remove the node and all below it; refuses where something is not Zarr.
+
+        `foreign` says that what is not Zarr is to be removed too.
+        """
         self.check_writable()
-        check_owned(self.store, self.path, self.format)
+        if not foreign:
+            check_owned(self.store, self.path, self.format)
         keys, prefixes = self.format.owned(self.path)
         erase_values(self.store, keys)
         for prefix in prefixes:

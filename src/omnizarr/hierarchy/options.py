@@ -17,7 +17,7 @@ from omnizarr.formats import Format
 from omnizarr.formats.dimensions import check_attributes
 from omnizarr.hierarchy.array_config import ArrayConfig
 from omnizarr.hierarchy.attributes import json_attributes
-from omnizarr.hierarchy.chunking import AUTO, chunk_grid, shard_shape
+from omnizarr.hierarchy.chunking import AUTO, chunk_grid, shard_options, shard_shape
 from omnizarr.hierarchy.default_codecs import default_codecs
 from omnizarr.model import ArrayModel, FillValue, Named
 from omnizarr.model.configuration import with_defaults
@@ -44,7 +44,8 @@ class ArrayOptions(TypedDict, total=False):
         of lengths for a rectilinear grid (version 3). `chunk_shape` is another name for it.
     shards
         Versions 3 and 3-draft: pack the chunks into values of this shape, a multiple of the
-        chunk shape; a size such as ``"100MB"``, or an integer for all axes.
+        chunk shape; a size such as ``"100MB"``, or an integer for all axes. In version 3 also
+        ``{"shape": …, "index_location": "start"}``, for the index in front of the chunks.
     fill_value
         What elements that were never written read as. Unless given zero, and for times in
         versions 2 and 3 "not a time". None leaves it undefined in versions 1 and 2.
@@ -238,7 +239,8 @@ def _made(
     )
     shards = options.get("shards")
     if shards is not None:
-        model = format.sharded(model, shard_shape(shards, model, data_type))
+        shape, index_location = shard_options(shards)
+        model = format.sharded(model, shard_shape(shape, model, data_type), index_location)
     return format.adapt(model)
 
 

@@ -24,7 +24,7 @@ def check_owned(store: Store, path: str, format: Format) -> None:
             if not format.looks_owned(key) and not _is_chunk(store, format, key, arrays):
                 raise StoreError(
                     f"{where} holds something that is not Zarr: {key!r}; nothing was erased."
-                    " Move it away first"
+                    " Move it away first, or erase it too: group.delete(name, foreign=True)"
                 )
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import engine
+from omnizarr.chunk_grids import covering
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidMetadata, SelectionError, warn
+from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.model import ArrayModel, paths
 from omnizarr.stores import can_list, list_prefix
 
@@ -38,6 +40,12 @@ def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMode
     return model
 
 
+def with_shape(model: ArrayModel, shape: tuple[int, ...]) -> ArrayModel:
+    """Return the model of an array with another shape, and with chunks for all of it."""
+    grid = covering(model.chunk_grid, shape, inner_chunks(model))
+    return model.with_(shape=shape, chunk_grid=grid)
+
+
 def shrunk(array: BoundArray, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape without what is outside a new one, to be stored before that is erased."""
     _checked(array, shape, "erase")
@@ -59,8 +67,8 @@ def _checked(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMo
         raise InvalidMetadata(
             f"cannot resize {old} to {shape}: expected {len(old)} lengths of at least 0"
         )
-    model = array.model.with_(shape=shape)
-    array.reshaped(model).check()  # a rectilinear grid may not cover the new shape
+    model = with_shape(array.model, shape)
+    array.reshaped(model).check()  # a grid of another package may not cover the new shape
     return model
 
 
@@ -78,7 +86,7 @@ def grown(
         )
     lengths = list(shape)
     lengths[number] += values.shape[number]
-    larger = array.reshaped(array.model.with_(shape=tuple(lengths)))
+    larger = array.reshaped(with_shape(array.model, tuple(lengths)))
     return larger, (slice(None),) * number + (slice(shape[number], None),)
 
 

@@ -35,6 +35,8 @@ class FsspecStore(Closes):
     key's place, the key is absent.
     """
 
+    _can_be_copied = True
+
     def __init__(
         self,
         fs: Any,

@@ -114,6 +114,8 @@ def _generation(status: os.stat_result) -> str:
 class LocalStore(Closes):
     """The files below a directory, which need not exist yet."""
 
+    _can_be_copied = True
+
     near = True  # to be asked twice costs little
     read_only = False
 

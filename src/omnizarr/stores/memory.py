@@ -16,13 +16,15 @@ from omnizarr.stores.values import flat
 class MemoryStore(Closes):
     """Keys and values in memory; give your own dictionary to share or inspect them."""
 
+    _can_be_copied = True
+
     near = True  # to be asked twice costs little
     read_only = False
 
     def __init__(
-        self, values: MutableMapping[str, bytes] | None = None, *, read_only: bool = False
+        self, store_dict: MutableMapping[str, bytes] | None = None, *, read_only: bool = False
     ) -> None:
-        self.values = {} if values is None else values
+        self.values = {} if store_dict is None else store_dict
         self.read_only = read_only
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:

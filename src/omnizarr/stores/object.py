@@ -46,6 +46,8 @@ _BATCH = 1000  # keys erased in one go
 class ObjectStore(Closes):
     """The objects of a bucket below a prefix."""
 
+    _can_be_copied = True
+
     def __new__(
         cls,
         store: Any = None,

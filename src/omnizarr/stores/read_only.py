@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from omnizarr.stores.store import Store
 from omnizarr.stores.wrapper import WrapperStore
 
@@ -11,3 +13,7 @@ class ReadOnlyStore(WrapperStore):
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner, read_only=True)
+
+    def with_read_only(self, read_only: bool = False) -> Any:
+        """Return this store, or the one that it is around."""
+        return self if read_only else self.inner
