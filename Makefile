@@ -1,6 +1,8 @@
 # Two commands do everything on a machine with python3 (3.11 or newer), make and a compiler:
 #   make demo   writes, reads and compares one dataset in all four formats
 #   make test   style, types, layers, tests
+# make test-newest runs the half of the tests that is quick, and where other packages matter, on the
+# newest Python that is installed, with the packages that are newest there.
 # make soak runs for hours what must never go wrong, and writes docs/reliability.md.
 # make bench (make bench QUICK=1: under three minutes) compares with other Zarr libraries.
 PYTHON ?= python3
@@ -11,7 +13,7 @@ SUM := $(shell cat $(SOURCES) | cksum | cut -d" " -f1)
 STAMP := $(VENV)/.installed-$(SUM)
 LIGHT := $(VENV)/.package-$(SUM)
 
-.PHONY: demo test lint types layers tests servers sanitize format bench soak clean
+.PHONY: demo test test-newest lint types layers tests servers sanitize format bench soak clean
 
 demo: $(LIGHT)
 	$(BIN)/python examples/demo.py demo-data
@@ -64,24 +66,39 @@ $(STAMP): $(LIGHT)
 	rm -f $(VENV)/.installed-*
 	touch $@
 
+NEWEST_PYTHON = $(firstword $(foreach v,3.13 3.12 3.11, \
+	$(wildcard $(HOME)/.pyenv/versions/$(v).*/bin/python3) \
+	$(shell sh -c 'command -v python$(v)')) $(PYTHON))
+NEWEST := .venv-newest
+NEWEST_STAMP := $(NEWEST)/$(notdir $(STAMP))
+QUICK_HALF := $(addprefix tests/,integrations hierarchy codecs data_types ops cli golden test_aio.py \
+	$(addprefix peers/test_,zarr_python.py tensorstore.py ome.py))
+
+test-newest: $(NEWEST_STAMP)
+	$(NEWEST)/bin/pytest -q -n auto --dist worksteal $(QUICK_HALF)
+
+$(NEWEST_STAMP): $(SOURCES)
+	test -x $(NEWEST)/bin/python || $(NEWEST_PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(NEWEST)/bin/python -m pip install --quiet --editable . --group test
+	rm -f $(NEWEST)/.installed-*
+	touch $@
+
 # The peers are newest on the newest Python, so the benchmark has an environment of its own. pip
 # compiled their modules when it installed them; ours are compiled here, or imports would not compare.
 BENCH := .venv-bench
 BENCH_STAMP := $(BENCH)/$(notdir $(STAMP))
-BENCH_PYTHON = $(firstword $(foreach v,3.13 3.12 3.11, \
-	$(wildcard $(HOME)/.pyenv/versions/$(v).*/bin/python3) \
-	$(shell sh -c 'command -v python$(v)')) $(PYTHON))
 
 bench: $(BENCH_STAMP)
 	$(BENCH)/bin/python -m compileall -q src/omnizarr
 	$(BENCH)/bin/python -m benchmarks $(if $(QUICK),--quick)
 
 $(BENCH_STAMP): $(SOURCES)
-	test -x $(BENCH)/bin/python || $(BENCH_PYTHON) -m venv $(BENCH)
+	test -x $(BENCH)/bin/python || $(NEWEST_PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BENCH)/bin/python -m pip install --quiet --editable . --group bench
 	rm -f $(BENCH)/.installed-*
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(BENCH) build demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(NEWEST) $(BENCH) build demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

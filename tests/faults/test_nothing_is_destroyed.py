@@ -30,6 +30,7 @@ HARMLESS = {
     *("configure", "register", "print_debug_info", "with_config", "astype", "chunk_key", "at"),
     *("get_basic_selection", "get_block_selection", "get_coordinate_selection"),
     *("get_mask_selection", "get_orthogonal_selection", "get_encoded_chunk", "to_dask"),
+    *("get_array", "get_group"),
 }
 
 
