@@ -63,7 +63,8 @@ def repair(
     replacing another, is put in its place. In a directory there may be files of single values and
     of locks. Left alone is what a process of this machine uses, and what was changed within
     `older_than` seconds, since processes of other machines cannot be seen. In buckets and
-    databases there may be locks; whether somebody renews one takes a quarter of a minute to see. Consolidated metadata of the root that differ from the documents below are made again.
+    databases there may be locks; whether somebody renews one takes a quarter of a minute to see.
+    Consolidated metadata of the root that differ from the documents below are made again.
     Values are never touched: a killed writer leaves each as it was, or as it was to be.
     """
     where = resolve(store, storage_options=storage_options)
