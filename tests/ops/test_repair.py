@@ -78,11 +78,22 @@ def test_files_of_other_names_are_never_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == kept
 
 
-def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_there_or_cannot_be_listed_is_refused(tmp_path: Path) -> None:
+    class NoListing:
+        read_only = False
+
+        def get(self, key: str, range: object = None) -> bytes | None:
+            return None
+
+        def set(self, key: str, value: object) -> None: ...
+
+        def erase(self, key: str) -> None: ...
+
     with pytest.raises(NodeNotFound, match="there is no directory"):
         oz.repair(tmp_path / "nothing")
-    with pytest.raises(StoreError, match="is no directory"):
-        oz.repair({})
+    with pytest.raises(StoreError, match="cannot list"):
+        oz.repair(NoListing())
+    assert oz.repair({}) == []
 
 
 def test_the_command_lists_and_removes_when_told(damaged: Path) -> None:

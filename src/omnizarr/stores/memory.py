@@ -72,7 +72,7 @@ class MemoryStore(Closes):
 
     def stage(self) -> MemoryStage:
         """Return a place for values that are to replace others."""
-        return MemoryStage(self.values)
+        return MemoryStage(self)
 
     def place(self, prefix: str = "") -> Place:
         return inside(("memory", Identity(self.values)), prefix)
@@ -91,19 +91,19 @@ class MemoryStore(Closes):
 class MemoryStage:
     """A dictionary of its own, whose values are moved."""
 
-    values: MutableMapping[str, bytes]
+    target: MemoryStore
     store: MemoryStore = field(default_factory=MemoryStore)
 
     def check(self, old: Extent) -> None:
         """Raise nothing: whatever is in memory can be replaced."""
 
     def put(self, old: Extent, new: Extent) -> None:
-        gone = [key for key in tuple(self.values) if old.has(key)]
+        gone = [key for key in self.target.list() if old.has(key)]
         for key in sorted(gone, key=lambda key: key not in old.metadata):
-            self.values.pop(key, None)
+            self.target.erase(key)
         staged = [key for key in self.store.values if new.has(key)]
         for key in sorted(staged, key=lambda key: key in new.metadata):
-            self.values[key] = self.store.values[key]
+            self.target.set(key, self.store.values[key])
 
     def discard(self) -> None:
         self.store.values.clear()
