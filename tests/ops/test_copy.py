@@ -40,6 +40,26 @@ def test_an_array_is_made_from_another_with_all_it_has(zarr_format: Any) -> None
     assert np.array_equal(other[...], source[...])
 
 
+@pytest.mark.parametrize(("source", "target"), [(2, 2), (3, 3), (2, 3), (3, 2)])
+@pytest.mark.parametrize(("dtype", "value"), [(bytes, b"ab"), (str, "ab")])
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_text_and_bytes_of_any_length_are_copied(
+    shape: tuple[int, ...], dtype: Any, value: Any, source: int, target: int
+) -> None:
+    """NumPy calls byte strings of any length objects, which need not be byte strings."""
+    array = oz.create_array({}, shape=shape, dtype=dtype, zarr_format=source)
+    array[...] = value
+    group = oz.create_group({}, zarr_format=target)
+    oz.copy(array, group, "copy")
+    group["set"] = array
+    group["view"] = array.view[...]
+    group.full_like("like", array, fill_value=value)
+    oz.from_array(group.store, name="from", data=array, zarr_format=target)
+    for name, made in group.arrays():
+        assert made.metadata.data_type == array.metadata.data_type, name
+        assert np.array_equal(made[...], array[...]), name
+
+
 def test_an_array_is_made_from_values_and_lists() -> None:
     assert oz.from_array(data=[[1, 2], [3, 4]])[...].tolist() == [[1, 2], [3, 4]]
     assert oz.from_array(data=np.ones(3), write_data=False)[...].tolist() == [0, 0, 0]

@@ -18,6 +18,7 @@ from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import ArrayOptions, array_model, runtime_config
 from omnizarr.hierarchy.pipeline import pipeline
 from omnizarr.hierarchy.stored import erase_leftovers
+from omnizarr.hierarchy.view import View
 from omnizarr.model import ArrayModel, Node
 
 # Options that say how chunks become bytes.
@@ -37,7 +38,7 @@ def make_array(
     if data is not None:
         data = as_source(data, dtype)
         shape = data.shape if shape is None else shape
-        dtype = data.dtype if dtype is None else dtype
+        dtype = _type_of(data) if dtype is None else dtype
     if shape is None:
         raise WrongType("give the shape of the new array, or data")
     model = array_model(location.format, shape, dtype, options)
@@ -87,7 +88,7 @@ def like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Options for an array like another: its own where it has them, unless others are given."""
     found: dict[str, Any] = {"shape": a.shape}
     if hasattr(a, "dtype"):
-        found["dtype"] = as_source(a).dtype
+        found["dtype"] = _type_of(as_source(a))
     if isinstance(a, Array):
         found |= {
             "chunks": a.chunks,
@@ -104,6 +105,13 @@ def like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
     elif isinstance(getattr(a, "chunks", None), tuple):
         found["chunks"] = tuple(c[0] if isinstance(c, tuple) and c else c for c in a.chunks)
     return {**found, **options}
+
+
+def _type_of(data: Any) -> Any:
+    """Return the type of data; for NumPy byte strings of any length are just objects."""
+    array = data.array if isinstance(data, View) else data
+    is_bytes = isinstance(array, Array) and array._model.data_type.name == "bytes"
+    return bytes if is_bytes else data.dtype
 
 
 def codec_options(a: Array) -> dict[str, Any]:
