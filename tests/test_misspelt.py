@@ -44,6 +44,8 @@ def new(**options: Any) -> oz.Array:
         (lambda: oz.open("sqllite:///x.db"), "sqlite"),
         (lambda: oz.open("http://localhost/x", storage_options={"header": {}}), "headers"),
         (lambda: oz.open({}, mode="r++"), "r+"),
+        (lambda: oz.open({}, mode="rw"), "r+"),
+        (lambda: oz.open({}, mode="x"), "w-"),
         (lambda: oz.create_array({}, shape=3, zarr_format="3-drft"), "3-draft"),
         (lambda: oz.config.set(thread=3), "threads"),
         (lambda: oz.config.get("chunk_cash"), "chunk_cache"),
@@ -68,10 +70,24 @@ def test_a_misspelt_path_gets_the_right_one(in_tmp: Path) -> None:
     oz.create_group("all.zarr").create_array("temperature", shape=3)
     with pytest.raises(oz.NodeNotFound, match=r"did you mean 'temperature'\? members: temp"):
         oz.open("all.zarr")["temprature"]
-    with pytest.raises(oz.NodeNotFound, match=r"Is the path right\?"):
-        oz.open("something-else")
+    with pytest.raises(oz.NodeNotFound, match=r"Did you mean 'Ocean\.zarr'\?"):
+        oz.open("ocean")
+    oz.create_group("z.zarr")
+    for name in ("something-else", "q.zarr"):  # an ending in common is no likeness
+        with pytest.raises(oz.NodeNotFound, match=r"Is the path right\?"):
+            oz.open(name)
     with pytest.raises(oz.NodeNotFound, match=r"Is the path right\?"):
         oz.open("no/folder.zarr")
+
+
+@pytest.mark.parametrize("path", ["ocean.zarr", "data/x.zarr.zip", "~/x", "s3://bucket/x"])
+def test_a_file_given_as_the_path_in_a_store_is_told_of(in_tmp: Path, path: str) -> None:
+    """Without a store the data would be in memory, and lost without a word."""
+    with pytest.warns(oz.OmnizarrWarning, match="in memory, and gone") as told:
+        oz.zeros(3, path=path)
+    assert [w.filename for w in told] == [__file__]
+    oz.create_array(shape=3, path="a/b")  # a node in memory, as it says
+    oz.create_array({}, shape=3, path="ocean.zarr")
 
 
 def test_an_unknown_option_is_a_type_error_as_for_any_function() -> None:
@@ -81,8 +97,15 @@ def test_an_unknown_option_is_a_type_error_as_for_any_function() -> None:
         oz.open_group({}, "w", atributes={})
 
 
+@pytest.mark.parametrize("mode", ["W", "ww", "rw", "wr", "w+", "wb", "write", "-w", "w--", ""])
+def test_no_mode_that_replaces_data_is_suggested(mode: Any) -> None:
+    with pytest.raises(oz.InvalidMetadata) as caught:
+        oz.open({}, mode=mode)
+    assert "did you mean 'w'" not in str(caught.value)
+
+
 def test_a_name_like_no_other_lists_what_there_is() -> None:
-    with pytest.raises(oz.InvalidMetadata, match=r"known: r, r\+, a, w, w-"):
+    with pytest.raises(oz.InvalidMetadata, match=r"r\+ reads and writes what is there"):
         oz.open({}, mode="qqqq")  # type: ignore[call-overload]  # what is tested
     with pytest.raises(oz.UnknownExtension, match=r"known: .*blosc.*gzip.*zstd"):
         new(compressors="qqqqqq")

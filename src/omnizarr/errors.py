@@ -204,11 +204,17 @@ def known_names(given: object, known: Iterable[object]) -> str:
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
     """Return ``"did you mean 'zstd'? "`` where a known name is much like `given`, else nothing."""
+    meant = near(given, known)
+    return "" if meant is None else f"did you mean {meant!r}? "
+
+
+def near(given: object, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like `given`, or None where none is much like it."""
     from difflib import get_close_matches  # noqa: PLC0415 - slow to import, rarely needed
 
     lower = {name.lower(): name for name in known}
-    near = get_close_matches(str(given).lower(), lower, n=1)
-    return f"did you mean {lower[near[0]]!r}? " if near else ""
+    found = get_close_matches(str(given).lower(), lower, n=1)
+    return lower[found[0]] if found else None
 
 
 class OmnizarrWarning(UserWarning):

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from omnizarr.errors import OmnizarrError, StoreError, did_you_mean
+from omnizarr.errors import OmnizarrError, StoreError, did_you_mean, near
 from omnizarr.formats import Probe
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.location import Location
@@ -109,9 +109,11 @@ def _beside(store: Store, path: str) -> str:
     if path or not isinstance(store, LocalStore) or not store.root.parent.is_dir():
         return "Is the path right?"
     with suppress(OSError):
-        meant = did_you_mean(store.root.name, os.listdir(store.root.parent))
-        if meant:
-            return f"D{meant[1:].rstrip()}"
+        # Without endings, which most names have in common.
+        names = {Path(name).stem: name for name in sorted(os.listdir(store.root.parent))}
+        meant = near(store.root.stem, names)
+        if meant is not None:
+            return f"Did you mean {names[meant]!r}?"
     return "Is the path right?"
 
 
