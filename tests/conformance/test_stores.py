@@ -8,6 +8,7 @@ import subprocess
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -193,6 +194,13 @@ class Deletes(Gets):
         del self.values[key]
 
 
+class Indexed(Deletes):
+    """The same, which can be indexed too, as a mapping can."""
+
+    def __getitem__(self, key: str) -> bytes:
+        return self.values[key]
+
+
 class Erases(Deletes):
     """The same in the words of the draft, with a list operation."""
 
@@ -206,7 +214,7 @@ class Erases(Deletes):
 
 
 @pytest.mark.shows("D3-84", "D3-85", "GEO-09", "V3-82")
-@pytest.mark.parametrize("kind", [Gets, Raises, Deletes, Erases])
+@pytest.mark.parametrize("kind", [Gets, Raises, Deletes, Indexed, Erases])
 @pytest.mark.parametrize("version", [1, 2, "3-draft", 3])
 def test_an_object_with_few_methods_is_a_store(kind: type[Gets], version: Any) -> None:
     """C4: it was refused, or `get` without a range raised a bare TypeError."""
@@ -239,7 +247,16 @@ def test_a_store_with_only_the_partial_forms_needs_no_adapter() -> None:
     np.testing.assert_array_equal(oz.open_array(store)[1:3], data[1:3])
 
 
-@pytest.mark.parametrize("thing", [3, np.arange(3), Gets, object(), type("Sub", (), {})()])
+def test_a_store_whose_methods_are_its_own_is_taken_as_it_is() -> None:
+    held: dict[str, bytes] = {}
+    oz.create_array(held, data=np.arange(3))
+    inner = oz.MemoryStore(held)
+    own = SimpleNamespace(get=inner.get, set=inner.set, erase=inner.erase, read_only=False)
+    assert stores.resolve(own) is own
+    assert oz.open_array(own)[...].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("thing", [3, np.arange(3), Gets, object(), MappingProxyType({})])
 def test_what_is_no_store_is_told(thing: Any) -> None:
     with pytest.raises(oz.StoreError, match="is not a store; give a path, a dict"):
         oz.open(thing)

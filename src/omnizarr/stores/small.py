@@ -80,13 +80,10 @@ def _made(inner: Any, read_only: bool) -> SmallStore:
 
 def is_small(where: object) -> bool:
     """Return True for what `SmallStore` can make a store of, not for tables and arrays."""
-    get = getattr(type(where), "get", None)
-    return (
-        callable(get)
-        and not isinstance(where, type)
-        and not hasattr(type(where), "__getitem__")
-        and not inspect.iscoroutinefunction(get)
-    )
+    get = getattr(where, "get", None)
+    if isinstance(where, type) or not callable(get) or inspect.iscoroutinefunction(get):
+        return False
+    return callable(getattr(where, "set", None)) or not hasattr(where, "__getitem__")
 
 
 @lru_cache(256)
@@ -94,7 +91,7 @@ def takes_range(kind: Any) -> bool:
     """Return True if the method `get` of a class takes a range beside the key."""
     try:
         parameters = list(inspect.signature(kind.get).parameters.values())
-    except (TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):  # an object's own method, or one of C
         return True
     open_ended = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
