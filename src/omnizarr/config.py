@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, overload
 
 from omnizarr import limits
+from omnizarr._frozen import freeze
 from omnizarr.errors import InvalidMetadata, known_names, warn
 
 MAX_THREADS = 16
@@ -225,7 +226,7 @@ def _codec_list(value: Any) -> tuple[Any, ...]:
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         names = " or ".join(map(repr, CODECS))
         raise InvalidMetadata(f"codecs must be {names} or a list of codecs, got {value!r}")
-    return tuple(copy.deepcopy(list(value)))
+    return tuple(map(freeze, copy.deepcopy(list(value))))  # all arrays to come share it
 
 
 def inherit(settings: Config) -> None:

@@ -20,16 +20,18 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr import stores
+from omnizarr._frozen import freeze
 from omnizarr.data_types import value_key
 from omnizarr.hierarchy import options
 from omnizarr.integrations.zarr_python import from_zarr, to_zarr
 from omnizarr.model import Named
-from omnizarr.model.frozen import freeze
 from omnizarr.model.typed_key import typed_key
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.source import digest, own_source, source_of
-from tests.property.strategies import FORMATS, bits, described, json_values
+from omnizarr.stores.withheld import WithheldStore
+from omnizarr.testing import RecordingStore
+from tests.property.strategies import FORMATS, bits, described, json_values, regular
 
 # Keys
 
@@ -204,6 +206,7 @@ def forget() -> None:
         table.clear()  # type: ignore[attr-defined]
 
 
+@pytest.mark.filterwarnings("ignore::omnizarr.errors.OmnizarrWarning")
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
 def test_an_array_is_the_same_whatever_was_made_before(format: Any, data: st.DataObject) -> None:
@@ -249,12 +252,15 @@ def change_all(value: Any) -> None:
 
 
 def overwrite(value: Any) -> None:
-    raw = np.frombuffer(b"\1" * value.nbytes, value.dtype) if value.dtype.kind != "T" else None
+    """Change every item, to one that its type has."""
+    if value.dtype.kind in "TO":
+        return
+    other = regular(np.full(value.nbytes, 1, np.uint8), value.dtype)
     if isinstance(value, np.void):
         for name in value.dtype.names or ():
-            value[name] = raw[0][name] if raw is not None else None
-    elif raw is not None:
-        value[...] = raw.reshape(value.shape)
+            value[name] = other[0][name]
+    else:
+        value[...] = other.reshape(value.shape)
 
 
 def attempt(change: Callable[[], None]) -> None:
@@ -298,6 +304,7 @@ HANDED_OUT: dict[str, Callable[[oz.Array], Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::omnizarr.errors.OmnizarrWarning")
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
 def test_what_a_user_changes_changes_no_other_array(format: Any, data: st.DataObject) -> None:
@@ -383,6 +390,8 @@ def in_memory() -> list[Any]:
         stores.PrefixStore(MemoryStore(values), "a"),
         stores.ReadOnlyStore(MemoryStore(values)),
         from_zarr(to_zarr(MemoryStore())),
+        WithheldStore(LocalStore("a"), lambda key: True),
+        RecordingStore(LocalStore("a")),
         type("Own", (LocalStore,), {})("a"),
         type("Own", (LocalStore,), {})("a"),
     ]
@@ -410,3 +419,15 @@ def test_an_object_in_the_place_of_one_that_is_gone_is_another() -> None:
     """A5: the address of an object is used again."""
     seen = {own_source(MemoryStore({})) for _ in range(100)}
     assert len(seen) == 100
+
+
+@given(json_values())
+def test_settings_cannot_be_changed_through_what_was_given_or_got(value: Any) -> None:
+    """A7: the codecs of all arrays to come are a setting."""
+    given = [{"name": "bytes", "configuration": {"some": value}}]
+    before = json.dumps(given)
+    with oz.configure(codecs=given):
+        change_all(given)
+        change_all(list(oz.config.get("codecs")))
+        change_all(oz.config.get().codecs)
+        assert json.dumps(list(oz.config.get("codecs"))) == before

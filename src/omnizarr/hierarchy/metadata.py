@@ -6,13 +6,13 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from omnizarr._frozen import freeze
 from omnizarr._json import dumps, loads
 from omnizarr.errors import InvalidMetadata
 from omnizarr.formats import Format
 from omnizarr.formats.dimensions import ATTRIBUTE
 from omnizarr.hierarchy.validate import format_of
 from omnizarr.model import ArrayModel, GroupModel, Node
-from omnizarr.model.frozen import freeze
 
 
 class Metadata:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omnizarr.model.frozen import NOTHING, freeze
+from omnizarr._frozen import NOTHING, freeze
 
 
 @dataclass(frozen=True, slots=True)

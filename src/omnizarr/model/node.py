@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.model.frozen import freeze
+from omnizarr._frozen import freeze
 from omnizarr.model.named import Named
 
 # In which words a fill value is written; the data types know the words.

@@ -14,7 +14,7 @@ from datetime import timedelta
 from itertools import chain
 from typing import Any, TypeAlias
 
-from omnizarr.model.frozen import FrozenDict, FrozenList
+from omnizarr._frozen import FrozenDict, FrozenList
 from omnizarr.model.named import Named
 
 Key: TypeAlias = tuple[Hashable, ...]

@@ -124,6 +124,10 @@ class CacheStore(WrapperStore):
         cache = None if isinstance(self.cache, MemoryStore) else self.cache
         return _again, (self.inner, cache, self.max_bytes, self.validate)
 
+    def answers_by(self) -> tuple[bool]:
+        """What its values depend on beside their place: whether they may be old."""
+        return (self.validate,)
+
     def _identity(self) -> tuple[Any, ...]:
         return self.inner, self.validate
 

@@ -238,6 +238,15 @@ class FsspecStore(Closes):
         self.__dict__.update(state)
         self._mine = os.getpid(), state["_mine"], _lock(state["_mine"])
 
+    def answers_by(self) -> tuple[Any, ...]:
+        """What its values depend on beside their place: all options of the file system.
+
+        Relative paths may be among them. Where one is an object, nothing can be told.
+        """
+        fs = self._mine[1]
+        kind, given = type(fs), (fs.storage_args, dict(fs.storage_options))
+        return kind.__module__, kind.__qualname__, given, os.getcwd(), self.path
+
     def place(self, prefix: str = "") -> identity.Place:
         return place_in(self._mine[1], f"{self.path}/{prefix}")
 

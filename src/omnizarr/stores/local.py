@@ -389,6 +389,7 @@ class DirectoryStore(LocalStore):
     """A directory under the name of zarr-python 1 and 2; what is created in it is version 2."""
 
     default_format = "2"
+    answers_by = LocalStore.answers_by
 
 
 class NestedDirectoryStore(DirectoryStore):
@@ -398,3 +399,4 @@ class NestedDirectoryStore(DirectoryStore):
     """
 
     dimension_separator = "/"
+    answers_by = LocalStore.answers_by

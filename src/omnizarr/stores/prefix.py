@@ -23,6 +23,10 @@ class PrefixStore(WrapperStore):
     def _outside(self, key: str) -> str:
         return key[len(self.prefix) :]
 
+    def answers_by(self) -> tuple[str]:
+        """What its values depend on beside their place."""
+        return (self.prefix,)
+
     def _identity(self) -> tuple[Any, ...]:
         return self.inner, self.prefix
 

@@ -17,3 +17,7 @@ class ReadOnlyStore(WrapperStore):
     def with_read_only(self, read_only: bool = False) -> Any:
         """Return this store, or the one that it is around."""
         return self if read_only else self.inner
+
+    def answers_by(self) -> tuple[()]:
+        """What its values depend on beside their place: nothing."""
+        return ()

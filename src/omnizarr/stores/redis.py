@@ -212,6 +212,10 @@ class RedisStore(Closes):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
 
+    def answers_by(self) -> tuple[str, ...]:
+        """What its values depend on beside their place: all of the URL."""
+        return self.url, self.prefix
+
     def place(self, prefix: str = "") -> identity.Place:
         parts = urlsplit(self.url)
         database = parts.path.strip("/") or self.options.get("db", 0)

@@ -1,7 +1,9 @@
 """What tells the values of one store from those of any other, for tables that keep values.
 
 Where values are (`identity`) is not enough for that: a wrapper may change them, a server may
-answer by headers, and an inode may be used again by another file.
+answer by headers, and an inode may be used again by another file. A class whose objects can be told
+apart says so by a method `answers_by` of its own: what their values depend on beside their place.
+A subclass, which may change anything, has to say it again.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from omnizarr.model.typed_key import Key, typed_key
 from omnizarr.stores.identity import place_of
 from omnizarr.stores.store import Store
 
-_OURS = __name__.partition(".")[0]
 _count = itertools.count()
 _numbers: dict[int, tuple[ref[Any], int]] = {}  # of objects that live, by their ids
 _process = uuid.uuid4().hex
@@ -51,15 +52,14 @@ def digest(*parts: Any) -> str:
 
 def _parts(store: Any) -> tuple[Any, ...] | None:
     kind = type(store)
-    if kind.__module__.partition(".")[0] != _OURS:
+    if "answers_by" not in vars(kind):
         return None
     inner = getattr(store, "inner", None)
     inside = () if inner is None else _parts(inner)
     place = _plain(place_of(store)[0])
     if inside is None or place is None:
         return None
-    more: tuple[Any, ...] = getattr(store, "answers_by", tuple)()
-    return kind.__module__, kind.__qualname__, place, tuple(more), inside
+    return kind.__module__, kind.__qualname__, place, store.answers_by(), inside
 
 
 def _plain(part: Any) -> Any:
@@ -70,12 +70,7 @@ def _plain(part: Any) -> Any:
         return None if lost else parts
     if part is None or type(part) in (str, int, bool, bytes):
         return part
-    if hasattr(part, "storage_args") and hasattr(part, "storage_options"):  # of fsspec
-        kind, given = type(part), (part.storage_args, dict(part.storage_options))
-        # Relative paths may be among the options.
-        found = kind.__module__, kind.__qualname__, given, os.getcwd()
-        return None if typed_key(found, max_size=None) is None else found
-    return None
+    return "file system" if hasattr(part, "storage_options") else None  # see `FsspecStore`
 
 
 def _number(thing: object) -> int:

@@ -13,6 +13,7 @@ class ZipStore(_ZipStore):
     """A ZIP file, which is created where it does not exist."""
 
     default_format = "2"
+    answers_by = _ZipStore.answers_by
 
     def __init__(
         self,
