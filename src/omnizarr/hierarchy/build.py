@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 
 from omnizarr.errors import NodeExists, OmnizarrError
-from omnizarr.formats import Format
+from omnizarr.formats import Format, consolidated
 from omnizarr.hierarchy.around import Around
 from omnizarr.hierarchy.copies import has_copies, keep_right, note_change
+from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.owned import check_owned
 from omnizarr.hierarchy.walk import walk
@@ -114,6 +115,10 @@ def build(location: Location, *, overwrite: bool, operation: str, implied: bool 
     staged = stage(location.store)
     if old is not None:
         staged.check(_extent(old, location.path))
+    if old is not None and not location.path and old.name == location.format.name:
+        # What an entry point says of the hierarchy stays true of the new root.
+        for key, text in fetch(location.store, old.root_documents()).items():
+            staged.store.set(key, text)
     return Build(location, _at(location, staged.store), staged.store, old, left, staged)
 
 
@@ -226,4 +231,5 @@ def _update_consolidated(target: Location, old: Format | None) -> None:
     keep_right(store, format, {path: None})
     own = replace(target, copies=None, known=None)
     nodes = {paths.join(path, inside): node for inside, node in walk(own, own.load()).items()}
-    keep_right(store, format, {p: format.write(p, node) for p, node in nodes.items()})
+    around = fetch(store, {key: p for p in nodes for key in consolidated.holders(format, p)})
+    keep_right(store, format, {p: format.write(p, node) for p, node in nodes.items()}, around)
