@@ -53,7 +53,7 @@ def place(
     start = ""
     if hasattr(store, "store") and hasattr(store, "path") and not isinstance(store, Store):
         store, start = store.store, store.path
-    if store is None and path and _FILE.search(path):
+    if store is None and isinstance(path, str) and _FILE.search(path):
         warn(
             f"path {path!r} is a place in a store; without a store it is in memory, and gone when"
             f" the program ends. For a file give {path!r} as the store"
