@@ -116,6 +116,19 @@ def test_changes_that_an_archive_cannot_store_any_more_are_told(
             assert file.read("k") == b"old"  # it is complete where it is now
 
 
+def test_a_new_archive_is_made_where_one_was_removed_while_it_was_written(tmp_path: Path) -> None:
+    """A8: a store whose file was to be created was still found by its path when it was gone."""
+    old = ZipStore(tmp_path / "x.zip", mode="a")
+    old.set("k", b"old")
+    (tmp_path / "x.zip").unlink()
+    with ZipStore(tmp_path / "x.zip", mode="a") as new:
+        assert new.get("k") is None
+        new.set("k", b"new")
+    with pytest.raises(StoreError, match="removed or replaced"):
+        old.close()
+    assert ZipStore(tmp_path / "x.zip").get("k") == b"new"
+
+
 def test_an_archive_goes_on_after_the_working_directory_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,10 +186,13 @@ class Archive:
     def _register(self) -> None:
         """Let other stores find this archive by the file that it writes."""
         with _guard:
+            place = os.path.realpath(self.path)
             if self.live.file is None:
-                _pending[os.path.realpath(self.path)] = self
-            else:
-                _writing[self.live.file.number] = self
+                _pending[place] = self
+                return
+            if _pending.get(place) is self:  # another file may come in the place of this one
+                del _pending[place]
+            _writing[self.live.file.number] = self
 
     def check_file(self) -> None:
         """Raise where the path no longer leads to the file that is written."""
