@@ -145,7 +145,8 @@ def test_numbers_are_the_same_for_everybody_whatever_orders_are_stated(
         if not known and other == 3:
             continue
         np.testing.assert_array_equal(np.asarray(zarr.open_array(theirs(target))[...]), data)
-        if order == "C":  # zarr-python forgets a transpose before filters, until 3.3
+        # zarr-python forgets a transpose before filters, until 3.3; its bitround is little-endian.
+        if order == "C" and known:
             peer = theirs(target)
             zarr.open_array(peer, mode="r+")[...] = data[::-1]
             np.testing.assert_array_equal(read(ours(peer)), data[::-1])
@@ -165,7 +166,7 @@ def test_what_zarr_python_writes_is_read_as_it_meant(
         with np.errstate(all="ignore"):
             try:
                 array[...] = NUMBERS.astype(dtype)
-            except (OverflowError, KeyError):  # of another order it does not fit, or is not known
+            except (OverflowError, KeyError, TypeError):  # what it sees does not fit the filter
                 reject()
             expected = np.asarray(array[...])
     else:
@@ -178,7 +179,10 @@ def test_what_zarr_python_writes_is_read_as_it_meant(
         options["filters"] = [zarr_codec(step) for step in steps]
         options["serializer"] = zarr.codecs.BytesCodec(endian=stored)
         array = zarr.create_array(store, dtype=expected.dtype, zarr_format=3, **options)
-        array[...] = expected
+        try:
+            array[...] = expected
+        except TypeError:  # its bitround gives integers, and takes none
+            reject()
     with np.errstate(all="ignore"):
         for engine in ("auto", "reference"):
             np.testing.assert_array_equal(read(ours(store), engine), expected)
