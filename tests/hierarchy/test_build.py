@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -441,3 +442,55 @@ def test_stages_are_told_by_verify_and_left_alone_while_their_writer_runs(tmp_pa
     assert found.state == "in use"
     staged.discard()
     assert oz.verify(path).findings == []
+
+
+RACE = """
+import sys
+import numpy as np
+import omnizarr as oz
+
+place, number, new = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "new"
+rng = np.random.default_rng(number)
+for _ in range(4 if new else 12):
+    shape = tuple(int(n) for n in rng.integers(1, 9, 2))
+    values = np.full(shape, number)
+    try:
+        oz.from_array(place, name="x", data=values, chunks=(2, 3), overwrite=not new)
+    except oz.NodeExists:
+        pass
+"""
+
+
+@pytest.mark.parametrize("new", ["new", "replaced"])
+@pytest.mark.parametrize("place", ["{}/x.zarr", "sqlite://{}/x.db"])
+def test_of_writers_that_race_one_wins_with_all_that_it_wrote(
+    tmp_path: Path, place: str, new: str
+) -> None:
+    where = place.format(tmp_path)
+    oz.create_group(where)
+    writers = [
+        subprocess.Popen([sys.executable, "-c", RACE, where, str(number), new])
+        for number in range(1, 5)
+    ]
+    assert [writer.wait(120) for writer in writers] == [0] * 4
+    found = oz.open(where)["x"]
+    assert len(np.unique(found[...])) == 1
+    assert found[...].min() > 0
+    assert _clean(found.store)
+    assert oz.verify(where).findings == []
+
+
+def test_threads_that_replace_one_node_leave_one_whole(store: Any) -> None:
+    group = oz.create_group(store)
+    group["x"] = VALUES
+
+    def write(number: int) -> None:
+        for n in range(1, 6):
+            group.create_array("x", data=np.full((n, 7), number), chunks=(1, 3), overwrite=True)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(1, 5)))
+    found = oz.open(store)["x"][...]
+    assert len(np.unique(found)) == 1
+    assert found.min() > 0
+    assert _clean(store)

@@ -7,8 +7,8 @@ that fails or is killed leaves the old node, or none, never a part of one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 
@@ -21,9 +21,18 @@ from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.hierarchy.owned import check_owned
 from omnizarr.hierarchy.walk import walk
 from omnizarr.model import GroupModel, Node, paths
-from omnizarr.stores import Store, can_list, erase_values, list_prefix
+from omnizarr.stores import (
+    Store,
+    can_list,
+    erase_values,
+    list_prefix,
+    lock_prefix,
+    place_of,
+    set_new,
+)
 from omnizarr.stores.staging import Extent, Stage, Stages, stage
-from omnizarr.stores.withheld import Mark, WithheldStore, marker
+from omnizarr.stores.turns import REPLACE, turn
+from omnizarr.stores.withheld import MARKER, Mark, WithheldStore, marker
 
 
 @dataclass
@@ -42,6 +51,7 @@ class Build:
     leftovers: tuple[str, ...] = ()  # keys of an earlier, incomplete attempt
     stage: Stage | None = None
     withheld: WithheldStore | None = None
+    overwrite: bool = False
     keep: bool = False  # what was written before an error stays, to go on from there
 
     def __enter__(self) -> Location:
@@ -71,20 +81,29 @@ class Build:
         """Show the node in its place, and erase the one that it replaces."""
         target, format = self.target, self.target.format
         new = _extent(format, target.path)
-        if self.old is None and existing_node(target.store, target.path) is not None:
-            raise NodeExists(f"another writer has just created {target}; open it instead")
-        if target.path:
-            target.create_above()
-        if self.stage is not None:
-            replaced = Extent((), self.leftovers, ())
-            if self.old is not None:
-                replaced = _extent(self.old, target.path)
-            self.stage.put(replaced, new)
-            self.stage.discard()
-        elif self.withheld is not None:
-            self.withheld.publish(new.has)
-            target.store.erase(marker(target.path))
+        with alone(target.store):
+            if self.old is None:
+                self._check_still_new()
+            if target.path:
+                target.create_above()
+            if self.stage is not None:
+                old = Extent((), self.leftovers, ())
+                self.stage.put(old if self.old is None else _extent(self.old, target.path), new)
+                self.stage.discard()
+            elif self.withheld is not None:
+                self.withheld.publish(new.has)
+                target.store.erase(marker(target.path))
         _update_consolidated(target, self.old)
+
+    def _check_still_new(self) -> None:
+        """Raise where another writer has made a node meanwhile, unless it is to be replaced."""
+        found = existing_node(self.target.store, self.target.path)
+        if found is None:
+            return
+        if not self.overwrite or self.stage is None:
+            raise NodeExists(f"another writer has just created {self.target}; open it instead")
+        check_owned(self.target.store, self.target.path, found[0])
+        self.old = found[0]
 
     def discard(self) -> None:
         """Erase what was written; the node that was to be replaced stays as it is."""
@@ -103,9 +122,10 @@ def build(location: Location, *, overwrite: bool, operation: str, implied: bool 
     cannot be replaced, or where nothing can be written. `operation` is told to those who find
     what an interrupted writer left.
     """
-    old = check_new(location, overwrite, implied)
-    if old is None and not isinstance(location.store, Stages):
-        return _begin(location, Mark(operation), overwrite)
+    with alone(location.store) if overwrite else nullcontext():
+        old = check_new(location, overwrite, implied)
+        if old is None and not isinstance(location.store, Stages):
+            return _begin(location, Mark(operation), overwrite)
     left: tuple[str, ...] = ()
     if old is not None:
         check_owned(location.store, location.path, old)
@@ -119,7 +139,8 @@ def build(location: Location, *, overwrite: bool, operation: str, implied: bool 
         # What an entry point says of the hierarchy stays true of the new root.
         for key, text in fetch(location.store, old.root_documents()).items():
             staged.store.set(key, text)
-    return Build(location, _at(location, staged.store), staged.store, old, left, staged)
+    place = _at(location, staged.store)
+    return Build(location, place, staged.store, old, left, staged, overwrite=overwrite)
 
 
 def build_resumable(
@@ -151,10 +172,19 @@ def _begin(location: Location, mark: Mark, overwrite: bool, resume: bool = False
     if not resume:
         _check_marker(location, overwrite)
         if overwrite and can_list(store):
-            erase_values(store, _chunks(location))
-        store.set(marker(path), mark.write())
+            erase_values(store, (*_chunks(location), marker(path)))
+        if not set_new(store, marker(path), mark.write()):
+            raise NodeExists(f"another writer is just creating {location}; open it later")
     withheld = WithheldStore(store, location.format.is_metadata)
     return Build(location, _at(location, withheld), store, withheld=withheld)
+
+
+@contextmanager
+def alone(store: Store) -> Iterator[None]:
+    """Keep other threads and processes from putting nodes in their place in a store."""
+    key = str(hash(place_of(store)[0]))  # to choose a lock; stores that share one wait in vain
+    with turn(REPLACE, [key]), lock_prefix(store, "", [MARKER], "replace"):
+        yield
 
 
 def _check_marker(location: Location, overwrite: bool) -> None:
@@ -175,11 +205,10 @@ def create_node(
     check: Callable[[Node], None] = lambda node: None,
 ) -> Node:
     """Store a new node without values, in the place of another where `overwrite` is True."""
-    try:
-        return location.create(node, check=check, implied=overwrite or None)
-    except NodeExists:
-        if not overwrite:
-            raise
+    if not overwrite:
+        return location.create(node, check=check)
+    with suppress(NodeExists), alone(location.store):
+        return location.create(node, check=check, implied=True)
     with build(location, overwrite=True, operation="create", implied=True) as place:
         return place.create(node, check=check)
 

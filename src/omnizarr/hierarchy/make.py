@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from omnizarr import data_types
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidMetadata, NodeExists, OmnizarrError, WrongNode, WrongType
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.build import build
+from omnizarr.hierarchy.build import alone, build
 from omnizarr.hierarchy.foreign import as_source
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import ArrayOptions, array_model, runtime_config
@@ -57,7 +57,8 @@ def make_array(
 
     values = data if write_data else None
     try:
-        array = Array.at(location, location.create(model, check=check))
+        with alone(location.store) if overwrite else nullcontext():
+            array = Array.at(location, location.create(model, check=check))
     except NodeExists:
         if not overwrite:
             raise

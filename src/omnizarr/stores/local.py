@@ -334,7 +334,8 @@ class LocalStore(Closes):
         name = name or new_name()
         root = self._start or os.path.join(".", "")
         new = os.path.join(staging_folder(root, name), "new")
-        return FolderStage(root, type(self)(new, read_only=self.read_only), name)
+        sync = self._sync_folders if config.get().durability == "fsync" else None
+        return FolderStage(root, type(self)(new, read_only=self.read_only), name, sync)
 
     def answers_by(self) -> tuple[str]:
         """What its values depend on beside their place: an inode may be used again."""

@@ -17,11 +17,11 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from omnizarr.errors import StoreError
 from omnizarr.stores.abilities import can_list, erase_prefix, erase_values, list_dir, list_prefix
@@ -42,8 +42,8 @@ class Extent:
 
     def has(self, key: str) -> bool:
         """Return True if a key belongs to it."""
-        mine = key in self.metadata or key in self.keys or key.startswith(self.prefixes)
-        return mine and not key.startswith(f"{FOLDER}/")
+        named = key in self.metadata or key in self.keys
+        return named or (key.startswith(self.prefixes) and OURS not in key)
 
 
 class Stage(Protocol):
@@ -152,7 +152,12 @@ class KeyStage:
         gone = sorted(key for key in found if old.has(key))
         plan = {"old": gone, "new": staged, "metadata": [*old.metadata, *new.metadata]}
         self.inner.set(self._plan, json.dumps(plan).encode())
-        self._finish(plan)
+        try:
+            self._finish(plan)
+        except BaseException:
+            with contextlib.suppress(Exception):  # else it is left for `recover`
+                self._finish(plan)
+            raise
 
     def _finish(self, plan: Plan) -> None:
         metadata, staged = set(plan["metadata"]), plan["new"]
@@ -166,8 +171,13 @@ class KeyStage:
             self.inner.set(key, value)
         self.inner.erase(self._plan)
 
+    @property
+    def pending(self) -> bool:
+        """True while values are being put in their place."""
+        return self.inner.get(self._plan) is not None
+
     def discard(self) -> None:
-        if can_list(self.inner) and self.inner.get(self._plan) is None:
+        if can_list(self.inner) and not self.pending:
             erase_prefix(self.inner, f"{FOLDER}/{self.name}/")
 
     def recover(self) -> None:
@@ -185,9 +195,12 @@ class FolderStage:
     root: str  # which ends with a separator
     inner: Store  # a store in the folder of new entries
     name: str
+    sync: Callable[[str], None] | None = None  # has the disk store the names on the way to a path
+    made_root: bool = False
 
-    @property
+    @cached_property
     def store(self) -> Store:
+        self.made_root = not os.path.isdir(self.root)
         os.makedirs(os.path.join(self._folder, "new"), exist_ok=True)
         return self.inner
 
@@ -210,17 +223,31 @@ class FolderStage:
                 "old": self._entries(self.root, old, first=True),
                 "new": self._entries(os.path.join(self._folder, "new", ""), new, first=False),
             }
-            self._write(PLAN, plan)
-            self._move_old(plan)
+            whole = bool(old.prefixes)  # all that is there belongs to the old node
+            self._write(PLAN, {**plan, "whole": whole})
+            self._move_old(plan["old"])
             self._write(MOVED, {})
-            self._move_new(plan)
-        except OSError as e:
-            with contextlib.suppress(OSError):
+            self._move_new(plan["new"], whole)
+        except BaseException as e:
+            with contextlib.suppress(OSError):  # else it is left for `recover`
                 self.recover()
+            if not isinstance(e, OSError):
+                raise
+            remedy = "; omnizarr repair finishes that" if self._has(PLAN) else ""
             raise StoreError(
-                f"cannot replace a node in {self.root!r}: {e.strerror or e}; "
-                + ("the old one is there" if not self._has(PLAN) else "see omnizarr repair")
+                f"cannot replace a node in {self.root!r}: {e.strerror or e}{remedy}"
             ) from e
+        self._finished()
+
+    def _finished(self) -> None:
+        """Have the disk store all names, and erase what is left."""
+        if self.sync is not None:
+            with open(os.path.join(self._folder, PLAN)) as file:
+                moved = json.load(file)
+            for path in (*moved["old"], *moved["new"]):
+                self.sync(self.root + path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._folder, PLAN))
         self.discard()
 
     def _entries(self, top: str, extent: Extent, first: bool) -> list[str]:
@@ -235,16 +262,33 @@ class FolderStage:
         outermost = [p for p in there if not any(a in roots for a in _above(p))]
         return sorted(outermost, key=lambda path: (path in extent.metadata) is not first)
 
-    def _move_old(self, plan: Plan) -> None:
-        for path in plan["old"]:
+    def _move_old(self, paths: list[str]) -> None:
+        for path in paths:
             with contextlib.suppress(FileNotFoundError):  # another writer was quicker
                 self._rename(self.root + path, os.path.join(self._folder, "old", path))
 
-    def _move_new(self, plan: Plan) -> None:
+    def _move_new(self, paths: list[str], whole: bool) -> None:
         new = os.path.join(self._folder, "new", "")
-        for path in plan["new"]:
-            if os.path.lexists(new + path):  # else moved before an interruption
+        for path in paths:
+            if not os.path.lexists(new + path):
+                continue  # moved before an interruption
+            if whole:
+                self._replace(new + path, path)
+            else:
                 self._merge(new + path, self.root + path)
+
+    def _replace(self, new: str, path: str) -> None:
+        """Rename a file or folder; what a late writer of the old node made there goes first."""
+        for number in range(ATTEMPTS):
+            try:
+                self._rename(new, self.root + path)
+                return
+            except OSError as e:
+                if e.errno not in (errno.ENOTEMPTY, errno.EEXIST) or number == ATTEMPTS - 1:
+                    raise
+            with contextlib.suppress(FileNotFoundError):
+                late = os.path.join(self._folder, f"late{number}", path)
+                self._rename(self.root + path, late)
 
     def _merge(self, new: str, place: str) -> None:
         """Rename a file or folder; into a folder that is there, entry by entry."""
@@ -268,7 +312,7 @@ class FolderStage:
                     raise
         os.replace(old, new)
 
-    def _write(self, name: str, plan: Plan) -> None:
+    def _write(self, name: str, plan: dict[str, Any]) -> None:
         path = os.path.join(self._folder, name)
         with open(f"{path}.part", "w") as file:
             json.dump(plan, file)
@@ -278,23 +322,29 @@ class FolderStage:
         return os.path.exists(os.path.join(self._folder, name))
 
     def discard(self) -> None:
+        if self._has(PLAN):
+            return  # it may hold what is nowhere else: `recover` decides
         with contextlib.suppress(OSError):
             shutil.rmtree(self._folder)
         with contextlib.suppress(OSError):  # others are at work in it
             os.rmdir(os.path.dirname(self._folder))
+            if self.made_root:
+                os.rmdir(self.root)
 
     def recover(self) -> None:
         """Put new entries in their place where the old ones had gone; else the old ones back."""
-        if self._has(PLAN):
-            with open(os.path.join(self._folder, PLAN)) as file:
-                plan = json.load(file)
-            if self._has(MOVED):
-                self._move_new(plan)
-            else:
-                for path in reversed(plan["old"]):
-                    with contextlib.suppress(FileNotFoundError):
-                        self._rename(os.path.join(self._folder, "old", path), self.root + path)
-        self.discard()
+        if not self._has(PLAN):
+            self.discard()
+            return
+        with open(os.path.join(self._folder, PLAN)) as file:
+            plan = json.load(file)
+        if self._has(MOVED):
+            self._move_new(plan["new"], plan["whole"])
+        else:
+            for path in reversed(plan["old"]):
+                with contextlib.suppress(FileNotFoundError):
+                    self._rename(os.path.join(self._folder, "old", path), self.root + path)
+        self._finished()
 
 
 def folder(root: str, name: str) -> str:

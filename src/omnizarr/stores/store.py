@@ -16,7 +16,7 @@ from omnizarr.errors import StoreError
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 B = TypeVar("B", bytes, memoryview)
-Kind: TypeAlias = Literal["chunks", "documents", "copies", "shape"]  # what a lock is for
+Kind: TypeAlias = Literal["chunks", "documents", "copies", "shape", "replace"]  # what a lock is for
 
 
 @dataclass(frozen=True, slots=True)

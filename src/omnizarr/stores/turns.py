@@ -22,6 +22,7 @@ from omnizarr.errors import StoreError
 ENGINE = 2**31  # the level of the engine
 DOCUMENTS = ENGINE + 1  # of documents that are read, changed and stored
 SHAPE = DOCUMENTS + 1  # and of shapes that change with chunks
+REPLACE = SHAPE + 1  # of nodes that are put in the place of others
 
 COUNT = 4096  # locks of a level; keys that share one wait for each other without need
 LOOK = 0.5  # seconds after which one that waits in the middle of a change looks around
