@@ -250,12 +250,13 @@ class Archive:
     def _file(self) -> FileBytes:
         if self.live.file is not None:
             return self.live.file
-        file = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        if file is None:
-            raise StoreError(f"cannot create {self.path!r}")
-        file.lock(self.path)
-        self.live = Live(file, self.live.entries)
-        self._register()
+        with _guard:  # others find this archive by its path before, and by its file after this
+            file = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            if file is None:
+                raise StoreError(f"cannot create {self.path!r}")
+            file.lock(self.path)
+            self.live = Live(file, self.live.entries)
+            self._register()
         return file
 
     def erase(self, keys: list[str]) -> None:
@@ -333,16 +334,17 @@ class Archive:
                     end = _copy(old, live[name], new, entries[name], self.ordered)
                 directory = self._directory(new, entries, end)
                 new.write(end, directory)
-                self.check_file()  # what else is there now must not be replaced
-                os.replace(partial, self.path)
+                with _guard:  # others find this archive by the old file, or by the new one
+                    self.check_file()  # what else is there now must not be replaced
+                    os.replace(partial, self.path)
+                    self.live = Live(new, entries)
+                    self._register()
             except BaseException as e:
                 with contextlib.suppress(OSError):
                     os.unlink(partial)
                 if isinstance(e, OSError) and not isinstance(e, StoreError):
                     raise StoreError(f"cannot compact {self.path!r}: {e.strerror or e}") from e
                 raise
-            self.live = Live(new, entries)
-            self._register()
             self._end, self._mark, self._tidy = end + len(directory), None, True
             self.changes += 1
             self._saved = self.changes
