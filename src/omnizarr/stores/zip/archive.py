@@ -376,7 +376,12 @@ def writing(path: str) -> Archive | None:
 def _find(path: str) -> Archive | None:
     """Return the archive that writes the file at a path, or will create it."""
     number = file_number(path)
-    return _pending.get(os.path.realpath(path)) if number is None else _writing.get(number)
+    if number is None:
+        return _pending.get(os.path.realpath(path))
+    found = _writing.get(number)
+    # A file that was replaced has its number no more; another file may have got it.
+    file = None if found is None else found.live.file
+    return found if file is not None and file.number == number else None
 
 
 def _forget() -> None:
