@@ -44,7 +44,7 @@ servers: $(STAMP)
 sanitize: $(STAMP)
 	.ci/sanitize $(BIN)/python
 
-# For a shorter run: make soak SOAK="--rounds 100 --kills 500 --repeats 20"
+# For a shorter run: make soak SOAK="--rounds 100 --kills 500 --repeats 20 --sequences 300"
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak $(SOAK)
 

@@ -110,7 +110,7 @@ def simple_types(format: int | str) -> st.SearchStrategy[np.dtype[Any]]:
 
 
 def struct_types(format: int | str) -> st.SearchStrategy[np.dtype[Any]]:
-    """Records, possibly nested: with sub-arrays in version 2, in one byte order in version 3."""
+    """Records: flat in version 1, with sub-arrays in version 2, in one byte order in version 3."""
 
     def record(inner: list[tuple[np.dtype[Any], tuple[int, ...]]]) -> np.dtype[Any]:
         return np.dtype([(f"f{i}", dtype, shape) for i, (dtype, shape) in enumerate(inner)])
@@ -119,6 +119,8 @@ def struct_types(format: int | str) -> st.SearchStrategy[np.dtype[Any]]:
     leaf: st.SearchStrategy[np.dtype[Any]] = simple_types(format)
     if format in (3, "3-draft"):
         leaf = leaf.map(lambda d: d.newbyteorder("<"))
+    if format == 1:
+        return st.lists(st.tuples(leaf, shapes), min_size=1, max_size=3).map(record)
     return st.recursive(
         leaf,
         lambda inner: st.lists(st.tuples(inner, shapes), min_size=1, max_size=3).map(record),
@@ -253,13 +255,34 @@ def old_compressors(format: int | str) -> st.SearchStrategy[dict[str, Any] | Non
     return st.one_of(some if format == 1 else [*some, _LZ4])
 
 
+def number_filters(dtype: np.dtype[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Filters on integers that lose nothing, in the words of numcodecs, in both byte orders."""
+    order = st.sampled_from("<>")
+
+    def code(order: str, size: int) -> str:
+        return np.dtype(f"{order}{dtype.kind}{size}").str
+
+    size = dtype.itemsize
+    delta = order.map(lambda o: {"id": "delta", "dtype": dtype.str, "astype": code(o, size)})
+    found = [st.just({"id": "delta", "dtype": dtype.str}), delta]
+    if size < 8:
+        wider = st.builds(code, order, st.just(8))
+        found.append(
+            wider.map(lambda w: {"id": "astype", "encode_dtype": w, "decode_dtype": dtype.str})
+        )
+    if size < 4:  # its arithmetic is that of floats
+        scale = {"id": "fixedscaleoffset", "offset": 0, "scale": 1, "dtype": dtype.str}
+        found.append(st.builds(code, order, st.just(size)).map(lambda c: {**scale, "astype": c}))
+    return st.one_of(found)
+
+
 def filters(dtype: Any) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Filters of version 2 that lose nothing."""
     if dtype in (STRING, BYTES):
         return st.just([])
     found = [st.just({"id": "shuffle", "elementsize": max(1, dtype.itemsize)}), _CHECKSUMS]
     if dtype.kind in "iu" and dtype.name not in SMALL:
-        found.append(st.just({"id": "delta", "dtype": dtype.str}))
+        found.append(number_filters(dtype))
     if dtype.kind == "b":
         found.append(st.just({"id": "packbits"}))
     return st.one_of(st.just([]), st.one_of(found).map(lambda f: [f]))
@@ -301,6 +324,12 @@ def codecs(draw: st.DrawFn, dtype: Any, rank: int) -> list[dict[str, Any]]:
     found = []
     if draw(st.booleans()):
         found.append(named("transpose", order=draw(st.permutations(list(range(rank))))))
+    integers = dtype not in (STRING, BYTES) and dtype.kind in "iu" and dtype.name not in SMALL
+    if integers and draw(st.integers(0, 2)) == 0:
+        chosen = dict(draw(number_filters(dtype)))
+        found.append(named(f"numcodecs.{chosen.pop('id')}", **chosen))
+        found.append(named("bytes", endian=draw(st.sampled_from(("little", "big")))))
+        return found + draw(st.lists(bytes_codecs(dtype.itemsize), max_size=2))
     if dtype in (STRING, BYTES):
         found.append(named("vlen-utf8" if dtype == STRING else "vlen-bytes"))
         itemsize = 1
@@ -319,8 +348,10 @@ def codecs(draw: st.DrawFn, dtype: Any, rank: int) -> list[dict[str, Any]]:
 
 
 @st.composite
-def described(draw: st.DrawFn, format: int | str, *, most: int = 12) -> Described:
-    """Any array that a format can express."""
+def described(
+    draw: st.DrawFn, format: int | str, *, most: int = 12, shards: bool = False
+) -> Described:
+    """Any array that a format can express; `shards`: perhaps with its chunks in shards."""
     dtype, given = draw(types(format))
     shape = tuple(draw(st.lists(st.integers(0, most), max_size=4)))
     chunks = tuple(draw(st.integers(max(1, n // 4), n + 2)) for n in shape)
@@ -330,6 +361,8 @@ def described(draw: st.DrawFn, format: int | str, *, most: int = 12) -> Describe
     else:
         options["order"] = draw(st.sampled_from("CF"))
         options["compressor"] = draw(old_compressors(format))
+    if shards and format in (3, "3-draft") and shape and draw(st.booleans()):
+        options["shards"] = tuple(n * draw(st.integers(1, 3)) for n in chunks)
     if format == 2:
         options["filters"] = draw(filters(dtype)) or None
     if format != 1:

@@ -31,6 +31,7 @@ from tests.soak import (
     kills,
     peers,
     running,
+    sequences,
     shortages,
     writers,
 )
@@ -56,10 +57,11 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=10**6, help="inputs changed at random")
     parser.add_argument("--seconds", default="1e9", help="inputs: the longest time for all")
     parser.add_argument(
-        "--processes", type=int, default=PROCESSES, help="inputs: how many try them"
+        "--processes", type=int, default=PROCESSES, help="inputs, sequences: how many at once"
     )
     running.add_arguments(parser)
     shortages.add_arguments(parser)
+    sequences.add_arguments(parser)
     given = parser.parse_args()
     unknown = set(given.parts) - set(PARTS)
     if unknown:
@@ -289,6 +291,7 @@ PARTS: dict[str, Callable[[Path, Given], None]] = {
     "inputs": _inputs,
     **running.PARTS,
     **shortages.PARTS,
+    **sequences.PARTS,
 }
 
 

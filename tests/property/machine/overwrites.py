@@ -1,0 +1,275 @@
+"""Something is replaced by itself: by its values turned around, another handle, a view, a type.
+
+Whatever the words for it, the result is that of NumPy, which reads before it writes, or the call
+is refused and everything is as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+import omnizarr as oz
+from omnizarr import ome
+from tests.property.machine.model import Node, Values, check_values, plain
+from tests.property.machine.state import FORMATS, HANDLES, SETTINGS, Settings, State
+from tests.property.strategies import filled
+
+ALIASES = st.integers(0, 99)
+
+# What the values come from, and NumPy's word for it.
+SOURCES: dict[str, tuple[Callable[[oz.Array], Any], Callable[[Values], Values]]] = {
+    "itself": (lambda a: a, lambda v: v),
+    "a view": (lambda a: a.view[...], lambda v: v),
+    "backwards": (lambda a: a.view[::-1], lambda v: v[::-1]),
+    "turned": (lambda a: a.view[...].T, lambda v: v.T),
+    "in part": (lambda a: a.view[1:], lambda v: v[1:]),
+    "another type": (lambda a: a.astype("f8"), lambda v: v.astype("f8")),
+    "Dask": (lambda a: a.to_dask()[::-1], lambda v: v[::-1]),
+    "read": (lambda a: a[::-1], lambda v: v[::-1]),
+}
+
+# Where they go: the store by any of its names, the group that has the array, its name there.
+Sink = Callable[[Any, oz.Group | None, str, Any], Any]
+SINKS: dict[str, Sink] = {
+    "setitem": lambda at, group, path, x: _group(group).__setitem__(path, x),
+    "create_array of a group": lambda at, group, path, x: _group(group).create_array(
+        path, data=x, overwrite=True
+    ),
+    "create_array": lambda at, group, path, x: oz.create_array(
+        at, path=path, data=x, overwrite=True
+    ),
+    "array": lambda at, group, path, x: oz.array(x, store=at, path=path, overwrite=True),
+    "open_array": lambda at, group, path, x: oz.open_array(at, "w", path=path, data=x),
+    "from_array": lambda at, group, path, x: oz.from_array(at, name=path, data=x, overwrite=True),
+    "save": lambda at, group, path, x: oz.save(at, x, path=path, overwrite=True),
+    "save_array": lambda at, group, path, x: oz.save_array(at, x, path=path, overwrite=True),
+    "copy": lambda at, group, path, x: oz.copy(x, _group(group), path, if_exists="replace"),
+    "from_dask": lambda at, group, path, x: oz.from_dask(x, at, path=path, overwrite=True),
+    "into itself": lambda at, group, path, x: _into(oz.open_array(at, "r+", path=path), x),
+    "from_dask into itself": lambda at, group, path, x: _dask_into(
+        oz.open_array(at, "r+", path=path), x
+    ),
+}
+
+
+class NotApplicable(oz.OmnizarrError):
+    """A call that makes no sense here."""
+
+
+def _group(group: oz.Group | None) -> oz.Group:
+    if group is None:
+        raise NotApplicable("there is no group")
+    return group
+
+
+def _into(array: oz.Array, x: Any) -> None:
+    if array.shape != x.shape or array.dtype != x.dtype:
+        raise NotApplicable("it does not fit")
+    array[...] = x
+
+
+def _dask_into(array: oz.Array, x: Any) -> None:
+    if not hasattr(x, "dask") or array.shape != x.shape or array.dtype != x.dtype:
+        raise NotApplicable("it does not fit")
+    oz.from_dask(x, array)
+
+
+class Overwrites(State):
+    """Rules about what is replaced by itself."""
+
+    def adopt(self, path: str, wanted: dict[str, Values], old: Node | None = None) -> None:
+        """Take over what stands at a path now, whose arrays must have these values."""
+        found = oz.open(self.store, path=path or None)
+        members = {"": found}
+        if isinstance(found, oz.Group):
+            members |= dict(found.members(None))
+        arrays = {p: a for p, a in members.items() if isinstance(a, oz.Array)}
+        assert arrays.keys() == wanted.keys(), f"{path}: {sorted(arrays)}"
+        self.put(path, Node())
+        for name, member in members.items():
+            at = "/".join(filter(None, (path, name)))
+            node = Node(attributes=dict(member.attrs))
+            if isinstance(member, oz.Array):
+                assert plain(member.dtype) == plain(wanted[name].dtype), at
+                check_values(member[...], wanted[name], f"{at} as replaced")
+                node.data = filled(wanted[name], member.dtype, member.shape)
+                fill = member.fill_value
+                node.fill = None if fill is None else filled(fill, member.dtype)
+                if old is not None:
+                    assert node.attributes in ({}, old.attributes)
+            self.model.nodes[at] = node
+        if not path and found.zarr_format != self.format:  # a new root has the default format
+            self.model.format = found.zarr_format
+            self.open_handles(0)
+
+    def refused(self) -> None:
+        """Raise where a call that was refused changed something."""
+        self.tally["refused"] += 1
+        self.unchanged()
+
+    @precondition(lambda self: self.model.arrays())
+    @rule(
+        handle=HANDLES,
+        aliases=st.tuples(ALIASES, ALIASES),
+        source=st.sampled_from(sorted(SOURCES)),
+        sink=st.sampled_from(sorted(SINKS)),
+        settings=SETTINGS,
+        data=st.data(),
+    )
+    def replace_an_array_by_itself(
+        self,
+        handle: int,
+        aliases: tuple[int, int],
+        source: str,
+        sink: str,
+        settings: Settings,
+        data: st.DataObject,
+    ) -> None:
+        path = self.some_array(data)
+        old = self.model.nodes[path]
+        assert old.data is not None
+        read, turn = SOURCES[source]
+        plain = old.data.dtype.kind in "iub" and not old.data.dtype.names
+        if not old.data.ndim or (source == "another type" and not plain):
+            return
+        group = self.handles[handle]
+        place = self.alias(aliases[1])
+        with self.configured(settings):
+            reader = oz.open_array(
+                self.alias(aliases[0], writable=False), path=path or None, zarr_format=self.format
+            )
+            try:
+                values = read(reader)
+                group = group if isinstance(group, oz.Group) else None
+                SINKS[sink](place, group, path, values)
+            except oz.OmnizarrError:
+                self.refused()
+                return
+            self.tally["self-overwrites"] += 1
+            self.adopt(path, {"": turn(old.data)}, old)
+            if "into itself" in sink:
+                assert self.model.nodes[path].attributes == old.attributes
+
+    @precondition(lambda self: any("/" in p for p in self.model.arrays()))
+    @rule(handle=HANDLES, alias=ALIASES, settings=SETTINGS, data=st.data())
+    def replace_a_group_by_an_array_in_it(
+        self, handle: int, alias: int, settings: Settings, data: st.DataObject
+    ) -> None:
+        path = data.draw(st.sampled_from([p for p in self.model.arrays() if "/" in p]), "path")
+        old = self.model.nodes[path]
+        assert old.data is not None
+        group = path.rpartition("/")[0]
+        with self.configured(settings):
+            array = oz.open_array(
+                self.alias(alias, writable=False), path=path, zarr_format=self.format
+            )
+            try:
+                self.handles[handle][group] = array
+            except oz.OmnizarrError:
+                self.refused()
+                return
+            self.adopt(group, {"": old.data})
+
+    @precondition(lambda self: isinstance(self.handles[0], oz.Group))
+    @rule(
+        handle=HANDLES,
+        aliases=st.tuples(ALIASES, ALIASES),
+        how=st.sampled_from(["copy_all", "copy_store", "convert"]),
+        zarr_format=st.sampled_from(FORMATS),
+        settings=SETTINGS,
+    )
+    def copy_everything_onto_itself(
+        self,
+        handle: int,
+        aliases: tuple[int, int],
+        how: str,
+        zarr_format: Any,
+        settings: Settings,
+    ) -> None:
+        source, target = self.alias(aliases[0], writable=False), self.alias(aliases[1])
+        with self.configured(settings):
+            try:
+                if how == "copy_all":
+                    oz.copy_all(
+                        oz.open_group(source, zarr_format=self.format),
+                        self.handles[handle],
+                        if_exists="replace",
+                    )
+                elif how == "copy_store":
+                    oz.copy_store(source, target, if_exists="replace")
+                else:
+                    oz.convert(source, target, zarr_format=zarr_format, overwrite=True)
+            except oz.OmnizarrError:
+                self.refused()
+                return
+        if how == "convert":
+            self.model.format, self.consolidated = zarr_format, False
+        elif how == "copy_store":
+            self.unchanged()
+            return
+        self.model.check(self.store, exact=False)
+        for path in self.model.nodes:  # byte orders, and what is said of fill values
+            self.take_over(path)
+        self.open_handles(aliases[0])
+
+    def take_over(self, path: str) -> None:
+        """Have the type and fill value that an array has now; its values were compared."""
+        node = self.model.nodes[path]
+        if node.data is None:
+            return
+        found = oz.open_array(self.store, path=path or None, zarr_format=self.format)
+        node.data = filled(node.data, found.dtype, found.shape)
+        fill = found.fill_value
+        node.fill = None if fill is None else filled(fill, found.dtype)
+        self.held.pop(path, None)
+
+    @precondition(lambda self: self.format in (2, 3) and self.images())
+    @rule(aliases=st.tuples(ALIASES, ALIASES), settings=SETTINGS, data=st.data())
+    def replace_an_array_by_an_image_of_it(
+        self, aliases: tuple[int, int], settings: Settings, data: st.DataObject
+    ) -> None:
+        path = data.draw(st.sampled_from(self.images()), "path")
+        old = self.model.nodes[path].data
+        assert old is not None
+        version = "0.5" if self.format == 3 else "0.4"
+        with self.configured(settings):
+            array = oz.open_array(self.alias(aliases[0], writable=False), path=path)
+            try:
+                ome.write(
+                    self.alias(aliases[1]), array, path=path, axes="yx", levels=1,
+                    version=version, overwrite=True,
+                )  # fmt: skip
+            except oz.OmnizarrError:
+                self.refused()
+                return
+        self.adopt(path, {"0": old})
+
+    def images(self) -> list[str]:
+        """The paths of arrays that can be images."""
+        nodes = ((p, self.model.nodes[p].data) for p in self.model.arrays() if p)
+        return [
+            p
+            for p, d in nodes
+            if d is not None and d.ndim == 2 and d.size and d.dtype.str[1:] in ("u1", "i4", "u2")
+        ]
+
+    @precondition(lambda self: self.model.arrays())
+    @rule(aliases=st.tuples(ALIASES, ALIASES), settings=SETTINGS, data=st.data())
+    def append_itself(
+        self, aliases: tuple[int, int], settings: Settings, data: st.DataObject
+    ) -> None:
+        path = self.some_array(data)
+        node = self.model.nodes[path]
+        assert node.data is not None
+        if not node.data.ndim or len(node.data) > 6:
+            return
+        with self.configured(settings):
+            where = {"path": path or None, "zarr_format": self.format}
+            source = oz.open_array(self.alias(aliases[0], writable=False), **where)
+            oz.open_array(self.alias(aliases[1]), "r+", **where).append(source)
+        node.data = np.concatenate([node.data, node.data], dtype=node.data.dtype)

@@ -1,0 +1,121 @@
+"""Where a hierarchy is stored: kinds of stores, and the other ways to name the same place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+
+import omnizarr as oz
+from omnizarr.stores import PrefixStore, ReadOnlyStore, ZipStore
+from omnizarr.stores.dbm import DBMStore
+from omnizarr.stores.fsspec import FsspecStore
+from omnizarr.stores.lmdb import LMDBStore
+from omnizarr.stores.sqlite import SQLiteStore
+
+MAP_SIZE = 2**26  # of LMDB, in bytes: a file with holes, also on a memory file system
+FILES = ("zip", "SQLite", "LMDB", "DBM")  # kinds whose values are all in one file or folder
+
+
+@dataclass
+class Place:
+    """A kind of store below a folder of its own; `open` gives a store object each time."""
+
+    kind: str
+    folder: Path
+    values: dict[str, bytes] = field(default_factory=dict)  # of a memory store
+
+    @property
+    def path(self) -> Path:
+        """The file or directory of the store."""
+        return self.folder / "x.zarr"
+
+    def open(self) -> Any:
+        """Another store object for the same values."""
+        return KINDS[self.kind](self)
+
+    def aliases(self) -> dict[str, Callable[[], Any]]:
+        """Other ways to name the place, for reading and writing."""
+        found: dict[str, Callable[[], Any]] = {
+            "another object": self.open,
+            "a prefix": lambda: PrefixStore(self.open(), ""),
+        }
+        if self.kind == "directory":
+            found |= {
+                "a path": lambda: str(self.path),
+                "a relative path": lambda: os.path.relpath(self.path),
+                "a link": self._link,
+                "a URL": lambda: self.path.as_uri(),
+                "a prefix of the parent": lambda: PrefixStore(
+                    oz.LocalStore(self.folder), self.path.name
+                ),
+                "a directory": lambda: oz.LocalStore(self.path),
+                "a detour": lambda: f"{self.folder}/../{self.folder.name}/{self.path.name}",
+            }
+        if self.kind == "memory":
+            found["a dictionary"] = lambda: self.values
+        return found
+
+    def readers(self) -> dict[str, Callable[[], Any]]:
+        """As `aliases`, with those that can only be read."""
+        found = {**self.aliases(), "read-only": lambda: ReadOnlyStore(self.open())}
+        if self.kind == "directory":  # as a writer it leaves folders, which can be in the way
+            found["fsspec"] = lambda: FsspecStore(LocalFileSystem(), path=str(self.path))
+        return found
+
+    def _link(self) -> Path:
+        link = self.folder / "link.zarr"
+        self.path.mkdir(exist_ok=True)
+        if not link.is_symlink():
+            link.symlink_to(self.path.name)
+        return link
+
+    def erase(self) -> None:
+        """Remove what is stored, as somebody would who knows nothing of the open stores."""
+        if self.path.is_dir():
+            shutil.rmtree(self.path)
+        else:
+            for file in self.folder.glob(f"{self.path.name}*"):  # some have files beside them
+                file.unlink()
+
+    def take(self, other: Place) -> None:
+        """Put the files of another place here, in the place of those that are here."""
+        if other.path.is_dir():
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.rename(other.path, self.path)
+            return
+        moved = [f.name for f in other.folder.glob(f"{other.path.name}*")]
+        for file in self.folder.glob(f"{self.path.name}*"):
+            if file.name not in moved:
+                file.unlink()
+        for name in moved:
+            os.replace(other.folder / name, self.folder / name)
+
+
+def _memory_files(place: Place) -> FsspecStore:
+    return FsspecStore(MemoryFileSystem(), path=f"memory:/{place.folder}")
+
+
+KINDS: dict[str, Callable[[Place], Any]] = {
+    "directory": lambda place: oz.LocalStore(place.path),
+    "memory": lambda place: oz.MemoryStore(place.values),
+    "zip": lambda place: ZipStore(place.path, mode="a"),
+    "SQLite": lambda place: SQLiteStore(place.path),
+    "LMDB": lambda place: LMDBStore(place.path, map_size=MAP_SIZE),
+    "DBM": lambda place: DBMStore(place.path),
+    "fsspec memory": _memory_files,
+}
+
+
+def forget(place: Place) -> None:
+    """Remove what a memory file system keeps for the whole process."""
+    files = fsspec.filesystem("memory")
+    if files.exists(str(place.folder)):
+        files.rm(str(place.folder), recursive=True)

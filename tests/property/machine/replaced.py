@@ -1,0 +1,81 @@
+"""Files that are replaced below open stores, by somebody who knows nothing of them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+import omnizarr as oz
+from tests.property.machine.model import Model, Node
+from tests.property.machine.places import Place
+from tests.property.machine.state import State
+from tests.property.strategies import described, values
+
+
+class Replaced(State):
+    """Rules about files that others replace."""
+
+    @precondition(lambda self: self.place.kind in ("zip", "SQLite", "LMDB"))
+    @rule(
+        how=st.sampled_from(["moved there", "removed and made anew"]),
+        alias=st.integers(0, 99),
+        through_old=st.booleans(),
+        data=st.data(),
+    )
+    def replace_the_file(
+        self, how: str, alias: int, through_old: bool, data: st.DataObject
+    ) -> None:
+        """Somebody else puts another hierarchy where this one was; old stores stay open."""
+        old = self.handles[data.draw(st.integers(0, 1), "old handle")]
+        if how == "moved there":
+            other = self.new_place(self.place.kind)
+            model = self._fill(other, data)
+            self.place.take(other)
+        else:
+            self.place.erase()
+            model = self._fill(self.place, data)
+        self.model, self.consolidated = model, False
+        self.store = self.place.open()
+        self.stores.append(self.store)
+        self.open_handles(alias)
+        self.tally["replaced files"] += 1
+        self.unchanged()
+        if through_old and "" in self.model.nodes:
+            self._write_through(old)
+
+    def _fill(self, place: Place, data: st.DataObject) -> Model:
+        """Store another hierarchy with one array at a place, and give its model."""
+        model, store = Model(self.format), place.open()
+        array = data.draw(described(self.format, most=5), "array")
+        content = data.draw(values(array.dtype, array.shape), "content")
+        if self.format != 1:
+            oz.create_group(store, zarr_format=self.format)
+            model.nodes[""] = Node()
+        path = "" if self.format == 1 else "n"
+        made = array.create(store, path=path or None)
+        made[...] = content if content.ndim else content[()]
+        model.nodes[path] = Node(content, array.fill)
+        store.close()
+        return model
+
+    def _write_through(self, old: Any) -> None:
+        """A store that was open before writes to what is there now, or says that it cannot."""
+        try:
+            root = old if isinstance(old, oz.Group) else oz.open_array(old, "r+")
+            root.attrs["k"] = "old"
+        except oz.OmnizarrError:
+            self.tally["refused"] += 1
+        else:
+            self.model.nodes[""].attributes["k"] = "old"
+
+    @precondition(lambda self: len(self.stores) > 1)
+    @rule(number=st.integers(0, 99))
+    def close_an_old_store(self, number: int) -> None:
+        """A store that somebody forgot is closed at last; that changes nothing."""
+        others = [s for s in self.stores if s is not self.store and s != self.store]
+        if others and self.place.kind != "DBM":
+            with suppress(oz.OmnizarrError):  # whose file was replaced is told so
+                others[number % len(others)].close()
