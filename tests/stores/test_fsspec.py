@@ -128,6 +128,22 @@ def test_an_array_is_written_and_read(store: FsspecStore) -> None:
     np.testing.assert_array_equal(group["a"][...], data)
 
 
+def test_erasing_leaves_no_empty_folder_on_a_disk(tmp_path: Path) -> None:
+    """It was a group in the draft, and in the way of a chunk of that name."""
+    store = FsspecStore(fsspec.filesystem("file"), path=str(tmp_path / "x"))
+    draft = omnizarr.create_group(store, zarr_format="3-draft", path="")
+    draft.create_array("a/b", data=np.arange(3))
+    del draft["a/b"]
+    assert list(draft) == []
+    store = FsspecStore(fsspec.filesystem("file"), path=str(tmp_path / "y"))
+    group = omnizarr.create_group(store)
+    group.create_array("c/c", data=np.int8(1))
+    group["c"] = group["c/c"]  # whose only chunk has the key c/c
+    assert group["c"][()] == 1
+    store.erase_prefix("c/")
+    assert sorted(p.name for p in (tmp_path / "y").iterdir()) == ["zarr.json"]
+
+
 def test_threads_may_share_a_store(store: FsspecStore) -> None:
     values = {str(i): os.urandom(1000) for i in range(20)}
     stores.set_many(store, values.items())

@@ -20,6 +20,7 @@ from omnizarr.stores.store import Bytes, Range
 from omnizarr.stores.url import without_secrets
 from omnizarr.stores.values import flat
 
+ATTEMPTS = 16  # to write into a folder that others remove while it is empty
 T = TypeVar("T")
 Keys: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]
@@ -166,11 +167,14 @@ class FsspecStore(Closes):
         path, data = self._path(key), bytes(flat(value))
 
         def write() -> None:
-            try:
-                self.fs.pipe_file(path, data)
-            except FileNotFoundError:
-                self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-                self.fs.pipe_file(path, data)
+            for _ in range(ATTEMPTS):  # others remove folders that are empty
+                try:
+                    self.fs.pipe_file(path, data)
+                except FileNotFoundError:
+                    self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+                else:
+                    return
+            self.fs.pipe_file(path, data)
 
         self._call("write", key, write)
 
@@ -178,6 +182,7 @@ class FsspecStore(Closes):
         check_writable(self)
         path = self._path(key)
         self._call("erase", key, lambda: self.fs.rm_file(path), None)
+        self._remove_empty(path)
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
@@ -190,6 +195,18 @@ class FsspecStore(Closes):
                 self.fs.rm(top, recursive=True)
 
         self._call("erase", prefix, remove, None)
+        self._remove_empty(top)
+
+    def _remove_empty(self, path: str) -> None:
+        """Remove folders on a disk that hold nothing any more, as a value may get their name."""
+        names = self.fs.protocol
+        if "file" not in ((names,) if isinstance(names, str) else names):
+            return
+        while len(path := path.rpartition("/")[0]) > len(self.path):
+            try:
+                os.rmdir(path)
+            except OSError:
+                return
 
     # Listing
 
