@@ -407,3 +407,9 @@ def test_edge_chunks_are_whole_and_their_overhang_is_ignored() -> None:
     np.testing.assert_array_equal(z[:], np.arange(25))
     assert z[20:].tolist() == [20, 21, 22, 23, 24]
     assert z[-1] == 24
+
+
+def test_a_structure_in_a_structure_is_refused_when_it_is_created() -> None:
+    """Sibling of C6: it was written, and reading it then warned of it."""
+    with pytest.raises(oz.CannotExpress, match="fields of its own"):
+        oz.create_array({}, shape=1, dtype=[("f", [("g", "?")])], zarr_format=1)

@@ -126,6 +126,8 @@ class V1:
 
     def adapt(self, array: ArrayModel) -> ArrayModel:
         adapted = self._adapt(array)
+        for name in beyond_pairs(to_type_string(array.data_type, self.name)):
+            raise cannot(self.name, f"the field {name!r}, which has fields of its own")
         _, steps, _ = codec_names.to_ids(adapted, self.name)
         if steps and steps[0]["id"] not in COMPRESSORS:
             what = f"the compressor {steps[0]['id']!r}"
