@@ -57,7 +57,7 @@ class Work:
     do: Callable[[Any], Any]
     again: Callable[[Any], Any]
     exact: bool = True
-    between: Model | None = None  # another state that may be seen
+    between: Model | None = None  # old and new, of which nodes that are new may be missing
 
 
 class Interrupted(State):
@@ -120,7 +120,7 @@ class Interrupted(State):
         if agrees(work.new, store, work.exact):
             return
         assert stopped, f"{work.name} did something else"
-        if agrees(work.old, store) or (work.between and agrees(work.between, store)):
+        if agrees(work.old, store) or _in_part(work, store):
             return
         told = complaints(store, {**work.old.nodes, **work.new.nodes})
         assert told, f"{work.name} was interrupted, and what is there looks complete"
@@ -276,6 +276,15 @@ class Interrupted(State):
         assert path is not None
         new.put(path, Node(values))
         return new
+
+
+def _in_part(work: Work, store: Any) -> bool:
+    """Tell if all that is old is there, and whole nodes of what is new."""
+    if work.between is None:
+        return False
+    there = {"", *dict(oz.open_group(store).members(None))}
+    nodes = {p: n for p, n in work.between.nodes.items() if p in there}
+    return work.old.nodes.keys() <= nodes.keys() and agrees(Model(work.old.format, nodes), store)
 
 
 def agrees(model: Model, store: Any, exact: bool = True) -> bool:

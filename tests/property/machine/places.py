@@ -47,7 +47,7 @@ class Place:
             "another object": self.open,
             "a prefix": lambda: PrefixStore(self.open(), ""),
         }
-        if self.kind == "directory":
+        if self.kind in ("directory", "fsspec local"):
             found |= {
                 "a path": lambda: str(self.path),
                 "a relative path": lambda: os.path.relpath(self.path),
@@ -56,6 +56,7 @@ class Place:
                 "a prefix of the parent": lambda: PrefixStore(
                     oz.LocalStore(self.folder), self.path.name
                 ),
+                "fsspec": lambda: FsspecStore(LocalFileSystem(), path=str(self.path)),
                 "a directory": lambda: oz.LocalStore(self.path),
                 "a detour": lambda: f"{self.folder}/../{self.folder.name}/{self.path.name}",
             }
@@ -65,10 +66,7 @@ class Place:
 
     def readers(self) -> dict[str, Callable[[], Any]]:
         """As `aliases`, with those that can only be read."""
-        found = {**self.aliases(), "read-only": lambda: ReadOnlyStore(self.open())}
-        if self.kind == "directory":  # as a writer it leaves folders, which can be in the way
-            found["fsspec"] = lambda: FsspecStore(LocalFileSystem(), path=str(self.path))
-        return found
+        return {**self.aliases(), "read-only": lambda: ReadOnlyStore(self.open())}
 
     def _link(self) -> Path:
         link = self.folder / "link.zarr"
@@ -111,6 +109,7 @@ KINDS: dict[str, Callable[[Place], Any]] = {
     "LMDB": lambda place: LMDBStore(place.path, map_size=MAP_SIZE),
     "DBM": lambda place: DBMStore(place.path),
     "fsspec memory": _memory_files,
+    "fsspec local": lambda place: FsspecStore(LocalFileSystem(), path=str(place.path)),
 }
 
 

@@ -70,7 +70,9 @@ class Readers(State):
     def in_a_directory(self) -> bool:
         """Tell if others can read what is stored."""
         return (
-            self.place.kind == "directory" and self.format in (2, 3) and bool(self.model.arrays())
+            self.place.kind in ("directory", "fsspec local")
+            and self.format in (2, 3)
+            and bool(self.model.arrays())
         )
 
     @precondition(in_a_directory)
