@@ -1,10 +1,21 @@
 """Formats: documents to model and back. Only here is a version number known."""
 
-from omnizarr.formats.detect import NAMES, Probe, by_name
+from omnizarr.formats.detect import NAMES, Probe, by_name, is_metadata
 from omnizarr.formats.format import Documents, Format
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
 from omnizarr.formats.v3_draft import V3Draft
 
-__all__ = ["NAMES", "V1", "V2", "V3", "Documents", "Format", "Probe", "V3Draft", "by_name"]
+__all__ = [
+    "NAMES",
+    "V1",
+    "V2",
+    "V3",
+    "Documents",
+    "Format",
+    "Probe",
+    "V3Draft",
+    "by_name",
+    "is_metadata",
+]

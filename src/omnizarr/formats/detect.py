@@ -44,6 +44,11 @@ def by_name(name: object, separator: str = ".") -> Format:
     return V2(separator) if kind is V2 else kind()
 
 
+def is_metadata(key: str) -> bool:
+    """Return True if a key is that of a metadata document in any format."""
+    return any(by_name(name).is_metadata(key) for name in NAMES)
+
+
 @lru_cache(64)
 def _all_keys(path: str) -> tuple[str, ...]:
     """The keys of a path in all formats."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidMetadata, warn
+from omnizarr.formats import is_metadata
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import GroupModel, Node, paths
+from omnizarr.stores import list_dir
+from omnizarr.stores.replace_file import OURS
 
 
 def below(start: Location, node: Node) -> Iterator[tuple[Location, Node | Exception]]:
@@ -51,3 +54,32 @@ def readable_nodes(location: Location, node: Node) -> dict[str, Node]:
             f" {bad[0]}{more}; repair or erase it first"
         )
     return found
+
+
+def warn_of_foreign(
+    location: Location, nodes: Mapping[str, Node], *, members: bool = True
+) -> list[str]:
+    """Warn of what lies in groups and is no part of any node, and return its keys and prefixes.
+
+    `nodes` are all nodes at and below a place by relative path; arrays are not looked into, and
+    groups below the place only where `members` is True.
+    """
+    found = [
+        entry
+        for path, node in nodes.items()
+        if isinstance(node, GroupModel) and (members or not path)
+        for entry in _foreign(location.at(paths.join(location.path, path)), path, nodes)
+    ]
+    if found:
+        some = ", ".join(map(repr, found[:5])) + (", …" if len(found) > 5 else "")
+        warn(f"left out, since it is not Zarr: {some} in {location.store!r}")
+    return found
+
+
+def _foreign(group: Location, path: str, nodes: Mapping[str, Node]) -> Iterator[str]:
+    keys, prefixes = list_dir(group.store, group.format.listing(group.path))
+    yield from (key for key in keys if OURS not in key and not is_metadata(key))
+    for prefix in prefixes:
+        name = paths.name(prefix[:-1])
+        if OURS not in name and paths.join(path, name) not in nodes:
+            yield prefix

@@ -29,7 +29,7 @@ from omnizarr.hierarchy.locate import locate
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import check_separator
 from omnizarr.hierarchy.stored import check_encoded_chunk, stored_keys
-from omnizarr.hierarchy.walk import readable_nodes
+from omnizarr.hierarchy.walk import readable_nodes, warn_of_foreign
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 from omnizarr.ops import ome_translate
@@ -55,6 +55,8 @@ class Report:
     chunks_kept: int = 0
     # Damaged chunks that were left out: their keys, with the reason.
     damaged: dict[str, str] = field(default_factory=dict)
+    # Keys and prefixes of what is not Zarr, and was left out.
+    foreign: list[str] = field(default_factory=list)
     # Arrays whose checksums were left out, with their names.
     left_out: dict[str, str] = field(default_factory=dict)
 
@@ -100,7 +102,8 @@ def convert(
     The destination is not seen before it is complete. A conversion that was interrupted is
     finished by the same call with ``resume=True``, or started again with ``overwrite=True``.
     `overwrite` replaces what is there when the new hierarchy is complete. A damaged chunk is an
-    error; with `skip_damaged` it is left out and listed in the report.
+    error; with `skip_damaged` it is left out and listed in the report. What is not Zarr is left
+    out with a warning.
     With `in_place`, and no destination, only documents are written beside the old ones; that
     works where every chunk stays valid under its key (1 to 2, 2 to 3, 1 to 3).
     `dimension_separator` is for the chunk keys at the destination, where it shall be another one.
@@ -119,8 +122,9 @@ def convert(
     store = start.store if in_place else stores.resolve(destination, storage_options=there)
     if not in_place:
         check_apart(start.store, store, "; give another place, or in_place=True")
+    stored = readable_nodes(start, node)
     nodes, separator = ome_translate.for_format(
-        start, readable_nodes(start, node), goal, in_place, check_separator(dimension_separator)
+        start, stored, goal, in_place, check_separator(dimension_separator)
     )
     checksum = checksum or goal.checksums_are_read
     tasks, groups = _prepare(start, nodes, store, goal, in_place, separator, checksum)
@@ -134,6 +138,7 @@ def convert(
     if in_place:
         _store_metadata(store, goal, models)
         return report
+    report.foreign = warn_of_foreign(start, stored)
     new = build_resumable(
         Location(store, "", goal),
         overwrite=overwrite,

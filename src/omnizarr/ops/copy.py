@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from omnizarr import stores
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound, StoreError, WrongType
-from omnizarr.formats import NAMES, by_name
+from omnizarr.formats import is_metadata
 from omnizarr.formats.dimensions import without_misfit
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.build import build
@@ -23,9 +23,9 @@ from omnizarr.hierarchy.make import CODECS, like, make_array
 from omnizarr.hierarchy.options import CreateOptions
 from omnizarr.hierarchy.signatures import shows
 from omnizarr.hierarchy.stored import stored_keys
-from omnizarr.hierarchy.walk import below
+from omnizarr.hierarchy.walk import below, warn_of_foreign
 from omnizarr.model import ArrayModel, paths
-from omnizarr.stores import Store, list_prefix, overlap, place_of
+from omnizarr.stores import Store, can_list, list_prefix, overlap, place_of
 from omnizarr.stores.replace_file import OURS
 from omnizarr.stores.resolve import options_for_two
 
@@ -252,6 +252,8 @@ def copy_all(
     _check_nodes(source, dest)
     if dest is not None:
         check_not_inside(source, dest._location)
+    if isinstance(source, Group):
+        _warn_of_foreign(source)
     copied = skipped = size = 0
     for name, member in source.members():
         if shallow and isinstance(member, Group):
@@ -268,6 +270,13 @@ def copy_all(
         )
         copied, skipped, size = copied + one[0], skipped + one[1], size + one[2]
     return copied, skipped, size
+
+
+def _warn_of_foreign(group: Group) -> None:
+    """Warn of what lies in a group and is no node; members are looked at when they are copied."""
+    location = group._location
+    if can_list(location.store):
+        warn_of_foreign(location, {"": group._model, **group._nodes()}, members=False)
 
 
 def copy_store(
@@ -356,7 +365,7 @@ def _check_listing(store: Store, path: str) -> None:
 
 def _metadata_last(key: str) -> tuple[bool, int, str]:
     """Order keys so that a node appears when all that belongs to it is stored."""
-    metadata = any(by_name(name).is_metadata(key) for name in NAMES)
+    metadata = is_metadata(key)
     return metadata, -key.count("/") if metadata else 0, key
 
 

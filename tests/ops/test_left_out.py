@@ -1,0 +1,45 @@
+"""Nothing that was to be copied or converted is left out without a word (A20, root 7)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import omnizarr as oz
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A hierarchy with a table of another kind beside its arrays, as spatialdata keeps them."""
+    group = oz.create_group(tmp_path / "s")
+    group.create_array("g/x", data=[1, 2, 3])
+    (tmp_path / "s" / "g" / "points.parquet").mkdir()
+    (tmp_path / "s" / "g" / "points.parquet" / "part.0.parquet").write_bytes(b"PAR1")
+    (tmp_path / "s" / "README").write_text("about the data")
+    return tmp_path / "s"
+
+
+def test_convert_names_what_is_not_zarr(mixed: Path, tmp_path: Path) -> None:
+    with pytest.warns(oz.OmnizarrWarning, match=r"not Zarr: 'README', 'g/points.parquet/'"):
+        report = oz.convert(mixed, tmp_path / "t", zarr_format=2)
+    assert report.foreign == ["README", "g/points.parquet/"]
+    assert oz.open(tmp_path / "t")["g/x"][:].tolist() == [1, 2, 3]
+
+
+def test_copy_names_what_is_not_zarr(mixed: Path) -> None:
+    target = oz.create_group({})
+    with pytest.warns(oz.OmnizarrWarning) as told:
+        oz.copy_all(oz.open_group(mixed), target)
+    assert [str(w.message).partition(" in ")[0] for w in told] == [
+        "left out, since it is not Zarr: 'README'",
+        "left out, since it is not Zarr: 'g/points.parquet/'",
+    ]
+    assert target["g/x"][:].tolist() == [1, 2, 3]
+
+
+def test_copying_keys_from_nowhere_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(oz.NodeNotFound, match="no keys"):
+        oz.copy_store(tmp_path / "nothing", {})
+    with pytest.raises(oz.NodeNotFound):
+        oz.convert(tmp_path / "nothing", {})
