@@ -201,7 +201,11 @@ class FolderStage:
     @cached_property
     def store(self) -> Store:
         self.made_root = not os.path.isdir(self.root)
-        os.makedirs(os.path.join(self._folder, "new"), exist_ok=True)
+        try:
+            os.makedirs(os.path.join(self._folder, "new"), exist_ok=True)
+        except OSError as e:
+            self.discard()
+            raise StoreError(f"cannot write in {self.root!r}: {e.strerror or e}") from e
         return self.inner
 
     @property
