@@ -91,7 +91,7 @@ class Build:
                 self.stage.put(old if self.old is None else _extent(self.old, target.path), new)
                 self.stage.discard()
             elif self.withheld is not None:
-                self.withheld.publish(new.has)
+                self._publish(self.withheld, new)
                 target.store.erase(marker(target.path))
         _update_consolidated(target, self.old)
 
@@ -101,9 +101,21 @@ class Build:
         if found is None:
             return
         if not self.overwrite or self.stage is None:
+            self.keep = True  # chunks are that writer's, too
             raise NodeExists(f"another writer has just created {self.target}; open it instead")
         check_owned(self.target.store, self.target.path, found[0])
         self.old = found[0]
+
+    def _publish(self, withheld: WithheldStore, new: Extent) -> None:
+        """Store the metadata that were kept back; chunks of any that stay are not erased."""
+        keep, self.keep = self.keep, True
+        try:
+            withheld.publish(new.has)
+        except BaseException:
+            with suppress(OmnizarrError):
+                erase_values(self.target.store, [k for k in withheld.metadata if new.has(k)])
+                self.keep = keep
+            raise
 
     def discard(self) -> None:
         """Erase what was written; the node that was to be replaced stays as it is."""

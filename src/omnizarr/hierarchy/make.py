@@ -13,6 +13,7 @@ from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidMetadata, NodeExists, OmnizarrError, WrongNode, WrongType
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.build import alone, build
+from omnizarr.hierarchy.copies import keep_right
 from omnizarr.hierarchy.foreign import as_source
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.options import ArrayOptions, array_model, runtime_config
@@ -20,6 +21,7 @@ from omnizarr.hierarchy.pipeline import pipeline
 from omnizarr.hierarchy.stored import erase_leftovers
 from omnizarr.hierarchy.view import View
 from omnizarr.model import ArrayModel, Node
+from omnizarr.stores import erase_values
 
 # Options that say how chunks become bytes.
 CODECS = {"codecs", "filters", "serializer", "compressors", "compressor", "order"}
@@ -74,9 +76,18 @@ def make_array(
         _fill(array, values, options)
     except BaseException:
         with suppress(OmnizarrError):  # what led here is the error to be told
-            location.erase()
+            _unmake(array)
         raise
     return array
+
+
+def _unmake(array: Array) -> None:
+    """Erase a new array; whatever else lies at its path stays."""
+    location = array._location
+    store, path, format = location.store, location.path, location.format
+    erase_values(store, [*format.keys(path), *format.owned(path)[0]])
+    erase_leftovers(array._bound)
+    keep_right(store, format, {path: None})
 
 
 def _fill(array: Array, values: Any, options: ArrayOptions) -> None:

@@ -33,9 +33,9 @@ def move(source: Location, target: Location) -> None:
     if existing_node(target.store, target.path) is not None or not _left_by_move(target, renamed):
         raise NodeExists(f"there is already something at {target}; erase it first")
     check_owned(source.store, source.path, source.format)
-    documents = set(source.format.keys(source.path))
+    is_metadata = source.format.is_metadata
     target.create_above()
-    for key in sorted(renamed, key=lambda key: key in documents):
+    for key in sorted(renamed, key=lambda key: (is_metadata(key), -key.count("/"))):
         value = source.store.get(key)
         if value is None:
             raise StoreError(f"{key!r} in {source.store!r} vanished while {source} was moved")

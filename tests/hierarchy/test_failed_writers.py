@@ -1,0 +1,100 @@
+"""A writer that fails leaves nothing that looks whole and is not, and nothing of others is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.stores import LocalStore, MemoryStore
+from omnizarr.testing.wrappers import FaultyStore
+
+VALUES = np.arange(1, 61, dtype="i4").reshape(6, 10)
+WRITES = ("set", "erase", "set_new", "erase_prefix", "set_many")
+
+
+class NoData:
+    """Values that cannot be read."""
+
+    shape = (6, 10)
+    dtype = np.dtype("i4")
+
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        raise RuntimeError("no data")
+
+    __getitem__ = __array__
+
+
+def _fill(group: oz.Group) -> None:
+    group.create_array("x", data=VALUES, chunks=(4, 4))
+    group.create_group("inner").create_array("x", data=VALUES, chunks=(4, 4))
+
+
+def _copy(root: oz.Group) -> None:
+    source = oz.create_group({})
+    _fill(source)
+    oz.copy(source, root, "new")
+
+
+def _move(root: oz.Group) -> None:
+    root.move("old", "new")
+
+
+@pytest.mark.parametrize("zarr_format", [2, "3-draft", 3])
+@pytest.mark.parametrize("work", [_copy, _move])
+def test_a_store_that_fails_once_leaves_no_array_without_its_values(
+    work: Callable[[oz.Group], None], zarr_format: Any
+) -> None:
+    """Failed writers of several nodes: metadata come after all values, and go before them."""
+    number, failed = 0, True
+    while failed:
+        inner, left, failed = MemoryStore(), number, False
+        _fill(oz.create_group(inner, zarr_format=zarr_format).create_group("old"))
+
+        def fault(operation: str, key: str) -> Exception | None:
+            nonlocal left, failed
+            left -= operation in WRITES
+            if left >= 0 or failed:
+                return None
+            failed = True
+            return oz.StoreError("cannot write")
+
+        root = oz.open_group(FaultyStore(inner, fault), mode="r+")
+        try:
+            work(root)
+        except (oz.StoreError, oz.ChunkError):
+            assert failed
+        for path in ("new/x", "new/inner/x"):
+            try:
+                found = oz.open_array(inner, path=path)[...]
+            except oz.NodeNotFound:
+                continue
+            np.testing.assert_array_equal(found, VALUES, err_msg=f"{path} after {number} writes")
+        number += 1
+    assert number > 10
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("kind", ["directory", "memory"])
+def test_an_array_that_cannot_be_filled_goes_and_all_beside_it_stays(
+    kind: str, zarr_format: Any, overwrite: bool, tmp_path: Path
+) -> None:
+    """Foreign files kept it from being erased, so that it was there with fill values; nodes
+    below it, whose group had no metadata, were erased with it."""
+    store = LocalStore(tmp_path / "x") if kind == "directory" else MemoryStore()
+    oz.create_array(store, name="g/x", data=VALUES, zarr_format=zarr_format)
+    store.erase("g/zarr.json" if zarr_format == 3 else "g/.zgroup")
+    store.set("g/notes.txt", b"mine")
+    with pytest.raises(RuntimeError, match="no data"):
+        oz.create_array(
+            store, name="g", data=NoData(), zarr_format=zarr_format, overwrite=overwrite
+        )
+    with pytest.raises(oz.NodeNotFound):
+        oz.open_array(store, path="g")
+    np.testing.assert_array_equal(oz.open_array(store, path="g/x")[...], VALUES)
+    assert store.get("g/notes.txt") == b"mine"
