@@ -11,6 +11,7 @@ from omnizarr.formats import Format, Probe, consolidated
 from omnizarr.hierarchy.fetch import fetch
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import Store
+from omnizarr.stores.withheld import marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Around:
         for parent in paths.ancestors(path):
             keys += format.keys(parent)
         keys += Probe(path).keys()
+        keys.append(marker(path))
         return cls(store, path, format, fetch(store, dict.fromkeys(keys)))
 
     def check_root(self) -> None:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 
 from omnizarr.errors import NodeExists, OmnizarrError
-from omnizarr.formats import Format, consolidated
+from omnizarr.formats import Format, consolidated, is_metadata
 from omnizarr.hierarchy.around import Around
 from omnizarr.hierarchy.copies import has_copies, keep_right, note_change
 from omnizarr.hierarchy.fetch import fetch
-from omnizarr.hierarchy.location import Location, existing_node
+from omnizarr.hierarchy.location import Location, existing_node, incomplete
 from omnizarr.hierarchy.owned import check_owned
 from omnizarr.hierarchy.walk import walk
 from omnizarr.model import GroupModel, Node, paths
@@ -30,6 +30,7 @@ from omnizarr.stores import (
     place_of,
     set_new,
 )
+from omnizarr.stores.replace_file import OURS
 from omnizarr.stores.staging import Extent, Stage, Stages, stage
 from omnizarr.stores.turns import REPLACE, turn
 from omnizarr.stores.withheld import MARKER, Mark, WithheldStore, marker
@@ -91,7 +92,9 @@ class Build:
                 self.stage.put(old if self.old is None else _extent(self.old, target.path), new)
                 self.stage.discard()
             elif self.withheld is not None:
-                self._publish(self.withheld, new)
+                self.withheld.publish(new.has)
+                self.withheld = None  # it is there: whatever happens now, it stays
+            if self.overwrite or self.stage is None:
                 target.store.erase(marker(target.path))
         _update_consolidated(target, self.old)
 
@@ -106,25 +109,16 @@ class Build:
         check_owned(self.target.store, self.target.path, found[0])
         self.old = found[0]
 
-    def _publish(self, withheld: WithheldStore, new: Extent) -> None:
-        """Store the metadata that were kept back; chunks of any that stay are not erased."""
-        keep, self.keep = self.keep, True
-        try:
-            withheld.publish(new.has)
-        except BaseException:
-            with suppress(OmnizarrError):
-                erase_values(self.target.store, [k for k in withheld.metadata if new.has(k)])
-                self.keep = keep
-            raise
-
     def discard(self) -> None:
         """Erase what was written; the node that was to be replaced stays as it is."""
         with suppress(OmnizarrError):  # what led here is the error to be told
             if self.stage is not None:
                 self.stage.discard()
-            elif not self.keep and can_list(self.target.store):
-                erase_values(self.target.store, _chunks(self.target))
-                self.target.store.erase(marker(self.target.path))
+            elif self.withheld is not None:
+                self.withheld.retract()
+                if not self.keep and can_list(self.target.store):
+                    erase_values(self.target.store, _chunks(self.target))
+                    self.target.store.erase(marker(self.target.path))
 
 
 def build(location: Location, *, overwrite: bool, operation: str, implied: bool = False) -> Build:
@@ -142,8 +136,7 @@ def build(location: Location, *, overwrite: bool, operation: str, implied: bool 
     if old is not None:
         check_owned(location.store, location.path, old)
     else:
-        _check_marker(location, overwrite)
-        left = (*_chunks(location), marker(location.path)) if overwrite else ()
+        left = _leftovers(location, overwrite)
     staged = stage(location.store)
     if old is not None:
         staged.check(_extent(old, location.path))
@@ -182,12 +175,10 @@ def _begin(location: Location, mark: Mark, overwrite: bool, resume: bool = False
     """Begin to write values to their place, with metadata to follow."""
     store, path = location.store, location.path
     if not resume:
-        _check_marker(location, overwrite)
-        if overwrite and can_list(store):
-            erase_values(store, (*_chunks(location), marker(path)))
+        erase_values(store, _leftovers(location, overwrite))
         if not set_new(store, marker(path), mark.write()):
             raise NodeExists(f"another writer is just creating {location}; open it later")
-    withheld = WithheldStore(store, location.format.is_metadata)
+    withheld = WithheldStore(store, location.format.is_metadata, marker(path))
     return Build(location, _at(location, withheld), store, withheld=withheld)
 
 
@@ -199,14 +190,33 @@ def alone(store: Store) -> Iterator[None]:
         yield
 
 
-def _check_marker(location: Location, overwrite: bool) -> None:
-    """Raise where an earlier writer was interrupted, unless it is to be started again."""
-    found = None if overwrite else location.store.get(marker(location.path))
-    if found is not None:
+def _leftovers(location: Location, overwrite: bool) -> tuple[str, ...]:
+    """Return the keys that a new node would take for its own, and which are to be erased for it.
+
+    Raise where they are to stay, or where other nodes are below the place.
+    """
+    store, path, format = location.store, location.path, location.format
+    mark = store.get(marker(path))
+    if mark is not None and not overwrite:
+        raise NodeExists(incomplete(location, mark))
+    if not can_list(store):
+        return ()
+    found = []
+    for prefix in format.owned(path)[1]:
+        for key in list_prefix(store, prefix):
+            if is_metadata(key) and OURS not in key:
+                raise NodeExists(
+                    f"{location} is no node, but others are below it, such as {key!r}; give"
+                    " another place, or create a group there first and write into that"
+                )
+            if OURS not in key and format.looks_owned(key):
+                found.append(key)
+    if found and not overwrite:
         raise NodeExists(
-            f"{location} is incomplete: {Mark.read(found)} was interrupted, or is still writing;"
-            " give overwrite=True to start again"
+            f"{location} has chunks without metadata, such as {found[0]!r}, which a new node would"
+            " take for its own; give overwrite=True to erase them"
         )
+    return tuple(found) if mark is None else (*found, marker(path))
 
 
 def create_node(

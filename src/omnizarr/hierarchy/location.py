@@ -33,6 +33,7 @@ from omnizarr.stores import (
     set_new,
     sorted_keys,
 )
+from omnizarr.stores.withheld import Mark, marker
 
 MAX_LEVELS = 128  # of groups in groups, whose members are listed: walks may be recursive
 
@@ -254,6 +255,9 @@ class Location:
         around = Around.look(self.store, self.path, self.format)
         around.check_root()
         missing = around.missing_groups()
+        mark = around.documents.get(marker(self.path))
+        if mark is not None:
+            raise NodeExists(incomplete(self, mark))
         existing = self.existing(around, implied or isinstance(node, ArrayModel))
         if existing is not None:
             raise self.node_exists(existing)
@@ -330,6 +334,14 @@ class Location:
         for prefix in prefixes:
             erase_prefix(self.store, prefix)
         keep_right(self.store, self.format, {self.path: None})
+
+
+def incomplete(location: Location, mark: bytes) -> str:
+    """Return the message for a place whose writer was interrupted."""
+    return (
+        f"{location} is incomplete: {Mark.read(mark)} was interrupted, or is still writing;"
+        " give overwrite=True to start again"
+    )
 
 
 def tell(problems: Iterable[Problem]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 from omnizarr.ops import ome_translate
 from omnizarr.stores import Store, check_apart, sizes
 from omnizarr.stores.resolve import options_for_two
+from omnizarr.stores.source import digest, source_of
 
 Progress = Callable[[int, int, str], None]
 Coords = tuple[int, ...]
@@ -143,7 +143,7 @@ def convert(
         Location(store, "", goal),
         overwrite=overwrite,
         operation=f"the conversion of {start.store!r} to zarr {goal.name}",
-        plan=_digest(goal, models),
+        plan=digest(source_of(start.store), _documents(goal, models)),
         resume=resume,
     )
     with new as place:
@@ -161,14 +161,13 @@ def _store_metadata(store: Store, goal: Format, models: Mapping[str, Node]) -> N
         Location(store, path, goal).save(None, models[path])
 
 
-def _digest(goal: Format, models: Mapping[str, Node]) -> str:
-    """Return a digest of all metadata that a conversion stores."""
-    found = blake2b(digest_size=20)
-    for path, model in sorted(models.items()):
-        for key, text in sorted(goal.write(path, model).items()):
-            for part in (key.encode(), text or b""):
-                found.update(len(part).to_bytes(8, "little") + part)
-    return found.hexdigest()
+def _documents(goal: Format, models: Mapping[str, Node]) -> list[tuple[str, bytes | None]]:
+    """Return all metadata that a conversion stores."""
+    return [
+        pair
+        for path, model in sorted(models.items())
+        for pair in sorted(goal.write(path, model).items())
+    ]
 
 
 def _prepare(

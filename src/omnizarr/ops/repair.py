@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.errors import NodeNotFound, OmnizarrError, StoreError
+from omnizarr.errors import NodeNotFound, OmnizarrError, StoreError, warn
 from omnizarr.hierarchy.consolidate import consolidate_metadata, copies_are_stale
 from omnizarr.stores import (
     LocalStore,
@@ -31,7 +31,9 @@ from omnizarr.stores.staging import FOLDER, interrupted, recover
 
 OLD = 60.0  # seconds
 A_DAY = 86400.0  # seconds after which a writer on another machine is taken for dead
-State: TypeAlias = Literal["unused", "in use", "removed", "finished", "out of date", "renewed"]
+State: TypeAlias = Literal[
+    "unused", "in use", "removed", "finished", "in the way", "out of date", "renewed"
+]
 What: TypeAlias = Literal["unfinished value", "unfinished node", "lock", "consolidated metadata"]
 _PARTIAL = re.compile(re.escape(PARTIAL) + r"(\d+)(_[0-9a-f]+)?\Z")
 _LOCK = re.compile(re.escape(locks.NAME) + r"[a-z]+\Z")
@@ -86,9 +88,13 @@ def _unfinished_nodes(store: Store, finish: bool) -> Iterator[Leftover]:
     """Nodes that were being written beside others; what was complete is put in its place."""
     for staged in interrupted(store):
         running = _runs(staged.process) if staged.here else time.time() - staged.began < A_DAY
-        if not running and finish:
-            recover(store, staged.name)
         done: State = "finished" if staged.complete else "removed"
+        if not running and finish:
+            try:
+                recover(store, staged.name)
+            except StoreError as e:
+                warn(str(e))
+                done = "in the way"
         state: State = "in use" if running else done if finish else "unused"
         yield Leftover(f"{FOLDER}/{staged.name}", "unfinished node", state, 0)
 

@@ -17,7 +17,7 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -150,7 +150,8 @@ class KeyStage:
         listed = {key for prefix in old.prefixes for key in list_prefix(self.inner, prefix)}
         found = {*listed, *old.keys, *old.metadata}
         gone = sorted(key for key in found if old.has(key))
-        plan = {"old": gone, "new": staged, "metadata": [*old.metadata, *new.metadata]}
+        metadata = [*old.metadata, *new.metadata]
+        plan = {"old": gone, "new": staged, "metadata": metadata, "had": self._digests(metadata)}
         self.inner.set(self._plan, json.dumps(plan).encode())
         try:
             self._finish(plan)
@@ -158,6 +159,11 @@ class KeyStage:
             with contextlib.suppress(Exception):  # else it is left for `recover`
                 self._finish(plan)
             raise
+
+    def _digests(self, keys: Iterable[str]) -> list[str]:
+        """Return digests of those values that are in their place."""
+        values = (self.inner.get(key) for key in keys)
+        return [blake2b(value).hexdigest() for value in values if value is not None]
 
     def _finish(self, plan: Plan) -> None:
         metadata, staged = set(plan["metadata"]), plan["new"]
@@ -182,9 +188,14 @@ class KeyStage:
 
     def recover(self) -> None:
         """Copy again where a copy was interrupted, and erase what is left."""
-        plan = self.inner.get(self._plan)
-        if plan is not None:
-            self._finish(json.loads(plan))
+        text = self.inner.get(self._plan)
+        if text is not None:
+            plan: Plan = json.loads(text)
+            staged = (self.store.get(key) for key in plan["metadata"])
+            known = {blake2b(value).hexdigest() for value in staged if value is not None}
+            if not known.union(plan["had"]).issuperset(self._digests(plan["metadata"])):
+                raise StoreError(in_the_way(self.inner, self.name))
+            self._finish(plan)
         self.discard()
 
 
@@ -342,13 +353,26 @@ class FolderStage:
             return
         with open(os.path.join(self._folder, PLAN)) as file:
             plan = json.load(file)
-        if self._has(MOVED):
-            self._move_new(plan["new"], plan["whole"])
+        side = "new" if self._has(MOVED) else "old"
+        staged = os.path.join(self._folder, side, "")
+        left = [path for path in plan[side] if os.path.lexists(staged + path)]
+        if plan["whole"] and any(os.path.lexists(self.root + path) for path in left):
+            raise StoreError(in_the_way(self.root, self.name))
+        if side == "new":
+            self._move_new(left, plan["whole"])
         else:
-            for path in reversed(plan["old"]):
+            for path in reversed(left):
                 with contextlib.suppress(FileNotFoundError):
-                    self._rename(os.path.join(self._folder, "old", path), self.root + path)
+                    self._rename(staged + path, self.root + path)
         self._finished()
+
+
+def in_the_way(store: object, name: str) -> str:
+    """Return the message for a node that was made where an interrupted writer had left another."""
+    return (
+        f"a writer was killed while it replaced a node in {store!r}, and the node was made again"
+        f" since; what it left is in {FOLDER}/{name}: take it from there, or erase it"
+    )
 
 
 def folder(root: str, name: str) -> str:

@@ -57,22 +57,26 @@ class WithheldStore:
     So a reader finds no node before it is complete, whatever interrupts its writer.
     """
 
-    def __init__(self, inner: Store, is_metadata: Callable[[str], bool]) -> None:
+    def __init__(self, inner: Store, is_metadata: Callable[[str], bool], hidden: str) -> None:
         self.inner = inner
+        self.hidden = hidden  # the key of the marker, which is for others
         self.is_metadata = is_metadata
         self.metadata: dict[str, bytes] = {}
+        self.published: list[str] = []
         self.read_only = inner.read_only
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         if not self.is_metadata(check_key(key)):
-            return self.inner.get(key, range)
+            return None if key == self.hidden else self.inner.get(key, range)
         value = self.metadata.get(key)
         return value if value is None or range is None else range.of(value)
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
         asked = [*requests]
-        others = iter(get_many(self.inner, [r for r in asked if not self.is_metadata(r[0])]))
-        return [self.get(*r) if self.is_metadata(r[0]) else next(others) for r in asked]
+        mine = [key == self.hidden or self.is_metadata(key) for key, _ in asked]
+        pairs = list(zip(asked, mine, strict=True))
+        others = iter(get_many(self.inner, [request for request, own in pairs if not own]))
+        return [self.get(*request) if own else next(others) for request, own in pairs]
 
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
@@ -114,7 +118,14 @@ class WithheldStore:
         """Store the metadata that belong to a node, the innermost first."""
         mine = [key for key in self.metadata if belongs(key)]
         for key in sorted(mine, key=lambda key: (-key.count("/"), key)):
+            self.published.append(key)
             self.inner.set(key, self.metadata[key])
+
+    def retract(self) -> None:
+        """Erase the metadata that were published, the outermost first."""
+        while self.published:
+            self.inner.erase(self.published[-1])
+            self.published.pop()
 
     def __repr__(self) -> str:
         return repr(self.inner)

@@ -1,0 +1,176 @@
+"""What a hunt for defects of replacing found: other nodes and files beside, retries, repairs."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr import stores
+from omnizarr.stores import LocalStore, MemoryStore
+from omnizarr.stores.staging import FOLDER, Extent, interrupted, stage
+from omnizarr.testing.wrappers import FaultyStore
+from tests.hierarchy.test_build import STORES, VALUES, Killed
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+@pytest.mark.parametrize("kind", ["directory", "sqlite", "fsspec"])
+def test_arrays_beside_which_there_is_no_group_are_not_written_over(
+    tmp_path: Path, kind: str, overwrite: bool
+) -> None:
+    """Their chunks were erased, or written over, since no node was at the root."""
+    store = STORES[kind](tmp_path)
+    source = oz.create_group({})
+    source.create_array("a", data=VALUES * 2)
+    for name in ("a", "b"):
+        oz.create_array(stores.PrefixStore(store, name), data=VALUES, chunks=(4, 4))
+    for write in (
+        lambda: oz.convert(source.store, store, overwrite=overwrite),
+        lambda: oz.ome.write(store, np.zeros((4, 4)), overwrite=overwrite),
+    ):
+        with pytest.raises(oz.NodeExists, match="others are below"):
+            write()
+    for name in ("a", "b"):
+        found = oz.open_array(stores.PrefixStore(store, name))
+        np.testing.assert_array_equal(found[...], VALUES)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_failed_array_takes_nothing_with_it_and_leaves_nothing(
+    tmp_path: Path, zarr_format: int
+) -> None:
+    """A foreign file kept the new array alive; a node below it was erased with it."""
+    oz.create_group(tmp_path / "s", zarr_format=zarr_format)
+    oz.create_array(tmp_path / "s" / "g" / "a", data=VALUES, zarr_format=zarr_format)
+    (tmp_path / "s" / "g" / "notes.txt").write_text("keep me")
+    for name in ("g", "new"):
+        with pytest.raises(ValueError, match="no"):
+            oz.open_group(tmp_path / "s", "r+").create_array(name, data=["no"], dtype="i4")
+    assert list(oz.open_group(tmp_path / "s")) == []
+    np.testing.assert_array_equal(oz.open_array(tmp_path / "s" / "g" / "a")[...], VALUES)
+    assert (tmp_path / "s" / "g" / "notes.txt").read_text() == "keep me"
+
+
+@pytest.mark.parametrize("operation", ["set", "erase"])
+@pytest.mark.parametrize("number", range(1, 16))
+def test_a_copy_whose_store_fails_is_whole_or_not_there(operation: str, number: int) -> None:
+    """Chunks were erased after metadata had been stored: arrays of fill values."""
+    source = oz.create_group({})
+    source.create_array("g/x", data=VALUES, chunks=(4, 4))
+    left = number
+    inner = MemoryStore()
+
+    def fault(what: str, key: str) -> Exception | None:
+        nonlocal left
+        left -= what == operation
+        return oz.StoreError("the line is cut") if left < 0 else None
+
+    oz.create_group(inner)
+    with suppress(oz.StoreError):
+        oz.copy(source["g"], oz.open_group(FaultyStore(inner, fault), "r+"), "g")
+    for _, array in oz.open_group(inner).members(None):
+        if isinstance(array, oz.Array):
+            np.testing.assert_array_equal(array[...], VALUES)
+
+
+def test_an_incomplete_place_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    """New arrays took the chunks of an interrupted conversion for their own."""
+    source = oz.create_array({}, data=VALUES, chunks=(2, 2))
+
+    def stop(done: int, total: int, path: str) -> None:
+        if done == 5:
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            oz.convert(source.store, tmp_path / "t", progress=stop, overwrite=True)
+        for create in (
+            lambda: oz.create_array(tmp_path / "t", shape=VALUES.shape, dtype="i4", chunks=(2, 2)),
+            lambda: oz.open_group(tmp_path / "t", "a"),
+            lambda: oz.from_array(tmp_path / "t", data=VALUES),
+        ):
+            with pytest.raises((oz.NodeExists, oz.NodeNotFound), match="incomplete"):
+                create()
+    made = oz.create_array(tmp_path / "t", shape=(6, 10), dtype="i4", chunks=(2, 2), overwrite=True)
+    assert not made[...].any()
+    assert oz.verify(tmp_path / "t").findings == []
+
+
+def test_a_conversion_is_resumed_from_its_own_source_only(tmp_path: Path) -> None:
+    """Equal metadata were enough, so chunks of two sources were mixed."""
+    for name, factor in (("one", 1), ("two", 2)):
+        oz.create_array(tmp_path / name, data=VALUES * factor, chunks=(2, 2))
+
+    def stop(done: int, total: int, path: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        oz.convert(tmp_path / "one", tmp_path / "t", zarr_format=2, progress=stop)
+    with pytest.raises(oz.NodeExists, match="not the same"):
+        oz.convert(tmp_path / "two", tmp_path / "t", zarr_format=2, resume=True)
+    oz.convert(tmp_path / "one", tmp_path / "t", zarr_format=2, resume=True)
+    np.testing.assert_array_equal(oz.open(tmp_path / "t")[...], VALUES)
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_an_interrupted_move_shows_no_array_without_its_chunks(number: int) -> None:
+    inner = MemoryStore()
+    oz.create_group(inner).create_array("a/b/x", data=VALUES + 1, chunks=(4, 4))
+    left = number
+
+    def fault(what: str, key: str) -> Exception | None:
+        nonlocal left
+        left -= what == "set"
+        if left < 0:
+            raise Killed
+        return None
+
+    with suppress(Killed):
+        oz.open_group(FaultyStore(inner, fault), "r+").move("a", "c")
+    for name in ("a", "c"):
+        with suppress(oz.NodeNotFound):
+            found = oz.open_array(inner, path=f"{name}/b/x")
+            np.testing.assert_array_equal(found[...], VALUES + 1)
+
+
+def _killed_stage(store: Any) -> None:
+    """Leave what a writer leaves that is killed while it replaces the root."""
+    whole = Extent(("zarr.json",), (), ("",))
+    staged: Any = stage(store)
+    oz.create_array(staged.store, data=VALUES * 3, chunks=(4, 4))
+    name = "_move_new" if isinstance(store, LocalStore) else "_finish"
+
+    def stop(*args: Any) -> None:
+        raise Killed
+
+    setattr(staged, name, stop)
+    staged.recover = lambda: None
+    with suppress(Killed):
+        staged.put(whole, whole)
+    assert [left.complete for left in interrupted(store)] == [True]
+
+
+@pytest.mark.parametrize("kind", ["directory", "sqlite"])
+def test_repair_does_not_put_what_was_left_over_a_newer_node(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("omnizarr.ops.repair._runs", lambda process: False)
+    store = STORES[kind](tmp_path)
+    oz.create_array(store, data=VALUES, chunks=(4, 4))
+    _killed_stage(store)
+    with suppress(oz.NodeExists):  # where the old node has gone
+        oz.create_array(store, data=VALUES * 2, chunks=(3, 3), overwrite=True)
+    with pytest.warns(oz.OmnizarrWarning, match="made again"):
+        found = oz.repair(store, dry_run=False)
+    assert [f.state for f in found if f.kind == "unfinished node"] == ["in the way"]
+    np.testing.assert_array_equal(oz.open_array(store)[...], VALUES * 2)
+    if kind == "directory":
+        shutil.rmtree(tmp_path / "x.zarr" / FOLDER)
+    else:
+        stores.erase_prefix(store, f"{FOLDER}/")
+    assert oz.verify(store).findings == []
