@@ -303,3 +303,15 @@ def test_a_cache_on_disk_serves_other_objects_and_processes_of_the_same_place(
     LocalStore(tmp_path / "data").set("k", b"2")
     cached = CacheStore(LocalStore(where[0]), LocalStore(where[1]), validate=False)
     assert cached.get("k") == b"1"  # so it was found
+
+
+def test_a_cache_on_disk_serves_memory_of_fsspec_to_nobody_else(tmp_path: Path) -> None:
+    """A10: all processes have a file system "memory", each with values of its own."""
+    code = (
+        "import sys; from omnizarr.storage import CacheStore, FsspecStore, LocalStore;"
+        "inner = FsspecStore.from_url('memory://kept'); inner.set('k', sys.argv[1].encode());"
+        "store = CacheStore(inner, LocalStore(sys.argv[2]), validate=False);"
+        "assert store.get('k') == store.get('k') == sys.argv[1].encode()"
+    )
+    for value in ("1", "2"):
+        subprocess.run([sys.executable, "-c", code, value, str(tmp_path / "cache")], check=True)

@@ -319,8 +319,9 @@ def place_in(fs: Any, path: str) -> identity.Place:
     plain = str(fs._strip_protocol(path))
     if "file" in names or "local" in names:
         return identity.directory(plain)
-    if "memory" in names:  # one for all of this process
-        return identity.inside(("fsspec", "memory"), plain)
+    if "memory" in names:  # one for all of this process, and for no other
+        values = identity.Identity(getattr(fs, "store", fs))
+        return identity.inside(("fsspec", "memory", values), plain)
     cloud = next((kind for kind in ("s3", "gs") if kind in names), None)
     if cloud is not None:
         options = {**(getattr(fs, "client_kwargs", None) or {})}
