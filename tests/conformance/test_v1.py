@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import json
 import os
 import zlib
@@ -277,6 +278,13 @@ def test_another_fill_value_of_what_is_no_number_cannot_be_expressed(
 def test_uncompressed_chunks_are_raw(name: str | None, options: Any) -> None:
     store = store_of(compression=name, compression_opts=options)
     store["1"] = np.array([7, 8], "<i4").tobytes()
+    assert oz.open(store)[:].tolist() == [0, 0, 7, 8]
+
+
+@pytest.mark.parametrize("other", ["zlib", 7])
+def test_options_of_a_compressor_do_not_name_another_one(other: Any) -> None:
+    store = store_of(compression="bz2", compression_opts={"level": 1, "id": other})
+    store["1"] = bz2.compress(np.array([7, 8], "<i4").tobytes())
     assert oz.open(store)[:].tolist() == [0, 0, 7, 8]
 
 

@@ -257,7 +257,7 @@ def _compression(fields: Fields) -> dict[str, Any] | None:
             fields.error("compression_opts", f"expected an object, got {kind_of(options)}")
             return None
         return {"id": name, "compression_opts": options}
-    return {"id": name, **(options or {})}
+    return {**(options or {}), "id": name}
 
 
 def _to_compression(step: dict[str, Any] | None) -> tuple[str, Any]:
