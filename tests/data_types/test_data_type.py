@@ -11,6 +11,7 @@ import omnizarr as oz
 from omnizarr.data_types import bind, describe
 from omnizarr.errors import InvalidMetadata
 from omnizarr.model import Dialect, FillValue, Named
+from tests.conformance.small_stores import v1_store
 
 DIALECTS: tuple[Dialect, ...] = ("v2", "v3-draft", "v3")
 TYPES: list[Any] = [
@@ -82,7 +83,10 @@ def test_small_floats_without_infinity_refuse_it(name: str) -> None:
     assert np.isnan(float(bound.fill(FillValue("NaN", "v3"))))
 
 
-@pytest.mark.parametrize(("dtype", "value"), [("i4", 1.5), ("u1", 256), ("u1", -1), ("i8", "a")])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("i4", 1.5), ("u1", 256), ("u1", -1), ("i8", "a"), ("S2", b"abc"), ("U2", np.str_("abc"))],
+)
 def test_a_fill_value_that_the_type_cannot_hold_is_refused(dtype: str, value: Any) -> None:
     with pytest.raises(oz.InvalidMetadata, match=r"fill_value|not a value"):
         oz.create_array(None, shape=3, dtype=dtype, fill_value=value)
@@ -112,3 +116,20 @@ def test_a_missing_package_is_named_with_how_to_install_it(monkeypatch: pytest.M
 def test_elements_larger_than_any_memory_are_refused(name: str) -> None:
     with pytest.raises(InvalidMetadata, match="2000000000 bytes; the most is"):
         bind(Named(name, {"length_bytes": 2_000_000_000}))
+
+
+@pytest.mark.parametrize("dtype", ["U", "S", np.str_, np.bytes_, [("a", "f4"), ("b", "U")]])
+def test_text_without_a_length_is_refused_as_a_type_of_new_arrays(dtype: Any) -> None:
+    """Items had no bytes, and what was stored could not be read."""
+    with pytest.raises(InvalidMetadata, match=r"no length; write '.10' .* or (str|bytes) for any"):
+        oz.create_array({}, shape=2, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["|S0", "<U0"])
+def test_text_of_length_0_in_a_document_is_read_and_nothing_is_stored(dtype: str) -> None:
+    array = oz.open(v1_store(dtype=dtype), mode="r+")
+    assert array[:].tolist() == np.zeros(4, array.dtype).tolist()
+    with pytest.raises(TypeError, match="its items have no bytes"):
+        array[:] = "abc"
+    problems = oz.validate(v1_store(dtype=[["a", dtype], ["b", "<f4"]]))
+    assert ["no bytes" in p.message for p in problems if p.level == "error"] == [True]

@@ -279,6 +279,8 @@ def test_overwriting_leaves_no_chunks_of_an_array_whose_document_is_lost(version
 def test_what_is_of_a_wrong_type_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="'foo' is not known"):
         oz.zeros(3, dtype="foo")
+    with pytest.raises(TypeError, match=r"shape: expected integers >= 0, got 3\.0"):
+        oz.zeros(3.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="cannot be stored as JSON"):
         oz.group().attrs["x"] = object()
 

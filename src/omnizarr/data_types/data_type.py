@@ -58,6 +58,12 @@ class DataType:
             return value
         if self.dtype.kind in "iu" and isinstance(value, (float, np.floating)) and value % 1:
             raise InvalidMetadata(f"{value!r} is not a value of type {self.dtype}")
+        if self.dtype.kind in "SU" and isinstance(value, (str, bytes)):
+            room = self.dtype.itemsize // (4 if self.dtype.kind == "U" else 1)
+            if any(value[room:].strip("\0") if isinstance(value, str) else value[room:]):
+                raise InvalidMetadata(
+                    f"{value!r} is not a value of type {self.dtype}: it is longer"
+                )
         out = np.empty((), self.dtype)
         try:
             with np.errstate(over="ignore"):

@@ -48,6 +48,12 @@ def _named(dtype: np.dtype[Any]) -> Named:
     endian = {"endian": "big"} if _big(dtype) else {}
     if dtype.kind == "O":
         return Named("object")
+    if dtype.kind in "SU" and not dtype.itemsize:
+        any_length = "str" if dtype.kind == "U" else "bytes"
+        raise InvalidMetadata(
+            f"data type {dtype.str!r} has no length; write '{dtype.kind}10' for up to 10"
+            f" characters, or {any_length} for any length"
+        )
     if dtype.kind == "U":
         return Named("fixed_length_utf32", {"length_bytes": dtype.itemsize, **endian})
     if dtype.kind == "S":

@@ -63,6 +63,9 @@ def bind(named: Named) -> DataType:
         if part.variable:
             message = f"field {name!r} has the variable-length type {part.named.name!r}"
             raise invalid("data type", named.name, "fields", message)
+        if not part.dtype.itemsize:
+            message = f"field {name!r} has the type {part.named.name!r} with no bytes"
+            raise invalid("data type", named.name, "fields", message)
     size = sum(part.dtype.itemsize * math.prod(shape) for _, part, shape in parts)
     if size >= 2**31:
         raise InvalidMetadata(f"data type {named.name!r}: an item has {size} bytes")

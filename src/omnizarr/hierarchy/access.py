@@ -130,8 +130,12 @@ def _typed(
 ) -> npt.NDArray[Any]:
     try:
         if isinstance(value, np.ndarray):
-            return value.astype(dtype, casting=casting, copy=False)
-        return np.asarray(value, dtype)
+            out = value.astype(dtype, casting=casting, copy=False)
+        else:
+            out = np.asarray(value, dtype)
+        if out.dtype.itemsize != dtype.itemsize:  # NumPy takes text of length 0 for any length
+            raise ValueError("its items have no bytes")
+        return out
     except UnicodeEncodeError as e:
         raise InvalidMetadata(
             f"text with {e.object[e.start : e.end]!r} at position {e.start} cannot be stored:"

@@ -264,7 +264,7 @@ def _plain_type(dtype: Any) -> Any:
 
 def lengths_of(shape: int | Iterable[int]) -> tuple[int, ...]:
     """A shape as a tuple of integers; raises where it is none."""
-    lengths = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    lengths = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     for n in lengths:
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
             raise WrongType(f"shape: expected integers >= 0, got {n!r}")
