@@ -20,12 +20,17 @@ static int partial_name(const fresh_t *fresh, const char *key, char *name) {
 }
 
 #ifdef O_TMPFILE
+#define RENEWED 3 /* times that a folder is made again while a file in it is named */
+
 static atomic_int cannot_name; /* neither by its descriptor nor through /proc */
 
 static int folder_of(const char *key, char *folder) {
     const char *end = strrchr(key, '/');
     size_t size = end ? (size_t)(end - key) : 0;
-    if (size >= PATH_MAX) return -1;
+    if (size >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
     memcpy(folder, key, size);
     if (!end) folder[size++] = '.';
     else if (size == 0) folder[size++] = '/';
@@ -48,32 +53,39 @@ static int name_it(int file, int directory, const char *name) {
     return linkat(AT_FDCWD, link, directory, name, AT_SYMLINK_FOLLOW);
 }
 
+/* Names a file by its partial name; 0, and then `unnamed` is 0, or -1 with errno. */
+static int name_partial(fresh_t *fresh, int directory, const char *key) {
+    char name[PATH_MAX];
+    if (partial_name(fresh, key, name)) return -1;
+    if (name_it(fresh->file, directory, name) != 0) {
+        if (errno != EEXIST) return -1;
+        unlinkat(directory, name, 0); /* of a process that ended in the midst of it */
+        if (name_it(fresh->file, directory, name) != 0) return -1;
+    }
+    fresh->unnamed = 0;
+    return 0;
+}
+
 /* Names a file by its key, or, where that is taken, by its partial name; then `unnamed` is 0. */
 static int name_unnamed(fresh_t *fresh, int directory, const char *key) {
-    char name[PATH_MAX];
+    char folder[PATH_MAX];
+    if (folder_of(key, folder)) return -1;
     /* What some systems tell only when a file is closed, they tell now. */
     int other = dup(fresh->file);
     if (other < 0 || close(other) != 0) return -1;
-    if (name_it(fresh->file, directory, key) == 0) return 0;
-    if (errno == EEXIST && fresh->only_new) return -1;
-    if (errno == EEXIST) {
-        if (partial_name(fresh, key, name)) return -1;
-        if (name_it(fresh->file, directory, name) != 0) {
-            if (errno != EEXIST) return -1;
-            unlinkat(directory, name, 0); /* of a process that ended in the midst of it */
-            if (name_it(fresh->file, directory, name) != 0) return -1;
-        }
-        fresh->unnamed = 0;
-        return 0;
+    for (int i = 0; name_it(fresh->file, directory, key) != 0; i++) {
+        if (errno == EEXIST && !fresh->only_new) return name_partial(fresh, directory, key);
+        int error = errno;
+        if (error == EEXIST || faccessat(directory, folder, W_OK, 0) != 0) return -1;
+        /* Its folder may have been removed while it was empty, and made again since. */
+        if (error == ENOENT && i < RENEWED) continue;
+        /* Not for want of room: this system, or a rule of it, has no such links. */
+        int full = error == ENOSPC || error == EDQUOT || error == EIO || error == ENAMETOOLONG;
+        if (!full) atomic_store(&cannot_name, 1);
+        errno = full ? error : EAGAIN;
+        return -1;
     }
-    int error = errno;
-    if (folder_of(key, name) == 0 && faccessat(directory, name, W_OK, 0) != 0) return -1;
-    /* Not for want of room: this system, or a rule of it, has no such links. */
-    int full = error == ENOSPC || error == EDQUOT || error == EIO || error == ENAMETOOLONG ||
-               error == ENOENT; /* nor for a folder that was removed while it was empty */
-    if (!full) atomic_store(&cannot_name, 1);
-    errno = full ? error : EAGAIN;
-    return -1;
+    return 0;
 }
 #endif
 
