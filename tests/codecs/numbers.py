@@ -32,14 +32,14 @@ def around(size: Fraction, target: Reals) -> list[tuple[Fraction, bool]]:
         return [(Fraction(n), n % 2 == 0) for n in sorted({low, math.ceil(size)})]
     if target.dtype.itemsize <= 2:
         numbers = positives(target.dtype)
-        first = 0 if numbers[0] == 0 else 1  # the lowest number of a type without zero is odd
-        numbers = [*numbers, 2 * numbers[-1] - numbers[-2] if first == 0 else 2 * numbers[-1]]
+        one_digit = numbers[0] != 0  # float8_e8m0fnu: powers of two, none of which is even
+        numbers = [*numbers, 2 * numbers[-1] if one_digit else 2 * numbers[-1] - numbers[-2]]
         at = bisect.bisect_right(numbers, size) - 1
         if at < 0:  # a type without zero, which nothing is rounded away from
             return [(Fraction(0), True), (numbers[0], False)][: 2 if size else 1]
         exact = numbers[at] == size or at + 1 == len(numbers)
         places = [at] if exact else [at, at + 1]
-        return [(numbers[i], (i + first) % 2 == 0) for i in places]
+        return [(numbers[i], i % 2 == 0 and not one_digit) for i in places]
     largest, type_ = Fraction(float(target.high)), target.dtype.type
     step = largest - Fraction(float(np.nextafter(type_(target.high), type_(0))))
     if size > largest:

@@ -97,6 +97,19 @@ def test_what_rounds_to_more_than_any_float_is_out_of_range(target: str, roundin
             assert found == want
 
 
+@pytest.mark.parametrize("source", ["float64", "int64"])
+def test_half_way_between_powers_of_two_goes_to_the_larger(source: str) -> None:
+    """IEEE 754, 4.3.1: as with one digit neither neighbour is even."""
+    of, to = numbers_of(source), numbers_of("float8_e8m0fnu")
+    ties = np.array([3 << n for n in range(60)], of.dtype)
+    found = cast(ties, of, to)
+    assert found.astype("f8").tolist() == [4.0 * 2**n for n in range(60)]
+    assert found.tobytes() == ties.astype("f8").astype(to.dtype).tobytes()
+    assert [expected(x, to, "nearest-even", None) for x in ties.tolist()] == found.astype(
+        to.work
+    ).tolist()
+
+
 def _plain(x: Any) -> Any:
     return math.nan if x != x else x
 
