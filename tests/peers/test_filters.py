@@ -181,7 +181,7 @@ def test_what_zarr_python_writes_is_read_as_it_meant(
         array = zarr.create_array(store, dtype=expected.dtype, zarr_format=3, **options)
         try:
             array[...] = expected
-        except TypeError:  # its bitround gives integers, and takes none
+        except (KeyError, TypeError):  # its bitround takes neither integers nor '>f8'
             reject()
     with np.errstate(all="ignore"):
         for engine in ("auto", "reference"):
