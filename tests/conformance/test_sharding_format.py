@@ -123,7 +123,11 @@ def test_a_missing_member_is_refused_by_name(member: str) -> None:
 @pytest.mark.shows("SH-03", "SH-04")
 @pytest.mark.parametrize("member", ["codecs", "index_codecs"])
 @pytest.mark.parametrize(
-    "codecs", [[], [GZIP], [CRC32C], [raw(), raw()], [GZIP, raw()], "bytes", None, [3], [{}]]
+    "codecs",
+    [
+        *([], [GZIP], [CRC32C], [raw(), raw()], [GZIP, raw()], "bytes", None, [3], [{}]),
+        *([{"name": "bytes", "configuration": given}] for given in (3, None, [1], "x")),
+    ],
 )
 def test_both_lists_need_exactly_one_array_to_bytes_codec(member: str, codecs: Any) -> None:
     is_refused([sharding(32, 32, **{member: codecs})], "codecs[0]", f"configuration.{member}")

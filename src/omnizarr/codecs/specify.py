@@ -42,7 +42,10 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
     if isinstance(codec, dict) and isinstance(codec.get("id"), str):
         return Named(PREFIX + codec["id"], {k: v for k, v in codec.items() if k != "id"})
     if isinstance(codec, dict) and isinstance(codec.get("name"), str):
-        named = with_defaults("codec", Named(codec["name"], codec.get("configuration", {})))
+        configuration = codec.get("configuration", {})
+        if not isinstance(configuration, dict):
+            raise InvalidMetadata(f"configuration: expected an object, got {configuration!r}")
+        named = with_defaults("codec", Named(codec["name"], configuration))
         if itemsize is None:  # a part of a document, which says all
             return named
         stated = {**_MEMBERS.get(named.name, {}), **named.configuration}
@@ -64,6 +67,17 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
     raise InvalidMetadata(
         f"{codec!r} is not a codec; give a codec object, a name such as 'zstd', or its JSON"
     )
+
+
+def all_named(codecs: Iterable[Any], where: str, itemsize: int | None = 1) -> list[Named]:
+    """The names and configurations of codecs; errors name the place of one in `where`."""
+    found = []
+    for i, codec in enumerate(codecs):
+        try:
+            found.append(to_named(codec, itemsize))
+        except InvalidMetadata as e:
+            raise type(e)(f"{where}[{i}]: {e}", e.problems) from e
+    return found
 
 
 def kind(named: Named) -> str:
@@ -92,7 +106,8 @@ def _completed(named: Named, itemsize: int | None) -> Named:
     """A codec object may leave to the array what depends on the size of its items."""
     inner = named.configuration.get("codecs")
     if itemsize is not None and isinstance(inner, list):
-        parts = [_completed(to_named(codec, itemsize), itemsize) for codec in inner]
+        found = all_named(inner, "configuration.codecs", itemsize)
+        parts = [_completed(codec, itemsize) for codec in found]
         return named.replace(codecs=plain_member(parts))
     if itemsize is None or named.name != "blosc":
         return named

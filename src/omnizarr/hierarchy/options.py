@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from omnizarr import config, data_types, registry
-from omnizarr.codecs.specify import kind, to_named, with_bytes
+from omnizarr.codecs.specify import all_named, kind, to_named, with_bytes
 from omnizarr.data_types import DataType
 from omnizarr.errors import InvalidMetadata, WrongType, known_names
 from omnizarr.formats import Format
@@ -330,9 +330,9 @@ def _codecs(
     front = [Named("transpose", {"order": list(reversed(range(rank)))})] if order == "F" else []
     given = options.get("codecs")
     if given is not None:
-        return (*front, *(to_named(c, size) for c in given))
+        return (*front, *all_named(given, "codecs", size))
     stated_filters = options.get("filters", AUTO)
-    filters = [to_named(c, size) for c in _several(stated_filters)]
+    filters = all_named(_several(stated_filters), "filters", size)
     object_codec = options.get("object_codec")
     if object_codec is not None:
         filters.insert(0, to_named(object_codec))
@@ -356,7 +356,7 @@ def _codecs(
     if isinstance(compressors, str) and compressors == AUTO:
         tail = defaults["bytes->bytes"]
     else:
-        tail = [to_named(c, size) for c in _several(compressors)]
+        tail = all_named(_several(compressors), "compressors", size)
     return (*front, *with_bytes([*filters, *tail]))
 
 
