@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -123,14 +123,22 @@ def cut(value: bytes, wanted: str, headers: dict[str, str]) -> Answer:
 
 
 class Proxy(Web):
-    """A server in front of another one, so that its answers can be counted, delayed and broken."""
+    """A server in front of another one, so that its answers can be counted, delayed and broken.
+
+    Changes are made one after the other: moto compares and replaces in two steps, between which
+    other threads come, and S3 in one.
+    """
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__()
         self._behind = host, port
-        self._local = threading.local()
+        self._turn = threading.Lock()
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        with nullcontext() if method in ("GET", "HEAD") else self._turn:
+            return self._forward(method, path, headers, body)
+
+    def _forward(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         connection = HTTPConnection(*self._behind, timeout=30)
         try:
             connection.request(method, path, body or None, headers)
