@@ -12,6 +12,7 @@ from typing import Any
 
 import omnizarr as oz
 from omnizarr.stores.local import OURS
+from omnizarr.stores.withheld import MARKER  # which a conversion leaves, to be resumed
 from tests.soak.operations import ERASING, OPERATIONS, elements, finish, torn
 
 HANDFUL = 5
@@ -75,7 +76,8 @@ def _once(place: Path, operation: str, count: int) -> bool:
         assert "Too many open files" in words, words
         assert str(place) in words, words
         between, are = files(place), elements(place)
-        assert not any(OURS in name for name in between), "something is left behind"
+        left = [name for name in between if OURS in name and not name.endswith(MARKER)]
+        assert not left, "something is left behind"
         assert count or between == old, "with no descriptor something was changed"
         found = act()
         assert not torn(were, are, elements(place)), "elements that nobody wrote"

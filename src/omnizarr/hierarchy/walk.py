@@ -8,7 +8,7 @@ from omnizarr.errors import InvalidMetadata, warn
 from omnizarr.formats import is_metadata
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import GroupModel, Node, paths
-from omnizarr.stores import list_dir
+from omnizarr.stores import list_dir, list_prefix
 from omnizarr.stores.replace_file import OURS
 
 
@@ -81,5 +81,7 @@ def _foreign(group: Location, path: str, nodes: Mapping[str, Node]) -> Iterator[
     yield from (key for key in keys if OURS not in key and not is_metadata(key))
     for prefix in prefixes:
         name = paths.name(prefix[:-1])
-        if OURS not in name and paths.join(path, name) not in nodes:
+        if OURS in name or paths.join(path, name) in nodes:
+            continue
+        if next(iter(list_prefix(group.store, prefix)), None) is not None:  # no empty folder
             yield prefix
