@@ -22,6 +22,7 @@ class CloudStorage(Web):
     def __init__(self, port: int = 0) -> None:
         super().__init__(port=port)
         self.buckets: dict[str, dict[str, tuple[bytes, int]]] = {}
+        self._metadata: dict[int, dict[str, str]] = {}  # by generation
         self._count = 0
         self._turn = threading.Lock()
 
@@ -42,7 +43,7 @@ class CloudStorage(Web):
                 del objects[key]
                 return Answer(204)
             value, generation = objects[key]
-        more = _headers(value, generation)
+        more = _headers(value, generation) | self._metadata.get(generation, {})
         if "range" in headers:
             return cut(value, headers["range"], more)
         return Answer(200, value, more | {"Content-Length": str(len(value))})
@@ -59,6 +60,9 @@ class CloudStorage(Web):
             return refused
         self._count += 1
         objects[key] = body, self._count
+        given = {k: v for k, v in headers.items() if k.startswith("x-goog-meta-")}
+        if given:
+            self._metadata[self._count] = given
         return Answer(200, b"", _headers(body, self._count))
 
     def _refused(

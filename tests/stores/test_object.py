@@ -22,6 +22,7 @@ from omnizarr.stores import Range, SetsIf, Store, Versioned, resolve
 from omnizarr.stores.object import ObjectStore
 from omnizarr.stores.retry import Retry
 from tests.servers.fixtures import Cloud
+from tests.servers.web import Answer
 
 QUICK = {"attempts": 3, "first_wait": 0.01, "timeout": 5.0, "deadline": 20.0}
 
@@ -195,9 +196,9 @@ def test_a_value_is_replaced_only_if_no_other_came_between(cloud: Cloud) -> None
     assert store.get("k") is None
 
 
-def test_a_conditional_write_whose_answer_was_lost_counts_as_written(gs: Cloud) -> None:
-    store = open_store(gs)
-    plain = gs.server.answer
+def test_a_conditional_write_whose_answer_was_lost_counts_as_written(cloud: Cloud) -> None:
+    store = open_store(cloud)
+    plain = cloud.server.answer
     seen: list[str] = []
 
     def answer(method: str, *args: Any) -> Any:
@@ -207,9 +208,33 @@ def test_a_conditional_write_whose_answer_was_lost_counts_as_written(gs: Cloud) 
             given.status, given.body = 503, b""
         return given
 
-    gs.server.answer = answer  # type: ignore[method-assign]
+    cloud.server.answer = answer  # type: ignore[method-assign]
     assert store.set_if("k", b"one", None)
     assert seen == ["PUT", "PUT", "GET"]
+    assert store.get("k") == b"one"
+
+
+@pytest.mark.parametrize("old", [None, b"zero"])
+def test_a_conditional_write_of_another_with_the_same_bytes_does_not_count(
+    cloud: Cloud, old: bytes | None
+) -> None:
+    """Two that count from 0 to 1 are not both told that they did, also after a failed attempt."""
+    store, other = open_store(cloud), open_store(cloud)
+    if old is not None:
+        store.set("k", old)
+    generation, plain = store.generation("k"), cloud.server.answer
+    failed: list[bool] = []
+
+    def answer(method: str, *args: Any) -> Any:
+        if method != "PUT" or failed:
+            return plain(method, *args)
+        failed.append(True)
+        assert other.set_if("k", b"one", generation)
+        return Answer(503)
+
+    cloud.server.answer = answer  # type: ignore[method-assign]
+    assert not store.set_if("k", b"one", generation)
+    assert failed
     assert store.get("k") == b"one"
 
 

@@ -7,6 +7,7 @@ those of obstore and of `Retry`, and `anonymous`, `profile`, `absent_status`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -41,6 +42,7 @@ _NO_REQUEST = "builder error"  # the words where a URL is none that it may ask
 _LONGEST = 1024  # bytes of a name, in all three clouds
 _NO_KEY = "no-such-key.omnizarr"
 _BATCH = 1000  # keys erased in one go
+_MARK = "omnizarrwrite"  # metadata by which a writer knows its own value; Azure takes no hyphens
 
 
 class ObjectStore(Closes):
@@ -193,20 +195,20 @@ class ObjectStore(Closes):
         version, _, tag = (generation or "").partition("|")
         known = {"version": version, "e_tag": tag}
         mode = "create" if generation is None else {k: v for k, v in known.items() if v}
-        attempts = 0
+        attempts, mark = 0, os.urandom(16).hex()
 
         def write(client: Any) -> bool:
             nonlocal attempts
             attempts += 1
             errors = cloud_library.library().exceptions
             try:
-                client.put(path, data, mode=mode, use_multipart=False)
+                client.put(path, data, attributes={_MARK: mark}, mode=mode, use_multipart=False)
                 return True
             except (errors.AlreadyExistsError, errors.PreconditionError, FileNotFoundError) as e:
                 if isinstance(e, FileNotFoundError):
                     self._check_bucket(e)
                 # The answer to an earlier attempt that did store it may have been lost.
-                return attempts > 1 and self.get(key) == data
+                return attempts > 1 and object_answers.is_marked(client, path, data, _MARK, mark)
 
         return self._call("write", key, write)
 

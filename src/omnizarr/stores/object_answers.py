@@ -52,6 +52,19 @@ def tag(meta: Meta) -> str | None:
     return f"{version or ''}|{e_tag or ''}" if version or e_tag else None
 
 
+def is_marked(client: Any, path: str, data: Any, name: str, mark: str) -> bool:
+    """Tell whether an object is that of a certain write, not of another of the same bytes.
+
+    Where a server keeps no metadata, the bytes have to do.
+    """
+    try:
+        result = client.get(path)
+    except FileNotFoundError:
+        return False
+    found = {k.lower(): v for k, v in result.attributes.items()}.get(name)
+    return found == mark if found is not None else bytes(result.bytes()) == bytes(data)
+
+
 def status(error: Exception) -> int | None:
     """The number of a server's answer that is behind an error."""
     found = _STATUS.search(str(error))
