@@ -304,3 +304,23 @@ def test_every_way_to_select_shows_itself() -> None:
     array = oz.create_array({}, shape=(3,), dtype="i4")
     for name in ("oindex", "vindex", "blocks", "view"):
         assert repr(array) in repr(getattr(array, name))
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize("on_disk", [True, False])
+@pytest.mark.parametrize(
+    "layout", [{"chunks": 10}, {"chunks": 5, "shards": 20}, {"chunks": [[2, 9]]}], ids=str
+)
+def test_an_assignment_to_all_keeps_what_another_handle_appended(
+    layout: dict[str, Any], on_disk: bool, engine: Any, tmp_path: Path
+) -> None:
+    """A11: the chunk at the end was stored as if nothing could be beyond the shape."""
+    store: Any = tmp_path / "a" if on_disk else {}
+    with oz.configure(engine=engine):
+        stale = oz.create_array(store, shape=5, dtype="i4", **layout)
+        oz.open_array(store, mode="r+").append([7, 7, 7])
+        stale[:] = 2
+        assert oz.open(store)[:].tolist() == [2] * 5 + [7] * 3
+        stale.view[:][:] = 0
+        assert oz.open(store)[:].tolist() == [0] * 5 + [7] * 3
+        assert stale.shape == (5,)

@@ -59,6 +59,8 @@ class BoundArray:
     _chains: dict[tuple[int, ...], Chain] = field(default_factory=dict)
     # What the compiled kernel knows of the array, with and without empty chunks, by kind of store.
     layouts: dict[tuple[bool, type], Any] = field(default_factory=dict)
+    # Whether chunks at the end may hold elements of a larger shape that somebody else stored.
+    outgrown: bool = False
 
     def check(self) -> bool:
         """Raise for everything that is wrong; what is merely unknown may wait: False."""
@@ -99,6 +101,15 @@ class BoundArray:
         self.__dict__.update(parts, grid=grid)
         _ = self.chunk_store
         return True
+
+    @cached_property
+    def overhangs(self) -> bool:
+        """Whether chunks at the end of an axis reach beyond it, where it may grow into them."""
+        last = tuple(n - 1 for n in self.grid.shape)
+        if -1 in last:
+            return False
+        ends = zip(self.grid.origin(last), self.grid.chunk_shape(last), strict=True)
+        return any(a + b > n for (a, b), n in zip(ends, self.grid.array_shape, strict=True))
 
     def reshaped(self, model: ArrayModel) -> BoundArray:
         """The same array with another shape; whatever does not depend on it stays bound."""

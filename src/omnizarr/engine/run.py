@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,10 @@ def exclusive(array: BoundArray, keys: Iterable[str]) -> Iterator[None]:
 
 
 def _store(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
+    if array.outgrown:
+        rows = [replace(row, whole=False) for row in plan.rows()]
+        reference.write_rows(array, rows, value)
+        return
     left = kernel.write(array, plan, value)
     if left is None:
         reference.write(array, plan, value)
@@ -142,9 +147,9 @@ def _store(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
 def _changed(array: BoundArray, plan: Plan) -> list[str]:
     """Keys of chunks that are read, changed and stored; whole ones need no lock.
 
-    Those that a transformer keeps together with others are never whole.
+    Those that a transformer keeps together with others, or that hold more, are never whole.
     """
-    alone = array.chunk_store is array.store
+    alone = array.chunk_store is array.store and not array.outgrown
     if alone and isinstance(plan, ProductPlan) and plan.whole:
         return []
     return [array.key(row.coords) for row in plan.rows() if not (alone and row.whole)]

@@ -32,7 +32,7 @@ from omnizarr.hierarchy.view import Viewer
 from omnizarr.hierarchy.writer import Writer
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
-from omnizarr.stores import sizes
+from omnizarr.stores import LocalStore, MemoryStore, sizes
 
 registry.register("integration", "dask", "omnizarr.integrations.dask:to_dask")
 registry.register("integration", "dask_token", "omnizarr.integrations.dask:token")
@@ -46,6 +46,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     """
 
     _config = ArrayConfig()
+    _compared: tuple[tuple[int, ...], str | None] | None = None  # shape and document that agree
 
     def _open(self, location: Location, model: Node) -> None:
         if not isinstance(model, ArrayModel):
@@ -74,6 +75,19 @@ class Array(Selectable, NodeHandle[ArrayModel]):
                     " document is used. Call consolidate_metadata again",
                 )
         return self._bound
+
+    @property
+    def _target(self) -> BoundArray:
+        """As `_data`; where looking costs little, it knows whether another handle appended."""
+        bound = self._data
+        store = self._location.store
+        if bound.overhangs and isinstance(store, (LocalStore, MemoryStore)):
+            generation = store.generation(self._location.format.keys(self.path)[0])
+            if self._compared != (self.shape, generation):
+                if self._location.shape() not in (None, self.shape):
+                    return replace(bound, outgrown=True)
+                self._compared = self.shape, generation
+        return bound
 
     # What it is
 

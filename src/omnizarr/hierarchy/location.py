@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from omnizarr.engine import Missing
@@ -10,6 +11,7 @@ from omnizarr.errors import (
     InvalidMetadata,
     NodeExists,
     NodeNotFound,
+    OmnizarrError,
     Problem,
     ReadOnly,
     StoreError,
@@ -81,6 +83,13 @@ class Location:
             raise NodeNotFound(f"there is no array or group at {self}")
         self.check_read_name()
         return node
+
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape that an array's own documents state now; None where there is no array."""
+        with suppress(OmnizarrError):
+            node = self._own([])
+            return node.shape if isinstance(node, ArrayModel) else None
+        return None
 
     def find(self, problems: list[Problem]) -> Node | None:
         """The node, or None where there is none."""

@@ -33,6 +33,11 @@ class Selectable(Shaped):
         """What reads and writes go through."""
         raise NotImplementedError
 
+    @property
+    def _target(self) -> BoundArray:
+        """What assignments go through."""
+        return self._data
+
     def _check_writable(self) -> None:
         raise NotImplementedError
 
@@ -61,7 +66,7 @@ class Selectable(Shaped):
     def _write(self, planner: access.Planner, selection: Any, value: Any) -> None:
         self._check_writable()
         with self._configured():
-            access.write(self._data, planner, selection, value)
+            access.write(self._target, planner, selection, value)
 
     def __getitem__(self, selection: Any) -> Any:
         return self._read(plan, selection)
