@@ -390,7 +390,7 @@ def in_memory() -> list[Any]:
         stores.PrefixStore(MemoryStore(values), "a"),
         stores.ReadOnlyStore(MemoryStore(values)),
         from_zarr(to_zarr(MemoryStore())),
-        WithheldStore(LocalStore("a"), lambda key: True),
+        WithheldStore(LocalStore("a"), lambda key: True, "hidden"),
         RecordingStore(LocalStore("a")),
         type("Own", (LocalStore,), {})("a"),
         type("Own", (LocalStore,), {})("a"),
