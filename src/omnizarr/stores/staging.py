@@ -151,7 +151,12 @@ class KeyStage:
         found = {*listed, *old.keys, *old.metadata}
         gone = sorted(key for key in found if old.has(key))
         metadata = [*old.metadata, *new.metadata]
-        plan = {"old": gone, "new": staged, "metadata": metadata, "had": self._digests(metadata)}
+        plan = {
+            "old": gone,
+            "new": staged,
+            "metadata": metadata,
+            "had": self._digests(self.inner, metadata),
+        }
         self.inner.set(self._plan, json.dumps(plan).encode())
         try:
             self._finish(plan)
@@ -160,10 +165,15 @@ class KeyStage:
                 self._finish(plan)
             raise
 
-    def _digests(self, keys: Iterable[str]) -> list[str]:
-        """Return digests of those values that are in their place."""
-        values = (self.inner.get(key) for key in keys)
+    @staticmethod
+    def _digests(store: Store, keys: Iterable[str]) -> list[str]:
+        """Return digests of those values that are there."""
+        values = (store.get(key) for key in keys)
         return [blake2b(value).hexdigest() for value in values if value is not None]
+
+    def _in_place(self, plan: Plan) -> bool:
+        """Return True where all staged values have been copied."""
+        return all(self.inner.get(key) == self.store.get(key) for key in plan["new"])
 
     def _finish(self, plan: Plan) -> None:
         metadata, staged = set(plan["metadata"]), plan["new"]
@@ -191,9 +201,10 @@ class KeyStage:
         text = self.inner.get(self._plan)
         if text is not None:
             plan: Plan = json.loads(text)
-            staged = (self.store.get(key) for key in plan["metadata"])
-            known = {blake2b(value).hexdigest() for value in staged if value is not None}
-            if not known.union(plan["had"]).issuperset(self._digests(plan["metadata"])):
+            now = self._digests(self.inner, plan["metadata"])
+            new = self._digests(self.store, plan["metadata"])
+            whole = bool(now) and now in (plan["had"], new) and not self._in_place(plan)
+            if whole or not {*plan["had"], *new}.issuperset(now):
                 raise StoreError(in_the_way(self.inner, self.name))
             self._finish(plan)
         self.discard()
@@ -370,8 +381,9 @@ class FolderStage:
 def in_the_way(store: object, name: str) -> str:
     """Return the message for a node that was made where an interrupted writer had left another."""
     return (
-        f"a writer was killed while it replaced a node in {store!r}, and the node was made again"
-        f" since; what it left is in {FOLDER}/{name}: take it from there, or erase it"
+        f"a writer was killed while it replaced a node in {store!r}, and there is one now: it was"
+        f" made again, or is still the old one; what the writer left is in {FOLDER}/{name}: take it"
+        " from there, or erase it"
     )
 
 
