@@ -174,3 +174,46 @@ def test_repair_does_not_put_what_was_left_over_a_newer_node(
     else:
         stores.erase_prefix(store, f"{FOLDER}/")
     assert oz.verify(store).findings == []
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_an_interrupt_while_memory_is_replaced_loses_nothing(number: int) -> None:
+    class Interrupted(MemoryStore):
+        left = 10**9
+
+        def erase(self, key: str) -> None:
+            self.step()
+            super().erase(key)
+
+        def set(self, key: str, value: Any) -> None:
+            self.step()
+            super().set(key, value)
+
+        def step(self) -> None:
+            self.left -= 1
+            if self.left == -1:
+                raise KeyboardInterrupt
+
+    store = Interrupted()
+    oz.create_array(store, data=VALUES, chunks=(4, 4))
+    store.left = number
+    with suppress(KeyboardInterrupt):
+        oz.create_array(store, data=VALUES * 2, chunks=(4, 4), overwrite=True)
+    found = oz.open_array(store)[...]
+    assert np.array_equal(found, VALUES) or np.array_equal(found, VALUES * 2)
+
+
+def test_a_file_that_is_laid_into_a_node_while_it_is_replaced_is_kept(tmp_path: Path) -> None:
+    oz.create_array(tmp_path / "x", data=VALUES)
+
+    class Late:
+        shape, dtype = VALUES.shape, VALUES.dtype
+
+        def __getitem__(self, selection: Any) -> Any:
+            (tmp_path / "x" / "notes.txt").write_text("keep me")
+            return VALUES[selection]
+
+    with pytest.raises(oz.StoreError, match="not Zarr"):
+        oz.from_array(tmp_path / "x", data=Late(), overwrite=True)
+    assert (tmp_path / "x" / "notes.txt").read_text() == "keep me"
+    np.testing.assert_array_equal(oz.open(tmp_path / "x")[...], VALUES)

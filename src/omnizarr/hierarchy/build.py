@@ -85,6 +85,8 @@ class Build:
         with alone(target.store):
             if self.old is None:
                 self._check_still_new()
+            else:  # again: somebody may have laid something into the old node since
+                check_owned(target.store, target.path, self.old)
             if target.path:
                 target.create_above()
             if self.stage is not None:

@@ -99,10 +99,19 @@ class MemoryStage:
 
     def put(self, old: Extent, new: Extent) -> None:
         gone = [key for key in self.target.list() if old.has(key)]
-        for key in sorted(gone, key=lambda key: key not in old.metadata):
-            self.target.erase(key)
+        gone.sort(key=lambda key: key not in old.metadata)
         staged = [key for key in self.store.values if new.has(key)]
-        for key in sorted(staged, key=lambda key: key in new.metadata):
+        staged.sort(key=lambda key: key in new.metadata)
+        try:
+            self._move(gone, staged)
+        except BaseException:  # an interrupt, of which nothing shall be lost
+            self._move(gone, staged)
+            raise
+
+    def _move(self, gone: Iterable[str], staged: Iterable[str]) -> None:
+        for key in gone:
+            self.target.erase(key)
+        for key in staged:
             self.target.set(key, self.store.values[key])
 
     def discard(self) -> None:
