@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import uuid
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
@@ -22,7 +21,7 @@ from omnizarr.stores.store import Store
 
 _count = itertools.count()
 _numbers: dict[int, tuple[ref[Any], int]] = {}  # of objects that live, by their ids
-_process = uuid.uuid4().hex
+_process = os.urandom(16).hex()
 
 
 def source_of(store: Store) -> Key | None:
@@ -44,7 +43,7 @@ def own_source(store: Store) -> Key:
 def digest(*parts: Any) -> str:
     """Return a text that other keys and plain values do not have; equal in every process."""
     out = blake2b(digest_size=20)
-    for token in typed_key(parts, max_size=None) or (uuid.uuid4().hex,):
+    for token in typed_key(parts, max_size=None) or (os.urandom(16).hex(),):
         data = token if isinstance(token, bytes) else str(token).encode("utf-8", "surrogatepass")
         out.update(f"{type(token).__name__} {len(data)} ".encode() + data)
     return out.hexdigest()
@@ -94,7 +93,7 @@ def _drop(key: int, gone: ref[Any]) -> None:
 def _in_child() -> None:
     """Parent and child go on with the same numbers."""
     global _process
-    _process = uuid.uuid4().hex
+    _process = os.urandom(16).hex()
 
 
 if hasattr(os, "register_at_fork"):

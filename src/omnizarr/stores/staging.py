@@ -14,9 +14,7 @@ import json
 import os
 import re
 import shutil
-import socket
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -113,11 +111,12 @@ PLAN, MOVED = "plan.json", "moved"  # in a stage: what goes where; all old value
 
 def new_name() -> str:
     """Return a name for a stage that no other has, and that tells process, machine and time."""
-    return f"{os.getpid()}_{_machine()}_{int(time.time())}_{uuid.uuid4().hex[:8]}"
+    return f"{os.getpid()}_{_machine()}_{int(time.time())}_{os.urandom(4).hex()}"
 
 
 def _machine() -> str:
-    return blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
+    name = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    return blake2b(name.encode(), digest_size=4).hexdigest()
 
 
 _NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
@@ -132,7 +131,7 @@ class KeyStage:
 
     @cached_property
     def store(self) -> Store:
-        from omnizarr.stores.prefix import PrefixStore  # noqa: PLC0415 - which needs this module
+        from omnizarr.stores.prefix import PrefixStore  # noqa: PLC0415 - rarely needed
 
         return PrefixStore(self.inner, f"{FOLDER}/{self.name}/new")
 
