@@ -113,6 +113,10 @@ def test_a_conversion_is_resumed_from_its_own_source_only(tmp_path: Path) -> Non
         oz.convert(tmp_path / "one", tmp_path / "t", zarr_format=2, progress=stop)
     with pytest.raises(oz.NodeExists, match="not the same"):
         oz.convert(tmp_path / "two", tmp_path / "t", zarr_format=2, resume=True)
+    for unknown in ({}, MemoryStore()):
+        oz.create_array(unknown, data=VALUES * 2, chunks=(2, 2))
+        with pytest.raises(oz.StoreError, match="cannot be told"):
+            oz.convert(unknown, tmp_path / "t", zarr_format=2, resume=True)
     oz.convert(tmp_path / "one", tmp_path / "t", zarr_format=2, resume=True)
     np.testing.assert_array_equal(oz.open(tmp_path / "t")[...], VALUES)
 

@@ -18,7 +18,7 @@ from omnizarr.codecs.codec import Buffer
 from omnizarr.data_types import describe
 from omnizarr.engine import BoundArray
 from omnizarr.engine.reference import telling
-from omnizarr.errors import CannotExpress, ChunkError, NodeExists, OmnizarrError
+from omnizarr.errors import CannotExpress, ChunkError, NodeExists, OmnizarrError, StoreError
 from omnizarr.formats import Format, by_name
 from omnizarr.formats.codec_names import without_checksums
 from omnizarr.hierarchy.build import build_resumable
@@ -100,7 +100,8 @@ def convert(
     """Write `source` in another format to `destination`.
 
     The destination is not seen before it is complete. A conversion that was interrupted is
-    finished by the same call with ``resume=True``, or started again with ``overwrite=True``.
+    finished by the same call with ``resume=True``, if the source has not changed since, or started
+    again with ``overwrite=True``.
     `overwrite` replaces what is there when the new hierarchy is complete. A damaged chunk is an
     error; with `skip_damaged` it is left out and listed in the report. What is not Zarr is left
     out with a warning.
@@ -139,11 +140,17 @@ def convert(
         _store_metadata(store, goal, models)
         return report
     report.foreign = warn_of_foreign(start, stored)
+    origin = source_of(start.store)
+    if resume and origin is None:
+        raise StoreError(
+            f"cannot resume from {start.store!r}: whether it is the source that was converted"
+            " before cannot be told; give overwrite=True to start again"
+        )
     new = build_resumable(
         Location(store, "", goal),
         overwrite=overwrite,
         operation=f"the conversion of {start.store!r} to zarr {goal.name}",
-        plan=digest(source_of(start.store), _documents(goal, models)),
+        plan=digest(origin, _documents(goal, models)),
         resume=resume,
     )
     with new as place:
