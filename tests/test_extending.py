@@ -270,14 +270,14 @@ def tenths(named: Any) -> DataType:
     )
 
 
-@pytest.mark.parametrize("dtype", ["example.tenths", {"name": "example.tenths"}])
+@pytest.mark.parametrize("dtype", ["test.tenths", {"name": "test.tenths"}])
 def test_a_data_type_of_ones_own_is_known_by_its_name(dtype: Any) -> None:
     """D4: by the plain name, too."""
-    oz.register("data_type", "example.tenths", tenths)
+    oz.register("data_type", "test.tenths", tenths)
     group = oz.create_group({})
     array = group.create_array("a", shape=3, dtype=dtype, fill_value=15)
     doc = array.metadata.to_dict()
-    assert (doc["data_type"], doc["fill_value"]) == ("example.tenths", 1.5)
+    assert (doc["data_type"], doc["fill_value"]) == ("test.tenths", 1.5)
     assert array[...].tolist() == [15, 15, 15]
     assert group.require_array("a", shape=3, dtype=dtype, exact=True) == array
     assert oz.open(group.store)["a"].dtype == np.dtype("u1")
