@@ -221,3 +221,24 @@ def test_a_file_that_is_laid_into_a_node_while_it_is_replaced_is_kept(tmp_path: 
         oz.from_array(tmp_path / "x", data=Late(), overwrite=True)
     assert (tmp_path / "x" / "notes.txt").read_text() == "keep me"
     np.testing.assert_array_equal(oz.open(tmp_path / "x")[...], VALUES)
+
+
+@pytest.mark.parametrize("number", range(1, 16))
+def test_a_conversion_killed_while_it_stores_metadata_is_started_again(number: int) -> None:
+    """Found by the state machine: metadata below the marker were taken for other nodes."""
+    source = oz.create_group({})
+    source.create_array("a/b", data=VALUES + 1, chunks=(6, 10))
+    inner, left = MemoryStore(), number
+
+    def fault(what: str, key: str) -> Exception | None:
+        nonlocal left
+        left -= what in ("set", "set_new")
+        if left < 0:
+            raise Killed
+        return None
+
+    with suppress(Killed):
+        oz.convert(source.store, FaultyStore(inner, fault), zarr_format=2)
+    oz.convert(source.store, inner, zarr_format=2, overwrite=True)
+    np.testing.assert_array_equal(oz.open(inner)["a/b"][...], VALUES + 1)
+    assert oz.verify(inner).findings == []

@@ -206,13 +206,16 @@ def _leftovers(location: Location, overwrite: bool) -> tuple[str, ...]:
     found = []
     for prefix in format.owned(path)[1]:
         for key in list_prefix(store, prefix):
-            if is_metadata(key) and OURS not in key:
+            if OURS in key:
+                continue
+            if is_metadata(key) and mark is None:
                 raise NodeExists(
                     f"{location} is no node, but others are below it, such as {key!r}; give"
                     " another place, or create a group there first and write into that"
                 )
-            if OURS not in key and format.looks_owned(key):
+            if format.looks_owned(key):
                 found.append(key)
+    found.sort(key=lambda key: not is_metadata(key))
     if found and not overwrite:
         raise NodeExists(
             f"{location} has chunks without metadata, such as {found[0]!r}, which a new node would"
