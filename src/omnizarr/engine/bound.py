@@ -104,7 +104,7 @@ class BoundArray:
 
     @cached_property
     def overhangs(self) -> bool:
-        """Whether chunks at the end of an axis reach beyond it, where it may grow into them."""
+        """True where chunks at the end of an axis reach beyond it, so it may grow into them."""
         last = tuple(n - 1 for n in self.grid.shape)
         if -1 in last:
             return False
@@ -232,7 +232,7 @@ class BoundArray:
 
     @cached_property
     def codecs_key(self) -> Key | None:
-        """What decides how chunks are encoded, beside their shape; None where it has no key."""
+        """A key for all that decides how chunks are encoded, beside their shape, or None."""
         data_type, fill = self.data_type, self.fill
         value = fill[()] if data_type.variable else fill
         steps = self.model.codecs, self.model.storage_transformers
@@ -240,7 +240,7 @@ class BoundArray:
 
     @cached_property
     def source(self) -> Key:
-        """What tells the values of the store from those of others; it keeps no store alive."""
+        """A key that tells the values of the store from others; it keeps no store alive."""
         return own_source(self.store)
 
     def key(self, coords: tuple[int, ...]) -> str:

@@ -149,7 +149,7 @@ def open(
 
 
 def _chosen(group: Group, stated: Any, wanted: int | str | None) -> Any:
-    """What is said about one pyramid, where a group lists several."""
+    """The metadata of one pyramid, where a group lists several."""
     several = stated if isinstance(stated, list) else [stated]
     if wanted is None and len(several) < 2:
         return stated

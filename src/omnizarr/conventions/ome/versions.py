@@ -29,7 +29,7 @@ class Version:
 
     @property
     def separator(self) -> str | None:
-        """What stands between the indices in keys of chunks; None where that is left open."""
+        """The separator between the indices in chunk keys; None where that is left open."""
         return "/" if "0.2" <= self.name <= "0.4" else None
 
     def __str__(self) -> str:
