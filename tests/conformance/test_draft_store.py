@@ -18,7 +18,7 @@ from omnizarr.stores import Range, Store
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.conformance.draft import DRAFT, array, hierarchy
-from tests.conformance.key_value import KeyValueStore
+from tests.conformance.key_value import KeyValueStore, SmallestStore
 
 TEN = bytes(range(10))
 KEY = re.compile(r"[a-zA-Z0-9/.\-_]*[a-zA-Z0-9.\-_]")
@@ -364,6 +364,45 @@ class NativeStore(ListingStore):
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         self.used.append("list_dir")
         return stores.one_level(list(self.values), prefix)
+
+
+class WholeGets:
+    """Gets whole values, sets and erases; not derived from anything of this library."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        return self.values.get(key)
+
+    def set(self, key: str, value: bytes) -> None:
+        self.values[key] = bytes(value)
+
+    def erase(self, key: str) -> None:
+        self.values.pop(key, None)
+
+
+@pytest.mark.shows("D3-77", "D3-78", "D3-79", "D3-80", "D3-81", "D3-85")
+@pytest.mark.parametrize("kind", [SmallestStore, WholeGets])
+def test_partial_and_bulk_operations_fall_back_on_get_set_and_erase(kind: Any) -> None:
+    inner = kind()
+    store = stores.resolve(inner)
+    assert not [name for name in dir(store) if name.startswith("list")]
+    store.set("k", TEN)
+    requests = [("k", (2, 3)), ("missing", (0, 1)), ("k", (0, None)), ("k", (7, None))]
+    assert stores.get_partial_values(store, requests) == [TEN[2:5], None, TEN, TEN[7:]]
+    assert stores.get_partial_values(store, [("k", (9, 5)), ("k", (0, 0))]) == [TEN[9:], b""]
+    assert store.get("missing") is None
+    stores.set_partial_values(store, [("k", 1, b"\xaa"), ("new", 0, b"abc"), ("k", 9, b"xyz")])
+    assert inner.values == {"k": b"\0\xaa" + TEN[2:9] + b"xyz", "new": b"abc"}
+    with pytest.raises(oz.StoreError, match="'k' overlap"):
+        stores.set_partial_values(store, [("k", 3, b"xx"), ("k", 1, b"xxx")])
+    store.set("last", b"1")
+    stores.erase_values(store, ["k", "missing", "new"])
+    assert inner.values == {"last": b"1"}
+    store.erase("last")
+    store.erase("last")
+    assert inner.values == {}
 
 
 @pytest.mark.shows("D3-85")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -13,7 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 import omnizarr as oz
+from omnizarr import registry
 from omnizarr.cli.main import main
+from omnizarr.codecs import BytesBytesCodec, as_bytes_array
 from omnizarr.ops.pyramid import level_shapes
 from omnizarr.stores import resolve
 from tests.conventions.recording import Recording
@@ -104,8 +106,49 @@ def test_a_level_of_another_zarr_version_is_reported_with_both_paths() -> None:
         _ = opened(store).levels
 
 
+def plate_with(old: str) -> Documents:
+    """A plate of version 0.5; what lies below `old` is of version 0.4."""
+    store, other = ({}, {})  # type: tuple[Documents, Documents]
+    for into, version in ((store, "0.5"), (other, "0.4")):
+        wells = {"A/1": [np.zeros((4, 4))], "A/2": [np.zeros((4, 4))]}
+        oz.ome.write_plate(into, wells, version=version)
+    for key in [k for k in store if k.startswith(old)]:
+        del store[key]
+    return store | {k: v for k, v in other.items() if k.startswith(old)}
+
+
 @pytest.mark.shows("OME-04")
-def test_a_well_of_another_version_is_reported_with_both_paths() -> None:
+@pytest.mark.parametrize(("old", "around"), [("A/2", "/"), ("A/2/0", "/A/2")])
+def test_a_well_or_field_of_version_0_4_in_a_plate_of_0_5_is_reported_with_both_paths(
+    old: str, around: str
+) -> None:
+    store = plate_with(f"{old}/")
+    assert any(f"/{old} is zarr 2, but {around} is zarr 3" in e for e in errors(store))
+    plate = oz.ome.open(store)
+    assert isinstance(plate, oz.ome.Plate)
+    assert plate["A/1"][0].version == "0.5"
+    with pytest.raises(oz.InvalidMetadata, match=f"/{old} is zarr 2, but {around} .*zarr 3"):
+        plate["A/2"][0]
+
+
+@pytest.mark.shows("OME-04")
+def test_a_series_of_another_version_is_reported_with_both_paths() -> None:
+    store: Documents = {}
+    oz.create_group(store, attributes={"ome": {"version": "0.5", "bioformats2raw.layout": 3}})
+    listed = {"version": "0.5", "series": ["0", "1"]}
+    oz.create_group(store, path="OME", attributes={"ome": listed})
+    for name, version in (("0", "0.5"), ("1", "0.4")):
+        store.update({f"{name}/{key}": value for key, value in write(version).items()})
+    assert any("/1 is zarr 2, but / is zarr 3" in e for e in errors(store))
+    series = oz.ome.open(store)
+    assert isinstance(series, oz.ome.Series)
+    assert series[0].version == "0.5"
+    with pytest.raises(oz.InvalidMetadata, match=r"/1 is zarr 2, but / .*zarr 3"):
+        series[1]
+
+
+@pytest.mark.shows("OME-04")
+def test_a_well_of_a_later_version_is_reported_with_both_paths() -> None:
     store: Documents = {}
     oz.ome.write_plate(store, {"A/1": [np.zeros((4, 4))], "A/2": [np.zeros((4, 4))]})
     change(store, "A/2/zarr.json", lambda d: d["attributes"]["ome"].update(version="0.6"))
@@ -254,26 +297,41 @@ CODECS: dict[str, dict[str, Any]] = {
     "sharding_indexed": {"chunks": (4, 4, 4), "shards": (8, 8, 8)},
     "plain": {"compressor": None},
 }  # fmt: skip
+STATED = {"big-endian": "{'endian': 'big'}", "plain": "'bytes'"}  # what the metadata has of them
+
+
+CORE_TYPES = {
+    "bool": "?",
+    **{f"{kind}{bits}": f"{kind[0]}{bits // 8}"
+       for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    **{"float16": "f2", "float32": "f4", "float64": "f8", "complex64": "c8", "complex128": "c16"},
+    **{"r8": "V1", "r16": "V2", "r24": "V3"},
+}  # fmt: skip
 
 
 @pytest.mark.shows("OME-16", "OME-18")
 @pytest.mark.parametrize("name", CODECS)
 def test_every_codec_works(name: str) -> None:
     store = write(**CODECS[name])
+    stored = str(json.loads(store["0/zarr.json"])["codecs"])
+    assert STATED.get(name, name) in stored
     image = opened(store)
     np.testing.assert_array_equal(image.read().ravel(), np.arange(8 * 16 * 16))
     assert errors(store) == []
 
 
 @pytest.mark.shows("OME-16")
-@pytest.mark.parametrize(
-    "dtype", ["bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8"]
-)
-def test_every_core_type_works(dtype: str) -> None:
-    values = (np.arange(64).reshape(8, 8) % 2).astype(dtype)
+@pytest.mark.parametrize("data_type", CORE_TYPES)
+def test_every_core_type_works(data_type: str) -> None:
+    numbers = np.arange(64).reshape(8, 8)
+    values = numbers % 2 == 1 if data_type == "bool" else numbers.astype(CORE_TYPES[data_type])
     store: Documents = {}
     oz.ome.write(store, values, levels=2, method="nearest")
-    np.testing.assert_array_equal(opened(store).read(), values)
+    assert json.loads(store["0/zarr.json"])["data_type"] == data_type
+    image = opened(store)
+    assert image.levels[0].dtype == values.dtype
+    np.testing.assert_array_equal(image.read(), values)
+    np.testing.assert_array_equal(image.levels[1][...], values[::2, ::2])
     assert errors(store) == []
 
 
@@ -296,16 +354,34 @@ def test_every_chunk_key_encoding_works(name: str, separator: str, key: str) -> 
     assert errors(store) == []
 
 
+@dataclass(frozen=True)
+class Inverted(BytesBytesCodec):
+    """A codec that nobody knows before it is registered: every bit the other way round."""
+
+    name = "test.inverted"
+
+    def encode(self, data: Any) -> bytes:
+        return (~as_bytes_array(data)).tobytes()
+
+    def decode(self, data: Any, size: int | None = None) -> bytes:
+        return self.encode(data)
+
+
 @pytest.mark.shows("OME-18")
-def test_a_new_zarr_codec_needs_no_change_here() -> None:
-    """`numcodecs.*` codecs are registered with Zarr only; images with them are read."""
-    delta = {"name": "numcodecs.delta", "configuration": {"dtype": "<u2"}}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", oz.OmnizarrWarning)
-        store = write(filters=[delta])
-        image = opened(store)
-    assert "delta" in str(image.levels[0].codecs)
-    np.testing.assert_array_equal(image.read().ravel(), np.arange(8 * 16 * 16))
+def test_a_new_zarr_codec_needs_no_change_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image of another program is read as soon as its codec is registered with Zarr."""
+    store = write(codecs=["bytes"])
+    for key, value in store.items():
+        if "/c/" in key:
+            store[key] = Inverted().encode(value)
+        elif "/" in key:
+            change(store, key, lambda d: d["codecs"].append({"name": Inverted.name}))
+    with pytest.raises(oz.UnknownExtension, match=Inverted.name):
+        opened(store).read()
+    monkeypatch.setattr(registry, "_table", dict(registry._table))
+    oz.register("codec", Inverted.name, Inverted)
+    np.testing.assert_array_equal(opened(store).read().ravel(), np.arange(8 * 16 * 16))
+    assert errors(store) == []
 
 
 @pytest.mark.shows("OME-19")

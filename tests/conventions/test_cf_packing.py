@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given
+from hypothesis import assume, given
 
 import omnizarr as oz
 from omnizarr.cf import Packing
@@ -61,8 +61,7 @@ def test_values_and_types_are_those_of_xarray(case: Any) -> None:
 @given(packed())
 def test_decoded_integers_come_back_as_they_were_stored(case: Any) -> None:
     values, attributes = case
-    if values.dtype.kind == "f" or values.dtype.itemsize == 8:
-        return
+    assume(values.dtype.kind != "f" and values.dtype.itemsize < 8)
     packing = Packing.of(values.dtype, attributes)
     np.testing.assert_array_equal(packing.encode(packing.decode(values)), values)
 
@@ -141,8 +140,8 @@ def test_what_lies_outside_of_the_valid_range_is_missing_and_all_else_as_before(
     values, attributes = case
     low, high = attributes.get("valid_range", (None, None))
     low, high = attributes.get("valid_min", low), attributes.get("valid_max", high)
-    if attributes.keys() & {"scale_factor", "add_offset"} and isinstance(low or high, float):
-        return  # of unpacked values, see below
+    packed = attributes.keys() & {"scale_factor", "add_offset"}
+    assume(not packed or not isinstance(low or high, float))  # of unpacked values, see below
     array = oz.create_array({}, data=values, attributes=attributes)
     inside = (low is None or values >= low) & (high is None or values <= high)
     with np.errstate(all="ignore"):

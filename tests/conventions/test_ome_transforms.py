@@ -106,7 +106,14 @@ def test_a_value_of_the_wrong_kind_never_breaks_the_validator(
 ) -> None:
     found = copy.deepcopy(attributes(GOOD[name]))
     ome_metadata.spoil(found["ome"], data)
-    oz.ome.validate({**found, "more": 1})
+    before = copy.deepcopy(found)
+    problems = oz.ome.validate({**found, "more": 1})
+    assert found == before
+    assert all(p.message and p.field.startswith("attributes") for p in problems), problems
+    if not [p for p in problems if p.level == "error"]:  # what is called valid opens
+        stored: dict[str, Any] = {}
+        group = oz.create_group(stored, attributes={**found, "more": 1})
+        assert oz.ome.open(group).version == "0.6rc0"
 
 
 @pytest.mark.parametrize(

@@ -56,11 +56,17 @@ def open_cloud(cloud: Cloud) -> Store:
     return resolve(f"{cloud.url}/data", storage_options={**cloud.options, **POLICY})
 
 
-@pytest.mark.parametrize("part", [None, Range(1, 4), Range(-4)])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("fault", "part"),
+    [
+        (fault, part)
+        for fault in FAULTS
+        for part in (None, Range(1, 4), Range(-4))
+        # obstore does not tell that a part came where all was asked for
+        if (fault, part) != ("wrong range", None)
+    ],
+)
 def test_reading_from_an_object_store(cloud: Cloud, fault: str, part: Range | None) -> None:
-    if fault == "wrong range" and part is None:
-        return  # obstore does not tell that a part came where all was asked for
     store = open_cloud(cloud)
     store.set("a/k", OLD)
     cloud.server.break_down(fault)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -140,8 +140,7 @@ def test_the_compiled_form_agrees_with_numpy_to_the_last_bit(
     method: str, case: tuple[Values, tuple[int, ...]]
 ) -> None:
     values, factors = case
-    if method == "gaussian" and values.dtype.kind == "c":
-        return  # complex numbers have none
+    assume(method != "gaussian" or values.dtype.kind != "c")  # complex numbers have none
     with np.errstate(all="ignore"):
         found = downsample(values, factors, method)
         with pytest.MonkeyPatch.context() as patch:
