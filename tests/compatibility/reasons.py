@@ -1,9 +1,9 @@
-"""Why names of zarr-python are not the same here; checked against both libraries."""
+"""Reasons why names of zarr-python differ or are missing; checked against both libraries."""
 
 from __future__ import annotations
 
-DEFAULT_MODE = "without a mode nothing is created or written: give mode `a`, `r+` or `w`"
-INTERNAL = "made by zarr-python's internals; here metadata are read from documents only"
+DEFAULT_MODE = "read-only without a mode, and creates nothing: give mode `a`, `r+` or `w`"
+INTERNAL = "internal to zarr-python; omnizarr builds nodes only from stored metadata"
 
 # Public names of zarr-python 2.18 that programs still use.
 OLD = [
@@ -27,90 +27,90 @@ OLD_GROUP = [
 
 REASONS: dict[str, dict[str, str]] = {
     "zarr": {
-        "AsyncArray": "see `omnizarr.aio`: the same arrays with awaitable methods",
-        "AsyncGroup": "see `omnizarr.aio`: the same groups with awaitable methods",
+        "AsyncArray": "see `omnizarr.aio`: arrays with awaitable methods",
+        "AsyncGroup": "see `omnizarr.aio`: groups with awaitable methods",
         "config": "a module with `get`, `set`, `reset` and `configure`; of zarr-python's keys it"
-        " knows `threading.max_workers`, `array.write_empty_chunks` and `default_zarr_format`,"
-        " and warns of the others",
-        "copy": "works; zarr-python 3 raises NotImplementedError. As in 2.18",
-        "copy_all": "works; zarr-python 3 raises NotImplementedError. As in 2.18",
-        "copy_store": "works; zarr-python 3 raises NotImplementedError. As in 2.18",
-        "create": "`order` of a version 3 array is stored as a transpose; zarr-python ignores it",
-        "create_array": "joins the format of the hierarchy where none is given; the default codecs"
-        " are blosc and crc32c, not zstd (setting `codecs`); `order` as in `create`; `overwrite`"
-        " leaves files that are not Zarr alone and raises",
-        "load": "a group gives a dictionary of its arrays; zarr-python 3 cannot load groups",
+        " supports `threading.max_workers`, `array.write_empty_chunks` and `default_zarr_format`,"
+        " and ignores the others with a warning",
+        "copy": "works as in 2.18; zarr-python 3 raises NotImplementedError",
+        "copy_all": "works as in 2.18; zarr-python 3 raises NotImplementedError",
+        "copy_store": "works as in 2.18; zarr-python 3 raises NotImplementedError",
+        "create": "in version 3, `order` is stored as a transpose codec; zarr-python ignores it",
+        "create_array": "uses the format of the hierarchy if none is given; the default codecs are"
+        " blosc and crc32c, not zstd (setting `codecs`); `order` as in `create`; `overwrite`"
+        " raises instead of deleting files that are not Zarr",
+        "load": "returns a dictionary of arrays for a group; zarr-python 3 cannot load groups",
         "open": DEFAULT_MODE,
         "open_array": DEFAULT_MODE + ", or a shape or data to create",
         "open_group": DEFAULT_MODE,
-        "print_debug_info": "other words",
-        "save": "an array that is there already is an error without `overwrite`",
-        "save_array": "an array that is there already is an error without `overwrite`",
-        "save_group": "an array that is there already is an error without `overwrite`",
+        "print_debug_info": "prints another text",
+        "save": "raises if the array exists, unless `overwrite` is given",
+        "save_array": "raises if the array exists, unless `overwrite` is given",
+        "save_group": "raises if the array exists, unless `overwrite` is given",
     },
     "zarr.Array": {
         "async_array": "see `omnizarr.aio`",
-        "chunks": "of a rectilinear grid the lengths along each axis",
-        "compressors": "objects of `omnizarr.codecs`, also for version 2",
-        "compressor": "the only compressor of any version; zarr-python raises for version 3",
+        "chunks": "for a rectilinear grid, the lengths along each axis",
+        "compressors": "`omnizarr.codecs` objects, also for version 2",
+        "compressor": "the compressor, in every version; zarr-python raises for version 3",
         "create": "deprecated in zarr-python; use `create_array`",
-        "filters": "objects of `omnizarr.codecs`, also for version 2",
+        "filters": "`omnizarr.codecs` objects, also for version 2",
         "from_dict": INTERNAL,
-        "info": "a dictionary that prints as a table; other words",
-        "info_complete": "a dictionary that prints as a table; other words",
-        "metadata": "the version-free model, with `zarr_format`, `to_dict()` and `documents()`",
-        "nchunks_initialized": "of shards the chunks that are there; zarr-python counts all"
-        " chunks of a shard that is there",
-        "order": "the order that is stored, in every version",
-        "resize": "`new_shape` is positional; chunks outside are kept with a warning unless"
-        " `outside=\"erase\"`",
-        "serializer": "an object of `omnizarr.codecs`",
-        "store_path": "a store and a path; no methods that read or write",
+        "info": "a dictionary that prints as a table, with other labels",
+        "info_complete": "a dictionary that prints as a table, with other labels",
+        "metadata": "version-independent model, with `zarr_format`, `to_dict()` and `documents()`",
+        "nchunks_initialized": "for shards, counts the inner chunks that are stored;"
+        " zarr-python counts all inner chunks of a stored shard",
+        "order": "the stored order, in every version",
+        "resize": "`new_shape` is positional; chunks outside the new shape are kept, with a"
+        " warning, unless `outside=\"erase\"`",
+        "serializer": "an `omnizarr.codecs` object",
+        "store_path": "a store and a path, without methods to read or write",
     },
     "zarr.Group": {
-        "array": "no `storage_options`: the store is the group's",
-        "create": "no `storage_options`: the store is the group's",
-        "create_array": "no `storage_options`: the store is the group's",
-        "info": "a dictionary that prints as a table; other words",
-        "info_complete": "a dictionary that prints as a table; other words",
-        "metadata": "the version-free model, with `zarr_format`, `to_dict()` and `documents()`",
-        "store_path": "a store and a path; no methods that read or write",
-        "synchronizer": "none is needed: writers take turns",
+        "array": "no `storage_options`: uses the store of the group",
+        "create": "no `storage_options`: uses the store of the group",
+        "create_array": "no `storage_options`: uses the store of the group",
+        "info": "a dictionary that prints as a table, with other labels",
+        "info_complete": "a dictionary that prints as a table, with other labels",
+        "metadata": "version-independent model, with `zarr_format`, `to_dict()` and `documents()`",
+        "store_path": "a store and a path, without methods to read or write",
+        "synchronizer": "not needed: writers lock what they share",
         "update_attributes_async": "see `omnizarr.aio`",
     },
     "zarr.codecs": {},
     "zarr.storage": {
-        "GpuMemoryStore": "arrays are read into the processor's memory; DLPack leads on from there",
-        "LoggingStore": "see `omnizarr.testing` for stores that record what is asked of them",
+        "GpuMemoryStore": "arrays are read into CPU memory; use DLPack to move them to a GPU",
+        "LoggingStore": "see `RecordingStore` in `omnizarr.testing`",
     },
     "zarr.errors": {
-        "UnstableSpecificationWarning": "never given",
-        "ZarrDeprecationWarning": "never given",
-        "ZarrFutureWarning": "never given",
+        "UnstableSpecificationWarning": "never issued",
+        "ZarrDeprecationWarning": "never issued",
+        "ZarrFutureWarning": "never issued",
         "ZarrRuntimeWarning": "every warning is an `OmnizarrWarning`, which is a UserWarning",
     },
     "zarr 2.18": {
-        "ABSStore": "a URL `az://…`",
-        "FSStore": "a URL, or `FsspecStore` in `omnizarr.storage`",
-        "KVStore": "give the dictionary itself",
-        "LRUStoreCache": "`CacheStore` in `omnizarr.storage`",
-        "MongoDBStore": "any object with `get`, `set` and `erase` is a store",
+        "ABSStore": "use a URL, `az://…`",
+        "FSStore": "use a URL, or `FsspecStore` in `omnizarr.storage`",
+        "KVStore": "use the dictionary itself",
+        "LRUStoreCache": "use `CacheStore` in `omnizarr.storage`",
+        "MongoDBStore": "write your own store: any object with `get`, `set` and `erase`",
         "N5FSStore": "N5 is another format",
         "N5Store": "N5 is another format",
-        "ProcessSynchronizer": "none is needed: processes on one disk take turns",
-        "TempStore": "a path of `tempfile`",
-        "ThreadSynchronizer": "none is needed: threads take turns",
+        "ProcessSynchronizer": "not needed: processes lock what they share",
+        "TempStore": "use a path from `tempfile`",
+        "ThreadSynchronizer": "not needed: threads lock what they share",
     },
     "zarr.Array 2.18": {
-        "chunk_store": "documents and chunks lie in one store",
+        "chunk_store": "metadata and chunks are in the same store",
         "digest": "hash the values that were read",
         "hexdigest": "hash the values that were read",
         "initialized": "see `chunks_present()`",
         "is_view": "see `view`",
         "islice": "iterate over `array[start:end]`",
         "nbytes_stored": "a method, as in zarr-python 3",
-        "synchronizer": "none is needed: writers take turns",
-        "view": "`array.view[…]` is a part that is chosen now and read later",
+        "synchronizer": "not needed: writers lock what they share",
+        "view": "`array.view[…]` is a lazy selection",
         "write_empty_chunks": "see `config.write_empty_chunks`",
     },
     "zarr.Group 2.18": {},

@@ -124,7 +124,7 @@ def text() -> str:
     for row in rows():
         if row.place != place:
             place = row.place
-            out += ["", f"### `{place}`", "", "| name | here | |", "| --- | --- | --- |"]
+            out += ["", f"### `{place}`", "", "| name | omnizarr | |", "| --- | --- | --- |"]
         out.append(str(row))
     return "\n".join(out).lstrip("\n") + "\n"
 
