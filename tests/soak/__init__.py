@@ -1,4 +1,4 @@
-"""Long runs of what must never go wrong: ``python -m tests.soak`` writes docs/reliability.md.
+"""Long stress tests: ``python -m tests.soak`` writes docs/reliability.md.
 
 The same functions run for a short time in tests/faults.
 """

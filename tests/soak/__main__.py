@@ -1,7 +1,7 @@
-"""Long runs of what must never go wrong; each puts its table into docs/reliability.md.
+"""Run long stress tests; each writes its table to docs/reliability.md.
 
-Without names all run, one after the other. Files go where `TMPDIR` says; on a memory file system
-databases need not wait for a disk.
+Without names, all parts run one after the other. Files are created in `TMPDIR`; choose a memory
+file system so that databases need not wait for a disk.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ Given: TypeAlias = argparse.Namespace
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
-    parser.add_argument("--stores", nargs="*", choices=STORES, help="writers: only of these")
-    parser.add_argument("--rounds", type=int, default=1000, help="changes of every writer")
-    parser.add_argument("--kills", type=int, default=1000, help="writers killed in all")
-    parser.add_argument("--methods", nargs="*", choices=forks.METHODS, help="starts: only these")
-    parser.add_argument("--repeats", type=int, default=200, help="processes started in each way")
-    parser.add_argument("--at-once", type=int, default=1, help="processes started side by side")
+    parser.add_argument("--stores", nargs="*", choices=STORES, help="writers: only these stores")
+    parser.add_argument("--rounds", type=int, default=1000, help="changes per writer")
+    parser.add_argument("--kills", type=int, default=1000, help="total number of killed writers")
+    parser.add_argument("--methods", nargs="*", choices=forks.METHODS, help="starts: these only")
+    parser.add_argument("--repeats", type=int, default=200, help="processes started per method")
+    parser.add_argument("--at-once", type=int, default=1, help="processes started at the same time")
     parser.add_argument("--blocks", type=int, default=100, help="arrays written in blocks")
-    parser.add_argument("--faults", type=int, default=10_000, help="failing reads; flipped bits")
-    parser.add_argument("--inputs", type=int, default=10**6, help="inputs changed at random")
-    parser.add_argument("--seconds", default="1e9", help="inputs: the longest time for all")
+    parser.add_argument("--faults", type=int, default=10_000, help="failing reads and flipped bits")
+    parser.add_argument("--inputs", type=int, default=10**6, help="number of corrupted inputs")
+    parser.add_argument("--seconds", default="1e9", help="inputs: time limit in all")
     parser.add_argument(
-        "--processes", type=int, default=PROCESSES, help="inputs, sequences: how many at once"
+        "--processes", type=int, default=PROCESSES, help="inputs, sequences: number of processes"
     )
     running.add_arguments(parser)
     shortages.add_arguments(parser)
@@ -116,12 +116,12 @@ STORES: dict[str, Callable[[Path, ExitStack], Callable[[str], Any]]] = {
 }
 LABELS = {"zip": "zip, one process", "S3": "S3 (tests/servers/s3.py)", "moto": "S3 (moto)"}
 WRITERS = Table(
-    "Writers at the same time",
-    "Threads of several processes change their own elements of one chunk or shard, their own\n"
-    "attribute of one array, or append to one array; a change counts as lost when its writer\n"
-    "does not find it again, or when it is missing in the end. Misread: a read showed what\n"
-    "the next one did not. moto compares and stores in two steps, between which it may\n"
-    "accept another writer: what it loses it has confirmed to both.",
+    "Concurrent writers",
+    "Threads in several processes change their own elements of one chunk or shard, their own\n"
+    "attribute of one array, or append to one array. A change is lost if its writer does not\n"
+    "find it again, or if it is missing at the end. Misread: a read returned a value that the\n"
+    "next read did not. moto compares and stores in two steps, and may accept another writer\n"
+    "in between: the changes that it loses it has confirmed to both.",
     ("store", "what is changed", "threads x processes", "changes", "lost", "misread", "errors"),
     labels=2,
 )
@@ -145,8 +145,8 @@ def _writers(folder: Path, given: Given) -> None:
 
 LIBRARIES = Table(
     "Other libraries",
-    f"The same script on a directory, with 2 threads in each of {PROCESSES} processes.\n"
-    "tensorstore has neither attributes nor `append`; zarrs is the codecs of zarr-python.",
+    f"The same test on a directory, with 2 threads in each of {PROCESSES} processes.\n"
+    "tensorstore has neither attributes nor `append`; zarrs is a codec pipeline for zarr-python.",
     ("library", "what is changed", "changes", "lost", "misread", "errors"),
     labels=2,
 )
@@ -165,7 +165,7 @@ def _libraries(folder: Path, given: Given) -> None:
 
 BLOCKS = Table(
     "Blocks across chunks",
-    "Random arrays written in blocks that match neither chunks nor shards, against NumPy.",
+    "Random arrays, written in blocks aligned with neither chunks nor shards, compared with NumPy.",
     ("written by", "arrays", "wrong"),
 )
 
@@ -179,9 +179,9 @@ def _blocks(folder: Path, given: Given) -> None:
 
 KILLS = Table(
     "Killed writers",
-    "A process that writes over and over is killed (SIGKILL) at a random moment; then all is\n"
-    "read. Torn: a value that is neither old nor new, or a shape that shows missing elements.\n"
-    "Left: files that are no data after `omnizarr repair --yes`.",
+    "A process that writes in a loop is killed (SIGKILL) at a random moment; then everything is\n"
+    "read. Torn: a value that is neither old nor new, or a shape that includes missing elements.\n"
+    "Left: files other than data after `omnizarr repair --yes`.",
     ("writing", "killed", "torn", "left"),
 )
 
@@ -193,9 +193,9 @@ def _kills(folder: Path, given: Given) -> None:
 
 STARTS = Table(
     "Starting processes",
-    "Processes started by a parent that has not used the library (cold), or that reads and\n"
-    "writes in threads meanwhile (warm). A pool has two processes that read 20 crops. What a\n"
-    "start takes is mostly importing; on a machine with much else to do it waits for its turn.",
+    "Processes started by a parent that has not used the library (cold), or that is reading and\n"
+    "writing in threads (warm). A pool has two processes that read 20 crops. The time is mostly\n"
+    "that of imports; on a busy machine a process also waits for a CPU.",
     ("start method", "action", "parent", "at once", "started", "hung", "failed", "slowest (s)"),
     labels=3,
 )
@@ -219,10 +219,9 @@ def _starts(folder: Path, given: Given) -> None:
 
 FAULTS = Table(
     "Failing stores and damaged chunks",
-    "Reads of all formats through a store whose calls fail at random, and single bits turned\n"
-    "over in chunks of version 3 arrays as they are by default. The run stops at the first\n"
-    "wrong value.",
-    ("what", "tried", "errors", "right values", "wrong values"),
+    "Reads of all formats through a store that fails at random, and single flipped bits in chunks\n"
+    "of version 3 arrays with default codecs. The run stops at the first wrong value.",
+    ("test", "tried", "errors", "right values", "wrong values"),
 )
 
 
@@ -239,18 +238,18 @@ def _faults(folder: Path, given: Given) -> None:
 
 INPUTS = Table(
     "Hostile inputs",
-    f"Documents of all formats, chunks of {len(inputs.CODECS) + len(inputs.TEXT)} chains of codecs,"
-    " shards and zip archives,\n"
-    f"changed at random and read. Bounds: {inputs.PATIENCE:g} s for one input, and"
+    f"Metadata of all formats, chunks of {len(inputs.CODECS) + len(inputs.TEXT)} codec pipelines,"
+    " shards and ZIP archives,\n"
+    f"corrupted at random and read. Limits: {inputs.PATIENCE:g} s per input, and"
     f" {inputs.MEMORY // 2**20} MiB of address space\n"
-    "beyond what the process has at its start. The run stops at the first crash, foreign\n"
-    "error, or bound that is passed.",
+    "beyond what the process has at its start. The run stops at the first crash, the first error\n"
+    "that is not omnizarr's, or the first limit exceeded.",
     ("inputs", "tried", "read", "refused", "anything else"),
 )
 
 
 def _inputs(folder: Path, given: Given) -> None:
-    """In a few processes, of which each has a seed of its own."""
+    """Run in several processes, each with its own seed."""
     rounds = str(-(-given.inputs // (given.processes * inputs.A_ROUND)))
     command = [sys.executable, "-m", "tests.soak.inputs", "--rounds", rounds]
     started = [

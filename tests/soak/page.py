@@ -1,6 +1,6 @@
-"""The page of results: a section for each table, which a run brings up to date row by row.
+"""The page of results: one section per table, which a run updates row by row.
 
-So parts can be run one at a time or several at once, and a run that is stopped keeps its rows.
+So parts can be run separately or at the same time, and a run that is stopped keeps its rows.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ import omnizarr as oz
 PAGE = Path("docs/reliability.md")
 INTRODUCTION = """# Reliability
 
-What was run, and what came of it. `make soak` runs it again and writes this page; a short form of
-each table is part of `make test`. The guarantees themselves, and what they rest on, stand in
-[design/locks.md](design/locks.md).
+Results of long stress tests. `make soak` repeats them and writes this page; `make test` runs a
+short form of each table. [design/locks.md](design/locks.md) explains the guarantees.
 """
 
 
 @dataclass(frozen=True)
 class Table:
-    """A section: its title, what it says, and its columns, the first of which name a row."""
+    """A section: title, text and columns; the first `labels` columns identify a row."""
 
     title: str
     text: str
@@ -38,7 +37,7 @@ class Table:
 def show(
     table: Table, rows: Iterable[Sequence[Any]], *, anew: bool = True, page: Path = PAGE
 ) -> None:
-    """Put rows on the page as they come; `anew`: in the place of all that were there."""
+    """Write rows to the page as they arrive; with `anew`, replace all existing rows."""
     if anew:
         _change(page, table, None)
     for row in rows:
@@ -47,7 +46,7 @@ def show(
 
 
 def _change(page: Path, table: Table, row: list[str] | None) -> None:
-    """Replace or add one row, or remove them all; others may change the page at the same time."""
+    """Replace or add one row, or remove all; safe while other processes change the page."""
     with open(page, "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -85,5 +84,5 @@ def _line(values: Iterable[str]) -> str:
 
 def _where() -> str:
     today = datetime.datetime.now(datetime.UTC).date()
-    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"
+    system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
     return f"{today}, omnizarr {oz.__version__}, Python {platform.python_version()}, {system}."

@@ -15,10 +15,10 @@ Rows: TypeAlias = Iterator[tuple[Any, ...]]
 Given: TypeAlias = argparse.Namespace
 
 INTERRUPTS = Table(
-    "Interrupted work",
-    "Ctrl-C (SIGINT) at random moments in a process that goes on afterwards; slowest: the seconds\n"
-    "until it was told. Torn: a chunk that is neither old nor new. Stuck: another thread could\n"
-    "not change the same chunks afterwards. Left: files that are no data.",
+    "Interrupts",
+    "Ctrl-C (SIGINT) at random moments in a process that continues afterwards. Slowest: seconds\n"
+    "until the exception was raised. Torn: a chunk that is neither old nor new. Stuck: another\n"
+    "thread could not change the same chunks afterwards. Left: files other than data.",
     ("work", "chunks", "engine", "interrupts", "slowest (s)", "torn", "stuck", "left"),
     labels=3,
 )
@@ -38,10 +38,10 @@ def _interrupts(folder: Path, given: Given) -> None:
 
 
 EXITS = Table(
-    "The end of the interpreter",
-    "Programs that end while the library is at work, or that read and write when they end. Not\n"
-    "right: a hang, a wrong status, a word on the standard error, or a value that is torn.",
-    ("program", "engine", "run", "not right", "slowest (s)"),
+    "Interpreter exit",
+    "Programs that end while the library is working, or that read and write while they end.\n"
+    "Wrong: a hang, a wrong exit status, output on standard error, or a torn value.",
+    ("program", "engine", "run", "wrong", "slowest (s)"),
     labels=2,
 )
 
@@ -63,13 +63,14 @@ def _exits(folder: Path, given: Given) -> None:
 
 
 ACCIDENTS = Table(
-    "Accidents, side by side",
-    "The same scripts on a directory. Killed write: chunks of 1 MiB that were neither old nor new\n"
-    "after their writer was killed (SIGKILL). Killed append: arrays whose shape showed elements\n"
-    "that nobody wrote. Fork after use: children that did not end within "
-    f"{losses.PATIENCE:g} s, and that\nended with an error; it is given up after three that hang."
-    " Failing file: reads of a\nchunk whose file is forbidden, cut, empty or a link to itself, that"
-    " gave values all the same.\ntensorstore has no `append`; zarrs is the codecs of zarr-python.",
+    "Failures compared with other libraries",
+    "The same tests on a directory. Killed write: chunks of 1 MiB that were neither old nor new\n"
+    "after their writer was killed (SIGKILL). Killed append: arrays whose shape included elements\n"
+    "that nobody wrote. Fork after use: child processes that did not end within "
+    f"{losses.PATIENCE:g} s, or\nended with an error; the test stops after three that hang."
+    " Failing file: reads of a\nchunk whose file is unreadable, truncated, empty or a link to"
+    " itself, which returned values\nnevertheless. tensorstore has no `append`; zarrs is a codec"
+    " pipeline for zarr-python.",
     ("accident", "library", "tried", "torn or wrong", "hung", "failed"),
     labels=2,
 )

@@ -92,12 +92,12 @@ def run(seconds: float, first: int) -> tuple[Counter[str], dict[str, int]]:
 
 SEQUENCES = Table(
     "Random sequences of operations",
-    "Sequences of operations on hierarchies of every format in every kind of store here, compared\n"
-    "with NumPy arrays and dictionaries after every one of them, by both engines in turn and by\n"
-    "way of other handles, paths and stores of the same place. Among them: nodes replaced by\n"
-    "themselves, files replaced below open stores, changes to all that is handed out, work\n"
-    "interrupted at one of its writes, conversions to another format and back, and other\n"
-    "libraries as readers and writers. Failures: the different ones, printed as they came.",
+    "Sequences of operations on hierarchies of every format in every kind of store, compared with\n"
+    "NumPy arrays and dictionaries after each operation, with both engines in turn and through\n"
+    "other handles, paths and stores of the same data. Among them: nodes replaced by themselves,\n"
+    "files replaced under open stores, changes to every returned object, interrupts during\n"
+    "writes, conversions to another format and back, and other libraries as readers and\n"
+    "writers. Failures: distinct failures, printed as they occurred.",
     ("what", "number"),
 )
 

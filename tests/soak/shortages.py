@@ -18,10 +18,11 @@ Given: TypeAlias = argparse.Namespace
 
 DESCRIPTORS = Table(
     "Few file descriptors",
-    f"Operations with 0 to {descriptors.HANDFUL} free descriptors, on 8 threads. Told: an error"
+    f"Operations with 0 to {descriptors.HANDFUL} free descriptors, on 8 threads. Reported: an error"
     " said that there are too many\nopen files, nothing was torn or left behind, no descriptor was"
-    " kept, and the operation worked\nwhen some were free again. The run stops at anything else.",
-    ("operation", "engine", "tried", "told", "done"),
+    " leaked, and the operation worked\nonce descriptors were free again. The run stops at anything"
+    " else.",
+    ("operation", "engine", "tried", "reported", "succeeded"),
     labels=2,
 )
 
@@ -42,13 +43,14 @@ def _descriptors(folder: Path, given: Given) -> None:
 MEMORY = Table(
     "Little memory",
     "Operations in a process whose n-th allocation of 4 KiB or more fails, alone or with all\n"
-    "after it, for every n or some of them; those of much data with 0 to 32 MiB of address space\n"
-    "left. Short: how often there was too little; an error: how often the operation said so, with\n"
-    "old or new values in every element, and worked afterwards; else it could do without. The\n"
-    "run stops at a crash, a foreign error or a wrong value. The libraries of Blosc and gzip that\n"
-    "the reference engine uses end the process where just their own allocations fail: it looks\n"
+    "later ones, for every n or some of them; operations on large data with 0 to 32 MiB of\n"
+    "address space left. Failed: how often an allocation failed. Reported: how often the\n"
+    "operation raised an error, had old or new values in every element, and worked\n"
+    "afterwards; otherwise it succeeded without that memory. The run stops at a crash, an\n"
+    "error that is not omnizarr's, or a wrong value. The Blosc and gzip libraries of the\n"
+    "reference engine crash if their own allocations fail: the engine checks for free memory\n"
     "before it calls them, and here small operations use zstd.",
-    ("operation", "engine", "codec", "every", "tried", "short", "an error"),
+    ("operation", "engine", "codec", "every", "tried", "failed", "reported"),
     labels=3,
 )
 OF_BLOSC = ("write a dataset",)  # whose codec is not chosen here
@@ -77,11 +79,11 @@ def _memory(folder: Path, given: Given) -> None:
 
 RUNNING = Table(
     "Event loops",
-    "Inside a running loop: calls that block; eight arrays written, changed and read at once;\n"
-    "reads and writes that are cancelled at random moments; other loops in threads of the loop.\n"
-    "Every round is checked, and the run stops at a wrong value. Busy: threads that were still\n"
-    "counted as working in the end.",
-    ("loop", "what", "rounds", "slowest (s)", "busy"),
+    "Inside a running event loop: blocking calls; eight arrays written, changed and read at the\n"
+    "same time; reads and writes cancelled at random moments; other loops in threads of the loop.\n"
+    "Every round is checked, and the run stops at a wrong value. Busy: threads still counted as\n"
+    "working at the end.",
+    ("loop", "test", "rounds", "slowest (s)", "busy"),
     labels=2,
 )
 
