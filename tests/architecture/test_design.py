@@ -14,6 +14,7 @@ import pytest
 
 import omnizarr
 from omnizarr.engine import kernel
+from tests.servers.skipped import COMPILER
 
 SOURCE = Path(omnizarr.__file__).parent
 ROOT = SOURCE.parents[1]
@@ -115,7 +116,7 @@ def test_importing_loads_no_optional_package_and_nothing_slow() -> None:
     assert loaded & unwanted == set()
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler here")
+@pytest.mark.skipif(shutil.which("cc") is None, reason=COMPILER)
 def test_the_compiled_parts_are_built_where_there_is_a_compiler() -> None:
     names = re.findall(r'"(omnizarr(?:\.\w+)+)"', (ROOT / "setup.py").read_text())
     assert len(names) >= 4

@@ -12,9 +12,10 @@ from numcodecs import VLenUTF8
 
 import omnizarr as oz
 from omnizarr.codecs import vlen
+from tests.servers.skipped import COMPILER
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
-needs_compiled = pytest.mark.skipif(vlen._strings is None, reason="not built")
+needs_compiled = pytest.mark.skipif(vlen._strings is None, reason=COMPILER)
 
 
 def stored(items: list[str], plain: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, Any]:

@@ -12,8 +12,9 @@ import pytest
 import omnizarr as oz
 from omnizarr.engine import kernel
 from omnizarr.indexing import axis_plan, plan, point_plan
+from tests.servers.skipped import COMPILER
 
-needs_kernel = pytest.mark.skipif(not kernel.available(), reason="the kernel was not built")
+needs_kernel = pytest.mark.skipif(not kernel.available(), reason=COMPILER)
 
 SHAPE = (19, 14, 11)
 TYPES = ["|b1", "|u1", "<u2", ">i4", "<f4", "<f8", "<c16", "<M8[ns]", "|V3", "<U3", "|S300"]

@@ -225,7 +225,9 @@ def test_what_may_not_be_read_or_written_is_told_and_never_absent(
     assert not [path for path in root.rglob("*") if "__omnizarr" in path.name]
 
 
-@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+@pytest.mark.skipif(
+    not shutil.which("strace"), reason="strace is not installed (apt-get install strace)"
+)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("durability", ["rename", "fsync"])
 @pytest.mark.parametrize("replaces", [False, True])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.skipped import COMPILER
 from tests.soak import memory
 
 # Allocations that fail one by one, and limits on the address space.
@@ -26,7 +27,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library that makes allocations fail."""
     made = memory.build(tmp_path_factory.mktemp("library"))
     if made is None:
-        pytest.skip("there is no compiler of C, or no memory that can be made to fail")
+        pytest.skip(COMPILER)
     return made
 
 

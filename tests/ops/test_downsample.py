@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 import omnizarr as oz
 from omnizarr.ops import downsample as module
 from omnizarr.ops.downsample import downsample
+from tests.servers.skipped import COMPILER
 
 Values = npt.NDArray[Any]
 
@@ -133,7 +134,7 @@ def layouts(draw: st.DrawFn) -> tuple[Values, tuple[int, ...]]:
     return values, tuple(factors)
 
 
-@pytest.mark.skipif(not compiled(), reason="no compiler")
+@pytest.mark.skipif(not compiled(), reason=COMPILER)
 @pytest.mark.parametrize("method", ["mean", "max", "mode", "gaussian"])
 @given(case=layouts())
 def test_the_compiled_form_agrees_with_numpy_to_the_last_bit(
@@ -150,7 +151,7 @@ def test_the_compiled_form_agrees_with_numpy_to_the_last_bit(
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.skipif(not compiled(), reason="no compiler")
+@pytest.mark.skipif(not compiled(), reason=COMPILER)
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i2", "u4", "i4", "f4", "f8"])
 def test_long_rows_agree_too(dtype: str) -> None:
     random = np.random.default_rng(0)
@@ -165,7 +166,7 @@ def test_long_rows_agree_too(dtype: str) -> None:
                 np.testing.assert_array_equal(found, downsample(values, (2, factor), method))
 
 
-@pytest.mark.skipif(not compiled(), reason="no compiler")
+@pytest.mark.skipif(not compiled(), reason=COMPILER)
 def test_the_compiled_form_refuses_what_does_not_fit_and_leaves_what_it_does_not_know() -> None:
     fold, mean = module._blocks.fold, module._blocks.MEAN
     values, out = np.zeros((4, 4), "u2"), np.zeros((2, 2), "u2")

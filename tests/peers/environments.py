@@ -197,7 +197,7 @@ def _made(name: str, needs: tuple[str, ...], make: Callable[[Path], None]) -> Pa
                 try:
                     make(folder)
                 except (OSError, subprocess.CalledProcessError) as e:
-                    missing(f"{name} cannot be installed: {_reason(e)}")
+                    missing(f"{name} is not installed (tried: {_reason(e)})")
                 done.touch()
     return folder
 

@@ -14,7 +14,8 @@ import pytest
 import omnizarr as oz
 
 pytestmark = pytest.mark.skipif(
-    shutil.which("gdal_translate") is None, reason="GDAL is not installed (gdal-bin of Debian)"
+    shutil.which("gdal_translate") is None,
+    reason="GDAL is not installed (apt-get install gdal-bin)",
 )
 
 

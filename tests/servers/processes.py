@@ -103,7 +103,7 @@ def azurite() -> Iterator[int]:
     """An Azure Blob server; gives its port."""
     program = find("azurite-blob")
     if program is None:
-        missing("azurite-blob is not installed (npm install azurite)")
+        missing("azurite-blob is not installed (install npm, then `make test` gets it)")
     port = free_port()
     options = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--inMemoryPersistence"]
     with started([program, *options, "--silent", "--skipApiVersionCheck"], port):

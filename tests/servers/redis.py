@@ -17,7 +17,7 @@ def redis_server(folder: Path) -> Iterator[str]:
     """Its URL, at a socket in a folder."""
     program = shutil.which("redis-server")
     if program is None:
-        missing("redis-server is not installed")
+        missing("redis-server is not installed (apt-get install redis-server)")
     socket = folder / "redis.sock"
     settings = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no"]
     server = subprocess.Popen([program, *settings, "--dir", str(folder)], stdout=subprocess.DEVNULL)

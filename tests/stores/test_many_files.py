@@ -10,8 +10,9 @@ import pytest
 from omnizarr import LocalStore
 from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import Range, local
+from tests.servers.skipped import COMPILER
 
-COMPILED = pytest.mark.skipif(local._files is None, reason="not compiled here")
+COMPILED = pytest.mark.skipif(local._files is None, reason=COMPILER)
 
 
 @pytest.fixture

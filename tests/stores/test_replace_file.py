@@ -18,6 +18,7 @@ import pytest
 import omnizarr as oz
 from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import LocalStore, replace_file
+from tests.servers.skipped import COMPILER
 
 
 @pytest.fixture(params=["compiled", "plain"], autouse=True)
@@ -25,7 +26,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "plain":
         monkeypatch.setattr(replace_file, "_files", None)
     elif replace_file._files is None:
-        pytest.skip("not compiled here")
+        pytest.skip(COMPILER)
     return str(request.param)
 
 
@@ -143,7 +144,7 @@ for add in (1, 2):
 
 @pytest.mark.parametrize("way", ["compiled"], indirect=True)
 @pytest.mark.parametrize("error", ["EPERM", "EACCES", "ENOENT"])
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a compiler")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason=COMPILER)
 def test_systems_that_cannot_name_a_file_by_its_descriptor_name_it_at_first(
     tmp_path: Path, error: str
 ) -> None:
