@@ -1,7 +1,7 @@
-"""A climate dataset, end to end: written with xarray, appended to, read by place and time.
+"""Write a climate dataset with xarray, append to it, and read it by location and time.
 
-Run it with ``python examples/climate.py FOLDER``; with matplotlib installed it also draws
-``climate.png`` there. It can be run again: what it wrote before is replaced.
+Run it with ``python examples/climate.py FOLDER``. If matplotlib is installed, it also draws
+``climate.png`` there. Running it again replaces its output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import omnizarr.xarray as ozx
 
 
 def year(number: int) -> xr.Dataset:
-    """Made-up air temperatures of one year, every five days, on a grid of 5 degrees."""
+    """Return synthetic air temperatures of one year, every five days, on a grid of 5 degrees."""
     random = np.random.default_rng(number)
     time = np.arange(f"{number}-01-01", f"{number}-12-31", 5, dtype="M8[D]").astype("M8[ns]")
     lat, lon = np.arange(-87.5, 90, 5), np.arange(2.5, 360, 5)
@@ -59,7 +59,7 @@ def main(folder: Path) -> None:
 
 
 def draw(stored: xr.Dataset, oslo: xr.DataArray, target: Path) -> None:
-    """The mean of January and of July on the map, and one place through the year."""
+    """Draw maps of the January and July means, and the annual cycle at one location."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional package
 
     figure = Figure(figsize=(10, 2.8), dpi=64, layout="constrained")
@@ -77,6 +77,6 @@ def draw(stored: xr.Dataset, oslo: xr.DataArray, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1] if len(sys.argv) > 1 else "climate-data")
-    place.mkdir(parents=True, exist_ok=True)
-    main(place)
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "climate-data")
+    folder.mkdir(parents=True, exist_ok=True)
+    main(folder)

@@ -1,7 +1,7 @@
-"""The main job, end to end: one dataset in all four formats of Zarr, written, read, compared.
+"""Write one dataset in all four Zarr formats, read each back and compare.
 
-Run it with ``make demo``, or ``python examples/demo.py FOLDER``. It can be run again: what it
-wrote before is replaced.
+Run it with ``make demo``, or ``python examples/demo.py FOLDER``. Running it again replaces its
+output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ console = Console(highlight=False)
 
 
 def ocean() -> dict[str, npt.NDArray[np.generic]]:
-    """Two months of made-up sea surface: temperature with seasons and eddies, mask, calendar."""
+    """Return two months of synthetic sea surface data: temperature, land mask, time, stations."""
     random = np.random.default_rng(42)
     day = np.arange(DAYS)[:, None, None]
     lat = np.linspace(-89.5, 89.5, LAT)[None, :, None]
@@ -51,12 +51,12 @@ DIMENSIONS = {
 
 
 def write(folder: Path, zarr_format: int | str, data: dict[str, npt.NDArray[np.generic]]) -> None:
-    """Store the dataset; version 1 has no groups, so there every array is a store of its own."""
+    """Store the dataset. Version 1 has no groups, so each array gets its own store."""
     attributes = {"units": "degC", "long_name": "sea surface temperature", "valid_min": -5.0}
     grouped = zarr_format != 1
     group = None
     if grouped:
-        title = {"title": "made-up ocean", "source": "examples/demo.py"}
+        title = {"title": "synthetic ocean", "source": "examples/demo.py"}
         group = oz.create_group(
             folder, zarr_format=zarr_format, attributes=title, overwrite=folder.exists()
         )
@@ -82,7 +82,7 @@ def write(folder: Path, zarr_format: int | str, data: dict[str, npt.NDArray[np.g
 
 
 def read(folder: Path, zarr_format: int | str) -> dict[str, npt.NDArray[np.generic]]:
-    """Everything in the folder, without saying which format it is."""
+    """Return all arrays in the folder; the format is detected when they are opened."""
     if zarr_format == 1:
         opened = {p.name: oz.open_array(p) for p in sorted(folder.iterdir())}
     else:
@@ -91,7 +91,7 @@ def read(folder: Path, zarr_format: int | str) -> dict[str, npt.NDArray[np.gener
 
 
 def same(a: dict[str, npt.NDArray[np.generic]], b: dict[str, npt.NDArray[np.generic]]) -> bool:
-    """Whether two datasets agree to the bit."""
+    """Return True if two datasets are bitwise equal."""
     return a.keys() == b.keys() and all(
         a[n].dtype == b[n].dtype and a[n].shape == b[n].shape and a[n].tobytes() == b[n].tobytes()
         for n in a
@@ -99,7 +99,7 @@ def same(a: dict[str, npt.NDArray[np.generic]], b: dict[str, npt.NDArray[np.gene
 
 
 def main(top: Path) -> int:
-    """Write, read and compare; the exit code says whether all four agree."""
+    """Write, read and compare; return 0 if all four formats agree."""
     data = ocean()
     raw = sum(values.nbytes for values in data.values())
     table = Table(title=f"one dataset, {raw / 1e6:.1f} MB in memory, four formats")

@@ -1,7 +1,7 @@
-"""A map, end to end: written with its pyramid, read by place and resolution, told to GDAL.
+"""Write a map with its pyramid, readable by GDAL too, and read it by region and resolution.
 
-Run it with ``python examples/map.py FOLDER``; with matplotlib installed it also draws ``map.png``
-there. It can be run again: what it wrote before is replaced.
+Run it with ``python examples/map.py FOLDER``. If matplotlib is installed, it also draws ``map.png``
+there. Running it again replaces its output.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import omnizarr as oz
 
 REGION = (-32.0, 26.0, -8.0, 42.0)  # west, south, east, north
-# Of the European Petroleum Survey Group's 4326, so that no other package is needed.
+# EPSG:4326 as WKT, so that pyproj is not needed.
 WGS84 = (
     'GEOGCRS["WGS 84",DATUM["World Geodetic System 1984",'
     'ELLIPSOID["WGS 84",6378137,298.257223563,LENGTHUNIT["metre",1]]],'
@@ -28,7 +28,7 @@ WGS84 = (
 
 
 def heights() -> npt.NDArray[np.int16]:
-    """Metres above the sea of a made-up world, a tenth of a degree apart."""
+    """Return the elevations of a synthetic world in metres, on a grid of 0.1 degrees."""
     random = np.random.default_rng(11)
     rows, columns = 1800, 3600
     waves = np.zeros((rows, columns))
@@ -52,23 +52,23 @@ def main(folder: Path) -> None:
         bounds=(-180, -90, 180, 90),
         chunks=(256, 256),
         shards=(1024, 1024),
-        attributes={"units": "m", "long_name": "height above the sea"},
+        attributes={"units": "m", "long_name": "elevation above sea level"},
         way="both",
         overwrite=True,
     )
     earth = oz.geo.open(path)
     print(earth)
-    print(f"reference system {earth.crs}, bounds {earth.bounds}")
+    print(f"coordinate reference system {earth.crs}, bounds {earth.bounds}")
     part = earth.read(REGION)
     print(f"a region: {part.shape} pixels, from {part.min()} to {part.max()} m")
     overview = earth.read(resolution=1.0)
-    print(f"the whole with pixels of at most a degree: {overview.shape}")
+    print(f"the whole map at a resolution of 1 degree or better: {overview.shape}")
     if find_spec("matplotlib"):
         draw(earth, folder / "map.png")
 
 
 def draw(earth: oz.geo.Map, target: Path) -> None:
-    """The coarsest level, and a region of the finest one."""
+    """Draw the coarsest level, and a region of the finest level."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional package
 
     coarse = earth.levels[-1]
@@ -87,6 +87,6 @@ def draw(earth: oz.geo.Map, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1] if len(sys.argv) > 1 else "map-data")
-    place.mkdir(parents=True, exist_ok=True)
-    main(place)
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "map-data")
+    folder.mkdir(parents=True, exist_ok=True)
+    main(folder)

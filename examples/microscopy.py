@@ -1,7 +1,7 @@
-"""A microscope image, end to end: written with its levels and labels, read by region, migrated.
+"""Write a microscopy image with its levels and labels, read it by region, and migrate it.
 
-Run it with ``python examples/microscopy.py FOLDER``; with matplotlib installed it also draws
-``microscopy.png`` there. It can be run again: what it wrote before is replaced.
+Run it with ``python examples/microscopy.py FOLDER``. If matplotlib is installed, it also draws
+``microscopy.png`` there. Running it again replaces its output.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCALE = (1.0, 0.25, 0.25)  # micrometers
 
 
 def cells() -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint8]]:
-    """Two channels of made-up cells, nuclei and membranes, and the number of each nucleus."""
+    """Return two channels of synthetic cells, nuclei and membranes, and labels of the nuclei."""
     random = np.random.default_rng(7)
     z, y, x = np.meshgrid(*(np.arange(n) * s for n, s in zip(SHAPE, SCALE, strict=True)),
                           indexing="ij")  # fmt: skip
@@ -61,20 +61,20 @@ def main(folder: Path) -> None:
     if not isinstance(found, oz.ome.Image):
         raise TypeError(f"expected an image, got {found!r}")
     part = found.read({"c": "nuclei", "z": 12, "y": (10, 40), "x": (10, 40)}, unit="micrometer")
-    print(f"30 by 30 micrometers at a depth of 12: {part.shape} pixels")
+    print(f"30 by 30 micrometers at z = 12: {part.shape} pixels")
     overview = found.read({"z": 12}, scale=1.0, unit="micrometer")
-    print(f"the whole plane with pixels of about 1 micrometer: {overview.shape}")
+    print(f"the whole plane with pixels of at most 1 micrometer: {overview.shape}")
     print(f"problems: {oz.ome.validate(path)}")
 
     old = folder / "cells-0.4.ome.zarr"
     report = oz.ome.migrate(path, old, to="0.4", overwrite=True).report
-    print(f"0.4 for older programs: {report.chunks_encoded} chunks were encoded again")
+    print(f"migrated to 0.4 for older programs: {report.chunks_encoded} chunks re-encoded")
     if find_spec("matplotlib"):
         draw(found, folder / "microscopy.png")
 
 
 def draw(image: oz.ome.Image, target: Path) -> None:
-    """One plane: all channels in their colours, a region, the coarsest level, the labels."""
+    """Draw one plane: all channels, a region, the coarsest level, and the labels."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional package
 
     labels = image.labels["nuclei"]
@@ -97,7 +97,7 @@ def draw(image: oz.ome.Image, target: Path) -> None:
 
 
 def colours(image: oz.ome.Image, planes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Channels as one picture, each in its own colour."""
+    """Return the channels as one RGB image, each in its own colour."""
     picture = np.zeros((*planes.shape[1:], 3))
     for channel, plane in zip(image.channels, planes, strict=True):
         rgb = np.frombuffer(bytes.fromhex(channel.color or "FFFFFF"), np.uint8) / 255
@@ -106,6 +106,6 @@ def colours(image: oz.ome.Image, planes: npt.NDArray[Any]) -> npt.NDArray[np.flo
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1] if len(sys.argv) > 1 else "microscopy-data")
-    place.mkdir(parents=True, exist_ok=True)
-    main(place)
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "microscopy-data")
+    folder.mkdir(parents=True, exist_ok=True)
+    main(folder)

@@ -52,7 +52,7 @@ def test_tree_shows_everything_below(ocean: Path) -> None:
 def test_convert_writes_another_format_and_tells_what_it_did(ocean: Path, to: str) -> None:
     result = run("convert", "ocean.zarr", "new.zarr", "--to", to)
     assert result.exit_code == 0, result.output
-    assert "2 groups, 2 arrays, 7 chunks copied, 0 encoded again" in result.output
+    assert "2 groups, 2 arrays, 7 chunks copied, 0 re-encoded" in result.output
     new = oz.open_group("new.zarr")
     assert new.zarr_format == int(to)
     assert np.array_equal(new["deep/t"][...], np.arange(600).reshape(20, 30))
@@ -130,7 +130,7 @@ def test_advice_is_given_in_the_words_of_the_command_line(ocean: Path) -> None:
     assert output.endswith("give --overwrite to replace it\n")
     assert "or --in-place" in run("convert", "ocean.zarr", "ocean.zarr").output
     both = run("convert", "ocean.zarr", "else.zarr", "--in-place").output
-    assert "give a DESTINATION or --in-place and not both" in both
+    assert "give a DESTINATION or --in-place, not both" in both
     assert not Path("else.zarr").exists()
 
 

@@ -43,7 +43,7 @@ def test_write_takes_an_array_and_its_description(in_tmp: Path) -> None:
     assert (found.levels[0].chunks, found.levels[0].shards) == ((2, 8, 8), (4, 16, 16))
     wrong = run("write", "raw.zarr", "other.zarr", "--scale", "a,b")
     assert wrong.exit_code == 2
-    assert "--scale: expected numbers with commas" in wrong.output
+    assert "--scale: expected numbers separated by commas" in wrong.output
 
 
 def test_validate_has_the_exit_code_of_its_verdict(image: oz.ome.Image) -> None:
@@ -61,12 +61,13 @@ def test_migration_is_planned_done_and_undone(image: oz.ome.Image) -> None:
     before = sorted(Path("old.zarr").rglob("*"))
     planned = run("migrate", "old.zarr", "--in-place", "--dry-run")
     assert (
-        "would migrate old.zarr from 0.4 to 0.5: 1 group, 2 arrays, 3 documents" in planned.output
+        "would migrate old.zarr from 0.4 to 0.5: 1 group, 2 arrays, 3 metadata files added"
+        in planned.output
     )
     assert sorted(Path("old.zarr").rglob("*")) == before
     assert run("migrate", "old.zarr", "--in-place").exit_code == 0
     assert Path("old.zarr/zarr.json").exists()
-    assert run("migrate", "old.zarr", "--undo").output == "erased 3 documents of 0.5\n"
+    assert run("migrate", "old.zarr", "--undo").output == "deleted 3 metadata files of 0.5\n"
     assert sorted(Path("old.zarr").rglob("*")) == before
     for wrong in (("--in-place", "x.zarr"), (), ("--remove-old", "x.zarr"), ("--undo", "x.zarr")):
         assert run("migrate", "old.zarr", *wrong).exit_code == 2

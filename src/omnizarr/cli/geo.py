@@ -1,4 +1,4 @@
-"""`omnizarr cf …` and `omnizarr geo …`: look at and check datasets and maps."""
+"""`omnizarr cf …` and `omnizarr geo …`: inspect and check datasets and maps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from omnizarr.conventions.geo.pyramid import open as open_map
 
 @click.group()
 def cf() -> None:
-    """CF and NetCDF: groups seen as datasets."""
+    """Inspect groups as CF and NetCDF datasets."""
 
 
 @cf.command("info")
@@ -23,9 +23,9 @@ def cf() -> None:
 @node_option
 @storage_option
 def cf_info(path: str, node: str, storage_options: Options) -> None:
-    """Show dimensions, variables and attributes, as ncdump -h.
+    """Show dimensions, variables and attributes, like ncdump -h.
 
-    Those of PATH and of all groups below it.
+    Includes all groups below PATH.
     """
     found = open_dataset(path, path=node, storage_options=storage_options)
     console.print(found.header(), markup=False)
@@ -36,10 +36,10 @@ def cf_info(path: str, node: str, storage_options: Options) -> None:
 @node_option
 @storage_option
 def cf_validate(path: str, node: str, storage_options: Options) -> None:
-    """List what does not fit together in PATH.
+    """List inconsistencies in the dataset at PATH.
 
-    Lengths of dimensions that differ, variables that are named and missing. The exit code is 1 when
-    there are errors; warnings alone do not change it.
+    Checks for dimensions of different lengths and for references to missing variables. The exit
+    code is 1 if there are errors, and 0 if there are only warnings.
     """
     found = open_dataset(path, path=node, storage_options=storage_options)
     sys.exit(1 if show_problems(found.problems()) else 0)
@@ -47,16 +47,16 @@ def cf_validate(path: str, node: str, storage_options: Options) -> None:
 
 @click.group()
 def geo() -> None:
-    """Maps: reference systems, places and levels."""
+    """Inspect maps: coordinate reference system, bounds and levels."""
 
 
 @geo.command("info")
 @path_argument
 @node_option
-@click.option("--variable", default=None, help="The array, where a group has several.")
+@click.option("--variable", default=None, help="Name of the array, if the group has several.")
 @storage_option
 def geo_info(path: str, node: str, variable: str | None, storage_options: Options) -> None:
-    """Show the reference system, bounds and levels of the map in PATH."""
+    """Show the coordinate reference system, bounds and levels of the map at PATH."""
     found = open_map(path, path=node, variable=variable, storage_options=storage_options)
     for line in _lines(found):
         console.print(line, markup=False)

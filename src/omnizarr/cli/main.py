@@ -1,4 +1,4 @@
-"""The `omnizarr` command: look at, check and convert Zarr data of any version."""
+"""The `omnizarr` command: inspect, check and convert Zarr data of any version."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.render import counted, size_text
 from omnizarr.stores.resolve import is_archive
 
-# What the library's messages recommend, in the words of the command line.
+# Arguments that the library's messages recommend, and the options that replace them.
 OPTIONS = {
     "overwrite=True": "--overwrite",
     "in_place=True": "--in-place",
@@ -42,13 +42,13 @@ OPTIONS = {
 
 
 class Command(click.Group):
-    """Shows the library's errors as one line, without a traceback."""
+    """Print the library's errors as one line, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         warnings.showwarning = _show_warning
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # whoever reads the output has seen enough
+        except BrokenPipeError:  # the reader, such as head, has closed the pipe
             raise
         except (OmnizarrError, OSError) as e:
             errors.print(f"[bold red]{type(e).__name__}[/]: ", end="")
@@ -67,7 +67,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 @click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(omnizarr.__version__, prog_name="omnizarr")
 def main() -> None:
-    """Every Zarr ever written: version 1, 2, the draft of 3, and 3."""
+    """Inspect, check and convert Zarr data of version 1, 2, the draft of 3, and 3."""
 
 
 main.add_command(cf)
@@ -80,7 +80,7 @@ main.add_command(ome)
 @node_option
 @storage_option
 def info(path: str, node: str, storage_options: Options) -> None:
-    """Show what PATH is: shape, type, chunks, codecs, sizes."""
+    """Show the metadata, codecs, sizes and attributes of PATH."""
     found = omnizarr.open(path, path=node, storage_options=storage_options)
     console.print(str(found.info_complete()), markup=False)
     if found.attrs:
@@ -90,11 +90,14 @@ def info(path: str, node: str, storage_options: Options) -> None:
 @main.command()
 @path_argument
 @click.option(
-    "--depth", type=click.IntRange(0), default=None, help="How many levels to show; all by default."
+    "--depth",
+    type=click.IntRange(0),
+    default=None,
+    help="Number of levels to show; all by default.",
 )
 @storage_option
 def tree(path: str, depth: int | None, storage_options: Options) -> None:
-    """Show all arrays and groups in PATH."""
+    """Show the arrays and groups in PATH as a tree."""
     found = omnizarr.open(path, storage_options=storage_options)
     if isinstance(found, omnizarr.Group):
         console.print(str(found.tree(level=depth)), markup=False)
@@ -106,10 +109,10 @@ def tree(path: str, depth: int | None, storage_options: Options) -> None:
 @path_argument
 @storage_option
 def validate(path: str, storage_options: Options) -> None:
-    """List everything that is wrong with the metadata in PATH.
+    """Check the metadata in PATH and list all problems.
 
-    PATH is a hierarchy, or a file with one JSON document. The exit code is 1 when there are
-    errors; warnings alone do not change it.
+    PATH is a hierarchy, or a file with one JSON document. The exit code is 1 if there are errors,
+    and 0 if there are only warnings.
     """
     document = Path(path).is_file() and not is_archive(path)
     problems = omnizarr.validate(
@@ -120,19 +123,21 @@ def validate(path: str, storage_options: Options) -> None:
 
 @main.command()
 @path_argument
-@click.option("--yes", is_flag=True, help="Remove them; without it they are only listed.")
+@click.option("--yes", is_flag=True, help="Repair; without it, only list.")
 @click.option(
     "--older-than",
     type=click.FloatRange(0),
     default=60,
     show_default=True,
-    help="Seconds since the last change; younger files may be in use on another machine.",
+    help="Minimum age of files in seconds; newer files may be in use on another machine.",
 )
 @storage_option
 def repair(path: str, yes: bool, older_than: float, storage_options: Options) -> None:
-    """List what writers that were killed left in PATH: never data.
+    """List what killed writers left behind in PATH.
 
-    What a running process may still use is left alone.
+    These are temporary files, locks, unfinished nodes and outdated consolidated metadata. With
+    --yes, remove them, finish interrupted replacements, and rebuild the consolidated metadata. Data
+    is never touched, nor is anything that a running process may still use.
     """
     found = omnizarr.repair(
         path, dry_run=not yes, older_than=older_than, storage_options=storage_options
@@ -142,7 +147,7 @@ def repair(path: str, yes: bool, older_than: float, storage_options: Options) ->
     if not found:
         console.print("nothing to repair")
     elif not yes and any(leftover.state in ("unused", "out of date") for leftover in found):
-        console.print("give --yes to remove what is unused and renew what is out of date")
+        console.print("give --yes to remove what is unused and rebuild what is out of date")
 
 
 @main.command()
@@ -152,20 +157,19 @@ def repair(path: str, yes: bool, older_than: float, storage_options: Options) ->
     "--depth",
     type=click.Choice(["present", "checksums", "decode"]),
     default="decode",
-    help="How much to look at: sizes and indexes, checksums, or everything (default).",
+    help="Check sizes and shard indexes, checksums too, or decode everything (default).",
 )
 @click.option(
     "--missing",
     type=click.Choice(["count", "warn", "error"]),
     default="count",
-    help="What a chunk is that is not stored: counted (default), or told with its key.",
+    help="Count missing chunks (default), or report each with its key.",
 )
 @storage_option
 def verify(path: str, node: str, depth: Any, missing: Any, storage_options: Options) -> None:
-    """Look at everything stored in PATH and list all that is damaged.
+    """Check all chunks in PATH and list what is damaged.
 
-    The exit code is 1 when something is; keys that belong to nobody are warnings and do not
-    change it.
+    The exit code is 1 if anything is damaged. Keys that belong to no node are only warnings.
     """
     with watched() as step:
         report = omnizarr.verify(
@@ -184,12 +188,19 @@ def verify(path: str, node: str, depth: Any, missing: Any, storage_options: Opti
 @main.command()
 @click.argument("source")
 @click.argument("destination", required=False)
-@click.option("--to", "to", type=click.Choice(["1", "2", "3-draft", "3"]), default="3")
-@click.option("--overwrite", is_flag=True, help="Replace a hierarchy at DESTINATION.")
-@click.option("--in-place", is_flag=True, help="Write new documents beside the old; keep chunks.")
+@click.option(
+    "--to",
+    "to",
+    type=click.Choice(["1", "2", "3-draft", "3"]),
+    default="3",
+    show_default=True,
+    help="Zarr version to write.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace an existing hierarchy at DESTINATION.")
+@click.option("--in-place", is_flag=True, help="Add metadata of the new version; keep chunks.")
 @checksum_option
-@click.option("--resume", is_flag=True, help="Finish a conversion that was interrupted.")
-@click.option("--skip-damaged", is_flag=True, help="Leave damaged chunks out, and list them.")
+@click.option("--resume", is_flag=True, help="Finish an interrupted conversion.")
+@click.option("--skip-damaged", is_flag=True, help="Skip damaged chunks and list them.")
 @storage_option
 @destination_option
 def convert(
@@ -204,14 +215,15 @@ def convert(
     storage_options: Options,
     destination_options: Options,
 ) -> None:
-    """Write SOURCE in another format to DESTINATION.
+    """Convert SOURCE to another Zarr version at DESTINATION.
 
-    DESTINATION is best named like data.zarr. Chunks are copied byte for byte where the other format
-    can describe them, and encoded again where not. DESTINATION is not seen before it is complete.
-    A damaged chunk is an error; the exit code is 1 where --skip-damaged left some out.
+    By convention, the name of DESTINATION ends in .zarr. Chunks are copied byte for byte if the
+    new version can describe them, and re-encoded otherwise. DESTINATION becomes visible when it is
+    complete. A damaged chunk is an error; with --skip-damaged, the exit code is 1 if chunks were
+    skipped.
     """
     if (destination is None) != in_place:
-        both = " and not both" if in_place else ""
+        both = ", not both" if in_place else ""
         raise click.UsageError(f"give a DESTINATION or --in-place{both}")
     with watched() as step:
         report = omnizarr.convert(
@@ -231,12 +243,12 @@ def convert(
     console.print(
         f"wrote zarr {to} to {place}: {counted(report.groups, 'group')},"
         f" {counted(report.arrays, 'array')}, {counted(report.chunks_copied, 'chunk')} copied,"
-        f" {report.chunks_encoded} encoded again, {size_text(report.bytes_written)}",
+        f" {report.chunks_encoded} re-encoded, {size_text(report.bytes_written)}",
         markup=False,
     )
     for path, reason in report.encoded.items():
-        console.print(f"  {path} was encoded again: {reason}", markup=False)
+        console.print(f"  {path} was re-encoded: {reason}", markup=False)
     show_left_out(report.left_out)
     for key, reason in report.damaged.items():
-        console.print(f"  {key!r} was left out, it is damaged: {reason}", markup=False)
+        console.print(f"  skipped damaged chunk {key!r}: {reason}", markup=False)
     sys.exit(1 if report.damaged else 0)

@@ -1,4 +1,4 @@
-"""`omnizarr ome …`: look at, check, write and migrate OME-Zarr."""
+"""`omnizarr ome …`: inspect, check, write and migrate OME-Zarr."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ written = click.Choice([v.name for v in VERSIONS if v.writes])
 
 @click.group()
 def ome() -> None:
-    """OME-Zarr: images, labels and plates of microscopes."""
+    """Inspect, check, write and migrate OME-Zarr."""
 
 
 @ome.command()
 def versions() -> None:
-    """List the versions of OME-Zarr that are read and written."""
+    """List the supported versions of OME-Zarr."""
     for version in VERSIONS:
         console.print(f"{version}, on zarr {version.zarr_format}", markup=False)
 
@@ -63,10 +63,10 @@ def info(path: str, node: str, storage_options: Options) -> None:
 @node_option
 @storage_option
 def validate(path: str, node: str, storage_options: Options) -> None:
-    """List everything that is wrong with the OME-Zarr in PATH.
+    """Check the image, plate or well at PATH and list all problems.
 
-    An image, plate or well, and all below it. The exit code is 1 when there are errors; warnings
-    alone do not change it.
+    Everything below it is checked too. The exit code is 1 if there are errors, and 0 if there are
+    only warnings.
     """
     problems = validate_ome(path, node, storage_options=storage_options)
     sys.exit(1 if show_problems(problems) else 0)
@@ -75,12 +75,12 @@ def validate(path: str, node: str, storage_options: Options) -> None:
 @ome.command()
 @click.argument("mode", type=click.Choice(["attributes", "zarr"]))
 @click.argument("path", type=click.Path(exists=True))
-@click.option("--strict", is_flag=True, help="What should be, must be.")
+@click.option("--strict", is_flag=True, help="Treat recommendations as requirements.")
 def conformance(mode: str, path: str, strict: bool) -> None:
-    """Judge attributes at PATH for the ngff-spec suite.
+    """Validate attributes for the ngff-spec suite.
 
-    PATH is a JSON file, or a group. Prints {"valid": …, "message": …}; the exit code is 0 whatever
-    the verdict.
+    PATH is a JSON file, or a group. Prints {"valid": …, "message": …}; the exit code is 0 in either
+    case.
     """
     try:
         problems = validate_attributes(_attributes(mode, Path(path)))
@@ -109,19 +109,29 @@ def _attributes(mode: str, path: Path) -> dict[str, Any]:
 @ome.command()
 @click.argument("source")
 @click.argument("destination")
-@click.option("--axes", help="Such as zyx; by default the usual ones.")
-@click.option("--scale", help="The size of a pixel along each axis, such as 0.5,0.1,0.1.")
-@click.option("--unit", help="Such as micrometer, for the axes of space.")
-@click.option("--levels", type=click.IntRange(1), help="How many levels, the full one included.")
-@click.option("--method", type=click.Choice(NAMES), default="mean", show_default=True)
-@click.option("--chunks", help="The shape of a chunk, such as 64,64,64.")
-@click.option("--shards", help="The shape of a shard, or a size such as 64MB.")
-@click.option("--version", type=written, default=NEWEST, show_default=True)
-@click.option("--overwrite", is_flag=True, help="Replace what is at DESTINATION.")
+@click.option("--axes", help="Axes, such as zyx; by default those usual for the number of axes.")
+@click.option("--scale", help="Pixel size along each axis, such as 0.5,0.1,0.1.")
+@click.option("--unit", help="Unit of the spatial axes, such as micrometer.")
+@click.option(
+    "--levels", type=click.IntRange(1), help="Number of levels, including full resolution."
+)
+@click.option(
+    "--method",
+    type=click.Choice(NAMES),
+    default="mean",
+    show_default=True,
+    help="Downsampling method.",
+)
+@click.option("--chunks", help="Chunk shape, such as 64,64,64.")
+@click.option("--shards", help="Shard shape, or a size such as 64MB.")
+@click.option(
+    "--version", type=written, default=NEWEST, show_default=True, help="OME-Zarr version to write."
+)
+@click.option("--overwrite", is_flag=True, help="Replace existing data at DESTINATION.")
 @storage_option
 @destination_option
 def write(source: str, destination: str, **given: Any) -> None:
-    """Write SOURCE as an image with its levels.
+    """Write SOURCE as an OME-Zarr image with downsampled levels.
 
     SOURCE is a Zarr array or an OME-Zarr image.
     """
@@ -148,18 +158,22 @@ def _numbers(text: str, kind: type[int] | type[float], option: str) -> tuple[flo
     try:
         return tuple(kind(part) for part in text.split(","))
     except ValueError:
-        raise click.UsageError(f"{option}: expected numbers with commas, got {text!r}") from None
+        raise click.UsageError(
+            f"{option}: expected numbers separated by commas, got {text!r}"
+        ) from None
 
 
 @ome.command()
 @click.argument("source")
 @click.argument("destination", required=False)
-@click.option("--to", "to", type=written, default=NEWEST, show_default=True)
-@click.option("--in-place", is_flag=True, help="Write documents beside the old; keep chunks.")
-@click.option("--remove-old", is_flag=True, help="With --in-place: erase the old documents.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
-@click.option("--undo", is_flag=True, help="Erase the documents that --in-place wrote.")
-@click.option("--overwrite", is_flag=True, help="Replace a hierarchy at DESTINATION.")
+@click.option(
+    "--to", "to", type=written, default=NEWEST, show_default=True, help="OME-Zarr version to write."
+)
+@click.option("--in-place", is_flag=True, help="Add metadata of the new version; keep chunks.")
+@click.option("--remove-old", is_flag=True, help="With --in-place: delete the old metadata.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--undo", is_flag=True, help="Delete the metadata that --in-place added.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing hierarchy at DESTINATION.")
 @checksum_option
 @storage_option
 @destination_option
@@ -176,20 +190,20 @@ def migrate(
     storage_options: Options,
     destination_options: Options,
 ) -> None:
-    """Move SOURCE to another version of OME-Zarr.
+    """Migrate SOURCE to another version of OME-Zarr.
 
-    Labels, wells and fields come along.
+    Labels, wells and fields are migrated too.
     """
     if undo:
         if destination is not None or in_place or remove_old or dry_run or overwrite:
-            raise click.UsageError("--undo goes with --to only")
+            raise click.UsageError("--undo can only be combined with --to")
         keys = undo_migration(source, to=to, storage_options=storage_options)
-        console.print(f"erased {counted(len(keys), 'document')} of {to}", markup=False)
+        console.print(f"deleted {counted(len(keys), 'metadata file')} of {to}", markup=False)
         return
     if (destination is None) != in_place:
-        raise click.UsageError("give a DESTINATION, or --in-place, and not both")
+        raise click.UsageError("give a DESTINATION or --in-place, not both")
     if remove_old and not in_place:
-        raise click.UsageError("--remove-old goes with --in-place only")
+        raise click.UsageError("--remove-old requires --in-place")
     with watched() as step:
         done = migrate_ome(
             source,
@@ -209,11 +223,11 @@ def migrate(
     console.print(
         f"{would} {source} from {done.source} to {done.target}:"
         f" {counted(report.groups, 'group')}, {counted(report.arrays, 'array')},"
-        f" {counted(len(done.documents), 'document')} beside the old,"
-        f" {len(done.removed)} old ones erased, {counted(report.chunks_copied, 'chunk')} copied,"
-        f" {report.chunks_encoded} encoded again, {size_text(report.bytes_written)}",
+        f" {counted(len(done.documents), 'metadata file')} added,"
+        f" {len(done.removed)} deleted, {counted(report.chunks_copied, 'chunk')} copied,"
+        f" {report.chunks_encoded} re-encoded, {size_text(report.bytes_written)}",
         markup=False,
     )
     for path, reason in report.encoded.items():
-        console.print(f"  {path}: encoded again: {reason}", markup=False)
+        console.print(f"  {path} was re-encoded: {reason}", markup=False)
     show_left_out(report.left_out)

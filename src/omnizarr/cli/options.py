@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options shared by several commands."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 Options: TypeAlias = dict[str, Any] | None
 
 path_argument = click.argument("path", type=click.Path(path_type=str))
-node_option = click.option("--node", default="", help="The path of a node inside the hierarchy.")
+node_option = click.option("--node", default="", help="Path of a node inside the hierarchy.")
 
 
 def _parsed(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Options:
-    """Return options as a dictionary; None where none is given."""
+    """Return the given options as a dictionary, or None if there are none."""
     options: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -27,9 +27,9 @@ def _parsed(context: click.Context, parameter: click.Parameter, given: tuple[str
 
 
 def _value(text: str) -> Any:
-    """Return the JSON value that a text is: ``true``, 30, an object; else the text itself.
+    """Parse an option's value as JSON (``true``, 30, an object), or return the text itself.
 
-    A number stays text where it would not be written so again: ``007`` and ``1e5`` may be keys.
+    A number stays text if JSON would write it differently: ``007`` and ``1e5`` may be keys.
     """
     try:
         value = json.loads(text, parse_constant=_refuse)
@@ -42,23 +42,23 @@ def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _several(name: str, words: str) -> Callable[[F], F]:
+def _repeatable(name: str, text: str) -> Callable[[F], F]:
     return click.option(
         name, f"{name.removeprefix('--').replace('-', '_')}s",
-        multiple=True, metavar="KEY=VALUE", callback=_parsed, help=words,
+        multiple=True, metavar="KEY=VALUE", callback=_parsed, help=text,
     )  # fmt: skip
 
 
-storage_option = _several(
+storage_option = _repeatable(
     "--storage-option",
-    "An option of the store that a URL names, such as anonymous=true; as often as needed.",
+    "Option for the store of a URL, such as anonymous=true; may be repeated.",
 )
-# Of commands with two places: what --storage-option gives is for both.
-destination_option = _several(
-    "--destination-option", "As --storage-option, for DESTINATION, where it takes other ones."
+# For commands with a source and a destination; --storage-option applies to both.
+destination_option = _repeatable(
+    "--destination-option", "Like --storage-option, for DESTINATION only."
 )
 checksum_option = click.option(
     "--checksum",
     is_flag=True,
-    help="Keep checksums in version 2 too, where few other readers know them.",
+    help="Keep checksums in version 2, although few other readers support them.",
 )

@@ -1,4 +1,4 @@
-"""What the subcommands share: where they print, how problems and progress look."""
+"""Consoles, and the output of problems and progress, shared by the subcommands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def show_problems(problems: Sequence[Problem]) -> int:
-    """Print every problem; the number of errors."""
+    """Print every problem and return the number of errors."""
     show_findings(problems)
     bad = sum(p.level == "error" for p in problems)
     console.print(f"{counted(bad, 'error')}, {counted(len(problems) - bad, 'warning')}")
@@ -25,7 +25,7 @@ def show_problems(problems: Sequence[Problem]) -> int:
 
 
 def show_findings(findings: Sequence[Problem | Finding]) -> None:
-    """Print one line for each, by its level."""
+    """Print one line per finding, coloured by its level."""
     for finding in findings:
         colour = "red" if finding.level == "error" else "yellow"
         console.print(f"[{colour}]{finding.level}[/] ", end="")
@@ -33,10 +33,10 @@ def show_findings(findings: Sequence[Problem | Finding]) -> None:
 
 
 def show_left_out(left_out: Mapping[str, str]) -> None:
-    """Print which arrays were written without their checksums."""
+    """Print the arrays that were written without their checksums."""
     for path, names in left_out.items():
         console.print(
-            f"  {path} was written without {names}, which few readers of version 2 know;"
+            f"  {path} was written without {names}, which few readers of version 2 support;"
             " --checksum keeps it",
             markup=False,
         )
@@ -44,7 +44,7 @@ def show_left_out(left_out: Mapping[str, str]) -> None:
 
 @contextmanager
 def watched() -> Iterator[Callable[[int, int, str], None] | None]:
-    """What moves a bar on the screen; None where nobody watches."""
+    """Give a function that moves a progress bar, or None if there is no terminal."""
     if not errors.is_terminal:
         yield None
         return
