@@ -62,7 +62,7 @@ def main(folder: Path) -> None:
     part = earth.read(REGION)
     print(f"a region: {part.shape} pixels, from {part.min()} to {part.max()} m")
     overview = earth.read(resolution=1.0)
-    print(f"the whole map at a resolution of 1 degree or better: {overview.shape}")
+    print(f"the whole map with pixels of at most 1 degree: {overview.shape}")
     if find_spec("matplotlib"):
         draw(earth, folder / "map.png")
 

@@ -21,7 +21,7 @@ def test_the_example_runs_again_and_again(
     example["main"](tmp_path)
     printed = capsys.readouterr().out
     assert "a region: (160, 240) pixels" in printed
-    assert "pixels of at most a degree: (225, 450)" in printed
+    assert "pixels of at most 1 degree: (225, 450)" in printed
     found = oz.geo.open(tmp_path / "world.zarr")
     assert str(found.crs) == "EPSG:4326"
     np.testing.assert_array_equal(found.read(), example["heights"]())

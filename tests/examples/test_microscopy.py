@@ -20,7 +20,7 @@ def test_the_example_runs_again_and_again(
     example["main"](tmp_path)
     example["main"](tmp_path)
     printed = capsys.readouterr().out
-    assert "30 by 30 micrometers at a depth of 12: (120, 120) pixels" in printed
+    assert "30 by 30 micrometers at z = 12: (120, 120) pixels" in printed
     new, old = (oz.ome.open(tmp_path / f"cells{v}.ome.zarr") for v in ("", "-0.4"))
     assert isinstance(new, oz.ome.Image)
     assert isinstance(old, oz.ome.Image)
