@@ -7,7 +7,8 @@
 # make bench (make bench QUICK=1: under three minutes) compares with other Zarr libraries.
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN := $(VENV)/$(SCRIPTS)
 SOURCES := pyproject.toml setup.py $(wildcard src/kernel/* src/strings/* src/files/* src/blocks/*)
 SUM := $(shell cat $(SOURCES) | cksum | cut -d" " -f1)
 STAMP := $(VENV)/.installed-$(SUM)
@@ -66,7 +67,7 @@ $(STAMP): $(LIGHT)
 	rm -f $(VENV)/.installed-*
 	touch $@
 
-NEWEST_PYTHON = $(firstword $(foreach v,3.13 3.12 3.11, \
+NEWEST_PYTHON = $(firstword $(foreach v,3.14 3.13 3.12 3.11, \
 	$(wildcard $(HOME)/.pyenv/versions/$(v).*/bin/python3) \
 	$(shell sh -c 'command -v python$(v)')) $(PYTHON))
 NEWEST := .venv-newest
@@ -75,12 +76,12 @@ QUICK_HALF := $(addprefix tests/,integrations hierarchy codecs data_types ops cl
 	$(addprefix peers/test_,zarr_python.py tensorstore.py ome.py))
 
 test-newest: $(NEWEST_STAMP)
-	$(NEWEST)/bin/pytest -q -n auto --dist worksteal $(QUICK_HALF)
+	$(NEWEST)/$(SCRIPTS)/pytest -q -n auto --dist worksteal $(QUICK_HALF)
 
 $(NEWEST_STAMP): $(SOURCES)
-	test -x $(NEWEST)/bin/python || $(NEWEST_PYTHON) -m venv $(NEWEST)
-	$(NEWEST)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(NEWEST)/bin/python -m pip install --quiet --editable . --group test
+	test -x $(NEWEST)/$(SCRIPTS)/python || $(NEWEST_PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/$(SCRIPTS)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(NEWEST)/$(SCRIPTS)/python -m pip install --quiet --editable . --group test
 	rm -f $(NEWEST)/.installed-*
 	touch $@
 
@@ -90,13 +91,13 @@ BENCH := .venv-bench
 BENCH_STAMP := $(BENCH)/$(notdir $(STAMP))
 
 bench: $(BENCH_STAMP)
-	$(BENCH)/bin/python -m compileall -q src/omnizarr
-	$(BENCH)/bin/python -m benchmarks $(if $(QUICK),--quick)
+	$(BENCH)/$(SCRIPTS)/python -m compileall -q src/omnizarr
+	$(BENCH)/$(SCRIPTS)/python -m benchmarks $(if $(QUICK),--quick)
 
 $(BENCH_STAMP): $(SOURCES)
-	test -x $(BENCH)/bin/python || $(NEWEST_PYTHON) -m venv $(BENCH)
-	$(BENCH)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BENCH)/bin/python -m pip install --quiet --editable . --group bench
+	test -x $(BENCH)/$(SCRIPTS)/python || $(NEWEST_PYTHON) -m venv $(BENCH)
+	$(BENCH)/$(SCRIPTS)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BENCH)/$(SCRIPTS)/python -m pip install --quiet --editable . --group bench
 	rm -f $(BENCH)/.installed-*
 	touch $@
 

@@ -6,7 +6,6 @@ it, and is asked in a process of its own.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -22,6 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.servers.processes import missing
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 FOLDER = Path(sys.prefix) / "peers"
 ZARR_2 = ("zarr==2.18.7", "numcodecs==0.15.*", "msgpack")
@@ -189,6 +193,8 @@ def _made(name: str, needs: tuple[str, ...], make: Callable[[Path], None]) -> Pa
     folder = FOLDER / f"{name}-{digest}"
     done = folder / ".done"
     if not done.exists():
+        if fcntl is None:
+            missing(f"{name} is not set up on this operating system")
         FOLDER.mkdir(exist_ok=True)
         with (FOLDER / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
