@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import config, limits
+from omnizarr import config
 
 
 def test_settings_change_inside_the_block_only() -> None:
@@ -52,8 +52,8 @@ def groups(where: Path, cpu: str, memory: str = "max\n") -> tuple[Path, Path]:
     [("200000 100000\n", 2), ("50000 100000\n", 1), ("max 100000\n", 10**6), ("", 10**6)],
 )
 def test_a_cgroup_limit_bounds_the_threads(limit: str, most: int, tmp_path: Path) -> None:
-    unlimited = limits.processors(tmp_path / "nothing", tmp_path / "nothing")
-    assert limits.processors(*groups(tmp_path, limit)) == min(unlimited, most)
+    unlimited = config.processors(tmp_path / "nothing", tmp_path / "nothing")
+    assert config.processors(*groups(tmp_path, limit)) == min(unlimited, most)
 
 
 def test_cgroups_of_version_1_bound_threads_and_memory_too(tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ def test_cgroups_of_version_1_bound_threads_and_memory_too(tmp_path: Path) -> No
         for name, text in files.items():
             (tmp_path / controller / "job" / name).write_text(text)
     (tmp_path / "membership").write_text("4:memory:/job\n1:cpu,cpuacct:/job\n0::/\n")
-    assert limits.processors(tmp_path, tmp_path / "membership") == 1
-    assert limits.memory(tmp_path, tmp_path / "membership") == 123456789
+    assert config.processors(tmp_path, tmp_path / "membership") == 1
+    assert config.memory(tmp_path, tmp_path / "membership") == 123456789
 
 
 def test_a_cgroup_limit_bounds_the_memory(tmp_path: Path) -> None:
-    unlimited = limits.memory(tmp_path / "nothing", tmp_path / "nothing")
-    assert limits.memory(*groups(tmp_path, "", "67108864\n")) == 67108864
-    assert limits.memory(tmp_path, tmp_path) == unlimited
+    unlimited = config.memory(tmp_path / "nothing", tmp_path / "nothing")
+    assert config.memory(*groups(tmp_path, "", "67108864\n")) == 67108864
+    assert config.memory(tmp_path, tmp_path) == unlimited
 
 
 def test_sizes_are_numbers_or_texts(tmp_path: Path) -> None:

@@ -37,18 +37,16 @@ from omnizarr.hierarchy.create import (
     create,
     create_array,
     create_group,
-    group,
-    open,
-    open_array,
-    open_group,
-)
-from omnizarr.hierarchy.filled import (
     empty,
     empty_like,
     full,
     full_like,
+    group,
     ones,
     ones_like,
+    open,
+    open_array,
+    open_group,
     open_like,
     zeros,
     zeros_like,
@@ -60,15 +58,14 @@ from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirec
 if _typing.TYPE_CHECKING:
     from omnizarr import aio, cf, geo, ome, storage, xarray
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
-    from omnizarr.codecs.deflate import Gzip as GZip
-    from omnizarr.codecs.deflate import Zlib
-    from omnizarr.codecs.stdlib import Bz2 as BZ2
-    from omnizarr.codecs.stdlib import Lzma as LZMA
+    from omnizarr.codecs.compressors import Bz2 as BZ2
+    from omnizarr.codecs.compressors import Gzip as GZip
+    from omnizarr.codecs.compressors import Lzma as LZMA
+    from omnizarr.codecs.compressors import Zlib
     from omnizarr.codecs.zstd import Zstd
     from omnizarr.hierarchy.consolidate import consolidate_metadata, open_consolidated
-    from omnizarr.hierarchy.debug import print_debug_info
-    from omnizarr.hierarchy.legacy import init_store, tree
-    from omnizarr.hierarchy.many import create_hierarchy
+    from omnizarr.hierarchy.create import create_hierarchy, init_store, tree
+    from omnizarr.hierarchy.info import print_debug_info
     from omnizarr.hierarchy.save import load, save, save_array, save_group
     from omnizarr.hierarchy.validate import validate
     from omnizarr.hierarchy.view import View
@@ -81,7 +78,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.stores.lmdb import LMDBStore
     from omnizarr.stores.redis import RedisStore
     from omnizarr.stores.sqlite import SQLiteStore
-    from omnizarr.stores.zarr_python_2 import ZipStore
+    from omnizarr.stores.zip.zarr_python_2 import ZipStore
 
 __all__ = [  # noqa: RUF022 - the version last
     "Array",
@@ -174,13 +171,13 @@ __all__ = [  # noqa: RUF022 - the version last
 # Loaded on first use, so that importing the package stays quick.
 _LATER = {
     "storage": "storage",
-    "BZ2": "codecs.stdlib:Bz2",
+    "BZ2": "codecs.compressors:Bz2",
     "Blosc": "codecs.blosc:NumcodecsBlosc",
-    "GZip": "codecs.deflate:Gzip",
-    "LZMA": "codecs.stdlib:Lzma",
-    "Zlib": "codecs.deflate:Zlib",
+    "GZip": "codecs.compressors:Gzip",
+    "LZMA": "codecs.compressors:Lzma",
+    "Zlib": "codecs.compressors:Zlib",
     "Zstd": "codecs.zstd:Zstd",
-    "ZipStore": "stores.zarr_python_2:ZipStore",
+    "ZipStore": "stores.zip.zarr_python_2:ZipStore",
     "DBMStore": "stores.dbm:DBMStore",
     "consolidate_metadata": "hierarchy.consolidate:consolidate_metadata",
     "aio": "aio",
@@ -192,18 +189,18 @@ _LATER = {
     "copy": "ops.copy:copy",
     "copy_all": "ops.copy:copy_all",
     "copy_store": "ops.copy:copy_store",
-    "create_hierarchy": "hierarchy.many:create_hierarchy",
+    "create_hierarchy": "hierarchy.create:create_hierarchy",
     "from_array": "ops.copy:from_array",
     "from_dask": "integrations.dask:from_dask",
-    "init_store": "hierarchy.legacy:init_store",
+    "init_store": "hierarchy.create:init_store",
     "load": "hierarchy.save:load",
     "open_consolidated": "hierarchy.consolidate:open_consolidated",
-    "print_debug_info": "hierarchy.debug:print_debug_info",
+    "print_debug_info": "hierarchy.info:print_debug_info",
     "repair": "ops.repair:repair",
     "save": "hierarchy.save:save",
     "save_array": "hierarchy.save:save_array",
     "save_group": "hierarchy.save:save_group",
-    "tree": "hierarchy.legacy:tree",
+    "tree": "hierarchy.create:tree",
     "validate": "hierarchy.validate:validate",
     "verify": "ops.verify:verify",
     "SQLiteStore": "stores.sqlite:SQLiteStore",

@@ -28,7 +28,7 @@ from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
 from omnizarr import config
-from omnizarr.hierarchy import create, filled
+from omnizarr.hierarchy import create
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
 from omnizarr.stores.threads import Crew
@@ -327,7 +327,7 @@ create_array = _function(create.create_array)
 create_group = _function(create.create_group)
 group = _function(create.group)
 array = _function(create.array)
-empty = _function(filled.empty)
-zeros = _function(filled.zeros)
-ones = _function(filled.ones)
-full = _function(filled.full)
+empty = _function(create.empty)
+zeros = _function(create.zeros)
+ones = _function(create.ones)
+full = _function(create.full)

@@ -7,9 +7,8 @@
 """
 
 from omnizarr.conventions.cf.dataset import Dataset, create, open
-from omnizarr.conventions.cf.decoding import Decoding
 from omnizarr.conventions.cf.packing import Packing
 from omnizarr.conventions.cf.times import Times
-from omnizarr.conventions.cf.variable import Variable, decode
+from omnizarr.conventions.cf.variable import Decoding, Variable, decode
 
 __all__ = ["Dataset", "Decoding", "Packing", "Times", "Variable", "create", "decode", "open"]

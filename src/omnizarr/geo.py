@@ -7,11 +7,10 @@
 >>> oz.geo.write("new.zarr", heights, crs="EPSG:4326", bounds=(-180, -90, 180, 90))
 """
 
-from omnizarr.conventions.geo.crs import CRS
-from omnizarr.conventions.geo.pyramid import Level, Map, open
-from omnizarr.conventions.geo.reference import read_crs, write_crs
+from omnizarr.conventions.geo.crs import CRS, read_crs, write_crs
+from omnizarr.conventions.geo.map import Level, Map, open
 from omnizarr.conventions.geo.transform import Affine, read_transform
-from omnizarr.ops.geo_write import write
+from omnizarr.conventions.geo.write import write
 
 __all__ = [
     "CRS",

@@ -7,6 +7,7 @@
 """
 
 from omnizarr.conventions.ome.image import Image, Labels
+from omnizarr.conventions.ome.migrate import Migration, migrate, undo_migration
 from omnizarr.conventions.ome.model import (
     Acquisition,
     Axis,
@@ -16,14 +17,10 @@ from omnizarr.conventions.ome.model import (
     Multiscale,
     Transform,
 )
-from omnizarr.conventions.ome.open import open
-from omnizarr.conventions.ome.plate import Plate, Series, Well
+from omnizarr.conventions.ome.plate import Plate, Series, Well, open
 from omnizarr.conventions.ome.validate import validate
 from omnizarr.conventions.ome.versions import VERSIONS, Version
-from omnizarr.ops.ome_labels import write_labels
-from omnizarr.ops.ome_migrate import Migration, migrate, undo_migration
-from omnizarr.ops.ome_plate import write_plate
-from omnizarr.ops.ome_write import write
+from omnizarr.conventions.ome.write import write, write_labels, write_plate
 
 __all__ = [
     "VERSIONS",

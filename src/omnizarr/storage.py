@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from omnizarr import registry
-from omnizarr.hierarchy.place import StorePath
+from omnizarr.hierarchy.lookup import StorePath
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, Store, ZipStore
 
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from omnizarr.stores.fsspec import FsspecStore as FsspecStore
     from omnizarr.stores.http import HTTPStore as HTTPStore
     from omnizarr.stores.lmdb import LMDBStore as LMDBStore
-    from omnizarr.stores.object import ObjectStore as ObjectStore
-    from omnizarr.stores.prefix import PrefixStore as PrefixStore
-    from omnizarr.stores.read_only import ReadOnlyStore as ReadOnlyStore
+    from omnizarr.stores.object.store import ObjectStore as ObjectStore
     from omnizarr.stores.redis import RedisStore as RedisStore
     from omnizarr.stores.sqlite import SQLiteStore as SQLiteStore
-    from omnizarr.stores.wrapper import WrapperStore as WrapperStore
+    from omnizarr.stores.wrappers import PrefixStore as PrefixStore
+    from omnizarr.stores.wrappers import ReadOnlyStore as ReadOnlyStore
+    from omnizarr.stores.wrappers import WrapperStore as WrapperStore
 
 StoreLike: TypeAlias = Any
 
@@ -42,12 +42,12 @@ _LATER = {
     "FsspecStore": "stores.fsspec:FsspecStore",
     "HTTPStore": "stores.http:HTTPStore",
     "LMDBStore": "stores.lmdb:LMDBStore",
-    "ObjectStore": "stores.object:ObjectStore",
-    "PrefixStore": "stores.prefix:PrefixStore",
-    "ReadOnlyStore": "stores.read_only:ReadOnlyStore",
+    "ObjectStore": "stores.object.store:ObjectStore",
+    "PrefixStore": "stores.wrappers:PrefixStore",
+    "ReadOnlyStore": "stores.wrappers:ReadOnlyStore",
     "RedisStore": "stores.redis:RedisStore",
     "SQLiteStore": "stores.sqlite:SQLiteStore",
-    "WrapperStore": "stores.wrapper:WrapperStore",
+    "WrapperStore": "stores.wrappers:WrapperStore",
 }
 
 if not TYPE_CHECKING:  # for which any name would be one of the module's

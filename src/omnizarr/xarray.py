@@ -11,8 +11,8 @@ Importing this module gives datasets, arrays and trees of xarray their method ``
 from omnizarr.errors import MissingModule
 
 try:
-    from omnizarr.integrations.xarray import Engine
-    from omnizarr.integrations.xarray_write import write
+    from omnizarr.integrations.xarray.engine import Engine
+    from omnizarr.integrations.xarray.write import write
 except ModuleNotFoundError as e:
     raise MissingModule(f"datasets need xarray: pip install 'omnizarr[xarray]' ({e})") from e
 

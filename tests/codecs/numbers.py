@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr.codecs.casting import Reals
+from omnizarr.codecs.cast_value import Reals
 
 
 @cache

@@ -14,14 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.codecs import crc32c, deflate, scratch, zstd
+from omnizarr.codecs import codec as buffers
+from omnizarr.codecs import compressors, crc32c, zstd
 from omnizarr.codecs.blosc import Blosc
+from omnizarr.codecs.compressors import Gzip, Zlib
 from omnizarr.codecs.crc32c import Crc32c
-from omnizarr.codecs.deflate import Gzip, Zlib
 from omnizarr.codecs.zstd import Zstd
 
 CHECKSUMS = crc32c.implementations()
-PACKAGES = {"deflate": (deflate, "deflate"), "zstandard": (zstd, "zstandard")}
+PACKAGES = {"deflate": (compressors, "deflate"), "zstandard": (zstd, "zstandard")}
 
 
 @pytest.fixture(params=[True, False], ids=["quick", "plain"])
@@ -72,14 +73,14 @@ def test_deflate_of_either_library_is_read_by_both(
 ) -> None:
     for codec, unpack in ((Gzip(level), gzip.decompress), (Zlib(level), zlib.decompress)):
         stored = []
-        for library in (deflate.deflate, None):
-            monkeypatch.setattr(deflate, "deflate", library)
+        for library in (compressors.deflate, None):
+            monkeypatch.setattr(compressors, "deflate", library)
             stored.append(bytes(codec.encode(data)))
         monkeypatch.undo()
         for value in stored:
             assert unpack(value) == data
-            for library in (deflate.deflate, None):
-                monkeypatch.setattr(deflate, "deflate", library)
+            for library in (compressors.deflate, None):
+                monkeypatch.setattr(compressors, "deflate", library)
                 assert bytes(codec.decode(value, len(data))) == data
                 assert bytes(codec.decode(value, None)) == data
             monkeypatch.undo()
@@ -139,16 +140,16 @@ def test_arrays_are_the_same_with_either_library(quick: bool) -> None:
 
 
 def test_a_thread_keeps_no_large_scratch() -> None:
-    for size in (1000, 2 * scratch.KEPT):
-        with scratch.scratch(size) as room:
+    for size in (1000, 2 * buffers.KEPT):
+        with buffers.scratch(size) as room:
             assert len(room) == size
-    assert len(scratch._own.buffer) <= scratch.KEPT
+    assert len(buffers._own.buffer) <= buffers.KEPT
 
 
 def test_scratch_that_is_in_use_is_not_given_to_a_handler_that_strikes_meanwhile() -> None:
-    with scratch.scratch(10) as outer:
+    with buffers.scratch(10) as outer:
         outer[:] = 1
-        with scratch.scratch(10) as inner:
+        with buffers.scratch(10) as inner:
             inner[:] = 2
         assert outer.tolist() == [1] * 10
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.codecs import blosc_blocks
+from omnizarr.codecs import blosc
 from omnizarr.stores import Range
 
 SHAPE = (64, 96, 70)
@@ -125,7 +125,7 @@ def test_a_table_longer_than_the_first_request_is_fetched_too() -> None:
     data = np.arange(400_000, dtype="f8").reshape(100, 4000)
     store, array = made(data, blocksize=128)
     count = -(-data.nbytes // int.from_bytes(store.values["0.0"][8:12], "little"))
-    assert 16 + 4 * count > blosc_blocks.FIRST
+    assert 16 + 4 * count > blosc.FIRST
     np.testing.assert_array_equal(array[7:9, 5:50], data[7:9, 5:50])
     assert store.whole == 0
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.codecs import CastValue
-from omnizarr.codecs.casting import OUT_OF_RANGE, ROUNDINGS, cast, reals
+from omnizarr.codecs.cast_value import OUT_OF_RANGE, ROUNDINGS, cast, reals
 from omnizarr.data_types import bind
 from omnizarr.model import Named
 from tests.codecs.documents import check_refused

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.codecs import ScaleOffset, Spec
-from omnizarr.codecs.casting import reals
+from omnizarr.codecs.cast_value import reals
 from omnizarr.data_types import bind
 from omnizarr.model import Named
 from tests.codecs.documents import check_refused

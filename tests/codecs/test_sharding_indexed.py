@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from zarr.core.buffer import cpu
 
 import omnizarr as oz
-from omnizarr.codecs.sharding_indexed import ShardingIndexed
+from omnizarr.codecs.sharding import ShardingIndexed
 from omnizarr.errors import OmnizarrWarning, StoreError, UnknownExtension
 from omnizarr.model import Named
 from tests.conformance.shards import CRC32C, GZIP, index_of, raw, sharded, sharding

@@ -15,7 +15,9 @@ import pytest
 import omnizarr
 from omnizarr import LocalStore, stores
 from omnizarr.errors import InvalidMetadata, StoreError
-from omnizarr.stores import Range, folders, local
+from omnizarr.stores import Range
+from omnizarr.stores.local import files as listing
+from omnizarr.stores.local import store as local
 
 
 @pytest.fixture
@@ -49,8 +51,8 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
 
     windows = SimpleNamespace(path=ntpath, sep="\\")
     monkeypatch.setattr(local, "os", windows)
-    monkeypatch.setattr(folders, "os", windows)
-    monkeypatch.setattr(folders, "entries", lambda folder, root: listings[ntpath.normpath(folder)])
+    monkeypatch.setattr(listing, "os", windows)
+    monkeypatch.setattr(listing, "entries", lambda folder, root: listings[ntpath.normpath(folder)])
     monkeypatch.setattr(local, "_read_file", read)
     store = LocalStore("C:\\data")
     assert store.get("foo/bar") == b"x"

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import omnizarr as oz
 from omnizarr.cli.main import main
-from omnizarr.formats.names import name_problem
+from omnizarr.formats.v3 import name_problem
 from tests.conformance.v3_docs import DROP, array_doc, group_doc, open_doc, put, regular, stored
 
 REQUIRED = (

@@ -19,7 +19,8 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import registry, stores
-from omnizarr.stores import Range, local
+from omnizarr.stores import Range
+from omnizarr.stores.local import store as local
 from tests.conformance.key_value import SmallestStore
 from tests.conformance.v3_docs import array_doc, group_doc, put, regular, stored
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 
 from omnizarr.stores import MemoryStore, Range
-from omnizarr.stores.store import Bytes
+from omnizarr.stores.base import Bytes
 
 
 class Recording(MemoryStore):

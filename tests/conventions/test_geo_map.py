@@ -16,7 +16,7 @@ from hypothesis import assume, given
 
 import omnizarr as oz
 from omnizarr.geo import Affine
-from omnizarr.ops.downsample import downsample
+from omnizarr.ops.pyramid import downsample
 from tests.golden import archives
 
 BOUNDS = (5.0, 40.0, 15.0, 50.0)

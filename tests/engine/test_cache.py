@@ -25,11 +25,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import omnizarr as oz
 from omnizarr import config
-from omnizarr.engine import cache as caches
-from omnizarr.engine.cache import ENTRY, ChunkCache
+from omnizarr.engine import chunk_cache as caches
+from omnizarr.engine.chunk_cache import ENTRY, ChunkCache
 from omnizarr.errors import ChunkError, OmnizarrError
-from omnizarr.stores import Range, local
-from omnizarr.stores.wrapper import WrapperStore
+from omnizarr.stores import Range
+from omnizarr.stores.local import store as local
+from omnizarr.stores.wrappers import WrapperStore
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "chunks": {"chunks": (8, 8)},

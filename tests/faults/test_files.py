@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.stores.object import ObjectStore
+from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.servers.processes import simple_storage
 from tests.soak import descriptors

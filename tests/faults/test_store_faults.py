@@ -168,7 +168,7 @@ def test_a_disk_that_fails_is_an_error(
     store = LocalStore(tmp_path / "data")
     store.set("a/k", OLD)
     with monkeypatch.context() as patch:
-        patch.setattr("omnizarr.stores.replace_file._files", None)  # it asks the system itself
+        patch.setattr("omnizarr.stores.local.files._files", None)  # it asks the system itself
         patch.setattr(os, "open", broken(number))
         patch.setattr("builtins.open", broken(number))
         patch.setattr(os, "scandir", broken(number))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.engine.reference import reading
+from omnizarr.engine import reference
 from omnizarr.stores import ZipStore, get_many
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
@@ -79,7 +79,7 @@ def test_a_shard_that_is_replaced_while_it_is_read_is_read_again(store: Any) -> 
     array = oz.create_array(store, name="x", shape=(8,), dtype="i4", fill_value=0, **options)
     array[4:6] = 2
     bound = array._data
-    steps = reading._steps(bound, (0,), (slice(4, 6, 1),))
+    steps = reference._steps(bound, (0,), (slice(4, 6, 1),))
     index = get_many(bound.store, next(steps))
     array[:] = [1, 1, 1, 1, 2, 2, 3, 3]  # what was at the place of the third is the first now
     wanted = steps.send(index)

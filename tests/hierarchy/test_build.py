@@ -17,8 +17,7 @@ import pytest
 import omnizarr as oz
 from omnizarr import stores
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
-from omnizarr.stores.staging import FOLDER, interrupted, recover, stage
-from omnizarr.stores.withheld import MARKER
+from omnizarr.stores.staging import FOLDER, MARKER, interrupted, recover, stage
 from omnizarr.testing.wrappers import FaultyStore
 
 VALUES = np.arange(60, dtype="i4").reshape(6, 10)

@@ -13,7 +13,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.stores import Range
-from omnizarr.stores.wrapper import WrapperStore
+from omnizarr.stores.wrappers import WrapperStore
 from omnizarr.testing.wrappers import FaultyStore
 from tests.conformance.key_value import SmallestStore
 

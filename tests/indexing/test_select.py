@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.chunk_grids import Grid, RegularAxis
-from omnizarr.chunk_grids.grid import ListedAxis
+from omnizarr.chunk_grids import Grid, ListedAxis, RegularAxis
 from omnizarr.indexing import Run, axis_plan, plan
 
 Array = np.ndarray[Any, Any]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.chunk_grids import RegularAxis
-from omnizarr.integrations.dask_write import axis_spans
+from omnizarr.integrations.dask import axis_spans
 from omnizarr.integrations.zarr_python import from_zarr, to_zarr
 from omnizarr.stores import MemoryStore, PrefixStore, resolve
 from omnizarr.testing.wrappers import RecordingStore

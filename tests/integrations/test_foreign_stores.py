@@ -25,7 +25,7 @@ from omnizarr.hierarchy.fetch import fetch_probe
 from omnizarr.stores import Range, Store, same_place
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.http import HTTPStore
-from omnizarr.stores.object import ObjectStore
+from omnizarr.stores.object.store import ObjectStore
 from omnizarr.testing.stores import (
     ConditionalTests,
     ListableTests,

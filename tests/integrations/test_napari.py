@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.integrations.napari import get_reader
-from omnizarr.integrations.napari_levels import Shown, mosaic, part
+from omnizarr.integrations.napari.levels import Shown, mosaic, part
+from omnizarr.integrations.napari.reader import get_reader
 from tests.conventions.recording import Recording
 
 with warnings.catch_warnings():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.integrations.parts import parts, read_axes, stored_axes
+from omnizarr.ops.partition import parts, read_axes, stored_axes
 
 
 @given(data=st.data(), shape=st.lists(st.integers(1, 20), min_size=1, max_size=3))

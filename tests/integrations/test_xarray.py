@@ -17,7 +17,7 @@ import xarray as xr
 import omnizarr as oz
 import omnizarr.xarray as ozx
 from omnizarr.errors import InvalidMetadata
-from omnizarr.stores.wrapper import WrapperStore
+from omnizarr.stores.wrappers import WrapperStore
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr")
 

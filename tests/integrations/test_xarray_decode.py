@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
-from omnizarr.integrations import xarray_decode
+from omnizarr.integrations.xarray import read
 
 
 @pytest.fixture(autouse=True)
 def _in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xarray_decode, "PART", 4)
+    monkeypatch.setattr(read, "PART", 4)
 
 
 def stored(attributes: dict[str, Any], **options: Any) -> dict[str, bytes]:

@@ -18,7 +18,8 @@ from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
 import omnizarr.xarray as ozx
-from omnizarr.integrations import parts, xarray_encode
+from omnizarr.integrations.xarray import encode
+from omnizarr.ops import partition
 
 Raw = dict[str, tuple[str, str, Any]]
 
@@ -50,8 +51,8 @@ encodings = st.fixed_dictionaries(
 
 @pytest.fixture(autouse=True)
 def _in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xarray_encode, "LARGE", 1)
-    monkeypatch.setattr(parts, "PART", 4)
+    monkeypatch.setattr(encode, "LARGE", 1)
+    monkeypatch.setattr(partition, "PART", 4)
 
 
 def raw(store: Any) -> Raw:
@@ -139,7 +140,7 @@ def test_parts_are_appended_and_written_to_regions_with_their_axes_in_order() ->
 
 def test_numbers_are_encoded_part_by_part_as_they_are_stored() -> None:
     dataset = packed(np.arange(70.0).reshape(10, 7))
-    late = xarray_encode.encoded("v", dataset["v"].variable)
+    late = encode.encoded("v", dataset["v"].variable)
     assert (late.dtype, late.attrs["_FillValue"]) == (np.dtype("i2"), -9)
     assert late.encode is not None
     found = late.encode(dataset["v"].values[2:4, 3:])

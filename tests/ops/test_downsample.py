@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import omnizarr as oz
-from omnizarr.ops import downsample as module
-from omnizarr.ops.downsample import downsample
+from omnizarr.ops import pyramid as module
+from omnizarr.ops.pyramid import downsample
 from tests.servers.skipped import COMPILER
 
 Values = npt.NDArray[Any]

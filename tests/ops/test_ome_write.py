@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.ops.downsample import NAMES, downsample
+from omnizarr.ops.pyramid import NAMES, downsample
 from tests.conventions.recording import Recording
 
 

@@ -15,7 +15,7 @@ import omnizarr as oz
 from omnizarr.cli.main import main
 from omnizarr.errors import NodeNotFound, StoreError
 from omnizarr.stores import LocalStore, leases, locks
-from omnizarr.stores.replace_file import PARTIAL
+from omnizarr.stores.local.files import PARTIAL
 from omnizarr.stores.sqlite import SQLiteStore
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.data_types import extended
+from omnizarr.data_types import numeric
 from tests.peers.environments import ZarrPython2
 
 ALIGNED: list[Any] = [
@@ -22,7 +22,7 @@ ALIGNED: list[Any] = [
 ]
 TYPES = [np.dtype(t, align=True) for t in ALIGNED]
 try:
-    extended.check_platform("numpy.longdouble")
+    numeric.check_platform("numpy.longdouble")
 except oz.UnknownExtension:
     pass
 else:
@@ -79,7 +79,7 @@ def test_a_machine_without_such_floats_says_so(monkeypatch: pytest.MonkeyPatch) 
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=3, dtype="f8", fill_value=1, zarr_format=2)
     store[".zarray"] = store[".zarray"].replace(b"<f8", b">f16")
-    monkeypatch.setattr(extended.np, "finfo", lambda kind: type("Quad", (), {"nmant": 112}))
+    monkeypatch.setattr(numeric.np, "finfo", lambda kind: type("Quad", (), {"nmant": 112}))
     array = oz.open_array(store)
     assert array.shape == (3,)
     with pytest.raises(oz.UnknownExtension, match=r"80-bit floats.*x86-64"):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr import stores
-from omnizarr._frozen import freeze
+from omnizarr._json import freeze
 from omnizarr.data_types import value_key
 from omnizarr.hierarchy import options
 from omnizarr.integrations.zarr_python import from_zarr, to_zarr
@@ -28,8 +28,8 @@ from omnizarr.model import Named
 from omnizarr.model.typed_key import typed_key
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.fsspec import FsspecStore
-from omnizarr.stores.source import digest, own_source, source_of
-from omnizarr.stores.withheld import WithheldStore
+from omnizarr.stores.identity import digest, own_source, source_of
+from omnizarr.stores.staging import WithheldStore
 from omnizarr.testing import RecordingStore
 from tests.property.strategies import FORMATS, bits, described, json_values, regular
 
@@ -196,11 +196,11 @@ def forget() -> None:
     """Empty all tables."""
     from omnizarr import _json
     from omnizarr.data_types import struct
-    from omnizarr.engine import bound
+    from omnizarr.engine import binding
     from omnizarr.formats import remembered
 
     for table in (
-        *(options._models, bound._shared, bound._checked, remembered._models),
+        *(options._models, binding._shared, binding._checked, remembered._models),
         *(remembered._texts, struct._simple, _json._indented),
     ):
         table.clear()  # type: ignore[attr-defined]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import omnizarr as oz
-from omnizarr.stores.local import OURS
-from omnizarr.stores.withheld import MARKER  # which a conversion leaves, to be resumed
+from omnizarr.stores.local.store import OURS
+from omnizarr.stores.staging import MARKER  # which a conversion leaves, to be resumed
 from tests.soak.operations import ERASING, OPERATIONS, elements, finish, torn
 
 HANDFUL = 5

@@ -27,8 +27,8 @@ import numpy as np
 import omnizarr as oz
 from omnizarr import ome
 from omnizarr.engine import allowance
-from omnizarr.stores.local import OURS
-from omnizarr.stores.withheld import MARKER  # which a conversion leaves, to be resumed
+from omnizarr.stores.local.store import OURS
+from omnizarr.stores.staging import MARKER  # which a conversion leaves, to be resumed
 
 ENGINES = ("auto", "reference")
 CHUNKS = {"64 KiB": 2**16, "4 MiB": 2**22}

@@ -17,7 +17,7 @@ import redis
 
 import omnizarr as oz
 from omnizarr.errors import StoreError
-from omnizarr.stores import Store, sorted_keys
+from omnizarr.stores import Store, operations
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
@@ -197,11 +197,11 @@ def test_one_level_is_listed_without_looking_at_what_is_deeper(tmp_path: Path) -
     seen: list[str] = []
 
     def scan(start: str) -> Iterator[str]:
-        for key in sorted_keys.scan_sorted(sorted(keys))(start):
+        for key in operations.scan_sorted(sorted(keys))(start):
             seen.append(key)
             yield key
 
-    assert sorted_keys.level(scan, "a/") == ([], ["a/0/", "a/1/", "a/2/"])
+    assert operations.level(scan, "a/") == ([], ["a/0/", "a/1/", "a/2/"])
     assert len(seen) == 3
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import omnizarr as oz
-from omnizarr.stores import Range, Store, Versioned, local
+from omnizarr.stores import Range, Store, Versioned
+from omnizarr.stores.local import store as local
 
 
 def settle() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from omnizarr import LocalStore
 from omnizarr.errors import InvalidMetadata, StoreError
-from omnizarr.stores import Range, local
+from omnizarr.stores import Range
+from omnizarr.stores.local import store as local
 from tests.servers.skipped import COMPILER
 
 COMPILED = pytest.mark.skipif(local._files is None, reason=COMPILER)

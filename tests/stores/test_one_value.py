@@ -12,10 +12,10 @@ import pytest
 import omnizarr as oz
 from omnizarr.errors import StoreError
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, patience
+from omnizarr.stores.base import GetsManyVersioned, Range
 from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore
-from omnizarr.stores.one_value import OneValue, Replaced
-from omnizarr.stores.store import GetsManyVersioned, Range
+from omnizarr.stores.operations import OneValue, Replaced
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Answer, Web
 

@@ -17,7 +17,8 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.errors import InvalidMetadata, StoreError
-from omnizarr.stores import LocalStore, replace_file
+from omnizarr.stores import LocalStore
+from omnizarr.stores.local import files as replace_file
 from tests.servers.skipped import COMPILER
 
 
@@ -133,7 +134,7 @@ PROGRAM = """
 import sys
 import numpy as np
 import omnizarr as oz
-from omnizarr.stores.replace_file import replace_file
+from omnizarr.stores.local.files import replace_file
 for value in (b"1", b"2"):
     replace_file(sys.argv[1] + "/a/k", value, False)
 array = oz.create_array(sys.argv[1] + "/x", shape=(30,), chunks=(3,), dtype="i4")

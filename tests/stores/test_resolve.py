@@ -14,10 +14,10 @@ import omnizarr
 from omnizarr import LocalStore, MemoryStore, registry
 from omnizarr.errors import StoreError
 from omnizarr.stores import resolve
+from omnizarr.stores.base import shown, without_secrets
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.http import HTTPStore
-from omnizarr.stores.object import ObjectStore
-from omnizarr.stores.url import shown, without_secrets
+from omnizarr.stores.object.store import ObjectStore
 from tests.servers.web import Web
 
 

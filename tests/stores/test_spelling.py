@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.stores import LocalStore, spelling
+from omnizarr.stores import LocalStore
+from omnizarr.stores.local import files
 
 FORMATS = [2, 3, "3-draft"]
 
@@ -21,14 +22,14 @@ def folding(monkeypatch: pytest.MonkeyPatch) -> None:
         names = os.listdir(folder) if os.path.isdir(folder) else []
         return name.casefold() in (n.casefold() for n in names)
 
-    monkeypatch.setattr(spelling.os.path, "lexists", lexists)
+    monkeypatch.setattr(files.os.path, "lexists", lexists)
 
 
 def test_an_ordinary_disk_tells_names_apart(tmp_path: Path) -> None:
     (tmp_path / "some").touch()
     if os.path.lexists(tmp_path / "SOME"):
         pytest.skip("this disk does not")
-    assert not spelling.folds(str(tmp_path))
+    assert not files.folds(str(tmp_path))
     group = oz.open_group(tmp_path, mode="a")
     group.create_array("temp", data=np.arange(3))
     group.create_array("Temp", data=np.arange(4))
@@ -37,7 +38,7 @@ def test_an_ordinary_disk_tells_names_apart(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_not_there_yet_is_judged_by_those_above(tmp_path: Path) -> None:
     (tmp_path / "some").touch()
-    assert spelling.folds(str(tmp_path / "not" / "there")) == spelling.folds(str(tmp_path))
+    assert files.folds(str(tmp_path / "not" / "there")) == files.folds(str(tmp_path))
 
 
 @pytest.mark.usefixtures("folding")
@@ -71,5 +72,5 @@ def test_the_same_spelling_may_be_overwritten(tmp_path: Path) -> None:
 def test_a_composed_and_a_decomposed_letter_are_one_name(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store.set("caf\u00e9/zarr.json", b"{}")
-    spelling.check_spelling(str(tmp_path), "cafe\u0301/zarr.json")  # two names on this disk
-    assert spelling._folded("caf\u00e9") == spelling._folded("CAFE\u0301")
+    files.check_spelling(str(tmp_path), "cafe\u0301/zarr.json")  # two names on this disk
+    assert files._folded("caf\u00e9") == files._folded("CAFE\u0301")

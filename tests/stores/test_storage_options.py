@@ -19,7 +19,7 @@ from omnizarr.cli.options import _value
 from omnizarr.errors import StoreError
 from omnizarr.integrations.zarr_python import to_zarr
 from omnizarr.stores import resolve
-from omnizarr.stores.object import ObjectStore
+from omnizarr.stores.object.store import ObjectStore
 from omnizarr.stores.resolve import options_for_two
 from tests.servers.fixtures import Cloud
 

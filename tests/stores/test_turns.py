@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.hierarchy.change import alone
+from omnizarr.hierarchy.attributes import alone
 from omnizarr.storage_transformers import indexed_shards
 from omnizarr.stores import turns
 from omnizarr.stores.sqlite import SQLiteStore

@@ -17,12 +17,11 @@ import omnizarr as oz
 from omnizarr import stores
 from omnizarr.errors import InvalidMetadata, StoreError
 from omnizarr.stores import LocalStore, MemoryStore, Range, SetsIf, Store, Versioned, resolve
+from omnizarr.stores.base import SetsPartially
 from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore
-from omnizarr.stores.prefix import PrefixStore
-from omnizarr.stores.read_only import ReadOnlyStore
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.stores.store import SetsPartially
+from omnizarr.stores.wrappers import PrefixStore, ReadOnlyStore
 from omnizarr.testing import FaultyStore, RecordingStore, SlowStore
 from omnizarr.testing.stores import (
     AbsenceTests,

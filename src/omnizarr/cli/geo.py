@@ -9,8 +9,8 @@ import click
 from omnizarr.cli.options import Options, node_option, path_argument, storage_option
 from omnizarr.cli.screen import console, show_problems
 from omnizarr.conventions.cf.dataset import open as open_dataset
-from omnizarr.conventions.geo.pyramid import Map
-from omnizarr.conventions.geo.pyramid import open as open_map
+from omnizarr.conventions.geo.map import Map
+from omnizarr.conventions.geo.map import open as open_map
 
 
 @click.group()

@@ -29,7 +29,7 @@ from omnizarr.cli.screen import (
     watched,
 )
 from omnizarr.errors import OmnizarrError
-from omnizarr.hierarchy.render import counted, size_text
+from omnizarr.hierarchy.info import counted, size_text
 from omnizarr.stores.resolve import is_archive
 
 # Arguments that the library's messages recommend, and the options that replace them.

@@ -19,18 +19,18 @@ from omnizarr.cli.options import (
     storage_option,
 )
 from omnizarr.cli.screen import console, show_left_out, show_problems, watched
-from omnizarr.conventions.ome.inspect import ADVICE
-from omnizarr.conventions.ome.open import open as open_ome
+from omnizarr.conventions.ome.check import ADVICE
+from omnizarr.conventions.ome.migrate import migrate as migrate_ome
+from omnizarr.conventions.ome.migrate import undo_migration
+from omnizarr.conventions.ome.plate import open as open_ome
 from omnizarr.conventions.ome.validate import validate as validate_ome
 from omnizarr.conventions.ome.validate import validate_attributes
 from omnizarr.conventions.ome.versions import NEWEST, VERSIONS
+from omnizarr.conventions.ome.write import open_source
+from omnizarr.conventions.ome.write import write as write_ome
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
-from omnizarr.hierarchy.render import counted, size_text
-from omnizarr.ops.downsample import NAMES
-from omnizarr.ops.ome_migrate import migrate as migrate_ome
-from omnizarr.ops.ome_migrate import undo_migration
-from omnizarr.ops.ome_write import open_source
-from omnizarr.ops.ome_write import write as write_ome
+from omnizarr.hierarchy.info import counted, size_text
+from omnizarr.ops.pyramid import NAMES
 from omnizarr.stores.resolve import options_for_two
 
 written = click.Choice([v.name for v in VERSIONS if v.writes])

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from omnizarr.errors import Problem
-from omnizarr.hierarchy.render import counted
+from omnizarr.hierarchy.info import counted
 from omnizarr.ops.verify import Finding
 
 console = Console(highlight=False, soft_wrap=True)

@@ -3,22 +3,30 @@
 from typing import TYPE_CHECKING
 
 from omnizarr import registry
-from omnizarr.codecs.chain import Chain, bind_chain, bind_codec
-from omnizarr.codecs.codec import Codec, Configured, Spec, as_bytes_array
-from omnizarr.codecs.own import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, check_target
+from omnizarr.codecs.codec import (
+    ArrayArrayCodec,
+    ArrayBytesCodec,
+    BytesBytesCodec,
+    Codec,
+    Configured,
+    Spec,
+    as_bytes_array,
+    check_target,
+)
+from omnizarr.codecs.pipeline import Chain, bind_chain, bind_codec
 
 if TYPE_CHECKING:
     from omnizarr.codecs.blosc import Blosc as BloscCodec
     from omnizarr.codecs.bytes import Bytes as BytesCodec
     from omnizarr.codecs.cast_value import CastValue
+    from omnizarr.codecs.compressors import StrictGzip as GzipCodec
     from omnizarr.codecs.crc32c import Crc32c as Crc32cCodec
-    from omnizarr.codecs.deflate import StrictGzip as GzipCodec
     from omnizarr.codecs.scale_offset import ScaleOffset
-    from omnizarr.codecs.sharding_indexed import ShardingIndexed as ShardingCodec
+    from omnizarr.codecs.sharding import ShardingIndexed as ShardingCodec
+    from omnizarr.codecs.specify import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation
     from omnizarr.codecs.transpose import Transpose as TransposeCodec
     from omnizarr.codecs.vlen import VlenBytes as VLenBytesCodec
     from omnizarr.codecs.vlen import VlenUtf8 as VLenUTF8Codec
-    from omnizarr.codecs.words import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation
     from omnizarr.codecs.zstd import Zstd as ZstdCodec
 
 __all__ = [
@@ -54,14 +62,14 @@ for _name, _target in {
     "bytes": "bytes:Bytes",
     "endian": "bytes:Bytes",
     "transpose": "transpose:Transpose",
-    "gzip": "deflate:StrictGzip",
-    "numcodecs.gzip": "deflate:Gzip",
-    "numcodecs.zlib": "deflate:Zlib",
-    "numcodecs.bz2": "stdlib:Bz2",
-    "numcodecs.lzma": "stdlib:Lzma",
+    "gzip": "compressors:StrictGzip",
+    "numcodecs.gzip": "compressors:Gzip",
+    "numcodecs.zlib": "compressors:Zlib",
+    "numcodecs.bz2": "compressors:Bz2",
+    "numcodecs.lzma": "compressors:Lzma",
     "zstd": "zstd:Zstd",
     "numcodecs.zstd": "zstd:Zstd",
-    "numcodecs.lz4": "lz4:Lz4",
+    "numcodecs.lz4": "compressors:Lz4",
     "blosc": "blosc:Blosc",
     "numcodecs.blosc": "blosc:NumcodecsBlosc",
     "crc32c": "crc32c:Crc32c",
@@ -73,7 +81,7 @@ for _name, _target in {
     "cast_value": "cast_value:CastValue",
     "reshape": "reshape:Reshape",
     "scale_offset": "scale_offset:ScaleOffset",
-    "sharding_indexed": "sharding_indexed:ShardingIndexed",
+    "sharding_indexed": "sharding:ShardingIndexed",
     "numcodecs.*": "numcodecs:Numcodecs",
     "bitround": "numcodecs:Bitround",
     "filter-on-bytes": "numcodecs:OnBytes",
@@ -82,17 +90,17 @@ for _name, _target in {
 
 # The names that zarr-python has for them; imported on first use.
 _LATER = {
-    "BloscCname": "codecs.words:BloscCname",
+    "BloscCname": "codecs.specify:BloscCname",
     "BloscCodec": "codecs.blosc:Blosc",
-    "BloscShuffle": "codecs.words:BloscShuffle",
+    "BloscShuffle": "codecs.specify:BloscShuffle",
     "BytesCodec": "codecs.bytes:Bytes",
     "CastValue": "codecs.cast_value:CastValue",
     "Crc32cCodec": "codecs.crc32c:Crc32c",
-    "Endian": "codecs.words:Endian",
-    "GzipCodec": "codecs.deflate:StrictGzip",
+    "Endian": "codecs.specify:Endian",
+    "GzipCodec": "codecs.compressors:StrictGzip",
     "ScaleOffset": "codecs.scale_offset:ScaleOffset",
-    "ShardingCodec": "codecs.sharding_indexed:ShardingIndexed",
-    "ShardingCodecIndexLocation": "codecs.words:ShardingCodecIndexLocation",
+    "ShardingCodec": "codecs.sharding:ShardingIndexed",
+    "ShardingCodecIndexLocation": "codecs.specify:ShardingCodecIndexLocation",
     "TransposeCodec": "codecs.transpose:Transpose",
     "VLenBytesCodec": "codecs.vlen:VlenBytes",
     "VLenUTF8Codec": "codecs.vlen:VlenUtf8",

@@ -1,5 +1,11 @@
 """blosc: Blosc-1 buffers: 16-byte header, then blocks, optionally shuffled.
 
+Blosc chunks of programs up to 2021 may hold it; no library that we install reads it any more.
+The kernel has the same in C, byte for byte.
+To read one, its streams are unpacked and put into a buffer that holds them as they are; the
+library then turns the shuffle back. See `omnizarr.codecs.blosc`.
+A Blosc-1 buffer is a header of 16 bytes, a table with the start of each block, and the blocks, in
+any order. Each can be unpacked by itself, in a buffer that has only this one.
 Specification: ``blosc`` of version 3, ``blosc`` in version 1 and 2, the draft's
 ``…/codecs/blosc/1.0``. Version 3 names the shuffle and states `typesize`:
 ``{"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}``; older
@@ -10,18 +16,365 @@ from the array. snappy, which the library of numcodecs lacks, is our own code.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from numcodecs import blosc
 
-from omnizarr.codecs import blosc_blocks, blosc_snappy
-from omnizarr.codecs.codec import Buffer, Configured, Kind, Region, as_bytes_array, limit_of
-from omnizarr.codecs.scratch import check_memory
-from omnizarr.codecs.steps import Steps
+from omnizarr.codecs.codec import (
+    Buffer,
+    Configured,
+    Kind,
+    Region,
+    as_bytes_array,
+    check_memory,
+    limit_of,
+)
+from omnizarr.codecs.pipeline import Steps
+from omnizarr.errors import ChunkError
 from omnizarr.model import Named
+from omnizarr.stores import Range
+
+_FRAGMENT = 2**16  # copies reach back no further, so their distances fit two bytes
+_MULTIPLIER, _SHIFT, _SLOTS = 0x1E35A7BD, 18, 2**14
+
+
+def unpack(data: Buffer, size: int) -> bytes:
+    """The `size` bytes that were packed."""
+    stated, at = _length(data)
+    if stated != size:
+        raise ValueError(f"snappy: the stream says {stated} bytes, expected {size}")
+    out = bytearray()
+    while at < len(data):
+        tag = data[at]
+        kind, count = tag & 3, (tag >> 2) + 1
+        at += 1
+        if kind == 0:
+            wide = max(0, count - 60)  # bytes of the length, where it does not fit the tag
+            if wide:
+                count = int.from_bytes(data[at : at + wide], "little") + 1
+                at += wide
+            literal = data[at : at + count]
+            if len(literal) != count or len(out) + count > size:
+                raise ValueError("snappy: a literal leads outside")
+            out += literal
+            at += count
+            continue
+        wide = (1, 2, 4)[kind - 1]
+        back = int.from_bytes(data[at : at + wide], "little")
+        if kind == 1:
+            back, count = back + (tag >> 5 << 8), (tag >> 2 & 7) + 4
+        if at + wide > len(data) or not 0 < back <= len(out) or len(out) + count > size:
+            raise ValueError("snappy: a copy leads outside")
+        at += wide
+        piece = out[-back:][:count]
+        out += (piece * -(-count // len(piece)))[:count]
+    if len(out) != size:
+        raise ValueError(f"snappy: the stream holds {len(out)} bytes, expected {size}")
+    return bytes(out)
+
+
+def _length(data: Buffer) -> tuple[int, int]:
+    """The stated length, and where it ends."""
+    length = 0
+    for i in range(min(5, len(data))):
+        length |= (data[i] & 127) << 7 * i
+        if data[i] < 128:
+            return length, i + 1
+    raise ValueError("snappy: the stream has no length")
+
+
+def pack(data: Buffer) -> bytes:
+    """The bytes packed: the first match that is found is taken."""
+    out, rest = bytearray(), len(data)
+    while rest > 127:
+        out.append(rest & 127 | 128)
+        rest >>= 7
+    out.append(rest)
+    whole = bytes(data)
+    for start in range(0, len(whole), _FRAGMENT):
+        _pack_fragment(whole[start : start + _FRAGMENT], out)
+    return bytes(out)
+
+
+def _pack_fragment(data: bytes, out: bytearray) -> None:
+    seen = [0] * _SLOTS
+    at = literal = 0
+    while at + 4 <= len(data):
+        word = data[at : at + 4]
+        slot = (int.from_bytes(word, "little") * _MULTIPLIER & 0xFFFFFFFF) >> _SHIFT
+        found, seen[slot] = seen[slot], at
+        if found >= at or data[found : found + 4] != word:
+            at += 1 + (at - literal >> 5)
+            continue
+        _put_literal(data[literal:at], out)
+        length = 4
+        while at + length < len(data) and data[at + length] == data[found + length]:
+            length += 1
+        _put_copy(at - found, length, out)
+        at += length
+        literal = at
+    _put_literal(data[literal:], out)
+
+
+def _put_literal(data: bytes, out: bytearray) -> None:
+    if not data:
+        return
+    last = len(data) - 1
+    if last < 60:
+        out.append(last << 2)
+    elif last < 256:
+        out += bytes((60 << 2, last))
+    else:
+        out += bytes((61 << 2, last & 255, last >> 8))
+    out += data
+
+
+def _put_copy(back: int, length: int, out: bytearray) -> None:
+    while length:
+        part = min(length, 64)
+        out.append(part - 1 << 2 | 2)
+        out += back.to_bytes(2, "little")
+        length -= part
+
+
+_HEADER = struct.Struct("<BBBBIII")
+_WORD = struct.Struct("<I")
+_SHUFFLE, _STORED, _BITS, _UNSPLIT = 1, 2, 4, 16
+_LZ4, _SNAPPY = 1 << 5, 2 << 5
+_BLOCK, _LEAST = 2**18, 128  # bytes of a block unless told, and of a buffer worth packing
+
+
+def readable(buffer: Buffer) -> Buffer:
+    """The buffer as numcodecs reads it; itself, where snappy is not in it."""
+    if len(buffer) < _HEADER.size or buffer[2] & 0xE0 != _SNAPPY:
+        return buffer
+    head = _HEADER.unpack_from(buffer)
+    version, inner, flags, typesize, nbytes, blocksize, stored = head
+    flags = flags & 0x1F | _LZ4
+    if flags & _STORED:
+        return _HEADER.pack(version, inner, flags, *head[3:]) + bytes(buffer[_HEADER.size :])
+    count = -(-nbytes // blocksize) if blocksize else 0
+    if not 0 < blocksize <= nbytes or _HEADER.size + 4 * count > min(stored, len(buffer)):
+        raise ValueError("the Blosc header has impossible sizes of blocks")
+    split = not flags & _UNSPLIT and 0 < typesize <= 16 and blocksize // typesize >= _LEAST
+    parts, table, at = list[bytes](), list[int](), _HEADER.size + 4 * count
+    for i in range(count):
+        length = min(blocksize, nbytes - i * blocksize)
+        streams = typesize if split and length == blocksize else 1
+        start = _WORD.unpack_from(buffer, _HEADER.size + 4 * i)[0]
+        block = _plain(buffer, start, streams, length // streams)
+        table.append(at)
+        parts.append(block)
+        at += len(block)
+    sizes = _HEADER.pack(version, inner, flags, typesize, nbytes, blocksize, at)
+    return b"".join([sizes, struct.pack(f"<{count}I", *table), *parts])
+
+
+def _plain(buffer: Buffer, at: int, streams: int, length: int) -> bytes:
+    """A block with all streams as they are."""
+    out = []
+    for _ in range(streams):
+        if at + 4 > len(buffer):
+            raise ValueError("the table of blocks leads outside the chunk")
+        packed = _WORD.unpack_from(buffer, at)[0]
+        data = buffer[at + 4 : at + 4 + packed]
+        if not 0 < packed <= length or len(data) != packed:
+            raise ValueError("a stream leads outside the chunk")
+        plain = bytes(data) if packed == length else unpack(data, length)
+        out += [_WORD.pack(length), plain]
+        at += 4 + packed
+    return b"".join(out)
+
+
+def pack_blosc(data: Buffer, typesize: int, shuffle: int, clevel: int, blocksize: int) -> bytes:
+    """A Blosc buffer, each block one stream, as the kernel writes it."""
+    values, size = as_bytes_array(data), len(data)
+    block = _block_size(size, typesize * (8 if shuffle == 2 else 1), blocksize)
+    typesize = 1 if typesize > 255 else typesize
+    shuffle = shuffle if typesize > 1 or shuffle == 2 else 0
+    count = -(-size // block)
+    parts, table, at = list[bytes](), list[int](), _HEADER.size + 4 * count
+    for start in range(0, size, block):
+        shuffled = _shuffled(values[start : start + block], typesize, shuffle).tobytes()
+        packed = pack(shuffled)
+        stream = packed if len(packed) < len(shuffled) else shuffled
+        table.append(at)
+        parts += [_WORD.pack(len(stream)), stream]
+        at += 4 + len(stream)
+    flags = _UNSPLIT | _SNAPPY | (0, _SHUFFLE, _BITS)[shuffle]
+    if clevel == 0 or size < _LEAST or at >= size + _HEADER.size:
+        flags, at = _UNSPLIT | _SNAPPY | _STORED, size + _HEADER.size
+        return _HEADER.pack(2, 1, flags, typesize, size, block, at) + values.tobytes()
+    head = _HEADER.pack(2, 1, flags, typesize, size, block, at)
+    return b"".join([head, struct.pack(f"<{count}I", *table), *parts])
+
+
+def _block_size(size: int, unit: int, wanted: int) -> int:
+    block = min(wanted or _BLOCK, size)
+    return max(1, block - block % unit if block > unit else block)
+
+
+def _shuffled(values: npt.NDArray[np.uint8], size: int, shuffle: int) -> npt.NDArray[np.uint8]:
+    """Equal bytes, or bits, of all items side by side; bits of items in eights only."""
+    items, rest = divmod(len(values), size)
+    if shuffle == 0 or (shuffle == 2 and items % 8):
+        return values
+    whole = values[: items * size].reshape(items, size)
+    if shuffle == 1:
+        turned = whole.T.reshape(-1)
+    else:
+        bits = np.unpackbits(whole, axis=1, bitorder="little")
+        turned = np.packbits(bits.T, axis=1, bitorder="little").reshape(-1)
+    return np.concatenate([turned, values[len(values) - rest :]]) if rest else turned
+
+
+LEAST = 2**18  # bytes of a chunk below which asking twice does not pay
+MOST = 0.5  # of the blocks; for more the chunk is read whole
+FIRST = 2**12  # bytes of the first request: header and table of up to a thousand blocks
+Unpack: TypeAlias = Callable[[], npt.NDArray[np.uint8]]
+_MEMCPY = 0x02
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a Blosc header says."""
+
+    version: int
+    inner_version: int
+    flags: int
+    typesize: int
+    nbytes: int
+    blocksize: int
+    stored: int
+
+    @classmethod
+    def parse(cls, data: Buffer, expected: int) -> Frame:
+        """The header, checked against the size of the chunk."""
+        if len(data) < _HEADER.size:
+            raise ChunkError(f"{len(data)} bytes are too few for a Blosc header", codec="blosc")
+        frame = cls(*_HEADER.unpack_from(data))
+        if frame.nbytes != expected:
+            raise ChunkError(
+                f"the Blosc header says {frame.nbytes} bytes, expected {expected}", codec="blosc"
+            )
+        if not 0 < frame.blocksize <= frame.nbytes or frame.stored < frame.table_end:
+            raise ChunkError("the Blosc header has impossible sizes of blocks", codec="blosc")
+        return frame
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.nbytes // self.blocksize)
+
+    @property
+    def table_end(self) -> int:
+        """Where the blocks begin."""
+        return _HEADER.size + (0 if self.flags & _MEMCPY else 4 * self.blocks)
+
+    def alone(self, number: int, data: Buffer) -> bytes:
+        """A buffer that has one block only."""
+        size = min(self.blocksize, self.nbytes - number * self.blocksize)
+        flags = self.flags | (_UNSPLIT if size < self.blocksize else 0)  # as the short one is
+        start = _HEADER.size + 4
+        parts = (self.version, self.inner_version, flags, self.typesize)
+        head = _HEADER.pack(*parts, size, size, start + len(data))
+        return head + struct.pack("<I", start) + bytes(data)
+
+
+def needed(shape: tuple[int, ...], itemsize: int, region: Region, frame: Frame) -> list[int]:
+    """The blocks that hold some of a region of a chunk."""
+    places = [np.arange(n, dtype=np.int64)[part] for n, part in zip(shape, region, strict=True)]
+    if not all(len(p) for p in places):
+        return []
+    rows, stride = np.zeros(1, np.int64), itemsize * shape[-1]
+    for size, place in zip(shape[-2::-1], places[-2::-1], strict=True):
+        rows = (rows[:, None] + place * stride).reshape(-1)
+        stride *= size
+    first = (rows + places[-1].min() * itemsize) // frame.blocksize
+    last = (rows + (places[-1].max() + 1) * itemsize - 1) // frame.blocksize
+    marks = np.zeros(frame.blocks + 1, np.int64)
+    np.add.at(marks, first, 1)
+    np.add.at(marks, last + 1, -1)
+    found: list[int] = np.flatnonzero(np.cumsum(marks)[:-1]).tolist()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Some blocks of a chunk, as they are stored."""
+
+    frame: Frame
+    stored: list[tuple[int, Buffer]]
+
+    def unpack(self) -> npt.NDArray[np.uint8]:
+        """The chunk's bytes; those of other blocks are undefined."""
+        out = np.empty(self.frame.nbytes, np.uint8)
+        for number, data in self.stored:
+            start = number * self.frame.blocksize
+            _unpack(self.frame, number, data, out[start : start + self.frame.blocksize])
+        return out
+
+
+def steps(
+    key: str, shape: tuple[int, ...], itemsize: int, region: Region, size: int
+) -> Steps[Unpack | Buffer | None]:
+    """What unpacks the blocks that a region of a chunk needs; None: absent.
+
+    All stored bytes come back where it needs most of them, or where the value was replaced while
+    it was read.
+    """
+    [head] = yield [(key, Range(0, FIRST))]
+    if head is None:
+        return None
+    frame = Frame.parse(head, size)
+    if len(head) == frame.stored:
+        return head
+    wanted = needed(shape, itemsize, region, frame)
+    if len(wanted) <= MOST * frame.blocks:
+        ranges = yield from _ranges(key, head, frame, wanted)
+        *answers, again = yield [*((key, part) for part in ranges), (key, Range(0, FIRST))]
+        if again == head:
+            stored = []
+            for number, part, data in zip(wanted, ranges, answers, strict=True):
+                if data is None or len(data) != part.length:
+                    raise ChunkError(f"the value ends within block {number}", codec="blosc")
+                stored.append((number, data))
+            return Blocks(frame, stored).unpack
+    [data] = yield [(key, None)]
+    return data
+
+
+def _ranges(key: str, head: Buffer, frame: Frame, wanted: list[int]) -> Steps[list[Range]]:
+    """Where the blocks are stored."""
+    size = frame.blocksize
+    if frame.flags & _MEMCPY:
+        return [Range(_HEADER.size + n * size, min(size, frame.nbytes - n * size)) for n in wanted]
+    table = memoryview(head)[_HEADER.size : frame.table_end]
+    if len(table) < frame.table_end - _HEADER.size:
+        [rest] = yield [(key, Range(_HEADER.size, frame.table_end - _HEADER.size))]
+        table = memoryview(rest or b"")
+    if len(table) != 4 * frame.blocks:
+        raise ChunkError("the value ends within its table of blocks", codec="blosc")
+    starts = np.frombuffer(table, "<u4").astype(np.int64)
+    if starts.min() < frame.table_end or starts.max() >= frame.stored:
+        raise ChunkError("the table of blocks leads outside the chunk", codec="blosc")
+    edges = np.append(np.unique(starts), frame.stored)
+    ends = edges[np.searchsorted(edges, starts, side="right")]
+    return [Range(int(starts[n]), int(ends[n] - starts[n])) for n in wanted]
+
+
+def _unpack(frame: Frame, number: int, data: Buffer, out: npt.NDArray[np.uint8]) -> None:
+    if frame.flags & _MEMCPY:
+        out[:] = np.frombuffer(data, np.uint8)
+        return
+    try:
+        blosc.decompress(readable(frame.alone(number, data)), out)
+    except (RuntimeError, ValueError) as e:
+        raise ChunkError(f"codec 'blosc': decode: block {number}: {e}", codec="blosc") from e
+
 
 # Threads are the engine's affair; on the main thread Blosc would start its own. Its lock is made
 # here: at the first chunk it would import, which a signal handler must not do in the midst of that.
@@ -33,7 +386,7 @@ if hasattr(blosc, "get_mutex"):
 COMPRESSORS = ("lz4", "lz4hc", "blosclz", "zstd", "snappy", "zlib")
 SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 _SIZES = struct.Struct("<III")  # unpacked, of a block and stored, in the header from byte 4 on
-_BLOCK = 2**22  # bytes of the largest block that Blosc chooses
+_LARGEST_BLOCK = 2**22  # bytes of the largest block that Blosc chooses
 _EXTRA = 2**16  # bytes that it needs besides
 _ZSTD = 4  # the number of the compressor in a header
 
@@ -51,7 +404,7 @@ class NumcodecsBlosc(Configured):
     name: ClassVar[str] = "numcodecs.blosc"
     kind: ClassVar[Kind] = "bytes->bytes"
     borrows: ClassVar[bool] = True
-    by_block_from: ClassVar[int] = blosc_blocks.LEAST
+    by_block_from: ClassVar[int] = LEAST
 
     def __post_init__(self) -> None:
         self._check_common()
@@ -84,8 +437,8 @@ class NumcodecsBlosc(Configured):
         # Blosc keeps the item size in one byte and takes larger ones as 1.
         size = self.typesize or 1
         if self.cname == "snappy":
-            return blosc_snappy.pack(data, size, self.shuffle_code(), self.clevel, self.blocksize)
-        check_memory(len(data) + 2 * min(len(data), self.blocksize or _BLOCK) + _EXTRA)
+            return pack_blosc(data, size, self.shuffle_code(), self.clevel, self.blocksize)
+        check_memory(len(data) + 2 * min(len(data), self.blocksize or _LARGEST_BLOCK) + _EXTRA)
         return bytes(
             blosc.compress(
                 as_bytes_array(data),
@@ -99,9 +452,9 @@ class NumcodecsBlosc(Configured):
 
     def block_steps(
         self, key: str, shape: tuple[int, ...], itemsize: int, region: Region, size: int
-    ) -> Steps[blosc_blocks.Unpack | Buffer | None]:
+    ) -> Steps[Unpack | Buffer | None]:
         """What it takes to unpack the blocks that hold a region of a chunk."""
-        return blosc_blocks.steps(key, shape, itemsize, region, size)
+        return steps(key, shape, itemsize, region, size)
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
         return bytes(_decompress(data, size, None))
@@ -122,7 +475,7 @@ def _decompress(data: Buffer, size: int | None, out: npt.NDArray[np.uint8] | Non
         raise ValueError(f"the Blosc header says {whole} stored bytes, there are {len(data)}")
     check_memory(2 * min(block, stated) + (stated if out is None else 0) + _EXTRA)
     try:
-        found: bytes = blosc.decompress(as_bytes_array(blosc_snappy.readable(data)), out)
+        found: bytes = blosc.decompress(as_bytes_array(readable(data)), out)
         return found
     except RuntimeError as e:
         hint = ""

@@ -1,25 +1,42 @@
-"""The three kinds of codecs and what flows between them.
+"""The three kinds of codecs, their base classes, and buffers.
 
 A codec is a frozen dataclass: its fields are the members of its configuration, its
 `__post_init__` checks them. To add one, write such a class and register its name.
+A codec is a frozen dataclass whose fields are the members of its configuration:
+
+>>> @dataclass(frozen=True)
+... class Flip(BytesBytesCodec):
+...     name = "example.flip"
+...     mask: int = 255
+...
+...     def encode(self, data):
+...         return (as_bytes_array(data) ^ self.mask).tobytes()
+...
+...     def decode(self, data, size):
+...         return self.encode(data)
+>>> omnizarr.register("codec", "example.flip", Flip)
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
 from omnizarr.data_types.data_type import DataType, Scalar
+from omnizarr.errors import WrongType, known_names
 from omnizarr.model import Named
-from omnizarr.model.configuration import check_members, invalid
+from omnizarr.model.node import check_members, invalid
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Region: TypeAlias = tuple[slice, ...]  # start, stop and a positive step for every axis
@@ -173,3 +190,170 @@ def bounded(stream: Callable[[Buffer, int], bytes], data: Buffer, size: int | No
     if len(out) > limit:
         raise ValueError(f"it unpacks to more than the {limit} bytes expected")
     return out
+
+
+KINDS = get_args(Kind)
+_METHODS = {
+    "array->array": ("resolve", "encode", "decode"),
+    "array->bytes": ("encoded_size", "encode", "decode"),
+    "bytes->bytes": ("encoded_size", "encode", "decode"),
+}
+_BASES = "ArrayArrayCodec, ArrayBytesCodec or BytesBytesCodec of omnizarr.codecs"
+
+
+class ArrayArrayCodec(Configured, ABC):
+    """Turns an array into another array."""
+
+    kind: ClassVar[Kind] = "array->array"
+
+    def resolve(self, spec: Spec) -> Spec:
+        """Return the shape, type and fill value of encoded chunks, from those of the chunks."""
+        return spec
+
+    @abstractmethod
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+        """Return the array to store; `spec` describes the one that is given."""
+
+    @abstractmethod
+    def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+        """Return the array that was encoded, which `spec` describes."""
+
+
+class ArrayBytesCodec(Configured, ABC):
+    """Turns an array into bytes."""
+
+    kind: ClassVar[Kind] = "array->bytes"
+
+    def encoded_size(self, spec: Spec) -> int | None:
+        """Return how many bytes every such array becomes, or None where that differs."""
+        return None
+
+    @abstractmethod
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        """Return the bytes of an array."""
+
+    @abstractmethod
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+        """Return the array that was encoded, which `spec` describes."""
+
+
+class BytesBytesCodec(Configured, ABC):
+    """Turns bytes into bytes."""
+
+    kind: ClassVar[Kind] = "bytes->bytes"
+
+    def encoded_size(self, size: int) -> int | None:
+        """Return how many bytes every value of that size becomes, or None where that differs."""
+        return None
+
+    @abstractmethod
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the bytes to store."""
+
+    @abstractmethod
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        """Return the bytes that were encoded, which have that size where it is known."""
+
+
+def check_target(name: str, target: Any) -> None:
+    """Raise where something that is registered as a codec cannot be one."""
+    made = isinstance(target, type) and dataclasses.is_dataclass(target)
+    if not made and not hasattr(target, "bind"):
+        raise WrongType(
+            f"{target!r} cannot be the codec {name!r}: it is not a dataclass; inherit from {_BASES}"
+        )
+    kind = getattr(target, "kind", None)
+    if kind is not None or made:
+        check_kind(name, kind)
+    lacking = [m for m in _METHODS.get(kind or "", ()) if made and not hasattr(target, m)]
+    if lacking:
+        raise WrongType(f"codec {name!r} has no method {lacking[0]!r}; inherit from {_BASES}")
+    if made and not isinstance(getattr(target, "name", None), str):
+        raise WrongType(
+            f"{target.__qualname__} cannot be the codec {name!r}: it does not say its name;"
+            f" add the line name = {name!r}"
+        )
+
+
+def check_kind(name: str, kind: object) -> None:
+    """Raise where a codec is of none of the three kinds."""
+    if kind not in KINDS:
+        raise WrongType(f"codec {name!r} has the kind {kind!r}; {known_names(kind, KINDS)}")
+
+
+def optional(package: str) -> Any:
+    """The module, or None where it is not installed or cannot be loaded."""
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        return None
+
+
+KEPT = 2**24  # larger ones are made anew, so that no thread keeps much
+_NONE = np.empty(0, np.uint8)
+
+
+def check_memory(size: int) -> None:
+    """Raise where there is no memory for so many bytes.
+
+    Before a library is called that does not look whether it got what it needs, and would end the
+    process.
+    """
+    np.empty(size, np.uint8)
+
+
+class _Own(threading.local):
+    buffer = _NONE
+
+
+_own = _Own()
+
+
+class scratch:
+    """A flat buffer of that many bytes until the block ends.
+
+    A finaliser or signal handler that strikes in between, and reads too, gets another one.
+    """
+
+    __slots__ = ("_buffer", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __enter__(self) -> npt.NDArray[np.uint8]:
+        self._buffer, _own.buffer = _own.buffer, _NONE
+        if len(self._buffer) < self._size:
+            self._buffer = np.empty(self._size, np.uint8)
+        return self._buffer[: self._size]
+
+    def __exit__(self, *exception: object) -> None:
+        if len(self._buffer) <= KEPT:
+            _own.buffer = self._buffer
+
+
+def is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
+    """Whether every item is the fill value; NaNs and zeros are compared by their bits."""
+    if chunk.size == 0:
+        return True
+    if chunk.dtype.hasobject or chunk.dtype.kind == "T":
+        value = fill[()]
+        return all(type(item) is type(value) and bool(np.all(item == value)) for item in chunk.flat)
+    if chunk.dtype != fill.dtype:
+        fill = fill.astype(chunk.dtype)
+    size = chunk.dtype.itemsize
+    if size == 0:
+        return True
+    item = fill.tobytes()
+    # A slice, since a scalar would lose trailing zeros of text and a foreign byte order.
+    if chunk[(slice(0, 1),) * chunk.ndim].tobytes() != item:
+        return False
+    # Of most chunks that begin with the fill value, the first row or plane has other values.
+    if chunk.ndim > 1 and len(chunk) > 1 and not is_fill(chunk[0], fill):
+        return False
+    want = np.frombuffer(item, np.uint8)
+    if size in (1, 2, 4, 8):
+        unsigned = np.dtype(f"u{size}")
+        flat = np.ascontiguousarray(chunk).reshape(-1).view(unsigned)
+        return bool((flat == want.view(unsigned)[0]).all())
+    items = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8).reshape(-1, size)
+    return bool((items == want).all())

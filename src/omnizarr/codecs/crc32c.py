@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
-from omnizarr.codecs.codec import Buffer, Configured, Kind
-from omnizarr.codecs.optional import optional
+from omnizarr.codecs.codec import Buffer, Configured, Kind, optional
 
 _POLYNOMIAL = 0x82F63B78  # with its bits reversed
 

@@ -22,7 +22,7 @@ from omnizarr.data_types import describe
 from omnizarr.data_types.data_type import DataType, Scalar
 from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension, known_names
 from omnizarr.model import Named
-from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, CHECKSUMS, PREFIX
+from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, CHECKSUMS, PREFIX
 
 _PACKAGES = {"pcodec": "pcodec", "zfpy": "zfpy", "msgpack2": "msgpack", "crc32c": "crc32c"}
 

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import numpy.typing as npt
 
 from omnizarr.codecs.codec import Configured, Kind, Spec
-from omnizarr.model.configuration import invalid
 from omnizarr.model.fields import MAX_RANK
+from omnizarr.model.node import invalid
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.codecs.casting import Reals, cast, reals
+from omnizarr.codecs.cast_value import Reals, cast, reals
 from omnizarr.codecs.codec import Configured, Kind, Spec
 from omnizarr.errors import InvalidMetadata
-from omnizarr.model.configuration import invalid
+from omnizarr.model.node import invalid
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,17 @@
-"""What users write for a codec: an object, a name, JSON of either style."""
+"""Codecs as users write them: an object, a name, or JSON of either style."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Any
 
 from omnizarr import registry
 from omnizarr.codecs.codec import plain_member
 from omnizarr.errors import InvalidMetadata, WrongType
 from omnizarr.model import Named
-from omnizarr.model.configuration import with_defaults
-from omnizarr.model.numcodecs_ids import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX
+from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX, with_defaults
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "gzip": {"level": 5},
@@ -114,3 +114,36 @@ def _completed(named: Named, itemsize: int | None) -> Named:
     stated = {k: v for k, v in named.configuration.items() if v is not None}
     shuffle = "bitshuffle" if itemsize == 1 else "shuffle"
     return Named(named.name, {"shuffle": shuffle, "typesize": itemsize, **stated})
+
+
+class Endian(StrEnum):
+    """The byte order of `BytesCodec`."""
+
+    big = "big"
+    little = "little"
+
+
+class BloscShuffle(StrEnum):
+    """What `BloscCodec` does to bytes before it packs them."""
+
+    noshuffle = "noshuffle"
+    shuffle = "shuffle"
+    bitshuffle = "bitshuffle"
+
+
+class BloscCname(StrEnum):
+    """What `BloscCodec` packs bytes with."""
+
+    lz4 = "lz4"
+    lz4hc = "lz4hc"
+    blosclz = "blosclz"
+    zstd = "zstd"
+    snappy = "snappy"
+    zlib = "zlib"
+
+
+class ShardingCodecIndexLocation(StrEnum):
+    """Where `ShardingCodec` puts the index of a shard."""
+
+    start = "start"
+    end = "end"

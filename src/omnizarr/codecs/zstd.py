@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs import zstd
 
-from omnizarr.codecs.codec import Buffer, Configured, Kind, as_bytes_array, limit_of
-from omnizarr.codecs.optional import optional
+from omnizarr.codecs.codec import Buffer, Configured, Kind, as_bytes_array, limit_of, optional
 
 zstandard = optional("zstandard")
 SMALL = 2**18  # up to this many bytes a new context costs more than a copy

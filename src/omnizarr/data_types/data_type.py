@@ -1,4 +1,4 @@
-"""A data type bound to NumPy: how items look in memory and how a fill value is spelled."""
+"""The interface of data types, and the key that identifies a NumPy type."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from omnizarr._json import kind_of
 from omnizarr.errors import CannotExpress, InvalidMetadata
 from omnizarr.model import Dialect, FillValue, Named
+from omnizarr.model.typed_key import MAX_SIZE, Key, typed_key
 
 MAX_ITEM_BYTES = 2**26  # a fill value alone takes as much
 Scalar: TypeAlias = "np.ndarray[tuple[()], Any]"  # 0-dimensional: keeps every bit
@@ -125,3 +126,19 @@ def to_base64(data: bytes) -> str:
 def old(dialect: Dialect) -> bool:
     """Whether a dialect's real writers were loose about fill values."""
     return dialect in ("v1", "v2")
+
+
+def value_key(value: Any) -> Key | None:
+    """Return what `typed_key` does, also for what NumPy has: type and unit, shape and bits."""
+    return typed_key(value, _tokens)
+
+
+def _tokens(value: Any) -> Key | None:
+    if isinstance(value, np.dtype):
+        return (own_type(value),) if value.metadata is None else None
+    if not isinstance(value, np.generic) and type(value) is not np.ndarray:
+        return None
+    dtype = value.dtype
+    if dtype.hasobject or dtype.kind == "T" or dtype.metadata is not None:
+        return None  # its bytes are addresses
+    return None if value.nbytes > MAX_SIZE else (own_type(dtype), value.shape, value.tobytes())

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr import registry
-from omnizarr.data_types import extended
+from omnizarr.data_types import numeric
 from omnizarr.data_types.numeric import NUMPY, SMALL_FLOATS, SMALL_INTEGERS
 from omnizarr.errors import InvalidMetadata, WrongType, known_names
 from omnizarr.model import Named
@@ -70,7 +70,7 @@ def _named(dtype: np.dtype[Any]) -> Named:
         return Named(f"r{8 * dtype.itemsize}")
     if dtype.str[1:] not in _KINDS and dtype.type in (np.longdouble, np.clongdouble):
         name = "numpy.longdouble" if dtype.kind == "f" else "numpy.clongdouble"
-        extended.check_platform(name)
+        numeric.check_platform(name)
         return Named(name, endian)
     if dtype.str[1:] in _KINDS:
         return Named(_KINDS[dtype.str[1:]], endian)

@@ -1,9 +1,15 @@
-"""Booleans, integers, floats and complex numbers, also those of a few bits.
+"""Numbers, booleans, dates and times, and the types of ml_dtypes.
 
 Specification: core data types of version 3; registered extensions for the small types, which
 need the package ``ml_dtypes``. Names are the same in every format that has names.
 
 A fill value keeps its exact bits: NaNs other than the usual one are written as ``"0x…"``.
+``<f16`` and ``<c32`` of versions 1 and 2, as zarr-python 2 wrote them on Intel's processors under
+Linux and macOS; no other format has a name for them. They are read and written where NumPy has
+the same type: elsewhere its ``longdouble`` is another number in the same or in fewer bytes.
+Specification: registered extensions ``numpy.datetime64`` and ``numpy.timedelta64``; in
+version 1 and 2 ``<M8[ns]`` and ``<m8[s]``; in the draft its datetime extension.
+Configuration: ``{"unit": "ns", "scale_factor": 1}``.
 """
 
 from __future__ import annotations
@@ -15,9 +21,9 @@ import numpy as np
 
 from omnizarr import registry
 from omnizarr.data_types.data_type import DataType, Scalar, in_order, old, wrong
-from omnizarr.errors import InvalidMetadata, MissingModule
+from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule, UnknownExtension
 from omnizarr.model import Dialect, Named
-from omnizarr.model.configuration import check_members
+from omnizarr.model.node import check_members, invalid
 
 # name -> NumPy type
 NUMPY = {
@@ -45,11 +51,11 @@ SMALL_FLOATS = {
     },
     "float8_e4m3fn": 8,
 }
-NAMES = (*NUMPY, *SMALL_INTEGERS, *SMALL_FLOATS)
+NUMERIC_NAMES = (*NUMPY, *SMALL_INTEGERS, *SMALL_FLOATS)
 
 
-def bind(named: Named) -> DataType:
-    """The data type behind one of `NAMES`."""
+def bind_numeric(named: Named) -> DataType:
+    """The data type behind one of `NUMERIC_NAMES`."""
     check_members(named, "data type", optional=("endian",))
     if named.name in NUMPY:
         dtype = in_order(named, np.dtype(NUMPY[named.name]))
@@ -224,3 +230,88 @@ class Complex(Fill):
     def encode(self, value: Scalar, dialect: Dialect) -> Any:
         parts = value.reshape(1).view(self.part.dtype)
         return [self.part.encode(parts[i : i + 1].reshape(()), dialect) for i in range(2)]
+
+
+EXTENDED_NAMES = ("numpy.longdouble", "numpy.clongdouble")
+
+
+def bind_extended(named: Named) -> DataType:
+    """The data type behind one of `EXTENDED_NAMES`; raises where NumPy has another one here."""
+    check_members(named, "data type", optional=("endian",))
+    check_platform(named.name)
+    kind: type[np.longdouble | np.clongdouble] = np.longdouble
+    if named.name == "numpy.clongdouble":
+        kind = np.clongdouble
+    dtype = in_order(named, np.dtype(kind))
+    fill: Extended | ExtendedComplex = Extended(named, dtype)
+    if dtype.kind == "c":
+        fill = ExtendedComplex(named, dtype)
+    return DataType(named, dtype, fill.decode, fill.encode, zero=0.0)
+
+
+def check_platform(name: str) -> None:
+    """Raise where ``longdouble`` is not the 80-bit number of Intel's processors in 16 bytes."""
+    if np.dtype(np.longdouble).itemsize != 16 or np.finfo(np.longdouble).nmant != 63:
+        raise UnknownExtension(
+            f"data type {name!r} (<f16 or <c32) holds the 80-bit floats of Intel's processors,"
+            " which NumPy does not have on this machine; read the array on x86-64 Linux or macOS"
+            " and store it as float64",
+            kind="data_type",
+            name=name,
+        )
+
+
+class Extended(Float):
+    """A JSON number or one of the three names, none of which has more than 64 bits."""
+
+    def bits(self, text: str, base: int, digits: int) -> Any:
+        raise wrong(self.named, 'a number, "NaN", "Infinity" or "-Infinity"', text)
+
+    def encode(self, value: Scalar, dialect: Dialect) -> float | str:
+        number = float(value[()])
+        if number == value[()] or np.isnan(value[()]):
+            found: float | str = super().encode(value, "v2")
+            return found
+        raise CannotExpress(
+            f"the fill value {value[()]!r} of type {self.dtype} is no float64, and documents have"
+            f" no other numbers; give {number!r}, or 0"
+        )
+
+
+class ExtendedComplex(Complex):
+    """Two of them, real then imaginary."""
+
+    def __init__(self, named: Named, dtype: np.dtype[np.clongdouble]) -> None:
+        super().__init__(named, dtype)
+        self.part = Extended(named, self.part.dtype)
+
+
+TIME_NAMES = ("numpy.datetime64", "numpy.timedelta64")
+UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "μs", "ns", "ps", "fs", "as", "generic")
+
+
+def bind_time(named: Named) -> DataType:
+    """The data type of moments or durations in a unit."""
+    check_members(named, "data type", required=("unit", "scale_factor"), optional=("endian",))
+    unit, scale = named.configuration["unit"], named.configuration["scale_factor"]
+    if unit not in UNITS:
+        raise invalid("data type", named.name, "unit", f"{unit!r} is none of {', '.join(UNITS)}")
+    if isinstance(scale, bool) or not isinstance(scale, int) or not 1 <= scale < 2**31:
+        raise invalid("data type", named.name, "scale_factor", f"{scale!r} is not in [1, 2^31)")
+    code = "M8" if named.name == "numpy.datetime64" else "m8"
+    brackets = "" if unit == "generic" else f"[{scale if scale > 1 else ''}{unit}]"
+    dtype = in_order(named, np.dtype(f"{code}{brackets}"))
+
+    def decode(json: Any, dialect: Dialect) -> Any:
+        if json == "NaT":
+            json = -(2**63)
+        if isinstance(json, bool) or not isinstance(json, int) or not -(2**63) <= json < 2**63:
+            raise wrong(named, '"NaT" or an integer count of the unit', json)
+        return np.array(json, "i8").astype(dtype.str[0] + "i8").view(dtype)
+
+    def encode(value: Scalar, dialect: Dialect) -> Any:
+        count = int(value.view(dtype.str[0] + "i8")[()])
+        return "NaT" if count == -(2**63) and dialect == "v3" else count
+
+    zero = decode(0, "v3")
+    return DataType(named, dtype, decode, encode, zero=zero)

@@ -17,12 +17,12 @@ import numpy as np
 
 from omnizarr import registry
 from omnizarr.data_types.data_type import DataType, Scalar, from_base64, old, to_base64, wrong
-from omnizarr.data_types.raw import PATTERN
+from omnizarr.data_types.flexible import PATTERN
 from omnizarr.errors import InvalidMetadata
 from omnizarr.model import Dialect, Named
-from omnizarr.model.configuration import check_members, invalid
+from omnizarr.model.node import check_members, invalid
 
-NAMES = ("struct", "structured")
+STRUCT_NAMES = ("struct", "structured")
 MAX_SIMPLE = 256
 _simple: dict[tuple[int, str], DataType] = {}  # types without a configuration, bound once
 
@@ -54,7 +54,7 @@ def _bind_name(named: Named) -> DataType:
     return bound
 
 
-def bind(named: Named) -> DataType:
+def bind_struct(named: Named) -> DataType:
     """The data type of records with these fields."""
     check_members(named, "data type", required=("fields",))
     fields = _fields(named)

@@ -1,10 +1,10 @@
 """The engine: binds names to code and runs plans. Threads live here and nowhere else."""
 
-from omnizarr.engine.bound import BoundArray
+from omnizarr.engine.binding import BoundArray
+from omnizarr.engine.dispatch import exclusive, read, write, write_fields
 from omnizarr.engine.kernel import empty
 from omnizarr.engine.missing import Missing, check_missing
 from omnizarr.engine.reference import read_chunk, write_chunk
-from omnizarr.engine.run import exclusive, read, write, write_fields
 from omnizarr.engine.stream import Stream
 
 __all__ = [

@@ -25,7 +25,7 @@ from omnizarr.codecs.bytes import Bytes, holds_text
 from omnizarr.codecs.transpose import Transpose
 from omnizarr.data_types import own_type
 from omnizarr.engine.allowance import threads
-from omnizarr.engine.bound import BoundArray
+from omnizarr.engine.binding import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, PointPlan, Run
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore

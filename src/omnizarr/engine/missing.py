@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.codecs.codec import Region
-from omnizarr.engine.bound import BoundArray
+from omnizarr.engine.binding import BoundArray
 from omnizarr.errors import InvalidMetadata, MissingChunk, warn
 from omnizarr.indexing import Row
 from omnizarr.model import paths

@@ -24,9 +24,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.engine.bound import BoundArray
-from omnizarr.engine.rows import run_rows, waits_for
-from omnizarr.engine.run import merge, write, write_row
+from omnizarr.engine.binding import BoundArray
+from omnizarr.engine.dispatch import merge, write, write_row
+from omnizarr.engine.parallel import run_rows, waits_for
 from omnizarr.errors import SelectionError
 from omnizarr.indexing import Plan, Row, axis_plan
 from omnizarr.model import paths

@@ -1,11 +1,11 @@
 """Formats: documents to model and back. Only here is a version number known."""
 
 from omnizarr.formats.detect import NAMES, Probe, by_name, is_metadata
+from omnizarr.formats.draft.documents import V3Draft
 from omnizarr.formats.format import Documents, Format
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
-from omnizarr.formats.v3_draft import V3Draft
 
 __all__ = [
     "NAMES",

@@ -1,34 +1,27 @@
-"""Codecs as versions 1 and 2 and the draft write them, and as version 3 does.
+"""Codecs as each format writes them, translated to and from version 3.
 
 Readers keep the older form (``numcodecs.<id>`` with its configuration as it stands), so that a
 rewritten document says what it said; writers translate into their own words.
+numcodecs sees its input as items of the stated type without looking at their own. In version 2
+that is the meaning of a document: a filter whose type has another byte order or size than the
+items gets their bytes. In version 3 the items between codecs are numbers, and a byte order is a
+matter of storage; zarr-python nevertheless sees them as numcodecs does. What is written here says
+the same to both: every filter states the order in which its items come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
 
-from omnizarr.formats.filters import (
-    Items,
-    as_step,
-    ending,
-    given,
-    in_order,
-    items_of,
-    ordered,
-    taken,
-)
+from omnizarr.errors import InvalidMetadata, Problem
 from omnizarr.formats.format import cannot
-from omnizarr.formats.numpy_types import byte_orders, itemsize
+from omnizarr.formats.numpy_types import byte_orders, from_type_string, itemsize, to_type_string
 from omnizarr.model import ArrayModel, Named
-from omnizarr.model.numcodecs_ids import (
-    ARRAY_TO_ARRAY,
-    ARRAY_TO_BYTES,
-    BYTES_FILTERS,
-    CHECKSUMS,
-    PREFIX,
-)
+from omnizarr.model.fields import Fields, named
+from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, BYTES_FILTERS, CHECKSUMS, PREFIX
 
 # A filter on arrays that a version 2 document lists after one on bytes, or that sees the bytes of
 # the items as another type; its configuration is that of the filter, with the id.
@@ -242,3 +235,234 @@ def _blosc(config: dict[str, Any], size: int) -> Named:
             "blocksize": config.get("blocksize", 0),
         },
     )
+
+
+# The members that state the types of decoded and of encoded items.
+_MEMBERS = {
+    **dict.fromkeys(("delta", "fixedscaleoffset", "quantize", "categorize"), ("dtype", "astype")),
+    "astype": ("decode_dtype", "encode_dtype"),
+}
+_DEFAULTS = {"categorize": "|u1"}  # of encoded items; others give the type that they take
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Size and byte order of items; None for what they do not have, or is not known."""
+
+    size: int | None
+    order: str | None
+
+    def fits(self, stated: Items | None) -> bool:
+        """Return whether a filter that states such items sees these as they are."""
+        if stated is None or None in (self.size, stated.size):
+            return True
+        orders = {self.order, stated.order} - {None}
+        return self.size == stated.size and len(orders) < 2
+
+
+def items_of(data_type: Named) -> Items:
+    """Return size and order of the items of an array."""
+    try:
+        orders = byte_orders(data_type)
+        # Fields of structures are never converted one by one.
+        known = len(orders) == 1 and data_type.name not in ("struct", "structured")
+        return Items(itemsize(data_type), next(iter(orders)) if known else None)
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
+        return Items(None, None)  # a malformed configuration; binding the type reports it
+
+
+def taken(step: dict[str, Any]) -> Items | None:
+    """Return the items that a filter states to take, or None where it takes any."""
+    found = _stated(step, 0)
+    return None if found is None else items_of(found)
+
+
+def given(step: dict[str, Any], before: Items) -> Items:
+    """Return the items that a filter gives."""
+    if step["id"] == "packbits":
+        return Items(1, None)
+    found = _stated(step, 1) or _stated(step, 0)
+    return before if found is None else items_of(found)
+
+
+def as_step(codec: Named) -> dict[str, Any] | None:
+    """Return the configuration, with its id, of a filter on arrays; None for other codecs."""
+    id_ = codec.name.removeprefix(PREFIX)
+    if id_ not in ARRAY_TO_ARRAY or (id_ == codec.name and id_ != "bitround"):
+        return None
+    return {**codec.configuration, "id": id_}
+
+
+def ordered(steps: Iterable[dict[str, Any]], before: str | None) -> list[dict[str, Any]]:
+    """Return filters that each state the byte order in which items come from the one before."""
+    out = []
+    for step in steps:
+        step = _with_orders(step, before)
+        before = given(step, Items(None, before)).order
+        out.append(step)
+    return out
+
+
+def ending(steps: list[dict[str, Any]], order: str) -> list[dict[str, Any]]:
+    """Return filters the last of which gives items in that order, as they are stored."""
+    for i in reversed(range(len(steps))):
+        if taken(steps[i]) is not None:
+            return [*steps[:i], _with_orders(steps[i], None, order), *steps[i + 1 :]]
+    return steps
+
+
+def _stated(step: dict[str, Any], side: int) -> Named | None:
+    """Return the type of decoded (0) or encoded (1) items, where it is stated and known."""
+    members = _MEMBERS.get(step["id"])
+    text = None if members is None else step.get(members[side])
+    if text is None and side == 1:
+        text = _DEFAULTS.get(step["id"])
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        return from_type_string(text, order_needed=False)
+    except InvalidMetadata:
+        named = Named(text)  # such as "float32"
+        return named if itemsize(named) else None
+
+
+def _with_orders(
+    step: dict[str, Any], taken: str | None, given: str | None = None
+) -> dict[str, Any]:
+    """Return the filter with other byte orders stated; None leaves one as it is."""
+    before = _stated(step, 0)
+    stated = _stated(step, 1)
+    if before is None:
+        return step
+    out, (decoded, encoded) = dict(step), _MEMBERS[step["id"]]
+    first, last = in_order(before, taken), in_order(stated or before, given)
+    if first != before:
+        out[decoded] = to_type_string(first, "2")
+    if last != (stated or first):
+        out[encoded] = to_type_string(last, "2")
+    return out
+
+
+def in_order(data_type: Named, order: str | None) -> Named:
+    """Return the type with its items in that byte order, where it has one."""
+    if order is None or items_of(data_type).order in (None, order):
+        return data_type
+    return data_type.replace(endian="big") if order == "big" else data_type.without("endian")
+
+
+Codecs: TypeAlias = tuple[Named, ...]
+Change: TypeAlias = Callable[[Codecs], Codecs]
+
+
+def inside(codec: Named, change: Change, index: Change) -> Named:
+    """A `sharding_indexed` with its two lists changed, each an object a codec; others as they are.
+
+    A malformed list stays: binding the codec reports it with its place.
+    """
+    if codec.name != "sharding_indexed":
+        return codec
+    config = dict(codec.configuration)
+    for member, rewrite in (("codecs", change), ("index_codecs", index)):
+        found = _parsed(config.get(member))
+        if found is not None:
+            config[member] = [as_object(c) for c in rewrite(found)]
+    return Named(codec.name, config, codec.must_understand)
+
+
+def _parsed(stated: object) -> Codecs | None:
+    if not isinstance(stated, (list, tuple)):
+        return None
+    problems: list[Problem] = []
+    fields = Fields("", {}, problems)
+    found = tuple(c if isinstance(c, Named) else named(fields, "", c) for c in stated)
+    return None if problems else found
+
+
+def as_object(extension: Named) -> dict[str, Any]:
+    """An extension as readers of version 3.0 understand it."""
+    doc: dict[str, Any] = {"name": extension.name}
+    # zarr-python, whose names these are, wants the member even where it is empty.
+    if extension.configuration or extension.name.startswith(PREFIX):
+        doc["configuration"] = dict(extension.configuration)
+    if not extension.must_understand:
+        doc["must_understand"] = False
+    return doc
+
+
+def byte_orders_known(data_type: Named) -> bool:
+    """Whether the type is one whose byte order this library understands, and has one."""
+    try:
+        return bool(byte_orders(data_type))
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
+        return False  # a malformed configuration; binding the type reports it
+
+
+def with_order(codecs: Codecs, order: str | None) -> Codecs:
+    """Codecs with the byte order of the items stated; that of an index is little by default."""
+    out = []
+    for codec in codecs:
+        if codec.name == "cast_value":
+            order = "little" if byte_orders_known(_target(codec)) else None
+        step = as_step(codec)
+        if step is not None:
+            order = given(step, Items(None, order)).order
+        if codec.name == "bytes" and order and codec.configuration.get("endian") is None:
+            codec = Named("bytes", {"endian": order}, codec.must_understand)
+        items, index = partial(with_order, order=order), partial(with_order, order="little")
+        out.append(inside(codec, items, index))
+    return tuple(out)
+
+
+def with_filter_orders(codecs: Codecs) -> Codecs:
+    """Codecs whose filters state the byte orders in which zarr-python hands them items.
+
+    They come little-endian, as types of version 3 do in memory, and go as they are stored.
+    """
+    filters = [(i, step) for i, codec in enumerate(codecs) if (step := as_step(codec)) is not None]
+    stored = next((c.configuration.get("endian") for c in codecs if c.name == "bytes"), None)
+    steps = ordered((step for _, step in filters), "little")
+    if stored in ("little", "big"):
+        steps = ending(steps, str(stored))
+    out = list(codecs)
+    for (i, before), step in zip(filters, steps, strict=True):
+        if step != before:
+            members = {k: v for k, v in step.items() if k != "id"}
+            out[i] = Named(codecs[i].name, members, codecs[i].must_understand)
+    return tuple(inside(codec, with_filter_orders, lambda index: index) for codec in out)
+
+
+def _target(codec: Named) -> Named:
+    """What a cast makes of the items; a malformed one is reported when it is bound."""
+    stated = codec.configuration.get("data_type")
+    return Named(stated if isinstance(stated, str) else "")
+
+
+def letters(codecs: Codecs, field: str) -> list[str]:
+    """Places of transposes whose order is a letter, also inside shards."""
+    found: list[str] = []
+
+    def look(inner: Codecs, where: str) -> Codecs:
+        for i, codec in enumerate(inner):
+            at = f"{where}[{i}].configuration"
+            if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
+                found.append(f"{at}.order")
+            lists = (partial(look, where=f"{at}.{m}") for m in ("codecs", "index_codecs"))
+            inside(codec, *lists)
+        return inner
+
+    look(codecs, field)
+    return found
+
+
+def modern(codecs: Codecs, rank: int) -> Codecs:
+    """Codecs in today's words, for those that writers of 2023 used."""
+    out = []
+    for codec in codecs:
+        if codec.name == "endian":
+            codec = Named("bytes", codec.configuration, codec.must_understand)
+        if codec.name == "transpose" and codec.configuration.get("order") in ("C", "F"):
+            axes = list(range(rank))
+            order = axes if codec.configuration["order"] == "C" else axes[::-1]
+            codec = codec.replace(order=order)
+        out.append(inside(codec, partial(modern, rank=rank), partial(modern, rank=rank + 1)))
+    return tuple(out)

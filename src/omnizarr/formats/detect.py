@@ -8,12 +8,12 @@ from functools import lru_cache
 
 from omnizarr._json import load_object
 from omnizarr.errors import InvalidMetadata, Problem, known_names
+from omnizarr.formats.draft.documents import ENTRY, V3Draft
 from omnizarr.formats.format import Documents, Format
 from omnizarr.formats.remembered import LARGEST
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
-from omnizarr.formats.v3_draft import ENTRY, V3Draft
 
 _WORDS = re.compile(rb'"zarr_format"\s*:\s*"')
 NAMES = ("1", "2", "3-draft", "3")

@@ -8,16 +8,16 @@ from typing import Any
 from omnizarr import config
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
-from omnizarr.formats import codec_names, dimensions
+from omnizarr.formats import codec_names, format
 from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version
 from omnizarr.formats.numpy_types import (
     beyond_pairs,
     from_type_string,
     number_shapes,
     pairs_only,
+    rounded_once,
     to_type_string,
 )
-from omnizarr.formats.rounding import rounded_once
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
 
@@ -93,7 +93,7 @@ class V1:
             fill_value=FillValue(doc["fill_value"], self.dialect),
             codecs=codec_names.from_ids([step] if step else [], order, len(shape), data_type),
             attributes=attributes,
-            dimension_names=dimensions.from_attributes(attributes, len(shape), "attrs", problems),
+            dimension_names=format.from_attributes(attributes, len(shape), "attrs", problems),
             extra={k: v for k, v in doc.items() if k not in FIELDS},
         )
         return rounded_once(array, documents["meta"])
@@ -118,7 +118,7 @@ class V1:
             "fill_value": array.fill_value.json,
             "order": order,
         }
-        attributes = dimensions.to_attributes(array, self.name)
+        attributes = format.to_attributes(array, self.name)
         return {
             "meta": dumps(meta, indent=4, sort_keys=True),
             "attrs": dumps(attributes, indent=4, sort_keys=True),

@@ -6,15 +6,14 @@ from typing import Any
 
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import Problem
-from omnizarr.formats import codec_names, dimensions
+from omnizarr.formats import codec_names, format
 from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version
-from omnizarr.formats.numpy_types import to_type_string
+from omnizarr.formats.numpy_types import rounded_once, to_type_string
 from omnizarr.formats.remembered import remembered
-from omnizarr.formats.rounding import rounded_once
 from omnizarr.formats.v1 import check_fill, read_type
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
-from omnizarr.model.numcodecs_ids import PREFIX
+from omnizarr.model.node import PREFIX
 
 FIELDS = (
     "zarr_format",
@@ -72,9 +71,9 @@ class V2:
         if isinstance(node, GroupModel):
             return node.with_(attributes=attributes)
         rank = len(node.shape)
-        found = dimensions.from_attributes(attributes, rank, attrs, problems)
+        found = format.from_attributes(attributes, rank, attrs, problems)
         if found is None:
-            found = dimensions.from_nczarr(attributes, rank)
+            found = format.from_nczarr(attributes, rank)
         names = node.dimension_names if found is None else found
         return node.with_(attributes=attributes, dimension_names=names)
 
@@ -121,7 +120,7 @@ class V2:
             chunk_key_encoding=self.key_encoding(separator),
             fill_value=FillValue(doc["fill_value"], self.dialect),
             codecs=codec_names.from_ids(steps, order, len(shape), data_type),
-            dimension_names=dimensions.from_nczarr(extra, len(shape)),
+            dimension_names=format.from_nczarr(extra, len(shape)),
             extra=extra,
         )
 
@@ -131,7 +130,7 @@ class V2:
             attributes = dict(node.attributes)
             doc = {**node.extra, "zarr_format": 2}
         else:
-            attributes = dimensions.to_attributes(node, self.name)
+            attributes = format.to_attributes(node, self.name)
             doc = self._array_document(self.adapt(node))
         text = dumps(doc, indent=4, sort_keys=True)
         is_array = isinstance(node, ArrayModel)
@@ -256,5 +255,5 @@ def _step(fields: Fields, field: str, value: Any) -> bool:
 
 def _warn_unknown(fields: Fields, extra: dict[str, Any]) -> None:
     for name in extra:
-        if not dimensions.is_nczarr(name):
+        if not format.is_nczarr(name):
             fields.warn(name, "not a field of version 2; ignored")

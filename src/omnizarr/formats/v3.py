@@ -1,19 +1,18 @@
-"""Zarr version 3, the final text: one ``zarr.json`` a node."""
+"""Zarr version 3, the final specification: one ``zarr.json`` per node."""
 
 from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeGuard
 
 from omnizarr._json import dumps, kind_of, load_object
 from omnizarr.errors import InvalidName, Problem
-from omnizarr.formats import codec_names, dimensions, early_codecs, names
-from omnizarr.formats.draft_extensions import is_sharding
-from omnizarr.formats.format import Documents, Kind, cannot, check_version
-from omnizarr.formats.inner_codecs import (
+from omnizarr.formats import codec_names, format
+from omnizarr.formats.codec_names import (
     Codecs,
     as_object,
     byte_orders_known,
@@ -21,9 +20,17 @@ from omnizarr.formats.inner_codecs import (
     with_filter_orders,
     with_order,
 )
-from omnizarr.formats.numpy_types import as_json, byte_orders, field_parts, only_old, without_order
+from omnizarr.formats.draft.extensions import is_sharding
+from omnizarr.formats.format import Documents, Kind, cannot, check_version
+from omnizarr.formats.numpy_types import (
+    as_json,
+    byte_orders,
+    field_parts,
+    only_old,
+    rounded_once,
+    without_order,
+)
 from omnizarr.formats.remembered import own_shape, remembered, written
-from omnizarr.formats.rounding import rounded_once
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import MAX_LENGTH, MAX_RANK, Fields, named
 from omnizarr.model.typed_key import typed_key
@@ -183,9 +190,9 @@ class V3:
         found = self._list(fields, "codecs")
         if "codecs" in fields.values and fields.get("codecs") == []:
             fields.error("codecs", "expected at least one codec that makes bytes, such as 'bytes'")
-        for place in early_codecs.letters(found, "codecs"):
+        for place in codec_names.letters(found, "codecs"):
             fields.warn(place, "expected a list of axes, as texts since 2023 have it")
-        return early_codecs.modern(found, rank)
+        return codec_names.modern(found, rank)
 
     def _dimension_names(self, fields: Fields, rank: int) -> tuple[str | None, ...] | None:
         value = fields.get("dimension_names")
@@ -262,7 +269,7 @@ class V3:
             encoding = Named("default", dict(encoding.configuration))
         from_older = array.fill_value.dialect != self.dialect
         changed = {
-            "attributes": dimensions.beside_field(array) if from_older else array.attributes,
+            "attributes": format.beside_field(array) if from_older else array.attributes,
             "data_type": without_order(array.data_type),
             "chunk_grid": _positive(array.chunk_grid),
             "codecs": codecs,
@@ -312,15 +319,15 @@ class V3:
 
     def check_name(self, path: str) -> None:
         for name in path.split("/") if path else ():
-            problem = names.name_problem(name)
+            problem = name_problem(name)
             if problem:
                 raise InvalidName(f"node name {name!r} in {paths.show(path)!r} {problem}")
 
     def name_advice(self, path: str) -> str | None:
-        return names.advice(path)
+        return advice(path)
 
     def name_warning(self, path: str) -> str | None:
-        return names.reserved(path)
+        return reserved(path)
 
     def root_documents(self) -> dict[str, bytes]:
         return {}
@@ -333,7 +340,7 @@ class V3:
 
     def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
         found = (paths.name(p[:-1]) for p in prefixes)
-        return {name: None for name in found if names.name_problem(name) is None}
+        return {name: None for name in found if name_problem(name) is None}
 
     def owned(self, path: str) -> tuple[list[str], list[str]]:
         return [], [paths.prefix(path)]
@@ -396,3 +403,44 @@ def _has_subarrays(data_type: Named) -> bool:
         (isinstance(f, dict) and f.get("shape")) or _has_subarrays(field_parts(f)[1])
         for f in fields
     )
+
+
+RESERVED = (
+    "names that start with '__' are reserved by zarr 3 for extensions (its section 'Node names'),"
+    " so other readers may hide the node"
+)
+
+
+def name_problem(name: str) -> str | None:
+    """Why version 3 forbids a node name, or None; see `reserved` for names that it keeps back."""
+    if not name:
+        return "is empty"
+    if "/" in name:
+        return "contains a slash"
+    if not name.strip("."):
+        return "consists of periods only"
+    return "is the name of the metadata document" if name == "zarr.json" else None
+
+
+def reserved(path: str) -> str | None:
+    """The last name of a path, if it begins as names that version 3 keeps back, and why.
+
+    Such nodes are real: xarray stores arrays without a name as
+    ``__xarray_dataarray_variable__``.
+    """
+    name = paths.name(path)
+    return f"has the name {name!r}; {RESERVED}" if name.startswith("__") else None
+
+
+def advice(path: str) -> str | None:
+    """Why a path that version 3 allows should better be another one."""
+    for above in (*paths.ancestors(path), path):
+        found = reserved(above)
+        if found is not None:
+            return found
+    if "\\" in path:
+        return "contains a backslash, which other readers take for a slash and Windows refuses"
+    normal = unicodedata.normalize("NFKC", path)
+    if path == normal:
+        return None
+    return f"is not in Unicode's form NFKC ({normal!r}); stores that normalize may lose it"

@@ -17,19 +17,19 @@ from omnizarr.config import byte_size
 from omnizarr.data_types import own_type
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import WrongNode, warn
-from omnizarr.formats.dimensions import ATTRIBUTE, check_attributes
-from omnizarr.hierarchy import access, render, stored
-from omnizarr.hierarchy.array_config import ArrayConfig
-from omnizarr.hierarchy.change import alone
+from omnizarr.formats.format import ATTRIBUTE, check_attributes
+from omnizarr.hierarchy import chunks as stored
+from omnizarr.hierarchy import info, selection
+from omnizarr.hierarchy.attributes import alone
 from omnizarr.hierarchy.chunking import check_countable, inner_chunks, packed_shape
+from omnizarr.hierarchy.chunks import Writer
+from omnizarr.hierarchy.info import Info
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.node import NodeHandle
-from omnizarr.hierarchy.options import lengths_of
-from omnizarr.hierarchy.pipeline import as_object, order, pipeline
+from omnizarr.hierarchy.options import ArrayConfig, as_object, lengths_of, order, pipeline
 from omnizarr.hierarchy.resize import grown, resize, shrunk, with_shape
-from omnizarr.hierarchy.selectable import Selectable
+from omnizarr.hierarchy.selection import Selectable
 from omnizarr.hierarchy.view import Viewer
-from omnizarr.hierarchy.writer import Writer
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
 from omnizarr.stores import LocalStore, MemoryStore, sizes
@@ -352,7 +352,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
         Threads and processes may append at the same time: one after the other gets room.
         """
-        values = access.as_values(data, self.dtype)
+        values = selection.as_values(data, self.dtype)
 
         def appended() -> tuple[int, ...]:
             larger, where = grown(self._bound, values, axis)
@@ -385,13 +385,13 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     # Looking at it
 
     @property
-    def info(self) -> render.Info:
+    def info(self) -> Info:
         """A summary: sizes, chunks, codecs."""
-        return render.array_info(self._model, self._location, self._bound)
+        return info.array_info(self._model, self._location, self._bound)
 
-    def info_complete(self) -> render.Info:
+    def info_complete(self) -> Info:
         """The summary, with what the store has of the array."""
-        return render.stored_info(self.info, self.nbytes, self._bound)
+        return info.stored_info(self.info, self.nbytes, self._bound)
 
     def __repr__(self) -> str:
-        return render.array_line(self._model, self._location)
+        return info.array_line(self._model, self._location)

@@ -11,7 +11,7 @@ import numpy as np
 from omnizarr.config import byte_size
 from omnizarr.data_types import DataType
 from omnizarr.errors import InvalidMetadata, WrongType
-from omnizarr.formats.draft_extensions import SHARDING
+from omnizarr.formats.draft.extensions import SHARDING
 from omnizarr.model import ArrayModel, Named
 
 AUTO: Any = "auto"

@@ -8,12 +8,11 @@ from typing import Any
 from omnizarr._json import load_object
 from omnizarr.errors import WrongType
 from omnizarr.formats import consolidated
-from omnizarr.hierarchy.copies import changing, note_change
+from omnizarr.hierarchy.consolidated import changing, note_change
 from omnizarr.hierarchy.create import open_group
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.locate import locate
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.place import place
+from omnizarr.hierarchy.lookup import locate, place
 from omnizarr.hierarchy.walk import walk
 from omnizarr.stores import compares
 from omnizarr.stores.patience import attempts

@@ -1,8 +1,11 @@
-"""Opening and creating: the functions that most programs start with."""
+"""Open and create arrays and groups.
+
+Options are those of `create_array`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
 import numpy.typing as npt
@@ -16,21 +19,22 @@ from omnizarr.errors import (
     known_names,
 )
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.foreign import as_source
 from omnizarr.hierarchy.group import Group, make_group, open_node
-from omnizarr.hierarchy.locate import format_for, locate
+from omnizarr.hierarchy.info import Tree
 from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.make import make_array
+from omnizarr.hierarchy.lookup import Mode, format_for, locate, place
+from omnizarr.hierarchy.make import complete, create_nodes, like, make_array
 from omnizarr.hierarchy.options import (
+    ZERO,
     ArrayOptions,
     CreateOptions,
     OpenOptions,
     check_options,
     check_separator,
     runtime_config,
+    shows,
 )
-from omnizarr.hierarchy.place import Mode, place
-from omnizarr.hierarchy.signatures import shows
+from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import paths
 from omnizarr.stores import Store
 
@@ -341,3 +345,132 @@ def _should_open(store: Store, path: str, mode: str) -> bool:
             " replaces it"
         )
     return mode == "a" and exists
+
+
+@shows(CreateOptions)
+def empty(
+    shape: int | Iterable[int], *, store: Any = None, **options: Unpack[CreateOptions]
+) -> Array:
+    """A new array whose values do not matter; they are the default fill value."""
+    return create_array(store, shape=shape, **options)
+
+
+@shows(CreateOptions)
+def zeros(
+    shape: int | Iterable[int], *, store: Any = None, **options: Unpack[CreateOptions]
+) -> Array:
+    """A new array of zeros."""
+    given: Any = {"fill_value": ZERO, **options}
+    return create_array(store, shape=shape, **given)
+
+
+@shows(CreateOptions)
+def ones(
+    shape: int | Iterable[int], *, store: Any = None, **options: Unpack[CreateOptions]
+) -> Array:
+    """A new array of ones."""
+    given: Any = {"fill_value": 1, **options}
+    return create_array(store, shape=shape, **given)
+
+
+@shows(CreateOptions)
+def full(
+    shape: int | Iterable[int], fill_value: Any, *, store: Any = None, **options: Any
+) -> Array:
+    """A new array of one value."""
+    return create_array(store, shape=shape, fill_value=fill_value, **options)
+
+
+@shows(CreateOptions)
+def empty_like(a: Any, **options: Any) -> Array:
+    """A new array with the shape, type and chunks of another, whose values do not matter."""
+    return empty(**like(a, options))
+
+
+@shows(CreateOptions)
+def zeros_like(a: Any, **options: Any) -> Array:
+    """A new array of zeros with the shape, type and chunks of another."""
+    return zeros(**like(a, {"fill_value": ZERO, **options}))
+
+
+@shows(CreateOptions)
+def ones_like(a: Any, **options: Any) -> Array:
+    """A new array of ones with the shape, type and chunks of another."""
+    return ones(**like(a, {"fill_value": 1, **options}))
+
+
+@shows(CreateOptions)
+def full_like(a: Any, fill_value: Any = None, **options: Any) -> Array:
+    """A new array of one value with the shape, type and chunks of another.
+
+    Without a value it has that of the other array.
+    """
+    given = options if fill_value is None else {"fill_value": fill_value, **options}
+    found = like(a, given)
+    if "fill_value" not in found:
+        raise TypeError(f"{type(a).__name__} has no fill value; give fill_value")
+    return full(**found)
+
+
+@shows(CreateOptions)
+def open_like(a: Any, path: str | None = None, **options: Any) -> Array:
+    """The array at a path, created there like another where it does not exist."""
+    given = {"mode": "a", **like(a, options)}
+    return open_array(given.pop("store", None), path=path, **given)
+
+
+def create_hierarchy(
+    *,
+    store: Any,
+    nodes: Mapping[str, Any],
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Iterator[tuple[str, Array | Group]]:
+    """Create arrays and groups by path, and give each back when it is stored.
+
+    A node is described by the `metadata` of another one, by its model, or by its JSON document.
+    Groups above them are created, and given back, as far as they are missing. Nothing is stored
+    where formats differ, an array has nodes below it, or, without `overwrite`, one is there.
+    """
+    where, path = place(store, storage_options=storage_options)
+    wanted, version = complete(nodes)
+    start = Location(where, path, format_for(where, path, version))
+    for name, location, node in create_nodes(start, wanted, overwrite):
+        yield name, open_node(location, node)
+
+
+def init_store(
+    store: Any,
+    shape: int | Iterable[int],
+    *,
+    dtype: Any = None,
+    compression: str | None = "blosc",
+    compression_opts: Any = None,
+    overwrite: bool = False,
+    **options: Any,
+) -> None:
+    """Put an empty version 1 array into a store, as zarr-python 1 did."""
+    if compression in (None, "none"):
+        compressor = None
+    elif isinstance(compression_opts, dict):
+        compressor = {"id": compression, **compression_opts}
+    elif compression_opts is not None:
+        compressor = {"id": compression, "level": compression_opts}
+    elif compression == "blosc":
+        compressor = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1}
+    else:
+        compressor = {"id": compression}
+    create_array(
+        store,
+        shape=shape,
+        dtype=dtype,
+        compressor=compressor,
+        zarr_format=1,
+        overwrite=overwrite,
+        **options,
+    )
+
+
+def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> Tree:
+    """All below a group as an indented text, down to a level; see `Group.tree`."""
+    return grp.tree(expand, level)

@@ -7,23 +7,24 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound, Problem, WrongNode, warn
-from omnizarr.hierarchy import render
-from omnizarr.hierarchy.absent import check_absent, why_no_member
+from omnizarr.hierarchy import info
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import json_attributes
-from omnizarr.hierarchy.build import create_node
-from omnizarr.hierarchy.complete import complete, create_nodes
-from omnizarr.hierarchy.copies import Copies
-from omnizarr.hierarchy.locate import format_for
+from omnizarr.hierarchy.consolidated import Copies
+from omnizarr.hierarchy.info import Info, Tree, tree
 from omnizarr.hierarchy.location import Location, tell
-from omnizarr.hierarchy.make import check_required, like, make_array
-from omnizarr.hierarchy.metadata import frozen
-from omnizarr.hierarchy.move import move
-from omnizarr.hierarchy.node import NodeHandle
-from omnizarr.hierarchy.options import ZERO, ArrayOptions, NewOptions
-from omnizarr.hierarchy.place import place
-from omnizarr.hierarchy.signatures import shows
-from omnizarr.hierarchy.tree import Tree, tree
+from omnizarr.hierarchy.lookup import check_absent, format_for, place, why_no_member
+from omnizarr.hierarchy.make import (
+    check_required,
+    complete,
+    create_node,
+    create_nodes,
+    like,
+    make_array,
+)
+from omnizarr.hierarchy.node import NodeHandle, frozen
+from omnizarr.hierarchy.options import ZERO, ArrayOptions, NewOptions, shows
+from omnizarr.hierarchy.walk import move
 from omnizarr.model import ArrayModel, GroupModel, Node
 
 
@@ -381,16 +382,16 @@ class Group(NodeHandle[GroupModel]):
         return tree(self._location, self._model, level, max_nodes, expand is not False)
 
     @property
-    def info(self) -> render.Info:
+    def info(self) -> Info:
         """A summary of what the group's documents say; nothing is asked of the store."""
-        return render.group_info(self._model, self._location)
+        return info.group_info(self._model, self._location)
 
-    def info_complete(self) -> render.Info:
+    def info_complete(self) -> Info:
         """A summary with the number of members, which are listed for it."""
-        return render.Info({**self.info, **render.members_info(self._location)})
+        return Info({**self.info, **info.members_info(self._location)})
 
     def __repr__(self) -> str:
-        return render.group_line(self._location)
+        return info.group_line(self._location)
 
 
 def open_node(location: Location, node: Node) -> Array | Group:

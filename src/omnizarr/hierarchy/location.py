@@ -1,4 +1,4 @@
-"""A node's place: a store, a path in it, and the format. Reading and writing of documents."""
+"""The location of a node: a store, a path, a format; reads and writes its metadata."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from omnizarr import chunk_key_encodings, config
 from omnizarr.engine import Missing
 from omnizarr.errors import (
     InvalidMetadata,
@@ -17,11 +18,9 @@ from omnizarr.errors import (
     StoreError,
     warn,
 )
-from omnizarr.formats import Format, Probe
-from omnizarr.hierarchy.around import Around
-from omnizarr.hierarchy.copies import Copies, keep_right
+from omnizarr.formats import Format, Probe, consolidated
+from omnizarr.hierarchy.consolidated import Copies, keep_right
 from omnizarr.hierarchy.fetch import fetch
-from omnizarr.hierarchy.owned import check_owned
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
@@ -32,10 +31,11 @@ from omnizarr.stores import (
     list_dir,
     list_prefix,
     one_level,
+    operations,
     set_new,
-    sorted_keys,
 )
-from omnizarr.stores.withheld import Mark, marker
+from omnizarr.stores.local.files import OURS
+from omnizarr.stores.staging import Mark, marker
 
 MAX_LEVELS = 128  # of groups in groups, whose members are listed: walks may be recursive
 
@@ -183,7 +183,7 @@ class Location:
         if self.known is None:
             keys, prefixes = list_dir(self.store, prefix)
         else:
-            keys, prefixes = one_level(sorted_keys.below(self.known, prefix), prefix)
+            keys, prefixes = one_level(operations.below(self.known, prefix), prefix)
         return dict(self.format.children(self.path, keys, prefixes))
 
     def listed(self) -> Location:
@@ -386,3 +386,86 @@ def separator_of(store: Store) -> str:
     """What a nested store of zarr-python 2 has in chunk keys."""
     found: str = getattr(store, "dimension_separator", ".")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The documents at and above a place, from one batch of look-ups."""
+
+    store: Store
+    path: str
+    format: Format
+    documents: Mapping[str, bytes]
+
+    @classmethod
+    def look(cls, store: Store, path: str, format: Format) -> Around:
+        """What is there now."""
+        keys = [*format.root_documents(), *consolidated.holders(format, path)]
+        for parent in paths.ancestors(path):
+            keys += format.keys(parent)
+        keys += Probe(path).keys()
+        keys.append(marker(path))
+        return cls(store, path, format, fetch(store, dict.fromkeys(keys)))
+
+    def check_root(self) -> None:
+        """Raise where another format's hierarchy has a key that this one's needs."""
+        keys = self.format.root_documents() or self.format.keys("")[:1]
+        taken = {k: self.documents[k] for k in keys if k in self.documents} if self.path else {}
+        if taken and not Probe("", self.format.name).formats(taken, []):
+            raise NodeExists(
+                f"{next(iter(taken))!r} in {self.store!r} is not a document of zarr"
+                f" {self.format.name}, so {paths.show(self.path)} cannot be created in that format;"
+                " leave zarr_format out to join the hierarchy that is there"
+            )
+
+    def other_root(self) -> tuple[Format, Node] | None:
+        """A hierarchy whose entry point a new root of this format would replace."""
+        for format in Probe("").formats(self.documents, []) if not self.path else ():
+            other = type(format) is not type(self.format)
+            if other and format.root_documents().keys() & {*self.format.keys("")}:
+                return format, GroupModel(implicit=True)
+        return None
+
+    def missing_groups(self) -> list[str]:
+        """Paths above that have no group yet; raises where one is an array."""
+        missing = []
+        for path in paths.ancestors(self.path):
+            node = self.format.read(path, self.documents, [])
+            if isinstance(node, ArrayModel):
+                raise NodeExists(
+                    f"{paths.show(path)} in {self.store!r} is an array; nothing can be below it"
+                )
+            implied = self.format.implicit_groups and not config.get().explicit_groups
+            if node is None and not implied:
+                missing.append(path)
+        return missing
+
+
+def check_owned(store: Store, path: str, format: Format) -> None:
+    """Raise where a node cannot be erased: something below is not Zarr, or not known."""
+    where = f"{paths.show(path)} in {store!r}"
+    if not can_list(store):
+        raise StoreError(f"{store!r} cannot list its keys, so {where} cannot be erased")
+    arrays: dict[str, Node | None] = {}
+    for prefix in format.owned(path)[1]:
+        for key in list_prefix(store, prefix):
+            if OURS in key:
+                continue
+            if not format.looks_owned(key) and not _is_chunk(store, format, key, arrays):
+                raise StoreError(
+                    f"{where} holds something that is not Zarr: {key!r}; nothing was erased."
+                    " Move it away first, or erase it too: group.delete(name, foreign=True)"
+                )
+
+
+def _is_chunk(store: Store, format: Format, key: str, arrays: dict[str, Node | None]) -> bool:
+    """Whether a key is a chunk's in the encoding of the array that it lies in."""
+    for path in paths.ancestors(key):
+        if path not in arrays:
+            arrays[path] = format.read(path, fetch(store, format.keys(path)), [])
+        array = arrays[path]
+        if isinstance(array, ArrayModel):
+            encoding = chunk_key_encodings.bind(array.chunk_key_encoding)
+            inside = key.removeprefix(format.chunk_prefix(path))
+            return encoding.coords(inside, len(array.shape)) is not None
+    return False

@@ -1,26 +1,32 @@
-"""How a new array is described: options, declared once, and the model made from them."""
+"""Options of new arrays, declared once, and the model made from them.
+
+Options are declared once, as typed dictionaries in `options`; ``inspect.signature``, ``help`` and
+completion then show them as the keywords that they are.
+"""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import replace
-from typing import Any, TypedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from types import FunctionType
+from typing import Any, Literal, TypedDict, TypeVar
 
 import numpy as np
 
 from omnizarr import config, data_types, registry
+from omnizarr.codecs import bind_codec
 from omnizarr.codecs.specify import all_named, kind, to_named, with_bytes
 from omnizarr.data_types import DataType
-from omnizarr.errors import InvalidMetadata, WrongType, known_names
+from omnizarr.errors import InvalidMetadata, OmnizarrError, WrongType, known_names
 from omnizarr.formats import Format
-from omnizarr.formats.dimensions import check_attributes
-from omnizarr.hierarchy.array_config import ArrayConfig
+from omnizarr.formats.format import check_attributes
 from omnizarr.hierarchy.attributes import json_attributes
 from omnizarr.hierarchy.chunking import AUTO, chunk_grid, shard_options, shard_shape
-from omnizarr.hierarchy.default_codecs import default_codecs
 from omnizarr.model import ArrayModel, FillValue, Named
-from omnizarr.model.configuration import with_defaults
+from omnizarr.model.node import with_defaults
 
 _REFUSED = {
     "chunk_store": "documents and chunks lie in one store",
@@ -382,3 +388,167 @@ def _several(given: Any) -> list[Any]:
     if given is None or (isinstance(given, str) and given == AUTO):
         return []
     return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Codecs on arrays, the one from array to bytes, and those on bytes; inside shards, if any."""
+
+    filters: tuple[Named, ...]
+    serializer: Named | None
+    compressors: tuple[Named, ...]
+
+
+def pipeline(array: ArrayModel) -> Pipeline:
+    """The codecs of an array in groups; of a sharded one those that its chunks go through."""
+    return _grouped(array.codecs)
+
+
+def _grouped(codecs: tuple[Named, ...]) -> Pipeline:
+    kinds = [kind(codec) for codec in codecs]
+    middle = [c for c, k in zip(codecs, kinds, strict=True) if k == "array->bytes"]
+    serializer = middle[0] if middle else None
+    filters = tuple(c for c, k in zip(codecs, kinds, strict=True) if k == "array->array")
+    inner = None if serializer is None else serializer.configuration.get("codecs")
+    if isinstance(inner, (list, tuple)) and inner:
+        found = _grouped(tuple(to_named(codec, None) for codec in inner))
+        return Pipeline((*filters, *found.filters), found.serializer, found.compressors)
+    compressors = tuple(c for c, k in zip(codecs, kinds, strict=True) if k == "bytes->bytes")
+    return Pipeline(filters, serializer, compressors)
+
+
+def order(array: ArrayModel) -> str:
+    """``"F"`` where chunks are stored with reversed axes, else ``"C"``."""
+    first = array.codecs[0] if array.codecs else Named("")
+    axes = list(reversed(range(len(array.shape))))
+    return "F" if first.name == "transpose" and first.configuration.get("order") == axes else "C"
+
+
+def as_object(codec: Named) -> Any:
+    """The codec's own object, or its name and configuration where it is not known here."""
+    try:
+        return bind_codec(codec, "codecs")
+    except OmnizarrError:
+        return codec
+
+
+def default_codecs(format: Format, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
+    """The codecs for fixed items of that size, or for a variable type's codec.
+
+    Where the setting is a list, one that makes bytes of an array, and those before it, are for
+    fixed items; a variable type has its own.
+    """
+    chosen = config.get().codecs
+    if isinstance(chosen, str):
+        return format.default_codecs(itemsize, variable, chosen)
+    given = [to_named(codec, itemsize or 1) for codec in chosen]
+    after = [codec for codec in given if kind(codec) == "bytes->bytes"]
+    before = [codec for codec in given if kind(codec) != "bytes->bytes"]
+    if variable is not None or not any(kind(codec) == "array->bytes" for codec in before):
+        own = format.default_codecs(itemsize, variable, "fast")[0]
+        before = [own] if variable is not None else [*before, own]
+    return (*before, *after)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_WORDS = inspect.cleandoc(ArrayOptions.__doc__ or "").partition("\n\n")[2]
+
+
+def shows(
+    options: type, *, explained: bool = False, returns: str | None = None
+) -> Callable[[F], F]:
+    """Return a decorator for a function whose ``**`` argument has the members of `options`.
+
+    Its help also explains them where `explained`, and names what it `returns` where type checkers
+    are told less.
+    """
+
+    def give(function: F) -> F:
+        function.__signature__ = Expanded(function, options, returns)  # type: ignore[attr-defined]
+        if explained and function.__doc__:
+            function.__doc__ = f"{inspect.cleandoc(function.__doc__)}\n\nOptions:\n\n{_WORDS}"
+        return function
+
+    return give
+
+
+class Expanded(inspect.Signature):
+    """A signature that is made when it is first looked at, so that importing stays quick."""
+
+    def __init__(self, function: Callable[..., Any], options: type, returns: str | None) -> None:
+        self._of = function, options, returns
+
+    @cached_property
+    def _made(self) -> inspect.Signature:
+        function, options, returns = self._of
+        own = inspect.signature(_copy(function))
+        kept = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        more = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=DEFAULTS.get(name),
+                annotation=getattr(type_, "__forward_arg__", type_),
+            )
+            for name, type_ in options.__annotations__.items()
+            if name not in own.parameters
+        ]
+        made = own.replace(parameters=[*kept, *more])
+        return made if returns is None else made.replace(return_annotation=returns)
+
+    # What the methods of the base class look at
+
+    @property
+    def _parameters(self) -> Any:
+        return self._made.parameters
+
+    @property
+    def _return_annotation(self) -> Any:
+        return self._made.return_annotation
+
+    def replace(self, **changes: Any) -> inspect.Signature:  # type: ignore[override]
+        """A plain signature with some parts changed."""
+        return self._made.replace(**changes)
+
+    def __reduce__(self) -> Any:
+        return self._made.__reduce__()
+
+
+def _copy(function: Any) -> FunctionType:
+    """The function without the signature that it was given."""
+    made = FunctionType(function.__code__, function.__globals__, argdefs=function.__defaults__)
+    made.__kwdefaults__, made.__annotations__ = function.__kwdefaults__, function.__annotations__
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayConfig:
+    """How one handle of an array reads and writes.
+
+    order
+        ``"F"``: values that are read have the first axis fastest in memory.
+    write_empty_chunks
+        Whether chunks of nothing but the fill value are stored; None: as the setting says.
+    """
+
+    order: Literal["C", "F"] = "C"
+    write_empty_chunks: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.order not in ("C", "F"):
+            raise InvalidMetadata(f"order must be 'C' or 'F', got {self.order!r}")
+
+    @classmethod
+    def of(cls, given: Any) -> ArrayConfig:
+        """From a mapping, or an object with such attributes; None leaves all as it is."""
+        if given is None or isinstance(given, cls):
+            return given or cls()
+        known = [f.name for f in fields(cls)]
+        if not isinstance(given, Mapping):
+            given = {name: getattr(given, name) for name in known if hasattr(given, name)}
+        unknown = sorted(given.keys() - set(known))
+        if unknown:
+            raise InvalidMetadata(
+                f"config has an unknown member {unknown[0]!r}; {known_names(unknown[0], known)}"
+            )
+        return cls(**given)

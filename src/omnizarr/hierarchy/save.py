@@ -11,8 +11,8 @@ import numpy.typing as npt
 from omnizarr.errors import InvalidMetadata, WrongType
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_array, group, open
-from omnizarr.hierarchy.foreign import as_source
 from omnizarr.hierarchy.options import ArrayOptions
+from omnizarr.hierarchy.selection import as_source
 
 _OPTIONS = {*ArrayOptions.__annotations__, "overwrite"}
 

@@ -1,8 +1,8 @@
-"""Finding everything that is wrong with a document or a hierarchy, with its place."""
+"""Find every problem of a node's metadata or of a hierarchy, with its place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,11 +18,10 @@ from omnizarr.errors import (
     Problem,
     UnknownExtension,
 )
-from omnizarr.formats import V1, V2, V3, Documents, Format, Probe, V3Draft
-from omnizarr.hierarchy.absent import why_absent
+from omnizarr.formats import V1, V2, V3, Documents, Format, Probe, V3Draft, consolidated
 from omnizarr.hierarchy.fetch import fetch, fetch_probe
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.validate_consolidated import check_consolidated
+from omnizarr.hierarchy.lookup import why_absent
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.registry import lookup
 from omnizarr.stores import MemoryStore, Store
@@ -190,3 +189,81 @@ def _merge(problems: list[Problem], error: InvalidMetadata, key: str = "") -> No
     """The problems of an error that are not in the list yet."""
     found = error.problems or (Problem(key, "", str(error)),)
     problems.extend(p for p in found if p not in problems)
+
+
+REMEDY = "call consolidate_metadata again"
+
+
+def check_consolidated(
+    store: Store, format: Format, group: str, nodes: Collection[str], problems: list[Problem]
+) -> None:
+    """Record where the consolidated metadata of a group differ from the nodes below it.
+
+    `nodes` are paths of all nodes that were found.
+    """
+    key = consolidated.key(format, group)
+    data = None if key is None else store.get(key)
+    if key is None or data is None:
+        return
+    try:
+        entries = consolidated.read(format, data, key)
+        bad = consolidated.impossible(format, data, key)
+    except InvalidMetadata as e:
+        problems.extend(e.problems or (Problem(key, "", str(e)),))
+        return
+    if entries is None:
+        return
+    inside = "consolidated_metadata." if key in format.keys(group) else ""
+    problem = partial(_problem, key, f"{inside}metadata")
+    for path in bad:
+        problems.append(problem(path, "no node can have this path"))
+    documents = _documents(store, format, group, entries)
+    for path, entry in sorted(entries.items()):
+        own = documents[path]
+        node = _read(format, path, own)
+        if node is None:
+            problems.append(problem(path, "there is no such node"))
+        elif not consolidated.is_same(entry, own) and _copied(format, path, entry) != node:
+            problems.append(problem(path, "differs from the node's own document"))
+    start = paths.prefix(group)
+    below = {path[len(start) :] for path in nodes if path.startswith(start) and path != group}
+    for path in sorted(below - entries.keys()):
+        problems.append(problem(path, "this node is missing"))
+
+
+def _documents(
+    store: Store, format: Format, group: str, entries: Collection[str]
+) -> dict[str, Documents]:
+    """The documents of nodes by their names, in one batch."""
+    keys = {path: format.keys(paths.join(group, path)) for path in entries}
+    found = fetch(store, [key for every in keys.values() for key in every])
+    return {
+        path: {paths.name(key): found[key] for key in every if key in found}
+        for path, every in keys.items()
+    }
+
+
+def _read(format: Format, path: str, documents: Documents) -> Node | InvalidMetadata | None:
+    """The node that documents describe, or why it cannot be read; None where there is none."""
+    own = {paths.prefix(path) + name: text for name, text in documents.items()}
+    try:
+        return _alone(format.read(path, own, []))
+    except InvalidMetadata as e:
+        return e
+
+
+def _copied(format: Format, path: str, entry: consolidated.Entry) -> Node | None:
+    """The node that a copy describes."""
+    try:
+        return _alone(consolidated.node(format, path, entry))
+    except InvalidMetadata:
+        return None
+
+
+def _alone(node: Node | None) -> Node | None:
+    """The node without copies of others."""
+    return node.with_(consolidated=None) if isinstance(node, GroupModel) else node
+
+
+def _problem(key: str, field: str, path: str, message: str) -> Problem:
+    return Problem(key, f"{field}[{path!r}]", f"{message}; {REMEDY}")

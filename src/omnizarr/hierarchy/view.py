@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from omnizarr.engine import Missing
 from omnizarr.errors import SelectionError
-from omnizarr.hierarchy import access
-from omnizarr.hierarchy.lazy import Shaped
-from omnizarr.hierarchy.render import size_text
+from omnizarr.hierarchy import selection as access
+from omnizarr.hierarchy.info import size_text
+from omnizarr.hierarchy.selection import Shaped
 from omnizarr.indexing import Plan, Selection, everything
 from omnizarr.storage_transformers import stored_key
 

@@ -1,8 +1,17 @@
 """Indexing: selections become plans."""
 
-from omnizarr.indexing.compose import AxisSelection, PointSelection, Selection, everything
 from omnizarr.indexing.plan import ListedAxisPlan, Plan, PointPlan, ProductPlan, Row, Run
-from omnizarr.indexing.select import axis_plan, block_plan, mask_plan, plan, point_plan
+from omnizarr.indexing.selection import (
+    AxisSelection,
+    PointSelection,
+    Selection,
+    axis_plan,
+    block_plan,
+    everything,
+    mask_plan,
+    plan,
+    point_plan,
+)
 
 __all__ = [
     "AxisSelection",

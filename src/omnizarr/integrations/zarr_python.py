@@ -18,12 +18,10 @@ from omnizarr import stores
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.integrations import loop
 from omnizarr.stores import fsspec
-from omnizarr.stores.abilities import check_key, check_prefix, check_writable
-from omnizarr.stores.closing import Closes
-from omnizarr.stores.failures import naming
+from omnizarr.stores.base import Bytes, Closes, Range, Store
 from omnizarr.stores.identity import Identity, Place, directory, file, inside, place_of
-from omnizarr.stores.prefix import PrefixStore
-from omnizarr.stores.store import Bytes, Range, Store
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, naming
+from omnizarr.stores.wrappers import PrefixStore
 
 try:
     from zarr import storage as zarr_stores

@@ -1,6 +1,5 @@
 """What a node is: frozen, version-free, with names that are not yet bound to code."""
 
-from omnizarr.model.named import Named
-from omnizarr.model.node import ArrayModel, Dialect, FillValue, GroupModel, Node
+from omnizarr.model.node import ArrayModel, Dialect, FillValue, GroupModel, Named, Node
 
 __all__ = ["ArrayModel", "Dialect", "FillValue", "GroupModel", "Named", "Node"]

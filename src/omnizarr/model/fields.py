@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from omnizarr._json import kind_of
 from omnizarr.errors import InvalidMetadata, Problem
-from omnizarr.model.named import Named
+from omnizarr.model.node import Named
 
 T = TypeVar("T")
 

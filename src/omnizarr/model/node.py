@@ -1,4 +1,4 @@
-"""What a node is, whichever format it came from.
+"""Nodes and the extensions they name: frozen, independent of the format.
 
 Names live in one name space, that of the final version 3 and its registered extensions
 (`int32`, `numpy.datetime64`, `gzip`, `numcodecs.zlib`, …). Three things that only older formats
@@ -8,16 +8,100 @@ can say have a place too, and the writer of a format that lacks them refuses or 
   of the NumPy type users see (version 1, version 2, early drafts);
 - a field of a ``struct`` may carry ``shape`` (NumPy's sub-arrays);
 - the data type ``object`` holds Python objects through an object codec.
+Version 2 lists filters and a compressor without saying what they turn into what; the model
+needs to know where arrays become bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any, Literal, TypeAlias
 
-from omnizarr._frozen import freeze
-from omnizarr.model.named import Named
+from omnizarr import registry
+from omnizarr._json import NOTHING, freeze
+from omnizarr.errors import InvalidMetadata, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A codec, data type, grid, key encoding or transformer, not yet bound to code.
+
+    `stated` and `where` are for errors: the name in the document, where that is another one,
+    and its place there.
+    """
+
+    name: str
+    configuration: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    must_understand: bool = True
+    stated: str = field(default="", compare=False)
+    where: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        # Named things are shared by all equal nodes, whoever gave the configuration.
+        object.__setattr__(self, "configuration", freeze(self.configuration))
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{k}={v!r}" for k, v in self.configuration.items())
+        return f"{self.name}({inside})" if inside else self.name
+
+    def replace(self, **configuration: Any) -> Named:
+        """The same name with some members of the configuration changed."""
+        return replace(self, configuration={**self.configuration, **configuration})
+
+    def without(self, *members: str) -> Named:
+        """The same name with some members of the configuration left out."""
+        kept = {k: v for k, v in self.configuration.items() if k not in members}
+        return replace(self, configuration=kept)
+
+
+def check_members(
+    named: Named, kind: str, *, required: Iterable[str] = (), optional: Iterable[str] = ()
+) -> None:
+    """Raise when a member is missing, or not known: it might change what the data mean."""
+    required, optional = set(required), set(optional)
+    given = named.configuration.keys()
+    problems = [
+        Problem("", f"configuration.{member}", f"{kind} {named.name!r} needs it")
+        for member in sorted(required - given)
+    ]
+    problems += [
+        Problem("", f"configuration.{member}", f"not a member that {kind} {named.name!r} knows")
+        for member in sorted(given - required - optional)
+    ]
+    if problems:
+        raise InvalidMetadata.of(problems, f"{kind} {named.name!r}")
+
+
+def invalid(kind: str, name: str, member: str, message: str) -> InvalidMetadata:
+    """The error for one wrong member of a configuration."""
+    return InvalidMetadata.of([Problem("", f"configuration.{member}", message)], f"{kind} {name!r}")
+
+
+def with_defaults(kind: registry.Kind, named: Named) -> Named:
+    """The extension with the defaults of its class, which may be others tomorrow.
+
+    Only of classes of other packages: those of this one have defaults that documents may leave
+    out. So has a class with a `bind` of its own.
+    """
+    target = registry.find(kind, named.name)
+    if not isinstance(target, type) or not dataclasses.is_dataclass(target):
+        return named
+    others = [c for c in target.__mro__ if not c.__module__.startswith("omnizarr.")]
+    if target not in others or any("bind" in vars(c) for c in others):
+        return named
+    found: dict[str, Any] = {}
+    for f in dataclasses.fields(target):
+        value: Any = f.default
+        if f.default_factory is not dataclasses.MISSING:
+            value = f.default_factory()
+        if f.init and value is not None and value is not dataclasses.MISSING:
+            value = value.value if isinstance(value, Enum) else value
+            found[f.name] = list(value) if isinstance(value, tuple) else value
+    return named.replace(**{**found, **named.configuration})
+
 
 # In which words a fill value is written; the data types know the words.
 Dialect: TypeAlias = Literal["v1", "v2", "v3-draft", "v3"]
@@ -76,3 +160,29 @@ class GroupModel:
 
 
 Node: TypeAlias = ArrayModel | GroupModel
+
+
+# Their names in the model: "numcodecs.zlib".
+PREFIX = "numcodecs."
+
+ARRAY_TO_ARRAY = frozenset(
+    {"delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize"}
+)
+# The object codecs, and array compressors that keep shape and type in their own header.
+ARRAY_TO_BYTES = frozenset(
+    {
+        "vlen-utf8",
+        "vlen-bytes",
+        "vlen-array",
+        "json",
+        "json2",
+        "msgpack",
+        "msgpack2",
+        "pickle",
+        "pcodec",
+        "zfpy",
+    }
+)
+CHECKSUMS = frozenset({"crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"})
+# Steps on bytes that a version 2 document lists among the filters.
+BYTES_FILTERS = CHECKSUMS | {"shuffle", "base64"}

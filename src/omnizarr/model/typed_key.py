@@ -14,8 +14,8 @@ from datetime import timedelta
 from itertools import chain
 from typing import Any, TypeAlias
 
-from omnizarr._frozen import FrozenDict, FrozenList
-from omnizarr.model.named import Named
+from omnizarr._json import FrozenDict, FrozenList
+from omnizarr.model.node import Named
 
 Key: TypeAlias = tuple[Hashable, ...]
 # What tells an object that is not plain data, as many parts for all of a type; None: no key.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr import engine, stores
+from omnizarr import engine, registry, stores
 from omnizarr.codecs.codec import Buffer
 from omnizarr.data_types import describe
 from omnizarr.engine import BoundArray
@@ -21,23 +21,24 @@ from omnizarr.engine.reference import telling
 from omnizarr.errors import CannotExpress, ChunkError, NodeExists, OmnizarrError, StoreError
 from omnizarr.formats import Format, by_name
 from omnizarr.formats.codec_names import without_checksums
-from omnizarr.hierarchy.build import build_resumable
 from omnizarr.hierarchy.chunking import guess_chunks, inner_chunks
-from omnizarr.hierarchy.default_codecs import default_codecs
-from omnizarr.hierarchy.locate import locate
+from omnizarr.hierarchy.chunks import check_encoded_chunk, stored_keys
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.options import check_separator
-from omnizarr.hierarchy.stored import check_encoded_chunk, stored_keys
+from omnizarr.hierarchy.lookup import locate
+from omnizarr.hierarchy.make import build_resumable
+from omnizarr.hierarchy.options import check_separator, default_codecs
 from omnizarr.hierarchy.walk import readable_nodes, warn_of_foreign
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
-from omnizarr.ops import ome_translate
 from omnizarr.stores import Store, check_apart, sizes
+from omnizarr.stores.identity import digest, source_of
 from omnizarr.stores.resolve import options_for_two
-from omnizarr.stores.source import digest, source_of
 
 Progress = Callable[[int, int, str], None]
 Coords = tuple[int, ...]
+
+# Conventions are above this module: the one that has its own versions is found by its name.
+registry.register("integration", "ome", "omnizarr.conventions.ome.migrate:for_format")
 
 
 @dataclass
@@ -124,7 +125,8 @@ def convert(
     if not in_place:
         check_apart(start.store, store, "; give another place, or in_place=True")
     stored = readable_nodes(start, node)
-    nodes, separator = ome_translate.for_format(
+    translate = registry.lookup("integration", "ome")
+    nodes, separator = translate(
         start, stored, goal, in_place, check_separator(dimension_separator)
     )
     checksum = checksum or goal.checksums_are_read

@@ -11,22 +11,20 @@ from omnizarr import stores
 from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound, StoreError, WrongType
 from omnizarr.formats import is_metadata
-from omnizarr.formats.dimensions import without_misfit
+from omnizarr.formats.format import without_misfit
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.build import build
+from omnizarr.hierarchy.chunks import stored_keys
 from omnizarr.hierarchy.create import create_array, new_location
-from omnizarr.hierarchy.foreign import as_source
 from omnizarr.hierarchy.group import Group, make_group
-from omnizarr.hierarchy.locate import locate
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.make import CODECS, like, make_array
-from omnizarr.hierarchy.options import CreateOptions
-from omnizarr.hierarchy.signatures import shows
-from omnizarr.hierarchy.stored import stored_keys
+from omnizarr.hierarchy.lookup import locate
+from omnizarr.hierarchy.make import CODECS, build, like, make_array
+from omnizarr.hierarchy.options import CreateOptions, shows
+from omnizarr.hierarchy.selection import as_source
 from omnizarr.hierarchy.walk import below, warn_of_foreign
 from omnizarr.model import ArrayModel, paths
 from omnizarr.stores import Store, can_list, list_prefix, overlap, place_of
-from omnizarr.stores.replace_file import OURS
+from omnizarr.stores.local.files import OURS
 from omnizarr.stores.resolve import options_for_two
 
 SLAB = 2**26  # bytes that are copied in one step, where a chunk is not larger

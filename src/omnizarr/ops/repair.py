@@ -26,7 +26,7 @@ from omnizarr.stores import (
     locks,
     resolve,
 )
-from omnizarr.stores.replace_file import PARTIAL
+from omnizarr.stores.local.files import PARTIAL
 from omnizarr.stores.staging import FOLDER, interrupted, recover
 
 OLD = 60.0  # seconds

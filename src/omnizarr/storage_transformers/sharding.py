@@ -23,10 +23,10 @@ import numpy as np
 
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
-from omnizarr.codecs.shard_layout import Index, ShardLayout, joined, present, span
+from omnizarr.codecs.sharding import Index, ShardLayout, joined, present, span
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem
 from omnizarr.model import Named
-from omnizarr.model.configuration import check_members, invalid
+from omnizarr.model.node import check_members, invalid
 from omnizarr.stores import (
     MemoryStore,
     Range,
@@ -36,8 +36,8 @@ from omnizarr.stores import (
     list_dir,
     list_prefix,
 )
-from omnizarr.stores.one_value import OneValue, Replaced, settled
-from omnizarr.stores.store import Bytes, GetsManyVersioned, Holds
+from omnizarr.stores.base import Bytes, GetsManyVersioned, Holds
+from omnizarr.stores.operations import OneValue, Replaced, settled
 from omnizarr.stores.turns import mark, turn
 
 BATCH = 256  # how many indices a listing asks for at once

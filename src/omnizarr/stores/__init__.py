@@ -3,7 +3,11 @@
 from typing import TYPE_CHECKING
 
 from omnizarr import registry
-from omnizarr.stores.abilities import (
+from omnizarr.stores.base import ChecksSpelling, Inside, Range, SetsIf, Store, Versioned
+from omnizarr.stores.identity import check_apart, overlap, place_of, same_place
+from omnizarr.stores.local.store import DirectoryStore, LocalStore, NestedDirectoryStore
+from omnizarr.stores.memory import MemoryStore
+from omnizarr.stores.operations import (
     can_list,
     check_key,
     check_writable,
@@ -24,18 +28,12 @@ from omnizarr.stores.abilities import (
     set_partial_values,
     sizes,
 )
-from omnizarr.stores.identity import check_apart, overlap, place_of, same_place
-from omnizarr.stores.local import DirectoryStore, LocalStore, NestedDirectoryStore
-from omnizarr.stores.memory import MemoryStore
-from omnizarr.stores.partial import PartialStore, StoreWithPartialAccess
 from omnizarr.stores.resolve import resolve
-from omnizarr.stores.store import ChecksSpelling, Inside, Range, SetsIf, Store, Versioned
+from omnizarr.stores.wrappers import PartialStore, StoreWithPartialAccess
 
 if TYPE_CHECKING:
     from omnizarr.stores.cache import CacheStore
-    from omnizarr.stores.prefix import PrefixStore
-    from omnizarr.stores.read_only import ReadOnlyStore
-    from omnizarr.stores.wrapper import WrapperStore
+    from omnizarr.stores.wrappers import PrefixStore, ReadOnlyStore, WrapperStore
     from omnizarr.stores.zip import ZipStore
 
 __all__ = [
@@ -86,9 +84,9 @@ __all__ = [
 # Loaded on first use, so that importing the package stays quick.
 _LATER = {
     "CacheStore": "stores.cache:CacheStore",
-    "PrefixStore": "stores.prefix:PrefixStore",
-    "ReadOnlyStore": "stores.read_only:ReadOnlyStore",
-    "WrapperStore": "stores.wrapper:WrapperStore",
+    "PrefixStore": "stores.wrappers:PrefixStore",
+    "ReadOnlyStore": "stores.wrappers:ReadOnlyStore",
+    "WrapperStore": "stores.wrappers:WrapperStore",
     "ZipStore": "stores.zip:ZipStore",
 }
 

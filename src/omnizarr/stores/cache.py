@@ -14,11 +14,11 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from omnizarr.errors import InvalidMetadata
-from omnizarr.stores.abilities import can_list, check_key, list_prefix
+from omnizarr.stores.base import Range, Store, Versioned
+from omnizarr.stores.identity import digest, own_source
 from omnizarr.stores.memory import MemoryStore
-from omnizarr.stores.source import digest, own_source
-from omnizarr.stores.store import Range, Store, Versioned
-from omnizarr.stores.wrapper import Tagged, Values, WrapperStore
+from omnizarr.stores.operations import can_list, check_key, list_prefix
+from omnizarr.stores.wrappers import Tagged, Values, WrapperStore
 
 
 class CacheStore(WrapperStore):

@@ -15,12 +15,9 @@ from weakref import WeakSet
 
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.abilities import check_key, check_writable
-from omnizarr.stores.closing import Closes
-from omnizarr.stores.failures import naming
+from omnizarr.stores.base import Bytes, Closes, Range, flat
 from omnizarr.stores.forks import gate
-from omnizarr.stores.store import Bytes, Range
-from omnizarr.stores.values import flat
+from omnizarr.stores.operations import check_key, check_writable, naming
 
 
 class DBMStore(Closes):

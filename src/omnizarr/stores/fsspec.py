@@ -12,13 +12,10 @@ from typing import Any, TypeAlias, TypeVar
 
 from omnizarr.errors import InvalidMetadata, MissingModule, StoreError, WrongType
 from omnizarr.stores import identity
-from omnizarr.stores.abilities import check_key, check_prefix, check_writable
 from omnizarr.stores.after_fork import keep
-from omnizarr.stores.closing import Closes
+from omnizarr.stores.base import Bytes, Closes, Range, flat, without_secrets
+from omnizarr.stores.operations import check_key, check_prefix, check_writable
 from omnizarr.stores.retry import MayPass, Retry, take_retry
-from omnizarr.stores.store import Bytes, Range
-from omnizarr.stores.url import without_secrets
-from omnizarr.stores.values import flat
 
 ATTEMPTS = 16  # to write into a folder that others remove while it is empty
 T = TypeVar("T")

@@ -20,13 +20,11 @@ from urllib3.exceptions import HTTPError, MaxRetryError
 
 from omnizarr.errors import ReadOnly, StoreError, known_names
 from omnizarr.stores import identity
-from omnizarr.stores.abilities import check_key
-from omnizarr.stores.closing import Closes
+from omnizarr.stores.base import Bytes, Closes, Range, is_page, shown, without_secrets
 from omnizarr.stores.descriptors import NONE_LEFT, WAITS
+from omnizarr.stores.operations import check_key
 from omnizarr.stores.requests import CONCURRENCY, fetch_many, fetch_many_versioned
 from omnizarr.stores.retry import PASSING, RETRY_OPTIONS, MayPass, Retry, take_retry
-from omnizarr.stores.store import Bytes, Range
-from omnizarr.stores.url import is_page, shown, without_secrets
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)\s*", re.IGNORECASE)
 _PIECE = 2**18

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from omnizarr.errors import StoreError
+from omnizarr.stores.base import SetsIf, Store, Versioned
 from omnizarr.stores.locks import NAME
 from omnizarr.stores.patience import LONGEST
-from omnizarr.stores.store import SetsIf, Store, Versioned
 from omnizarr.stores.threads import start
 
 LEASE = 15.0  # seconds without a sign of life

@@ -15,14 +15,10 @@ from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from omnizarr.errors import MissingModule, StoreError
-from omnizarr.stores import identity, sorted_keys
-from omnizarr.stores.abilities import check_key, check_prefix, check_writable
-from omnizarr.stores.closing import Closes
-from omnizarr.stores.failures import naming
+from omnizarr.stores import identity, operations
+from omnizarr.stores.base import Bytes, Closes, Range, digest, flat, split_path
 from omnizarr.stores.forks import gate
-from omnizarr.stores.store import Bytes, Range
-from omnizarr.stores.url import split_path
-from omnizarr.stores.values import digest, flat
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, naming
 
 try:
     import lmdb
@@ -236,7 +232,7 @@ class LMDBStore(Closes):
         with self._transaction("list", prefix) as transaction:
             if transaction is None:
                 return [], []
-            return sorted_keys.level(lambda start: _scan(transaction, start), prefix)
+            return operations.level(lambda start: _scan(transaction, start), prefix)
 
     # Finishing
 

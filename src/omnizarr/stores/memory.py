@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 
-from omnizarr.stores.abilities import check_key, check_writable
-from omnizarr.stores.closing import Closes
+from omnizarr.stores.base import Bytes, Closes, Range, flat
 from omnizarr.stores.identity import Identity, Place, inside
+from omnizarr.stores.operations import check_key, check_writable
 from omnizarr.stores.staging import Extent
-from omnizarr.stores.store import Bytes, Range
-from omnizarr.stores.values import flat
 
 
 class MemoryStore(Closes):

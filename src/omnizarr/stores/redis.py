@@ -16,12 +16,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.abilities import check_key, check_offset, check_prefix, check_writable
 from omnizarr.stores.after_fork import keep
-from omnizarr.stores.closing import Closes
-from omnizarr.stores.failures import naming
-from omnizarr.stores.store import Bytes, Range
-from omnizarr.stores.values import flat
+from omnizarr.stores.base import Bytes, Closes, Range, flat
+from omnizarr.stores.operations import check_key, check_offset, check_prefix, check_writable, naming
 
 try:
     import redis

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from omnizarr.stores.store import Range
+from omnizarr.stores.base import Range
 from omnizarr.stores.threads import Crew
 
 A = TypeVar("A")

@@ -1,4 +1,4 @@
-"""From what a user gives to a store: a path, a URL, a dictionary, a store."""
+"""Turn what a user gives (a path, a URL, a dictionary, an object) into a store."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import inspect
 import os
 import re
 from collections.abc import Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
 from omnizarr import registry
 from omnizarr.errors import StoreError, known_names
-from omnizarr.stores.local import LocalStore
+from omnizarr.stores.base import Bytes, Closes, Range, Store, shown, without_secrets
+from omnizarr.stores.identity import Place, place_of
+from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.memory import MemoryStore
-from omnizarr.stores.partial import StoreWithPartialAccess
-from omnizarr.stores.small import SmallStore, is_small, takes_range
-from omnizarr.stores.store import Store
-from omnizarr.stores.url import shown, without_secrets
+from omnizarr.stores.operations import check_key, check_writable
+from omnizarr.stores.wrappers import StoreWithPartialAccess
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):(/?)")  # one letter is a Windows drive
 _memories: dict[str, dict[str, bytes]] = {}
@@ -33,7 +34,7 @@ def memory(url: str, *, read_only: bool = False) -> MemoryStore:
     return MemoryStore(_memories.setdefault(name, {}), read_only=read_only)
 
 
-_OBJECT = "omnizarr.stores.object:ObjectStore.from_url"
+_OBJECT = "omnizarr.stores.object.store:ObjectStore.from_url"
 _FSSPEC = "omnizarr.stores.fsspec:FsspecStore.from_url"
 registry.register("store", "file", LocalStore.from_url)
 registry.register("store", "memory", memory)
@@ -194,3 +195,89 @@ def _by_fsspec(scheme: str) -> Any | None:
     except ImportError:
         return None
     return registry.find("store", "simplecache") if scheme in available_protocols() else None
+
+
+_MORE = ("list", "list_prefix", "list_dir", "erase_prefix", "set_many", "set_partial", "sizes")
+
+
+class SmallStore(Closes):
+    """A store over an object that has `get`, and perhaps `set`, and `erase` or `delete`.
+
+    It is read-only without `set`. A value of which `get` takes no range is fetched whole and cut.
+    """
+
+    def __init__(self, inner: Any, *, read_only: bool = False) -> None:
+        self.inner = inner
+        can_write = callable(getattr(inner, "set", None))
+        self.read_only = read_only or not can_write or bool(getattr(inner, "read_only", False))
+        kind: Any = type(inner)
+        self._ranged = takes_range(kind)
+        self._erase = getattr(inner, "erase", None) or getattr(inner, "delete", None)
+        for name in _MORE:
+            if callable(getattr(inner, name, None)):
+                setattr(self, name, getattr(inner, name))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (self.inner, self.read_only)
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        check_key(key)
+        whole = range is None or not self._ranged
+        try:
+            value = self.inner.get(key) if whole else self.inner.get(key, range)
+        except KeyError:
+            return None
+        if value is None:
+            return None
+        found = value if isinstance(value, bytes) else bytes(memoryview(value))
+        return range.of(found) if range is not None and whole else found
+
+    def set(self, key: str, value: Bytes) -> None:
+        check_writable(self)
+        self.inner.set(check_key(key), bytes(value))
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        if self._erase is None:
+            raise StoreError(f"cannot erase {key!r}: {self.inner!r} has no method erase or delete")
+        try:
+            self._erase(check_key(key))
+        except KeyError:
+            return  # it is not there, which is what was asked for
+
+    def place(self, prefix: str = "") -> Place:
+        return place_of(self.inner, prefix)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SmallStore) and other.inner is self.inner
+
+    def __hash__(self) -> int:
+        return id(self.inner)
+
+    def __repr__(self) -> str:
+        return repr(self.inner)
+
+
+def _made(inner: Any, read_only: bool) -> SmallStore:
+    return SmallStore(inner, read_only=read_only)
+
+
+def is_small(where: object) -> bool:
+    """Return True for what `SmallStore` can make a store of, not for tables and arrays."""
+    get = getattr(where, "get", None)
+    if isinstance(where, type) or not callable(get) or inspect.iscoroutinefunction(get):
+        return False
+    return callable(getattr(where, "set", None)) or not hasattr(where, "__getitem__")
+
+
+@lru_cache(256)
+def takes_range(kind: Any) -> bool:
+    """Return True if the method `get` of a class takes a range beside the key."""
+    try:
+        parameters = list(inspect.signature(kind.get).parameters.values())
+    except (AttributeError, TypeError, ValueError):  # an object's own method, or one of C
+        return True
+    open_ended = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    bound = isinstance(inspect.getattr_static(kind, "get"), (staticmethod, classmethod))
+    return open_ended or len(placed) > (1 if bound else 2)

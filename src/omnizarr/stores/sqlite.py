@@ -18,15 +18,11 @@ from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from omnizarr.errors import StoreError
-from omnizarr.stores import identity, sorted_keys
-from omnizarr.stores.abilities import check_key, check_prefix, check_writable
-from omnizarr.stores.closing import Closes
+from omnizarr.stores import identity, operations
+from omnizarr.stores.base import Bytes, Closes, Range, digest, flat, split_path
 from omnizarr.stores.descriptors import shortage
-from omnizarr.stores.failures import naming
 from omnizarr.stores.forks import gate
-from omnizarr.stores.store import Bytes, Range
-from omnizarr.stores.url import split_path
-from omnizarr.stores.values import digest, flat
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, naming
 
 # Inside the class `list` is a method.
 Names: TypeAlias = list[str]
@@ -249,7 +245,7 @@ class SQLiteStore(Closes):
             if connection is None:
                 return [], []
             rows = "SELECT k FROM zarr WHERE k >= ? ORDER BY k"
-            return sorted_keys.level(
+            return operations.level(
                 lambda start: (key for (key,) in connection.execute(rows, (start,))), prefix
             )
 
@@ -319,7 +315,7 @@ def _has_table(connection: sqlite3.Connection) -> bool:
 def _below(prefix: str) -> tuple[str, tuple[str, ...]]:
     if not prefix:
         return "", ()
-    return "WHERE k >= ? AND k < ?", (prefix, sorted_keys.after(prefix))
+    return "WHERE k >= ? AND k < ?", (prefix, operations.after(prefix))
 
 
 def _in_the_middle(connection: sqlite3.Connection) -> bool:

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from omnizarr.stores.store import Store
-from omnizarr.stores.wrapper import WrapperStore
+from omnizarr.stores.base import Store
+from omnizarr.stores.wrappers import WrapperStore
 
 T = TypeVar("T")
 

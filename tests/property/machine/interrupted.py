@@ -17,7 +17,7 @@ from hypothesis.stateful import precondition, rule
 
 import omnizarr as oz
 from omnizarr import ome
-from omnizarr.stores.wrapper import WrapperStore
+from omnizarr.stores.wrappers import WrapperStore
 from tests.property.machine.model import Model, Node, Values
 from tests.property.machine.state import SETTINGS, Settings, State
 from tests.property.strategies import described, values

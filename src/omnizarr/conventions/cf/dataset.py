@@ -13,11 +13,10 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from omnizarr.conventions.cf.decoding import TimesAs
-from omnizarr.conventions.cf.fill import encode_fill
-from omnizarr.conventions.cf.packing import FILL, Packing
+from omnizarr.conventions.cf.packing import FILL, Packing, encode_fill
 from omnizarr.conventions.cf.times import is_time
 from omnizarr.conventions.cf.variable import (
+    TimesAs,
     Variable,
     decode,
     named_axes,
@@ -36,8 +35,7 @@ from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_group
 from omnizarr.hierarchy.create import open as open_zarr
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.options import ArrayOptions
-from omnizarr.hierarchy.signatures import shows
+from omnizarr.hierarchy.options import ArrayOptions, shows
 
 
 class Dataset(Mapping[str, Variable]):

@@ -1,21 +1,221 @@
-"""Variable: an array seen through its CF attributes, decoded when it is read."""
+"""Variables of CF datasets: decoded numbers, times and text.
+
+Specification: CF conventions, section 2.2: the last dimension of a variable of characters is the
+length of its texts. NetCDF's attribute ``_Encoding`` says how bytes are to be read.
+"""
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.conventions.cf.decoding import Decoding, TimesAs
 from omnizarr.conventions.cf.packing import FILL, Packing
-from omnizarr.conventions.cf.text import Joined, is_letters
-from omnizarr.errors import InvalidMetadata
-from omnizarr.formats.dimensions import ATTRIBUTE, is_nczarr
+from omnizarr.conventions.cf.times import UNITS, Times, is_time
+from omnizarr.errors import InvalidMetadata, SelectionError
+from omnizarr.formats.format import ATTRIBUTE, is_nczarr
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.lazy import Shaped
+from omnizarr.hierarchy.selection import Shaped
 from omnizarr.hierarchy.view import View
+
+Values = npt.NDArray[Any]
+ENCODING = "_Encoding"
+
+
+class Joined:
+    """An array of single bytes as one of texts, which its last axis spells."""
+
+    def __init__(self, letters: Array | View) -> None:
+        self._letters = letters
+        self.shape = letters.shape[:-1]
+        self.dtype: np.dtype[Any] = np.dtype(f"S{max(1, letters.shape[-1])}")
+
+    def __getitem__(self, selection: Any) -> Values:
+        letters = np.ascontiguousarray(self._letters[self._with_all(selection)])
+        if not letters.shape[-1]:
+            return np.zeros(letters.shape[:-1], self.dtype)
+        return letters.view(self.dtype)[..., 0]
+
+    def __setitem__(self, selection: Any, values: Any) -> None:
+        texts = np.asarray(values)
+        if texts.dtype.kind != "S" or texts.dtype.itemsize > self.dtype.itemsize:
+            raise InvalidMetadata(
+                f"expected texts of up to {self.dtype.itemsize} bytes, got {texts.dtype}"
+            )
+        letters = texts.astype(self.dtype, order="C").reshape(*texts.shape, 1).view("S1")
+        self._letters[self._with_all(selection)] = letters
+
+    @property
+    def view(self) -> _Viewer:
+        """Parts that are chosen now and read later."""
+        return _Viewer(self)
+
+    def _with_all(self, selection: Any) -> tuple[Any, ...]:
+        """A selection of texts as one of letters: all letters of each."""
+        parts = selection if isinstance(selection, tuple) else (selection,)
+        if len(parts) - any(p is Ellipsis for p in parts) > len(self.shape):
+            raise SelectionError(
+                f"{len(parts)} indices for texts with {len(self.shape)} axes; single letters are"
+                " in .array"
+            )
+        if any(p is Ellipsis for p in parts):
+            return (*parts, slice(None))
+        return (*parts, Ellipsis)
+
+
+class _Viewer:
+    def __init__(self, joined: Joined) -> None:
+        self._joined = joined
+
+    def __getitem__(self, selection: Any) -> Joined:
+        return Joined(self._joined._letters.view[self._joined._with_all(selection)])
+
+
+def is_letters(array: Array) -> bool:
+    """Whether the last axis of an array spells texts."""
+    return array.dtype == np.dtype("S1") and array.ndim > 0
+
+
+def charset(attributes: Any, dtype: np.dtype[Any]) -> str | None:
+    """How bytes are to be read as text; None: as they are."""
+    stated = attributes.get(ENCODING)
+    if dtype.kind != "S" or stated is None:
+        return None
+    try:
+        return codecs.lookup(str(stated)).name
+    except LookupError:
+        raise InvalidMetadata(
+            f"{ENCODING}: {stated!r} is no encoding that Python knows, such as 'utf-8'"
+        ) from None
+
+
+def read_text(values: Values, encoding: str) -> Values:
+    """Texts of bytes."""
+    try:
+        return np.asarray(np.char.decode(values, encoding))
+    except UnicodeDecodeError as e:
+        raise InvalidMetadata(
+            f"the bytes {e.object!r} are no text in {ENCODING} {encoding!r}; read .array for them"
+        ) from e
+
+
+def write_text(values: Values, encoding: str | None, dtype: np.dtype[Any]) -> Values:
+    """Bytes of texts; raises where one is too long, or has letters that the encoding has not."""
+    texts = values.astype("U") if values.dtype.kind in "OT" else values
+    if texts.dtype.kind == "U":
+        try:
+            texts = np.char.encode(texts, encoding or "ascii")
+        except UnicodeEncodeError as e:
+            raise InvalidMetadata(
+                f"{e.object!r} cannot be stored in {encoding or 'ascii'}; the attribute"
+                f" {ENCODING} = 'utf-8' has all letters"
+            ) from e
+    if texts.dtype.kind != "S":
+        raise InvalidMetadata(f"expected texts, got {texts.dtype}")
+    longest = int(np.char.str_len(texts).max(initial=0))
+    if longest > dtype.itemsize:
+        raise InvalidMetadata(f"a text has {longest} bytes, and {dtype.itemsize} are stored")
+    out: Values = texts.astype(dtype)
+    return out
+
+
+TimesAs = Literal["auto", "cftime"] | None
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How stored values become meant ones, and back."""
+
+    packing: Packing
+    times: Times | None = None
+    duration: str | None = None  # a unit, for numbers that xarray wrote from timedelta64
+    boolean: bool = False  # bytes that xarray wrote from booleans
+    encoding: str | None = None  # of bytes that are text
+
+    @classmethod
+    def of(
+        cls,
+        dtype: np.dtype[Any],
+        attributes: Mapping[str, Any],
+        fill: Any = None,
+        times: TimesAs = "auto",
+        valid_only: bool = True,
+    ) -> Decoding:
+        """What attributes say about values of a stored type."""
+        if times not in ("auto", "cftime", None):
+            raise InvalidMetadata(f"times must be 'auto', 'cftime' or None, got {times!r}")
+        packing = Packing.of(dtype, attributes, fill, valid_only)
+        if dtype.kind not in "iuf":
+            return cls(packing, encoding=charset(attributes, dtype))
+        written = str(attributes.get("dtype", ""))
+        if times is not None and is_time(attributes):
+            return cls(packing, Times.of(attributes, times == "cftime"))
+        if (
+            times is not None
+            and written.startswith("timedelta64")
+            and attributes.get("units") in UNITS
+        ):
+            return cls(packing, duration=attributes["units"])
+        return cls(packing, boolean=written == "bool" and dtype.kind in "iu")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of decoded values."""
+        if self.times is not None:
+            return self.times.dtype
+        if self.duration is not None:
+            return np.dtype("m8[ns]")
+        if self.encoding is not None:
+            return np.dtype(f"U{self.packing.stored.itemsize}")
+        return np.dtype(bool) if self.boolean else self.packing.dtype
+
+    def decode(self, stored: Any) -> Values:
+        """Decoded values."""
+        values = np.asarray(stored)
+        if self.boolean:
+            return values.astype(bool)
+        if self.encoding is not None:
+            return read_text(values, self.encoding).astype(self.dtype)
+        if self.times is None and self.duration is None:
+            return self.packing.decode(values)
+        absent = self.packing.is_missing(values)
+        packed = self.packing.packed
+        numbers = self.packing.decode(values) if packed else self.packing.as_seen(values)
+        if self.times is not None:
+            return self.times.decode(numbers, absent)
+        length = UNITS[self.duration or ""]
+        present = np.where(absent, 0, numbers)
+        ticks = present * length if present.dtype.kind != "f" else np.rint(present * length)
+        return np.where(absent, np.timedelta64("NaT", "ns"), ticks.astype("m8[ns]"))
+
+    def encode(self, values: Any) -> Values:
+        """Values to store; raises where one cannot be stored without loss of its meaning.
+
+        Numbers for times are taken as they are, in the units that are stated.
+        """
+        given = np.asarray(values)
+        if self.times is not None and given.dtype.kind not in "iuf":
+            return self.packing.encode(*self.times.encode(given))
+        if self.duration is not None:
+            return self.packing.encode(*_elapsed(given, UNITS[self.duration]))
+        if self.packing.stored.kind == "S":
+            return write_text(given, self.encoding, self.packing.stored)
+        if self.packing.stored.kind not in "iuf" or self.packing.plain:
+            return given
+        return self.packing.encode(given)
+
+
+def _elapsed(values: Values, unit: int) -> tuple[Values, npt.NDArray[np.bool_]]:
+    if values.dtype.kind != "m":
+        raise InvalidMetadata(f"expected durations (timedelta64), got {values.dtype}")
+    absent = np.isnat(values)
+    whole, rest = np.divmod(np.where(absent, 0, values.astype("m8[ns]").view("i8")), unit)
+    return (whole + rest / unit if rest.any() else whole), absent
+
 
 _SCALAR = "_scalar_"  # what NetCDF-C calls the axis of a variable without dimensions
 

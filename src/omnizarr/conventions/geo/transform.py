@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr.conventions.geo.reference import around, grid_mapping, sibling
+from omnizarr.conventions.geo.crs import around, grid_mapping, sibling
 from omnizarr.errors import InvalidMetadata
 from omnizarr.hierarchy.array import Array
 

@@ -1,4 +1,4 @@
-"""Every problem of OME-Zarr metadata, each with its place.
+"""Check OME metadata and list every problem.
 
 What a specification says must be is an error, what it says should be is a warning. The rules are
 those of 0.4 and 0.5, which differ only in where the version stands.
@@ -6,15 +6,15 @@ those of 0.4 and 0.5, which differ only in where the version stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from omnizarr._json import dumps, kind_of
-from omnizarr.conventions.ome.check_plate import check_plate, check_well
-from omnizarr.conventions.ome.inspect import Inspector
 from omnizarr.conventions.ome.model import is_colour
-from omnizarr.conventions.ome.units import unit_kind
+from omnizarr.conventions.ome.region import unit_kind
 from omnizarr.conventions.ome.versions import (
     MEMBERS,
     NEWEST,
@@ -25,6 +25,107 @@ from omnizarr.conventions.ome.versions import (
     newest,
 )
 from omnizarr.errors import InvalidMetadata, Problem
+
+ADVICE = "advice: "
+
+
+@dataclass(frozen=True)
+class Inspector:
+    """A place in a document, and the list that its problems go to."""
+
+    key: str
+    field: str
+    problems: list[Problem]
+
+    def inside(self, name: str) -> Inspector:
+        """The place of a member of this object."""
+        return replace(self, field=self._place(name))
+
+    def _place(self, name: str) -> str:
+        dot = "." if name and self.field and not self.field.endswith(".") else ""
+        return f"{self.field}{dot if not name.startswith('[') else ''}{name}".rstrip(".")
+
+    def error(self, name: str, message: str) -> None:
+        """Record something that must not be."""
+        self.problems.append(Problem(self.key, self._place(name), message))
+
+    def warn(self, name: str, message: str) -> None:
+        """Record something that should not be."""
+        self.problems.append(Problem(self.key, self._place(name), message, "warning"))
+
+    def advise(self, name: str, message: str) -> None:
+        """Record something that the texts recommend, but that their strict schemas do not want."""
+        self.warn(name, ADVICE + message)
+
+    def is_object(self, name: str, value: Any) -> bool:
+        """Whether a value is an object; recorded where not."""
+        if not isinstance(value, dict):
+            self.error(name, f"expected an object, got {kind_of(value)}")
+        return isinstance(value, dict)
+
+    def objects(
+        self, name: str, value: Any, *, least: int = 0
+    ) -> Iterator[tuple[Inspector, dict[str, Any]]]:
+        """The objects of a list, each with its place."""
+        if not isinstance(value, list):
+            what = (
+                "required, but missing"
+                if value is None
+                else f"expected a list, got {kind_of(value)}"
+            )
+            self.error(name, what)
+            return
+        if len(value) < least:
+            self.error(name, f"has {len(value)} entries; expected at least {least}")
+        for i, item in enumerate(value):
+            if self.is_object(f"{name}[{i}]", item):
+                yield self.inside(f"{name}[{i}]"), item
+
+    def text(self, name: str, item: dict[str, Any], *, required: bool = False) -> str | None:
+        """A string, where there is one."""
+        value = item.get(name)
+        if name not in item:
+            if required:
+                self.error(name, "required, but missing")
+            return None
+        if not isinstance(value, str):
+            self.error(name, f"expected a string, got {kind_of(value)}")
+            return None
+        return value
+
+    def integer(
+        self, name: str, item: dict[str, Any], *, least: int | None = None, required: bool = False
+    ) -> int | None:
+        """An integer of at least `least`, where there is one."""
+        value = item.get(name)
+        if name not in item:
+            if required:
+                self.error(name, "required, but missing")
+            return None
+        if type(value) is float and value.is_integer():
+            value = int(value)
+        if type(value) is not int or (least is not None and value < least):
+            at_least = "" if least is None else f" of at least {least}"
+            self.error(name, f"expected an integer{at_least}, got {kind_of(item[name])}")
+            return None
+        return value
+
+    def number(self, name: str, value: Any) -> None:
+        """Record where a value is not a number."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self.error(name, f"expected a number, got {kind_of(value)}")
+
+    def numbers(self, name: str, value: Any) -> list[float] | None:
+        """A list of numbers, where it is one."""
+        good = isinstance(value, list) and not any(
+            isinstance(n, bool) or not isinstance(n, (int, float)) for n in value
+        )
+        if not good:
+            self.error(name, f"expected a list of numbers, got {kind_of(value)}")
+            return None
+        found: list[float] = value
+        return found
+
 
 _ORDER = {"time": 0, "space": 2}  # the rest stands between them
 
@@ -241,6 +342,99 @@ def _paths(at: Inspector, value: Any, _: Version) -> None:
 def _layout(at: Inspector, value: Any, _: Version) -> None:
     if value != 3 or isinstance(value, bool):
         at.error("", f"expected 3, got {kind_of(value)}")
+
+
+_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
+_FIELD = re.compile(r"(?!\.+$)(?!__)[A-Za-z0-9._-]+")
+
+
+def check_plate(at: Inspector, value: Any, version: Version) -> None:
+    """Record the problems of a plate."""
+    if not at.is_object("", value):
+        return
+    rows, columns = (_names(at, name, value.get(name)) for name in ("rows", "columns"))
+    places: list[str | None] = []
+    for inner, item in at.objects("wells", value.get("wells"), least=1):
+        path, place = _well_place(inner, item, rows, columns)
+        places.append(path)
+        if place is not None and path != place:
+            # The published cases for 0.4 and 0.6 take a column's name before a row's as valid.
+            tell = inner.error if version.name == NEWEST else inner.advise
+            tell("path", f"is {path!r}, but the indices say {place!r}")
+    if len(set(places)) < len(places):
+        at.error("wells", "the same well stands there twice")
+    at.text("name", value)
+    if "name" not in value:
+        at.warn("name", "missing; it should be stated")
+    at.integer("field_count", value, least=1)
+    if "field_count" not in value:
+        at.advise("field_count", "missing; it should be stated")
+    if "acquisitions" in value:
+        _acquisitions(at, value["acquisitions"])
+
+
+def _names(at: Inspector, axis: str, value: Any) -> list[str | None]:
+    names: list[str | None] = []
+    for inner, item in at.objects(axis, value, least=1):
+        name = inner.text("name", item, required=True)
+        names.append(name)
+        if name is not None and not _ALPHANUMERIC.fullmatch(name):
+            inner.error("name", f"expected letters and digits, got {name!r}")
+    if len(set(names)) < len(names):
+        at.error(axis, f"a name stands there twice: {names}")
+    return names
+
+
+def _well_place(
+    at: Inspector, item: dict[str, Any], rows: list[str | None], columns: list[str | None]
+) -> tuple[str | None, str | None]:
+    """The path of a well as it is stated, and as its indices have it where both can be told."""
+    path = at.text("path", item, required=True)
+    places: list[str | None] = []
+    for axis, names in (("row", rows), ("column", columns)):
+        index = at.integer(f"{axis}Index", item, least=0, required=True)
+        if index is not None and index >= len(names):
+            at.error(f"{axis}Index", f"is {index}, but the plate has {len(names)} {axis}s")
+        places.append(names[index] if index is not None and index < len(names) else None)
+    if path is None:
+        return None, None
+    parts = path.split("/")
+    if len(parts) != 2 or not all(_ALPHANUMERIC.fullmatch(p) for p in parts):
+        at.error("path", f"expected the names of a row and a column, as 'A/1', got {path!r}")
+        return path, None
+    return path, None if None in places else f"{places[0]}/{places[1]}"
+
+
+def _acquisitions(at: Inspector, value: Any) -> None:
+    ids: list[int | None] = []
+    for inner, item in at.objects("acquisitions", value):
+        ids.append(inner.integer("id", item, least=0, required=True))
+        inner.integer("maximumfieldcount", item, least=1)
+        for name in ("starttime", "endtime"):
+            inner.integer(name, item, least=0)
+        for name in ("name", "description"):
+            inner.text(name, item)
+        for name in ("name", "maximumfieldcount"):
+            if name not in item:
+                inner.warn(name, "missing; it should be stated")
+    if len(set(ids)) < len(ids):
+        at.error("acquisitions", f"an id stands there twice: {ids}")
+
+
+def check_well(at: Inspector, value: Any, version: Version) -> None:
+    """Record the problems of a well."""
+    if not at.is_object("", value):
+        return
+    paths: list[str | None] = []
+    for inner, item in at.objects("images", value.get("images"), least=1):
+        path = inner.text("path", item, required=True)
+        paths.append(path)
+        allowed = _FIELD if version.name == "0.6" else _ALPHANUMERIC
+        if path is not None and not allowed.fullmatch(path):
+            inner.error("path", f"expected letters and digits, got {path!r}")
+        inner.integer("acquisition", item)
+    if len(set(paths)) < len(paths):
+        at.error("images", "the same path stands there twice")
 
 
 _RULES: dict[str, Callable[[Inspector, Any, Version], None]] = {

@@ -15,16 +15,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypeAlias
 
 from omnizarr.errors import InvalidMetadata, StoreError
-from omnizarr.stores import identity, sorted_keys
-from omnizarr.stores.abilities import check_key, check_prefix, check_writable, is_key
-from omnizarr.stores.closing import Closes
-from omnizarr.stores.failures import naming
-from omnizarr.stores.store import Bytes, Kind, Range, Store
-from omnizarr.stores.url import split_path
-from omnizarr.stores.values import flat
-from omnizarr.stores.zip.archive import Archive, load, open_file, writing
+from omnizarr.stores import identity, operations
+from omnizarr.stores.base import Bytes, Closes, Kind, Range, Store, flat, split_path
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, is_key, naming
+from omnizarr.stores.zip.archive import Archive, Source, StoreBytes, fetch, load, open_file, writing
 from omnizarr.stores.zip.records import DEFLATED, LOCAL, STORED, TAIL, Entry, read_directory
-from omnizarr.stores.zip.source import Source, StoreBytes, fetch
 
 Mode: TypeAlias = Literal["r", "a", "r+", "w", "w-", "x"]
 # Inside the class `list` is a method.
@@ -211,11 +206,11 @@ class ZipStore(Closes):
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)
-        yield from sorted_keys.below(self._keys(), prefix)
+        yield from operations.below(self._keys(), prefix)
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)
-        return sorted_keys.level(sorted_keys.scan_sorted(self._keys()), prefix)
+        return operations.level(operations.scan_sorted(self._keys()), prefix)
 
     def _keys(self) -> Names:
         _, entries = self._live()

@@ -17,23 +17,30 @@ for (`SharedTests`, `ForkTests`, `ClosableTests`, `ReadOnlyTests`), and for fail
 
 import pytest
 
-_MODULES = "abilities absence hierarchy listable readable sharing versioned writable"
+_MODULES = "abilities readable sharing writable"
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES.split()))
 
-from omnizarr.testing.stores.abilities import AbilityTests  # noqa: E402
-from omnizarr.testing.stores.absence import AbsenceTests, ReadOnlyTests  # noqa: E402
-from omnizarr.testing.stores.hierarchy import HierarchyTests  # noqa: E402
-from omnizarr.testing.stores.listable import ListableTests  # noqa: E402
-from omnizarr.testing.stores.readable import ReadableTests, Suite  # noqa: E402
+from omnizarr.testing.stores.abilities import AbilityTests, HierarchyTests  # noqa: E402
+from omnizarr.testing.stores.readable import (  # noqa: E402
+    AbsenceTests,
+    ReadableTests,
+    ReadOnlyTests,
+    Suite,
+)
 from omnizarr.testing.stores.sharing import (  # noqa: E402
     ClosableTests,
+    ConditionalTests,
     ForkTests,
     PicklableTests,
     SharedTests,
     ThreadTests,
+    VersionedTests,
 )
-from omnizarr.testing.stores.versioned import ConditionalTests, VersionedTests  # noqa: E402
-from omnizarr.testing.stores.writable import PartialTests, WritableTests  # noqa: E402
+from omnizarr.testing.stores.writable import (  # noqa: E402
+    ListableTests,
+    PartialTests,
+    WritableTests,
+)
 
 __all__ = [
     "AbilityTests",

@@ -1,0 +1,224 @@
+"""gzip, zlib, bz2, lzma and lz4.
+
+Specification: ``gzip`` of version 3, the draft's ``…/codecs/gzip/1.0``; ``zlib`` is version
+1's and 2's, called ``numcodecs.zlib`` in version 3.
+Configuration: ``{"level": 5}``, 0 to 9.
+libdeflate (package deflate) does the work where the size is known; it looks at one member only,
+so the trailer is compared too, and several members or a wrong end go through zlib, which reports
+them. Without the package zlib does everything, in about twice the time.
+Specification: compressors of version 1 and 2; ``numcodecs.bz2`` and ``numcodecs.lzma`` in
+version 3. Configuration: ``{"level": 1}``; ``{"format": 1, "check": -1, "preset": null,
+"filters": null}``.
+Specification: ``lz4`` in version 2, ``numcodecs.lz4`` in version 3.
+Configuration: ``{"acceleration": 1}``.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from numcodecs import lz4
+
+from omnizarr.codecs.codec import (
+    Buffer,
+    Configured,
+    Kind,
+    as_bytes_array,
+    bounded,
+    check_memory,
+    limit_of,
+    optional,
+)
+
+deflate = optional("deflate")
+_EXTRA = 2**20  # bytes that it needs besides
+
+
+@dataclass(frozen=True, slots=True)
+class Gzip(Configured):
+    level: int = 1
+
+    name: ClassVar[str] = "gzip"
+    kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.check_integer("level", 0, 9)
+
+    def encoded_size(self, size: int) -> int | None:
+        return None
+
+    def encode(self, data: Buffer) -> Buffer:
+        if deflate is None:
+            return _pack(data, self.level, 31)
+        check_memory(len(data) + _EXTRA)
+        return bytes(deflate.gzip_compress(data, self.level))
+
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        if deflate is not None and size and len(data) > 18:
+            check_memory(size + _EXTRA)
+            try:
+                out: bytearray = deflate.gzip_decompress(data, size)
+            except deflate.DeflateError:
+                out = bytearray()
+            trailer = deflate.crc32(out).to_bytes(4, "little") + (size % 2**32).to_bytes(
+                4, "little"
+            )
+            if len(out) == size and bytes(data[-8:]) == trailer:
+                return out
+        return bounded(lambda d, n: _stream(d, n, 31), data, size)
+
+
+@dataclass(frozen=True, slots=True)
+class StrictGzip(Gzip):
+    """As version 3 and its draft define it: the level must be stated."""
+
+    level: int = 5
+
+    borrows: ClassVar[bool] = True
+    stated: ClassVar[tuple[str, ...]] = ("level",)
+
+
+@dataclass(frozen=True, slots=True)
+class Zlib(Configured):
+    level: int = 1
+
+    name: ClassVar[str] = "numcodecs.zlib"
+    kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.check_integer("level", -1, 9)
+
+    def encoded_size(self, size: int) -> int | None:
+        return None
+
+    def encode(self, data: Buffer) -> Buffer:
+        level = 6 if self.level < 0 else self.level
+        if deflate is None:
+            return _pack(data, level, 15)
+        check_memory(len(data) + _EXTRA)
+        return bytes(deflate.zlib_compress(data, level))
+
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        if deflate is not None and size and len(data) > 6:
+            check_memory(size + _EXTRA)
+            try:
+                out: bytearray = deflate.zlib_decompress(data, size)
+            except deflate.DeflateError:
+                out = bytearray()
+            trailer = deflate.adler32(out).to_bytes(4, "big")
+            if len(out) == size and bytes(data[-4:]) == trailer:
+                return out
+        return bounded(lambda d, n: _stream(d, n, 15), data, size)
+
+
+def _pack(data: Buffer, level: int, window: int) -> bytes:
+    packer = zlib.compressobj(level, zlib.DEFLATED, window)
+    return packer.compress(data) + packer.flush()
+
+
+def _stream(data: Buffer, limit: int, window: int) -> bytes:
+    """All members of a gzip file, or one zlib stream, cut off after `limit` bytes."""
+    out, rest = [], bytes(data)
+    while True:
+        member = zlib.decompressobj(window)
+        out.append(member.decompress(rest, limit))
+        limit -= len(out[-1])
+        if limit <= 0:
+            break
+        if not member.eof:
+            raise ValueError("the compressed data end too early")
+        rest = member.unused_data
+        if not rest:
+            break
+        if window != 31:
+            raise ValueError(f"{len(rest)} bytes follow the end of the compressed data")
+    return b"".join(out)
+
+
+@dataclass(frozen=True, slots=True)
+class Bz2(Configured):
+    level: int = 1
+
+    name: ClassVar[str] = "numcodecs.bz2"
+    kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.check_integer("level", 1, 9)
+
+    def encoded_size(self, size: int) -> int | None:
+        return None
+
+    def encode(self, data: Buffer) -> Buffer:
+        return bz2.compress(data, self.level)
+
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        return bounded(lambda d, n: _whole(bz2.BZ2Decompressor(), d, n), data, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Lzma(Configured):
+    format: int = lzma.FORMAT_XZ
+    check: int = -1  # type: ignore[assignment]  # the member's name hides the method
+    preset: int | None = None
+    filters: tuple[Any, ...] | None = None
+
+    name: ClassVar[str] = "numcodecs.lzma"
+    kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
+
+    def encoded_size(self, size: int) -> int | None:
+        return None
+
+    def _filters(self) -> list[dict[str, Any]] | None:
+        return [dict(f) for f in self.filters] if self.filters else None
+
+    def encode(self, data: Buffer) -> Buffer:
+        return lzma.compress(
+            data, format=self.format, check=self.check, preset=self.preset, filters=self._filters()
+        )
+
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        raw = self.format == lzma.FORMAT_RAW
+        decoder = lzma.LZMADecompressor(
+            format=self.format, filters=self._filters() if raw else None
+        )
+        return bounded(lambda d, n: _whole(decoder, d, n), data, size)
+
+
+def _whole(decoder: bz2.BZ2Decompressor | lzma.LZMADecompressor, data: Buffer, limit: int) -> bytes:
+    out = decoder.decompress(bytes(data), limit)
+    if len(out) < limit and not decoder.eof and decoder.needs_input:
+        raise ValueError("the compressed data end too early")
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Lz4(Configured):
+    acceleration: int = 1
+
+    name: ClassVar[str] = "numcodecs.lz4"
+    kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.check_integer("acceleration", -(2**31), 2**31 - 1)
+
+    def encoded_size(self, size: int) -> int | None:
+        return None
+
+    def encode(self, data: Buffer) -> Buffer:
+        return bytes(lz4.compress(as_bytes_array(data), self.acceleration))
+
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        stated = int.from_bytes(bytes(data[:4]), "little")
+        limit = limit_of(size)
+        if len(data) < 5 or stated > limit:
+            raise ValueError(f"the header says {stated} bytes, expected {limit}")
+        return bytes(lz4.decompress(as_bytes_array(data)))

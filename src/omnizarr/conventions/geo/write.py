@@ -1,0 +1,277 @@
+"""Writing a map with its pyramid, every block of the source read once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Unpack
+
+import numpy as np
+
+from omnizarr import config
+from omnizarr.conventions.geo.crs import CRS, PROJ, Way, registered, to_gdal, to_proj, write_crs
+from omnizarr.conventions.geo.map import Map
+from omnizarr.conventions.geo.map import open as open_map
+from omnizarr.conventions.geo.transform import Affine
+from omnizarr.conventions.ome.levels import level_chunks
+from omnizarr.errors import InvalidMetadata, known_names
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
+from omnizarr.hierarchy.create import new_location
+from omnizarr.hierarchy.group import Group, make_group
+from omnizarr.hierarchy.make import build
+from omnizarr.hierarchy.options import ArrayOptions, check_options, shows
+from omnizarr.hierarchy.selection import as_source
+from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_shapes
+
+# Without a number of levels, they end when both sides are at most this long.
+SMALL = 256
+_COMPRESSION = {"codecs", "compressors", "compressor", "serializer"}
+Convention = Literal["multiscales", "geozarr"]
+
+LIST_VERSION = "0.1"  # of "Multiscale Arrays", the convention of lists of datasets
+_SPEC = "https://github.com/zarr-conventions/{0}/blob/v1/README.md"
+_SCHEMA = "https://raw.githubusercontent.com/zarr-conventions/{0}/refs/tags/v1/schema.json"
+SPATIAL = {
+    "schema_url": _SCHEMA.format("spatial"),
+    "spec_url": _SPEC.format("spatial"),
+    "uuid": "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4",
+    "name": "spatial",
+}
+MULTISCALES = {
+    "schema_url": _SCHEMA.format("multiscales"),
+    "spec_url": _SPEC.format("multiscales"),
+    "uuid": "d35379db-88df-4056-af3a-620245f8e347",
+    "name": "multiscales",
+}
+
+
+@shows(ArrayOptions)
+def write(
+    store: Any,
+    data: Any,
+    *,
+    path: str | None = None,
+    variable: str | None = None,
+    crs: Any = None,
+    transform: Any = None,
+    bounds: Sequence[float] | None = None,
+    levels: int | None = None,
+    factor: int = 2,
+    method: str = "mean",
+    convention: Convention = "multiscales",
+    way: Way = "cf",
+    zarr_format: int | str | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[ArrayOptions],
+) -> Map:
+    """Write a map with its levels, and give it back opened; the last two axes are rows and columns.
+
+    variable
+        With a name, every level is a group with an array of that name and with coordinates beside
+        it, as xarray and GDAL look for them; without, every level is an array.
+    crs
+        Whatever `CRS.of` takes; None for none. `way` is where it is stated, as in `write_crs`.
+    transform, bounds
+        Where it lies: six numbers ``[a, b, c, d, e, f]`` from columns and rows to coordinates,
+        or a box ``(xmin, ymin, xmax, ymax)`` whose top the first row touches.
+    levels, factor, method
+        How many levels there are, the full one included; how many times smaller each is than
+        the one before; `mean`, `mode`, `nearest`, `max` or `gaussian`. By default until both
+        sides are at most 256 long.
+    convention
+        ``"multiscales"``: a list of `datasets`; ``"geozarr"``: a `layout` with
+        `spatial:transform` for every level.
+
+    The other options are those of `create_array`, for every level. By default compression is one
+    that GDAL reads. A map is not seen before it is complete, and one that it replaces stays until
+    then.
+    """
+    source = as_source(data)
+    _check(source, factor, method, convention, options)
+    placed = _transform(transform, bounds, source.shape[-2:])
+    given = None if crs is None else _stated(crs, way)
+    steps = _steps(source.shape, levels, factor)
+    names = list(options.pop("dimension_names", None) or _names(len(source.shape)))
+    if len(names) != len(source.shape) or None in names[-2:]:
+        raise InvalidMetadata(
+            f"dimension_names must name the rows and columns of {len(source.shape)} axes,"
+            f" got {names}"
+        )
+    if variable is not None and placed is not None and (placed.b or placed.d):
+        raise InvalidMetadata(
+            f"{placed} is turned, so that no coordinates can be stored; leave out variable"
+        )
+    check_options(options)
+    location = new_location(store, path, zarr_format, storage_options)
+    with build(location, overwrite=overwrite, operation="writing a map") as place:
+        group = make_group(place, None, overwrite=False)
+        paths = [f"{i}/{variable}" if variable else str(i) for i in range(len(steps) + 1)]
+        shapes = dict(zip(paths, level_shapes(source.shape, steps), strict=True))
+        arrays = _create(group, source, shapes, names, options)
+        fill_levels(source, arrays, steps, method, progress)
+
+        transforms = [
+            None if placed is None else placed.scaled(factor**i, factor**i)
+            for i in range(len(arrays))
+        ]
+        for array, where in zip(arrays, transforms, strict=True):
+            if where is not None:
+                array.attrs.update(_spatial(array, where, names[-2:]))
+                if variable is not None:
+                    _write_coordinates(group, array, where, names[-2:])
+            if given is not None and (convention == "multiscales" or way != "proj"):
+                write_crs(array, given, way=way)
+        if convention == "multiscales":
+            group.attrs.update(_datasets(paths, method))
+        else:
+            levels_ = list(zip(paths, arrays, transforms, strict=True))
+            group.attrs.update(_layout(levels_, factor, method, given, names[-2:]))
+    return open_map(location.store, path=location.path)
+
+
+def _check(
+    source: Any, factor: int, method: str, convention: str, options: Mapping[str, Any]
+) -> None:
+    if len(source.shape) < 2:
+        raise InvalidMetadata(f"a map has at least two axes, got shape {source.shape}")
+    if isinstance(factor, bool) or not isinstance(factor, int) or factor < 2:
+        raise InvalidMetadata(f"factor must be an integer of at least 2, got {factor!r}")
+    if method not in NAMES:
+        raise InvalidMetadata(f"method {method!r} is not known; {known_names(method, NAMES)}")
+    if convention not in ("multiscales", "geozarr"):
+        raise InvalidMetadata(f"convention must be 'multiscales' or 'geozarr', got {convention!r}")
+    stated = options.get("attributes") or {}
+    if method in ("mean", "gaussian", "max") and {"_FillValue", "missing_value"} & stated.keys():
+        raise InvalidMetadata(
+            f"method {method!r} would mix the number for missing values into its neighbours; use"
+            " 'nearest' or 'mode', or floats with NaN"
+        )
+
+
+def _transform(
+    transform: Any, bounds: Sequence[float] | None, shape: Sequence[int]
+) -> Affine | None:
+    if transform is not None and bounds is not None:
+        raise InvalidMetadata("transform and bounds both say where the map lies; give one")
+    if bounds is not None:
+        return Affine.from_bounds(bounds, shape)
+    return None if transform is None else Affine.of(transform)
+
+
+def _stated(crs: Any, way: Way) -> CRS:
+    """The system in the words that `way` needs; raises before anything is stored."""
+    given = CRS.of(crs)
+    if way in ("cf", "both") and given.parameters is None:
+        given = given.with_wkt2()
+    if way in ("gdal", "both"):
+        to_gdal(given)
+    if way == "proj":
+        to_proj(given)
+    return given
+
+
+def _steps(shape: Sequence[int], levels: int | None, factor: int) -> list[tuple[int, ...]]:
+    if levels is None:
+        levels, longest = 1, max(shape[-2:])
+        while longest > SMALL:
+            longest = -(-longest // factor)
+            levels += 1
+    if levels < 1:
+        raise InvalidMetadata(f"levels must be at least 1, got {levels!r}")
+    return [(*(1 for _ in shape[:-2]), factor, factor)] * (levels - 1)
+
+
+def _names(rank: int) -> list[str]:
+    return [*(("band",) if rank == 3 else (f"dim_{i}" for i in range(rank - 2))), "y", "x"]
+
+
+def _create(
+    group: Group,
+    source: Any,
+    shapes: Mapping[str, tuple[int, ...]],
+    names: Sequence[str | None],
+    options: ArrayOptions,
+) -> list[Array]:
+    format = group._location.format
+    options = {**options, "dimension_names": names}
+    if "fill_value" not in options:  # one that is stated means no data to readers of maps
+        zero = np.nan if np.dtype(source.dtype).kind == "f" else 0
+        stated = (options.get("attributes") or {}).get("_FillValue")
+        none = None if format.undefined_fill else zero
+        options["fill_value"] = stated if isinstance(stated, (int, float)) else none
+    if not _COMPRESSION & options.keys() and isinstance(config.get().codecs, str):
+        codecs = format.default_codecs(np.dtype(source.dtype).itemsize, None, "portable")
+        options["compressors"] = list(codecs[1:])  # after the one that makes bytes
+    if options.get("chunks", "auto") in ("auto", None, True):
+        flat = (*(1 for _ in source.shape[:-2]), *source.shape[-2:])
+        options["chunks"] = guess_chunks(flat, np.dtype(source.dtype).itemsize, TARGET_BYTES)
+    arrays: list[Array] = []
+    for path, shape in shapes.items():
+        if arrays:
+            options["chunks"], shards = level_chunks(arrays[0].chunks, arrays[0].shards, shape)
+            if shards is not None:
+                options["shards"] = shards
+        arrays.append(group.create_array(path, shape=shape, dtype=source.dtype, **options))
+    return arrays
+
+
+def _spatial(array: Array, where: Affine, names: Sequence[str | None]) -> dict[str, Any]:
+    return {
+        "zarr_conventions": registered(array.attrs.get("zarr_conventions"), SPATIAL),
+        "spatial:dimensions": list(names),
+        "spatial:shape": list(array.shape[-2:]),
+        "spatial:transform": list(where.coefficients),
+    }
+
+
+def _write_coordinates(
+    group: Group, array: Array, where: Affine, names: Sequence[str | None]
+) -> None:
+    """The centres of rows and columns beside an array of a level."""
+    level = array.path.removeprefix(group.path).strip("/").rpartition("/")[0]
+    rows, columns = array.shape[-2:]
+    centres = (
+        where.f + where.e * (np.arange(rows) + 0.5),
+        where.c + where.a * (np.arange(columns) + 0.5),
+    )
+    for name, values in zip(names, centres, strict=True):
+        group.create_array(f"{level}/{name}", data=values, dimension_names=[name], compressors=None)
+
+
+def _datasets(paths: Sequence[str], method: str) -> dict[str, Any]:
+    datasets = [{"path": path} for path in paths]
+    return {"multiscales": [{"version": LIST_VERSION, "datasets": datasets, "type": method}]}
+
+
+def _layout(
+    levels: Sequence[tuple[str, Array, Affine | None]],
+    factor: int,
+    method: str,
+    crs: CRS | None,
+    names: Sequence[str | None],
+) -> dict[str, Any]:
+    layout: list[dict[str, Any]] = []
+    for path, array, where in levels:
+        scale = float(factor) if layout else 1.0
+        entry: dict[str, Any] = {"asset": path}
+        if layout:
+            entry["derived_from"] = layout[-1]["asset"]
+        entry["transform"] = {"scale": [scale, scale], "translation": [0.0, 0.0]}
+        if where is not None:
+            entry["spatial:shape"] = list(array.shape[-2:])
+            entry["spatial:transform"] = list(where.coefficients)
+        layout.append(entry)
+    resampling = {"mean": "average", "gaussian": "gauss"}.get(method, method)
+    found: dict[str, Any] = {"multiscales": {"layout": layout, "resampling_method": resampling}}
+    used = [MULTISCALES]
+    _, finest, place = levels[0]
+    if place is not None:
+        found["spatial:dimensions"] = list(names)
+        found["spatial:bbox"] = list(place.bounds(finest.shape[-2:]))
+        used.append(SPATIAL)
+    if crs is not None:
+        found.update(to_proj(crs))
+        used.append(PROJ)
+    return {"zarr_conventions": registered(None, *used), **found}

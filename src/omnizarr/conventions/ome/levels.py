@@ -1,0 +1,212 @@
+"""Levels of an image: factors, pixel positions, chunks, and the window of values shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from omnizarr.conventions.ome.model import Axis, Metadata, Transform
+from omnizarr.conventions.ome.region import unit_factor, unit_kind, unit_name, unknown_unit
+from omnizarr.errors import InvalidMetadata
+from omnizarr.hierarchy.array import Array
+from omnizarr.ops.pyramid import Values
+
+Factors = tuple[int, ...]
+
+_DEFAULT_AXES = {2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
+_ORDER = {"time": 0, "space": 2}
+_TYPES = {"t": "time", "time": "time", "c": "channel", "channel": "channel"}
+# Without a number of levels, they end when the longest axis of space is at most this long.
+SMALL = 256
+
+
+def image_axes(axes: Any, rank: int, unit: str | Mapping[str, str] | None) -> tuple[Axis, ...]:
+    """Axes from a text such as ``"zyx"`` in any case, names or `Axis` objects; None: the usual."""
+    if axes is None:
+        if rank not in _DEFAULT_AXES:
+            raise InvalidMetadata(f"an image has 2 to 5 axes, got {rank}")
+        axes = _DEFAULT_AXES[rank]
+    if isinstance(axes, str):
+        axes = axes.lower()
+    given = [a if isinstance(a, Axis) else Axis(str(a), _TYPES.get(str(a), "space")) for a in axes]
+    names = [a.name for a in given]
+    if len(given) != rank:
+        raise InvalidMetadata(f"the data have {rank} axes, but {len(given)} are named: {names}")
+    order = sorted(range(rank), key=lambda i: _ORDER.get(given[i].type or "", 1))
+    if order != [*range(rank)]:
+        raise InvalidMetadata(
+            f"the axes {names} are not in the order of OME-Zarr: time, then channel, then space;"
+            f" give numpy.transpose(data, {tuple(order)}) with axes {[names[i] for i in order]}"
+        )
+    units = {} if unit is None or isinstance(unit, str) else dict(unit)
+    for name in units.keys() - set(names):
+        raise InvalidMetadata(f"unit: there is no axis {name!r}; axes: {', '.join(names)}")
+    if isinstance(unit, str):
+        kind = unit_kind(unit)
+        if kind is None:
+            raise unknown_unit(unit)
+        units = {a.name: unit for a in given if a.type == kind}
+    return tuple(
+        Axis(a.name, a.type, unit_name(units[a.name]) if a.name in units else a.unit, a.extra)
+        for a in given
+    )
+
+
+def per_axis(given: Any, axes: Sequence[Axis], default: float, what: str) -> tuple[float, ...]:
+    """A number for each axis, from a sequence or a mapping by name."""
+    if given is None:
+        return (default,) * len(axes)
+    names = [a.name for a in axes]
+    if isinstance(given, Mapping):
+        for name in given.keys() - set(names):
+            raise InvalidMetadata(f"{what}: there is no axis {name!r}; axes: {', '.join(names)}")
+        return tuple(float(given.get(name, default)) for name in names)
+    found = tuple(float(n) for n in given)
+    if len(found) != len(axes):
+        raise InvalidMetadata(f"{what} has {len(found)} entries, but there are {len(axes)} axes")
+    return found
+
+
+def pixel_sizes(given: Any, axes: Sequence[Axis]) -> tuple[float, ...]:
+    """The size of a pixel along each axis, 1 where none is given."""
+    found = per_axis(given, axes, 1.0, "scale")
+    for size, axis in zip(found, axes, strict=True):
+        if not 0 < size < float("inf"):
+            raise InvalidMetadata(f"scale: a pixel cannot be {size:g} long along {axis.name!r}")
+    return found
+
+
+def level_factors(
+    shape: Sequence[int],
+    axes: Sequence[Axis],
+    scale: Sequence[float],
+    levels: int | None,
+    factors: Any,
+) -> list[Factors]:
+    """The factors from each level to the next.
+
+    As given for every step, or once for all; else each axis of space is halved whose pixels are
+    less than twice as long as the shortest, so that they grow alike.
+    """
+    if levels is not None and levels < 1:
+        raise InvalidMetadata(f"levels must be at least 1, got {levels}")
+    if isinstance(factors, Sequence) and factors and not isinstance(factors[0], int):
+        if levels is not None and levels != len(factors) + 1:
+            raise InvalidMetadata(
+                f"{len(factors)} steps make {len(factors) + 1} levels, not {levels}"
+            )
+        return [_step(each, axes) for each in factors]
+    fixed = None if factors is None else _step(factors, axes)
+    lengths, sizes = list(shape), list(scale)
+    found: list[Factors] = []
+    while levels is None or len(found) < levels - 1:
+        step = fixed or _halves(lengths, axes, sizes)
+        longest = max((n for n, f in zip(lengths, step, strict=True) if f > 1), default=0)
+        if longest <= (SMALL if levels is None else 1):
+            break
+        found.append(step)
+        lengths = [-(-n // f) for n, f in zip(lengths, step, strict=True)]
+        sizes = [s * f for s, f in zip(sizes, step, strict=True)]
+    return found
+
+
+def _step(given: Any, axes: Sequence[Axis]) -> Factors:
+    if isinstance(given, int):
+        given = {a.name: given for a in axes if a.type == "space"}
+    found = per_axis(given, axes, 1, "factors")
+    if any(f < 1 or f != int(f) for f in found):
+        raise InvalidMetadata(f"factors must be integers of at least 1, got {given!r}")
+    return tuple(int(f) for f in found)
+
+
+def _halves(lengths: Sequence[int], axes: Sequence[Axis], sizes: Sequence[float]) -> Factors:
+    physical = {
+        i: size * (unit_factor(a.unit, "meter") if unit_kind(a.unit) == "space" and a.unit else 1.0)
+        for i, (a, size) in enumerate(zip(axes, sizes, strict=True))
+        if a.type == "space" and lengths[i] > 1
+    }
+    shortest = min(physical.values(), default=1.0)
+    close = {i for i, size in physical.items() if size < 2 * shortest * (1 - 1e-9)}
+    return tuple(2 if i in close else 1 for i in range(len(axes)))
+
+
+def level_transforms(first: Transform, factors: Sequence[Factors], method: str) -> list[Transform]:
+    """Where the pixels of each level lie: at the middle of the block that a pixel stands for.
+
+    `nearest` takes the first pixel of a block, so its levels start where the image does.
+    """
+    found = [first]
+    for step in factors:
+        last = found[-1]
+        scale = tuple(_short(s * f) for s, f in zip(last.scale, step, strict=True))
+        shift = [0.0 if method == "nearest" else (f - 1) / 2 * s
+                 for s, f in zip(last.scale, step, strict=True)]  # fmt: skip
+        moved = tuple(_short(t + d) for t, d in zip(last.offset, shift, strict=True))
+        stated = moved if last.translation is not None or any(moved) else None
+        found.append(Transform(scale, stated))
+    return found
+
+
+def _short(number: float) -> float:
+    """Without the noise of the last digit: 0.15, not 0.15000000000000002."""
+    return float(f"{number:.15g}")
+
+
+def level_chunks(
+    chunks: tuple[int, ...], shards: tuple[int, ...] | None, shape: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """The finest level's chunks and shards, cut where an axis of this level is shorter."""
+    lengths = [max(1, n) for n in shape]
+    inner = tuple(min(c, n) for c, n in zip(chunks, lengths, strict=True))
+    if shards is None:
+        return inner, None
+    outer = tuple(c * -(-min(s, n) // c) for s, c, n in zip(shards, inner, lengths, strict=True))
+    return inner, outer
+
+
+LOOKED_AT = 2**24  # bytes of a channel that are read at most
+
+
+def with_windows(
+    metadata: Metadata, dtype: np.dtype[Any], coarsest: Array | None = None
+) -> Metadata:
+    """Metadata whose channels all have a window.
+
+    One that was not given has the least and the largest value of the coarsest level, or of the
+    middle of it where that is large; before it is written, those of the type.
+    """
+    if metadata.omero is None:
+        return metadata
+    axes = metadata.multiscales[0].axes
+    channels = []
+    for number, channel in enumerate(metadata.omero.channels):
+        if channel.window is None:
+            chosen = None if coarsest is None else _middle(axes, coarsest, number)
+            values = np.zeros(0) if coarsest is None else np.asarray(coarsest[chosen])
+            channel = replace(channel, window=_window(values, dtype))
+        channels.append(channel)
+    return replace(metadata, omero=replace(metadata.omero, channels=tuple(channels)))
+
+
+def _middle(axes: Sequence[Axis], level: Array, number: int) -> tuple[int | slice, ...]:
+    """A channel, and of a large one only the middle along as many axes as it takes."""
+    chosen: list[int | slice] = [slice(None)] * level.ndim
+    nbytes = level.nbytes
+    for i in sorted(range(level.ndim), key=lambda i: axes[i].type != "channel"):
+        if axes[i].type == "channel" or nbytes > LOOKED_AT:
+            chosen[i] = number if axes[i].type == "channel" else level.shape[i] // 2
+            nbytes //= max(1, level.shape[i])
+    return tuple(chosen)
+
+
+def _window(values: Values, dtype: np.dtype[Any]) -> dict[str, float]:
+    whole = dtype.kind in "iu"
+    low, high = (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) if whole else (0, 1)
+    found = values[np.isfinite(values)] if dtype.kind in "iuf" else values[:0]
+    start, end = (found.min().item(), found.max().item()) if found.size else (low, high)
+    if start == end:
+        start, end = (start, end + 1) if end < high else (start - 1, end)
+    return {"min": min(low, start), "max": max(high, end), "start": start, "end": end}

@@ -1,0 +1,346 @@
+"""Migrate OME-Zarr between versions 0.4 and 0.5.
+
+A view of the source shows its documents with the metadata of the other version; `convert` then
+does the rest: documents only where chunks can stay as they are, new chunks where not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from omnizarr import stores
+from omnizarr.conventions.ome.check import check
+from omnizarr.conventions.ome.image import Image, Loaded, load
+from omnizarr.conventions.ome.model import Metadata, from_json, to_json
+from omnizarr.conventions.ome.versions import (
+    NEWEST,
+    Stated,
+    Version,
+    attributes_of,
+    known,
+    newest,
+    stated,
+    version_on,
+    writable,
+)
+from omnizarr.errors import CannotExpress, InvalidMetadata, NodeNotFound, StoreError
+from omnizarr.formats import Format, by_name, consolidated
+from omnizarr.hierarchy.fetch import fetch
+from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.lookup import locate
+from omnizarr.hierarchy.walk import walk
+from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.ops.convert import Progress, Report, convert
+from omnizarr.stores import Range, Store
+from omnizarr.stores.base import Bytes
+from omnizarr.stores.identity import Place
+from omnizarr.stores.resolve import options_for_two
+
+
+@dataclass(frozen=True)
+class Migration:
+    """What a migration did, or would do."""
+
+    source: str  # the version before
+    target: str  # the version after
+    documents: tuple[str, ...]  # keys of the new documents, where chunks stayed
+    removed: tuple[str, ...]  # keys of old documents that were erased
+    report: Report
+    dry_run: bool
+
+
+def migrate(
+    store: Any,
+    destination: Any = None,
+    *,
+    to: str = NEWEST,
+    in_place: bool = False,
+    remove_old: bool = False,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    checksum: bool = False,
+    progress: Progress | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    destination_options: Mapping[str, Any] | None = None,
+) -> Migration:
+    """Move an image or plate, with labels, wells and fields, to another version of OME-Zarr.
+
+    With `in_place` only documents are written, beside the old ones, and no chunk is touched; it
+    is refused, before anything is written, where chunks cannot stay. `undo_migration` takes the
+    new documents away again; `remove_old` erases the old ones instead of keeping both. With a
+    destination everything is copied, and chunks are encoded again where they must be.
+    `checksum` keeps checksums in 0.4 too, as `convert` has it.
+    `dry_run` finds out what would be done, and what cannot be, without writing anything.
+    `storage_options` are for those of the two that are URLs; `destination_options` are the
+    destination's, where they are others.
+    """
+    if in_place != (destination is None):
+        raise TypeError("give a destination, or in_place=True")
+    if remove_old and not in_place:
+        raise TypeError("remove_old is for in_place=True; a copy leaves the source alone")
+    goal = writable(to)
+    here, there = options_for_two(store, destination, storage_options, destination_options)
+    inner = stores.resolve(store, read_only=not in_place or dry_run, storage_options=here)
+    start, node = locate(inner, "")
+    nodes = walk(start, node)
+    loaded = load(Group.at(start, node))
+    if loaded is None:
+        raise InvalidMetadata(f"{start} has no OME-Zarr metadata; use convert for plain Zarr")
+    if loaded.version == goal:
+        raise InvalidMetadata(f"{start} is OME-Zarr {to} already")
+    changed = translated(start, nodes, loaded, goal, in_place)
+    view = _View(inner, _documents(start, nodes, changed), hide_chunks=dry_run)
+    view.documents.update(key for path in nodes for key in start.format.keys(path))
+    name = loaded.stated_version
+    if not in_place:
+        report = convert(
+            view,
+            stores.MemoryStore() if dry_run else stores.resolve(destination, storage_options=there),
+            zarr_format=goal.zarr_format,
+            overwrite=overwrite,
+            dimension_separator="/",
+            checksum=checksum,
+            progress=progress,
+        )
+        return Migration(name, to, (), (), report, dry_run)
+    report = convert(view, zarr_format=goal.zarr_format, in_place=True, checksum=checksum)
+    old = _old_documents(start, nodes) if remove_old else []
+    if not dry_run:
+        _store(inner, view.written)
+        stores.erase_values(inner, old)
+    return Migration(name, to, tuple(view.written), tuple(old), report, dry_run)
+
+
+def undo_migration(
+    store: Any, *, to: str = NEWEST, storage_options: Mapping[str, Any] | None = None
+) -> tuple[str, ...]:
+    """Erase the documents of version `to` where those of the other version stand beside them.
+
+    Gives back their keys. Refused where that would lose something: a node that only has the new
+    documents, or an array whose shape was changed since.
+    """
+    where = stores.resolve(store, storage_options=storage_options)
+    goal = by_name(writable(to).zarr_format)
+    other = next(v for v in ("0.4", "0.5") if v != to)
+    trees = []
+    for format in (goal, by_name(writable(other).zarr_format)):
+        start, node = locate(where, "", zarr_format=format.name)
+        trees.append(walk(start, node))
+    new, old = trees
+    for path, node in new.items():
+        if path not in old:
+            raise StoreError(f"{paths.show(path)} has no documents of {other}; nothing was erased")
+        before = old[path]
+        if isinstance(node, ArrayModel) and getattr(before, "shape", None) != node.shape:
+            raise StoreError(
+                f"{paths.show(path)} has another shape since the migration; nothing was erased"
+            )
+    keys = _old_documents(Location(where, "", goal), new)
+    stores.erase_values(where, keys)
+    return tuple(keys)
+
+
+def _old_documents(start: Location, nodes: Mapping[str, Node]) -> list[str]:
+    """The keys of all documents there are, the root's first: without it the rest is not found."""
+    keys = [key for path in nodes for key in start.format.keys(path)]
+    copy = consolidated.key(start.format, "")
+    wanted = list(dict.fromkeys(keys if copy is None else [*keys, copy]))
+    found = fetch(start.store, wanted)
+    return [key for key in sorted(wanted, key=lambda k: k.count("/")) if key in found]
+
+
+def _store(store: Store, written: Mapping[str, bytes]) -> None:
+    """Store new documents, the root's last: before it nothing shows; or none of them."""
+    done: list[str] = []
+    try:
+        for key in sorted(written, key=lambda k: (-k.count("/"), k)):
+            store.set(key, written[key])
+            done.append(key)
+    except BaseException:
+        stores.erase_values(store, reversed(done))
+        raise
+
+
+def _documents(
+    start: Location, nodes: Mapping[str, Node], changed: Mapping[str, Node]
+) -> dict[str, bytes | None]:
+    """The source's documents of those nodes that are others in the new version."""
+    shown: dict[str, bytes | None] = {}
+    for path, node in changed.items():
+        if node is not nodes[path]:
+            shown.update(start.format.write(path, node))
+    return shown
+
+
+@dataclass(eq=False)
+class _View:
+    """A store that shows some documents in another way, and keeps what is set apart."""
+
+    inner: Store
+    shown: Mapping[str, bytes | None]
+    hide_chunks: bool
+    documents: set[str] = field(default_factory=set)
+    written: dict[str, bytes] = field(default_factory=dict)
+    read_only: bool = False
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        value = self.written.get(key, self.shown.get(key))
+        if value is not None:
+            return value if range is None else range.of(value)
+        if key in self.shown or (self.hide_chunks and key not in self.documents):
+            return None
+        return self.inner.get(key, range)
+
+    def set(self, key: str, value: Bytes) -> None:
+        self.written[key] = bytes(value)
+
+    def erase(self, key: str) -> None:
+        self.written.pop(key, None)
+
+    def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        return stores.list_dir(self.inner, prefix)
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        keys = stores.list_prefix(self.inner, prefix)
+        return (k for k in keys if not self.hide_chunks or k in self.documents)
+
+    def place(self, prefix: str = "") -> Place:
+        return stores.place_of(self.inner, prefix)
+
+    def __repr__(self) -> str:
+        return repr(self.inner)
+
+
+_ROOTS = ("multiscales", "plate", "bioformats2raw.layout")  # others stand below one of these
+
+
+def for_format(
+    start: Location, nodes: dict[str, Node], goal: Format, in_place: bool, separator: str | None
+) -> tuple[dict[str, Node], str | None]:
+    """Nodes as another version of Zarr has them, and the separator for chunk keys.
+
+    Images and plates that are valid get the metadata of the version of OME-Zarr on that Zarr.
+    """
+    target = version_on(goal.name)
+    for path, version in _roots(start, nodes):
+        place = start.at(path)
+        if version.stands_on(goal.name):
+            wanted = version.separator
+        elif target is None:
+            raise CannotExpress(
+                f"{place} is OME-Zarr {version.name}, which no version of OME-Zarr"
+                f" has on zarr {goal.name}; convert to 2 or 3"
+            )
+        else:
+            inside = {p: n for p, n in nodes.items() if p == path or _is_below(p, path)}
+            root = load(Group.at(place, nodes[path]))
+            if root is not None:
+                nodes = {**nodes, **translated(start, inside, root, target, in_place)}
+            wanted = target.separator
+            separator = separator or wanted
+        if wanted is not None and separator not in (None, wanted):
+            raise InvalidMetadata(
+                f"{place} is OME-Zarr, whose chunk keys have {wanted!r} in version 2,"
+                f" not {separator!r}; leave dimension_separator out"
+            )
+    return nodes, separator
+
+
+def _roots(start: Location, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Version]]:
+    """The paths of valid images, plates and series that are not parts of others."""
+    last: str | None = None
+    for path, node in nodes.items():  # parents come first
+        if not isinstance(node, GroupModel) or (last is not None and _is_below(path, last)):
+            continue
+        found = stated(node.attributes)
+        if found is None or not any(name in found.members for name in _ROOTS):
+            continue
+        if any(p.level == "error" for p in check(found, "")):
+            continue
+        version = known(found.version or (NEWEST if found.namespaced else "0.4"))
+        if version.stands_on(start.format.name) and _is_image(path, nodes, found, version):
+            last = path
+            yield path, version
+
+
+def _is_image(path: str, nodes: Mapping[str, Node], found: Stated, version: Version) -> bool:
+    """Whether levels have the axes of images, where a version does not state them: maps have the
+    metadata of 0.1 too, from which it came."""
+    if version.name > "0.2":
+        return True
+    for multiscale in from_json(newest(found.members, version)).multiscales:
+        names = tuple(a.name for a in multiscale.axes)
+        for dataset in multiscale.datasets:
+            level = nodes.get(paths.join(path, paths.normalize(dataset.path)))
+            stated_names = level.dimension_names if isinstance(level, ArrayModel) else None
+            if not isinstance(level, ArrayModel) or len(level.shape) != len(names):
+                return False
+            if stated_names is not None and stated_names != names:
+                return False
+    return True
+
+
+def _is_below(path: str, other: str) -> bool:
+    return path != other and path.startswith(paths.prefix(other))
+
+
+def translated(
+    start: Location, nodes: Mapping[str, Node], root: Loaded, goal: Version, in_place: bool
+) -> dict[str, Node]:
+    """The nodes of an image or plate with the metadata of another version."""
+    changed: dict[str, Node] = dict(nodes)
+    for path, node in nodes.items():
+        if isinstance(node, ArrayModel):
+            continue
+        group = Group.at(start.at(path), node)
+        loaded = load(group, root if group.path != root.group.path else None)
+        if loaded is None:
+            continue
+        metadata = _with_scales(loaded)
+        attributes = attributes_of(to_json(metadata), goal.name, node.attributes)
+        changed[path] = node.with_(attributes=attributes, consolidated=None)
+        for multiscale in metadata.multiscales:
+            names = tuple(a.name for a in multiscale.axes)
+            for dataset in multiscale.datasets:
+                level = paths.join(path, paths.normalize(dataset.path))
+                array = changed.get(level)
+                if not isinstance(array, ArrayModel):
+                    raise NodeNotFound(f"there is no level {paths.show(level)} in {start.store!r}")
+                if in_place:
+                    _check_keys(start.at(level), array, goal)
+                changed[level] = _named(array, names, goal)
+    return changed
+
+
+def _check_keys(place: Location, array: ArrayModel, goal: Version) -> None:
+    """Raise where a level that stays as it is has keys that the version does not."""
+    encoding = array.chunk_key_encoding
+    separator = encoding.configuration.get("separator", ".")
+    if goal.separator is not None and encoding.name == "v2" and separator != goal.separator:
+        raise CannotExpress(
+            f"{place} cannot stay as it is: its chunk keys have {separator!r}, and those of"
+            f" OME-Zarr {goal.name} have {goal.separator!r}; give a destination"
+        )
+
+
+def _named(array: ArrayModel, names: tuple[str, ...], goal: Version) -> ArrayModel:
+    """The array with the axes' names where the version wants them; 0.4 has them in the group."""
+    attributes = {k: v for k, v in array.attributes.items() if k != "_ARRAY_DIMENSIONS"}
+    stated_names = names if goal.name == NEWEST else None
+    return array.with_(dimension_names=stated_names, attributes=attributes)
+
+
+def _with_scales(loaded: Loaded) -> Metadata:
+    """The metadata, with the scales of versions that did not state them."""
+    several = []
+    for i, multiscale in enumerate(loaded.metadata.multiscales):
+        image = Image(loaded, i)
+        datasets = tuple(
+            d if d.transform is not None else replace(d, transform=image.transform(j))
+            for j, d in enumerate(multiscale.datasets)
+        )
+        several.append(replace(multiscale, datasets=datasets))
+    return replace(loaded.metadata, multiscales=tuple(several))

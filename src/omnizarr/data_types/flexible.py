@@ -1,0 +1,220 @@
+"""Text and bytes, of fixed and of variable length.
+
+Specification: registered extensions ``string``, ``bytes``, ``fixed_length_utf32``, and
+zarr-python's ``null_terminated_bytes``; in version 1 and 2 ``<U12``, ``|S12``, and ``|O`` with
+a vlen filter; in the draft its string extension.
+In memory: ``string`` is NumPy's ``StringDType``, ``bytes`` an object array of `bytes`.
+Specification: ``r<bits>`` of version 3 and its draft; ``|V5`` in version 1 and 2; zarr-python
+also writes ``raw_bytes`` with ``length_bytes``. ``object`` is version 2's ``|O`` with an object
+codec such as json2; version 3 has no such type.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from omnizarr.data_types.data_type import (
+    DataType,
+    Scalar,
+    from_base64,
+    in_order,
+    old,
+    to_base64,
+    wrong,
+)
+from omnizarr.errors import InvalidMetadata
+from omnizarr.model import Dialect, Named
+from omnizarr.model.node import check_members, invalid
+
+TEXT_NAMES = (
+    "string",
+    "bytes",
+    "variable_length_bytes",
+    "fixed_length_utf32",
+    "null_terminated_bytes",
+)
+
+
+def bind_text(named: Named) -> DataType:
+    """The data type behind one of `TEXT_NAMES`."""
+    if named.name == "fixed_length_utf32":
+        return _utf32(named)
+    if named.name == "null_terminated_bytes":
+        return _fixed_bytes(named)
+    check_members(named, "data type")
+    return _string(named) if named.name == "string" else _bytes(named)
+
+
+def length_bytes(named: Named, multiple_of: int = 1) -> int:
+    """The configured size of an item, checked."""
+    length = named.configuration["length_bytes"]
+    good = isinstance(length, int) and not isinstance(length, bool) and 0 <= length < 2**31
+    if not good or length % multiple_of:
+        message = f"expected a multiple of {multiple_of} below 2^31, got {length!r}"
+        raise invalid("data type", named.name, "length_bytes", message)
+    return int(length)
+
+
+def _string(named: Named) -> DataType:
+    def decode(json: Any, dialect: Dialect) -> Any:
+        if old(dialect) and json == 0 and not isinstance(json, bool):
+            return ""
+        if not isinstance(json, str):
+            raise wrong(named, "a string", json)
+        return json
+
+    def encode(value: Scalar, dialect: Dialect) -> Any:
+        return str(value[()])
+
+    return DataType(named, np.dtype(np.dtypes.StringDType()), decode, encode, zero="")
+
+
+def _bytes(named: Named) -> DataType:
+    def decode(json: Any, dialect: Dialect) -> Any:
+        if old(dialect) and json == 0 and not isinstance(json, bool):
+            return b""
+        if isinstance(json, str):
+            return from_base64(json, named)
+        if isinstance(json, list):
+            return byte_list(json, named)
+        raise wrong(named, "Base64 text or a list of bytes", json)
+
+    def encode(value: Scalar, dialect: Dialect) -> Any:
+        return to_base64(bytes(value[()]))
+
+    return DataType(named, np.dtype(object), decode, encode, zero=b"")
+
+
+def byte_list(json: list[Any], named: Named) -> bytes:
+    """Bytes from a list of integers 0 to 255."""
+    if all(isinstance(b, int) and not isinstance(b, bool) and 0 <= b <= 255 for b in json):
+        return bytes(json)
+    raise wrong(named, "integers from 0 to 255", json)
+
+
+def _utf32(named: Named) -> DataType:
+    check_members(named, "data type", required=("length_bytes",), optional=("endian",))
+    characters = length_bytes(named, multiple_of=4) // 4
+    dtype = in_order(named, np.dtype(f"U{characters}"))
+
+    def decode(json: Any, dialect: Dialect) -> Any:
+        if old(dialect) and json == 0 and not isinstance(json, bool):
+            return ""
+        if not isinstance(json, str):
+            raise wrong(named, "a string", json)
+        # Base64 of the whole item is always longer than the longest text.
+        if dialect == "v3-draft" and len(json) > characters:
+            data = from_base64(json, named)
+            if len(data) == dtype.itemsize:
+                return np.frombuffer(data, dtype)[0:1].reshape(())
+        if len(json) > characters:
+            raise wrong(named, f"a string of at most {characters} characters", json)
+        return json
+
+    def encode(value: Scalar, dialect: Dialect) -> Any:
+        return str(value[()])
+
+    return DataType(named, dtype, decode, encode, zero="")
+
+
+def _fixed_bytes(named: Named) -> DataType:
+    check_members(named, "data type", required=("length_bytes",))
+    length = length_bytes(named)
+
+    def decode(json: Any, dialect: Dialect) -> Any:
+        if old(dialect) and json == 0 and not isinstance(json, bool):
+            return b""
+        if not isinstance(json, str):
+            raise wrong(named, "a string", json)
+        # The draft has plain text, and Base64 of the whole item where text cannot say it.
+        # The latter is always longer than the item, so the two cannot be confused.
+        if dialect == "v3-draft" and len(json.encode()) <= length:
+            return json.encode()
+        data = from_base64(json, named)
+        if len(data) > length:
+            raise wrong(named, f"at most {length} bytes in Base64", json)
+        return data
+
+    def encode(value: Scalar, dialect: Dialect) -> Any:
+        data = bytes(value[()])
+        if dialect == "v3-draft":
+            try:
+                return data.decode("ascii")
+            except UnicodeDecodeError:
+                return to_base64(data.ljust(length, b"\0"))
+        return to_base64(data)
+
+    return DataType(named, np.dtype(f"S{length}"), decode, encode, zero=b"")
+
+
+RAW_NAMES = ("raw_bytes", "object")
+PATTERN = re.compile(r"r(0|[1-9][0-9]*)")
+
+
+def bind_raw(named: Named) -> DataType:
+    """The data type ``r<bits>``, ``raw_bytes`` or ``object``."""
+    if named.name == "object":
+        return _object(named)
+    if named.name == "raw_bytes":
+        check_members(named, "data type", required=("length_bytes",))
+        size = length_bytes(named)
+    else:
+        check_members(named, "data type")
+        bits = int(named.name[1:])
+        if bits == 0 or bits % 8 or bits >= 2**31:
+            raise InvalidMetadata(
+                f"data type {named.name!r}: the number of bits must be a positive multiple of 8"
+            )
+        size = bits // 8
+    dtype = np.dtype(f"V{size}")
+
+    def decode(json: Any, dialect: Dialect) -> Any:
+        if old(dialect) and json == 0 and not isinstance(json, bool):
+            data = bytes(size)
+        elif isinstance(json, list):
+            data = byte_list(json, named)
+        elif isinstance(json, str) and json[:2] in ("0x", "0b") and dialect == "v3-draft":
+            data = _from_digits(json, named)
+        elif isinstance(json, str):
+            data = from_base64(json, named)
+        else:
+            raise wrong(named, f"a list of {size} integers from 0 to 255", json)
+        if len(data) != size:
+            raise wrong(named, f"exactly {size} bytes", json)
+        return np.frombuffer(data, dtype)[0:1].reshape(())
+
+    def encode(value: Scalar, dialect: Dialect) -> Any:
+        data = value.tobytes()
+        if old(dialect) or named.name == "raw_bytes":
+            return to_base64(data)
+        return f"0x{data.hex()}" if dialect == "v3-draft" else list(data)
+
+    return DataType(named, dtype, decode, encode, zero=np.zeros((), dtype))
+
+
+def _from_digits(text: str, named: Named) -> bytes:
+    """The bytes that ``0x…`` or ``0b…`` spells, the first one first."""
+    base, per_byte = (16, 2) if text.startswith("0x") else (2, 8)
+    digits = text[2:]
+    good = digits.isalnum() and len(digits) % per_byte == 0
+    try:
+        return int(digits, base).to_bytes(len(digits) // per_byte, "big") if good else b""
+    except ValueError:
+        raise wrong(named, f"{text[:2]} and {per_byte} digits a byte", text) from None
+
+
+def _object(named: Named) -> DataType:
+    check_members(named, "data type")
+
+    def decode(json: Any, dialect: Dialect) -> Any:
+        out = np.empty((), object)
+        out[()] = json
+        return out
+
+    def encode(value: Scalar, dialect: Dialect) -> Any:
+        return value[()]
+
+    return DataType(named, np.dtype(object), decode, encode, zero=0)

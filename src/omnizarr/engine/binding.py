@@ -1,0 +1,282 @@
+"""An array with its names bound to code: what an engine works on.
+
+An unknown codec, data type or transformer does not stop an array from being opened; asking for
+what needs it raises then, naming it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import attrgetter, is_
+from typing import Any, TypeVar
+
+import numpy as np
+
+from omnizarr import chunk_grids, chunk_key_encodings, data_types, registry
+from omnizarr.chunk_grids import Grid
+from omnizarr.chunk_key_encodings import ChunkKeyEncoding
+from omnizarr.codecs import Chain, Spec, bind_chain, bind_codec
+from omnizarr.data_types.data_type import DataType, Scalar
+from omnizarr.errors import (
+    InvalidMetadata,
+    MissingPackage,
+    OmnizarrError,
+    StoreError,
+    UnknownExtension,
+)
+from omnizarr.model import ArrayModel, Named, paths
+from omnizarr.model.typed_key import Key
+from omnizarr.storage_transformers import transform
+from omnizarr.stores import Store
+from omnizarr.stores.identity import own_source
+
+T = TypeVar("T")
+MAX_CHUNK_BYTES = 2**40
+MAX_SHARED = 512
+_shared: dict[Key, Chain] = {}
+# What models were bound to, by the id of their codecs; what is opened again need not be checked.
+_checked: dict[int, tuple[ArrayModel, int, dict[str, Any]]] = {}
+# What binding depends on, beside the shape.
+_MATTERS = (
+    *("data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
+    "storage_transformers",
+)
+_matters = attrgetter(*_MATTERS)
+_PARTS = ("data_type", "fill", "encoding", "skipped", "_chains", "layouts")
+
+
+@dataclass(eq=False)
+class BoundArray:
+    """A store, a place in it, and the array's model."""
+
+    store: Store
+    path: str
+    prefix: str
+    model: ArrayModel
+    _chains: dict[tuple[int, ...], Chain] = field(default_factory=dict)
+    # What the compiled kernel knows of the array, with and without empty chunks, by kind of store.
+    layouts: dict[tuple[bool, type], Any] = field(default_factory=dict)
+    # Whether chunks at the end may hold elements of a larger shape that somebody else stored.
+    outgrown: bool = False
+
+    def check(self) -> bool:
+        """Raise for everything that is wrong; what is merely unknown may wait: False."""
+        if self._was_checked():
+            return True
+        unknown = False
+        for part in (
+            lambda: self.grid,
+            lambda: self.encoding,
+            lambda: self.fill,
+            self._check_chain,
+            lambda: self.chunk_store,
+        ):
+            try:
+                part()
+            except (UnknownExtension, MissingPackage):
+                unknown = True
+        if not unknown:
+            _ = self.skipped
+            if len(_checked) >= MAX_SHARED:
+                _checked.clear()
+            mine = {part: self.__dict__[part] for part in (*_PARTS, "grid")}
+            _checked[id(self.model.codecs)] = (self.model, registry.generation(), mine)
+        return not unknown
+
+    def _was_checked(self) -> bool:
+        """Whether the same model, but perhaps for its shape, was bound before; then it is now."""
+        model, then, parts = _checked.get(id(self.model.codecs), (None, -1, {}))
+        if model is None or then != registry.generation():
+            return False
+        if model is not self.model and not all(map(is_, _matters(model), _matters(self.model))):
+            return False
+        grid = parts["grid"]
+        if model.shape != self.model.shape:
+            grid = grid.resized(self.model.shape)
+            if grid is None:
+                return False
+        self.__dict__.update(parts, grid=grid)
+        _ = self.chunk_store
+        return True
+
+    @cached_property
+    def overhangs(self) -> bool:
+        """True where chunks at the end of an axis reach beyond it, so it may grow into them."""
+        last = tuple(n - 1 for n in self.grid.shape)
+        if -1 in last:
+            return False
+        ends = zip(self.grid.origin(last), self.grid.chunk_shape(last), strict=True)
+        return any(a + b > n for (a, b), n in zip(ends, self.grid.array_shape, strict=True))
+
+    def reshaped(self, model: ArrayModel) -> BoundArray:
+        """The same array with another shape; whatever does not depend on it stays bound."""
+        other = BoundArray(self.store, self.path, self.prefix, model)
+        other.__dict__.update({p: self.__dict__[p] for p in _PARTS if p in self.__dict__})
+        grid = self.grid.resized(model.shape)
+        if grid is not None:
+            other.__dict__["grid"] = grid
+        return other
+
+    def _check_chain(self) -> None:
+        if 0 in self.grid.shape and self.grid.regular is None:
+            return
+        _ = self.first_chain
+
+    def _named(self, what: str, make: Callable[[], T]) -> T:
+        try:
+            return make()
+        except OmnizarrError as e:
+            place = f"array {paths.show(self.path)!r} in {self.store!r}"
+            message = f"{place}: {e}" if what in str(e) else f"{place}: {what}: {e}"
+            if isinstance(e, InvalidMetadata):
+                raise InvalidMetadata(message, e.problems) from None
+            if isinstance(e, UnknownExtension):
+                raise UnknownExtension(message, kind=e.kind, name=e.name) from None
+            raise type(e)(message) from None
+
+    @cached_property
+    def data_type(self) -> DataType:
+        return self._named("data_type", lambda: data_types.bind(self.model.data_type))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data_type.dtype
+
+    @cached_property
+    def fill(self) -> Scalar:
+        data_type = self.data_type
+        found = self._named("fill_value", lambda: data_type.fill(self.model.fill_value))
+        found = found.copy()
+        found.flags.writeable = False  # all arrays of an equal description share it
+        return found
+
+    @property
+    def fill_defined(self) -> bool:
+        """Whether absent chunks have a value that every reader agrees on."""
+        return self.model.fill_value.json is not None
+
+    @cached_property
+    def grid(self) -> Grid:
+        return self._named(
+            "chunk_grid", lambda: chunk_grids.bind(self.model.chunk_grid, self.model.shape)
+        )
+
+    @cached_property
+    def encoding(self) -> ChunkKeyEncoding:
+        return self._named(
+            "chunk_key_encoding",
+            lambda: chunk_key_encodings.bind(self.model.chunk_key_encoding),
+        )
+
+    @cached_property
+    def encoded_prefix(self) -> bytes:
+        """The prefix as it stands in names of files."""
+        return os.fsencode(self.prefix)
+
+    @cached_property
+    def chunk_store(self) -> Store:
+        """The store as the array sees it, above its storage transformers."""
+        if not self.model.storage_transformers:
+            return self.store
+        return self._named(
+            "storage_transformers",
+            lambda: transform(
+                self.store, self.prefix, self.model.storage_transformers, self.encoding, self.grid
+            ),
+        )
+
+    def chain(self, chunk_shape: tuple[int, ...]) -> Chain:
+        """The codecs bound to chunks of that shape."""
+        found = self._chains.get(chunk_shape)
+        if found is None:
+            spec = Spec(chunk_shape, self.data_type, self.fill)
+            if (spec.nbytes or 0) > MAX_CHUNK_BYTES:
+                raise InvalidMetadata(
+                    f"array {paths.show(self.path)!r}: one chunk of shape {chunk_shape} has"
+                    f" {spec.nbytes} bytes"
+                )
+            # Many arrays have the same codecs, and a chain is the same for all of them.
+            key = self.chain_key(chunk_shape)
+            shared = None if key is None else _shared.get(key)
+            if shared is None:
+                shared = self._named("codecs", lambda: bind_chain(self.model.codecs, spec))
+                if len(_shared) >= MAX_SHARED:
+                    _shared.clear()
+                if key is not None:
+                    _shared[key] = shared
+            found = shared
+            self._chains[chunk_shape] = found
+        return found
+
+    def chain_at(self, coords: tuple[int, ...]) -> Chain:
+        """The codecs bound to the shape of one chunk."""
+        return self._regular_chain or self.chain(self.grid.chunk_shape(coords))
+
+    @property
+    def first_chain(self) -> Chain:
+        """The codecs bound to the shape of the first chunk, which all have in a regular grid."""
+        return self.chain_at((0,) * len(self.grid.axes))
+
+    @cached_property
+    def _regular_chain(self) -> Chain | None:
+        regular = self.grid.regular
+        return None if regular is None else self.chain(regular)
+
+    def chain_key(self, chunk_shape: tuple[int, ...]) -> Key | None:
+        """Return what decides how chunks of a shape are encoded; None where that has no key."""
+        rest = self.codecs_key
+        return None if rest is None else (registry.generation(), chunk_shape, rest)
+
+    @cached_property
+    def codecs_key(self) -> Key | None:
+        """A key for all that decides how chunks are encoded, beside their shape, or None."""
+        data_type, fill = self.data_type, self.fill
+        value = fill[()] if data_type.variable else fill
+        steps = self.model.codecs, self.model.storage_transformers
+        return data_types.value_key((*steps, data_type.named, data_type.dtype, value))
+
+    @cached_property
+    def source(self) -> Key:
+        """A key that tells the values of the store from others; it keeps no store alive."""
+        return own_source(self.store)
+
+    def key(self, coords: tuple[int, ...]) -> str:
+        """The key of a chunk."""
+        return self.prefix + self.encoding.key(coords)
+
+    @cached_property
+    def skipped(self) -> tuple[str, ...]:
+        """Names of codecs and transformers that are unknown here and may be ignored."""
+        transformers = (
+            t.name
+            for t in self.model.storage_transformers
+            if not t.must_understand and registry.find("storage_transformer", t.name) is None
+        )
+        return (*_skipped(self.model.codecs), *transformers)
+
+    def check_skipped(self) -> None:
+        """Raise where chunks would be written without a step that reading may leave out."""
+        if self.skipped:
+            raise StoreError(
+                f"array {paths.show(self.path)!r} has {self.skipped[0]!r}, which is unknown here;"
+                " it may be skipped on reading, but not on writing"
+            )
+
+
+def _skipped(codecs: tuple[Named, ...]) -> Iterator[str]:
+    """Names of unknown codecs that may be ignored, also of those inside others."""
+    for codec in codecs:
+        if codec.must_understand and "codecs" not in codec.configuration:
+            continue
+        try:
+            bound = bind_codec(codec, "")
+        except UnknownExtension:
+            if not codec.must_understand:
+                yield codec.name
+        except OmnizarrError:
+            continue  # told by `check`, or when data are asked for
+        else:
+            yield from _skipped(getattr(bound, "inside", ()))

@@ -1,0 +1,368 @@
+"""The cache of decoded chunks and shard indexes, and reading through it.
+
+``with omnizarr.configure(chunk_cache="256MB")`` keeps up to so many bytes; they go when the block
+ends. Before every use the store is asked for the generation of the key, so that a value that was
+changed by anybody is read again; a store that cannot tell generations is read without the cache.
+Of shards the inner chunks are kept, not the shard. Two threads that want the same chunk decode it
+once. Items of variable length are not kept: they may be objects that a caller could change.
+From a store that is far away, generations and missing values of many chunks are asked for side by
+side.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias, cast
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr import config
+from omnizarr.codecs import Chain
+from omnizarr.codecs.codec import Buffer, Region
+from omnizarr.codecs.pipeline import moved, tell
+from omnizarr.codecs.sharding import Shards, joined, telling
+from omnizarr.config import ByteBudget
+from omnizarr.engine import reference
+from omnizarr.engine.allowance import alone
+from omnizarr.engine.binding import BoundArray
+from omnizarr.engine.missing import Filled
+from omnizarr.engine.parallel import run_rows
+from omnizarr.errors import OmnizarrError
+from omnizarr.indexing import Plan, Row
+from omnizarr.stores import LocalStore, Range, Versioned, get_many
+from omnizarr.stores.requests import in_parallel
+
+Values: TypeAlias = npt.NDArray[Any]
+ENTRY = 512  # bytes that an entry takes besides its values
+MOST_NUMBERS = 2**10
+
+
+@dataclass(slots=True)
+class Flight:
+    """A chunk that a thread is about to bring."""
+
+    thread: int = field(default_factory=threading.get_ident)
+    landed: threading.Event = field(default_factory=threading.Event)
+    values: Values | None = None  # None after it has landed: it failed
+
+
+class ChunkCache:
+    """Arrays by name, up to a number of bytes; what was used longest ago goes first."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.nbytes = 0
+        self._kept: OrderedDict[Hashable, Values] = OrderedDict()
+        self._flights: dict[Hashable, Flight] = {}
+        self._numbers: OrderedDict[Hashable, int] = OrderedDict()
+        self._next = itertools.count()
+        self._lock = threading.RLock()
+
+    def get(
+        self, names: Sequence[Hashable], load: Callable[[list[int]], Sequence[Values]]
+    ) -> list[Values]:
+        """The arrays of all names; `load` brings those that are missing, by their places.
+
+        What another thread is bringing already is waited for.
+        """
+        found: list[Values | None] = [None] * len(names)
+        mine: dict[int, Flight] = {}
+        theirs: dict[int, Flight] = {}
+        try:
+            with alone, self._lock:
+                for i, name in enumerate(names):
+                    found[i] = self._kept.get(name)
+                    flight = self._flights.get(name)
+                    if found[i] is not None:
+                        self._kept.move_to_end(name)
+                    elif flight is None:
+                        mine[i] = self._flights[name] = Flight()
+                    elif flight.thread != threading.get_ident():  # else this is a finaliser
+                        theirs[i] = flight
+            if mine:
+                for i, values in zip(mine, load(list(mine)), strict=True):
+                    found[i] = mine[i].values = values
+                    self._keep(names[i], values)
+        finally:
+            with alone, self._lock:
+                for i, own in mine.items():
+                    if self._flights.get(names[i]) is own:
+                        del self._flights[names[i]]
+                    own.landed.set()
+        # Nobody waits before its own have landed, so that no two wait for each other.
+        for i, flight in theirs.items():
+            flight.landed.wait()
+            found[i] = flight.values
+        failed = [i for i, values in enumerate(found) if values is None]
+        for i, values in zip(failed, load(failed) if failed else (), strict=True):
+            found[i] = values
+        return [values for values in found if values is not None]
+
+    def has(self, name: Hashable) -> bool:
+        """Whether an array is kept now."""
+        with alone, self._lock:
+            return name in self._kept
+
+    def _keep(self, name: Hashable, values: Values) -> None:
+        values.flags.writeable = False  # many callers see it
+        if _cost(values) > self.limit:
+            return
+        with alone, self._lock:
+            before = self._kept.pop(name, None)
+            self._kept[name] = values
+            self.nbytes += _cost(values) - (0 if before is None else _cost(before))
+            while self.nbytes > self.limit:
+                self.nbytes -= _cost(self._kept.popitem(last=False)[1])
+
+    def number(self, key: Hashable) -> int:
+        """A number for equal keys, short and quick to compare.
+
+        A key that was not asked for in long is forgotten, and gets another number then.
+        """
+        with alone, self._lock:
+            found = self._numbers.get(key)
+            if found is None:
+                found = self._numbers[key] = next(self._next)
+                if len(self._numbers) > MOST_NUMBERS:
+                    self._numbers.popitem(last=False)
+            else:
+                self._numbers.move_to_end(key)
+            return found
+
+
+def _cost(values: Values) -> int:
+    return values.nbytes + ENTRY
+
+
+_caches: WeakKeyDictionary[ByteBudget, ChunkCache] = WeakKeyDictionary()
+_guard = threading.RLock()
+
+
+def current() -> ChunkCache | None:
+    """The cache that the settings ask for."""
+    budget = config.get().chunk_cache
+    if budget is None:
+        return None
+    with alone, _guard:
+        cache = _caches.get(budget)
+        if cache is None:
+            cache = _caches[budget] = ChunkCache(budget.nbytes)
+        return cache
+
+
+def _forget() -> None:
+    """A forked child has none of the threads that its parent's caches may wait for."""
+    global _caches, _guard
+    _caches, _guard = WeakKeyDictionary(), threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+Name: TypeAlias = tuple[Any, ...]
+
+
+Known: TypeAlias = "tuple[dict[str, str | None], dict[str, Fetched]]"
+NOTHING: Known = ({}, {})
+
+
+class Changed(Exception):
+    """The key has got another value since its generation was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Part of a value, or all of it (None)."""
+
+    part: Range | None
+    data: bytes | None
+    generation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One stored value of one key: every part of it, or `Changed`."""
+
+    store: Any
+    key: str
+    generation: str
+    fetched: Fetched | None = None  # what was fetched ahead
+
+    def parts(self, ranges: Sequence[Range | None]) -> list[Buffer]:
+        """Several parts, all of this generation; None is the whole."""
+        out: list[Buffer] = []
+        if len(ranges) > 1 and hasattr(self.store, "get_many"):
+            found = get_many(self.store, [(self.key, part) for part in ranges])
+            out += [data for data in found if data is not None]
+            if len(out) != len(ranges) or self.store.generation(self.key) != self.generation:
+                raise Changed
+            return out
+        for part in ranges:
+            if self.fetched is not None and self.fetched.part == part:
+                data, generation = self.fetched.data, self.fetched.generation
+            else:
+                data, generation = self.store.get_versioned(self.key, part)
+            if data is None or generation != self.generation:
+                raise Changed
+            out.append(data)
+        return out
+
+
+def knows(array: BoundArray, holes: bool) -> bool:
+    """Whether chunks of an array can be kept: their store tells generations, of items that no
+    caller can change. Chunks with holes inside, of which a kept one tells nothing, are not
+    where those are asked for."""
+    store = array.chunk_store
+    if not isinstance(store, Versioned) or array.data_type.variable or array.codecs_key is None:
+        return False
+    if not holes:
+        return True
+    chain = array.first_chain
+    kept = chain if chain.sharded is None else chain.sharded[0].inner
+    return not isinstance(kept.array_bytes, Shards)
+
+
+def read(
+    cache: ChunkCache,
+    array: BoundArray,
+    plan: Plan,
+    out: npt.NDArray[Any],
+    filled: Filled | None = None,
+) -> None:
+    """Fill `out`, of the plan's full shape, from chunks in the cache or in the store."""
+    _ = array.fill  # bound before threads ask for it
+    store = cache.number(array.source)
+
+    @functools.cache
+    def name(shape: tuple[int, ...]) -> Name:
+        # Another handle may read the same key as another type, or with other codecs.
+        return store, cache.number(array.chain_key(shape))
+
+    def one(row: Row, known: Known = NOTHING) -> None:
+        shape = array.grid.chunk_shape(row.coords)
+        _read_row(cache, name(shape), array, row, known, out, filled)
+
+    rows, count = plan.rows(), plan.count
+    if not count:
+        return
+    if isinstance(array.store, LocalStore) or not hasattr(array.store, "get_many"):
+        run_rows(rows, count, one, out.nbytes, waits=False)
+        return
+    # Far away a request takes long, so those of many chunks run side by side.
+    batch = max(1, config.get().in_flight // (2 * reference.fetched(array, out.nbytes // count)))
+    while some := [*itertools.islice(rows, batch)]:
+        known = _ahead(cache, array, some, name)
+        here = partial(one, known=known)
+        run_rows(iter(some), len(some), here, out.nbytes, waits=False)
+
+
+def _ahead(
+    cache: ChunkCache, array: BoundArray, rows: list[Row], name: Callable[[tuple[int, ...]], Name]
+) -> Known:
+    """The generations of some chunks, and of those that are not kept the value or the index."""
+    store = cast(Versioned, array.chunk_store)
+    wanted: list[tuple[str, Range | None]] = []
+    try:
+        keys = [array.key(row.coords) for row in rows]
+        generations = dict(zip(keys, in_parallel(store.generation, keys), strict=True))
+        for row, key in zip(rows, keys, strict=True):
+            sharded = array.chain_at(row.coords).sharded
+            full: Name = *name(array.grid.chunk_shape(row.coords)), key, generations[key]
+            full = (*full, "index") if sharded else full
+            if generations[key] is not None and not cache.has(full):
+                wanted.append((key, sharded[0].layout.index_range if sharded else None))
+        answers = in_parallel(lambda pair: store.get_versioned(*pair), wanted)
+    except OmnizarrError:
+        return NOTHING  # each row asks for itself, and what fails then is named
+    fetched = {
+        key: Fetched(part, *answer) for (key, part), answer in zip(wanted, answers, strict=True)
+    }
+    return generations, fetched
+
+
+def _read_row(
+    cache: ChunkCache,
+    name: Name,
+    array: BoundArray,
+    row: Row,
+    known: Known,
+    out: Values,
+    filled: Filled | None,
+) -> None:
+    chain = array.chain_at(row.coords)
+    key, store = array.key(row.coords), cast(Versioned, array.chunk_store)
+    generations, fetched = known
+    with reference.telling("read", array, row.coords):
+        generation = generations[key] if key in generations else store.generation(key)
+    if generation is not None:
+        value = Value(array.chunk_store, key, generation, fetched.get(key))
+        decode = partial(_fill, cache, (*name, key, generation), chain, value, row.region)
+        try:
+            reference.fill_row(array, row, decode, out, filled)
+            return
+        except Changed:
+            pass  # so it is read as it is now
+    reference.read_row(array, row, out, filled)
+
+
+def _fill(
+    cache: ChunkCache, name: Name, chain: Chain, value: Value, region: Region, out: Values
+) -> None:
+    """Fill `out` with part of a chunk."""
+    if chain.sharded is not None:
+        shards, axes = chain.sharded
+        turned = tuple(region[i] for i in axes)
+        with moved(chain.turned_back):
+            _fill_from_shard(cache, name, shards, value, turned, out.transpose(axes))
+        return
+    [chunk] = cache.get([name], lambda _: [_decoded(chain, value.parts([None])[0])])
+    index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
+    out[...] = chunk[index]
+
+
+def _fill_from_shard(
+    cache: ChunkCache, name: Name, shards: Shards, value: Value, region: Region, out: Values
+) -> None:
+    """Fill `out` with part of a shard, by way of its index and its inner chunks."""
+
+    def load_index(_: list[int]) -> list[Values]:
+        [stored] = value.parts([shards.layout.index_range])
+        return [np.array(shards.index(stored))]
+
+    [index] = cache.get([(*name, "index")], load_index)
+    pieces = shards.pieces(index, region)
+    there = [p for p in pieces if p.span is not None]
+
+    def load(places: list[int]) -> list[Values]:
+        wanted = joined(there[i].span or Range() for i in places)
+        parts = wanted.cut(value.parts(wanted.ranges))
+        found = []
+        for piece in (there[i] for i in places):
+            with telling(f"inner chunk {piece.coords}"):
+                found.append(_decoded(shards.inner, parts[piece.span or Range()]))
+        return found
+
+    chunks = iter(cache.get([(*name, p.coords) for p in there], load))
+    for piece in pieces:
+        outside: Any = (*piece.outside, ...)
+        inside: Any = (*piece.inside, ...)
+        out[outside] = shards.spec.fill if piece.span is None else next(chunks)[inside]
+        if piece.span is None:
+            tell(shards.outside(piece.coords, piece.inside))
+
+
+def _decoded(chain: Chain, data: Buffer) -> Values:
+    """A whole chunk in memory of its own."""
+    out = np.empty(chain.spec.shape, chain.spec.data_type.dtype)
+    chain.decode_into(data, tuple(slice(0, n, 1) for n in chain.spec.shape), out)
+    return out

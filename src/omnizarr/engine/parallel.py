@@ -1,0 +1,164 @@
+"""Rows of a plan on several threads, and fetching ahead.
+
+For stores that can fetch several values in one go, which those far away do side by side. A row is
+a generator of requests (`codecs.steps`); those of a batch run side by side too, so that a batch of
+shards costs one round for all indexes and one for all inner chunks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from omnizarr import config
+from omnizarr.codecs.pipeline import Steps, run, together
+from omnizarr.engine.allowance import bytes_in_flight, on_threads, surplus
+from omnizarr.errors import OmnizarrError
+from omnizarr.stores import Store, compares
+from omnizarr.stores.operations import OneValue, Replaced, settled
+from omnizarr.stores.requests import until
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def fetch_ahead(
+    store: Store,
+    rows: Iterator[R],
+    steps: Callable[[R], Steps[T]],
+    use: Callable[[R, T], None],
+    *,
+    size: int,
+    nbytes: int,
+    threads: int,
+) -> None:
+    """Call `use` for every row with what its steps returned.
+
+    `size` is about how many bytes one row fetches, `nbytes` how many all of them.
+    """
+    with bytes_in_flight(nbytes) as granted:
+        # Where not all fits, half of it is decoded while the other half is on its way.
+        batch = granted if granted >= nbytes else granted // 2
+        feed = _Feed(store, rows, steps, max(1, batch // max(1, size)))
+
+        def work() -> None:
+            for row, found in feed:
+                use(row, found)
+                if surplus():
+                    return
+
+        on_threads(work, threads, feed.stop, waits=False)
+
+
+class _Feed(Generic[R, T]):
+    """Rows with what was fetched for them, for several threads that take one at a time."""
+
+    def __init__(
+        self, store: Store, rows: Iterator[R], steps: Callable[[R], Steps[T]], batch: int
+    ) -> None:
+        self._store, self._rows, self._steps, self._batch = store, rows, steps, batch
+        self._ready: deque[tuple[R, T]] = deque()
+        self._more, self._fetching = True, False
+        self._changed = threading.Condition()
+
+    def stop(self) -> None:
+        """Fetch nothing more."""
+        with self._changed:
+            self._more = False
+            self._ready.clear()
+
+    def __iter__(self) -> Iterator[tuple[R, T]]:
+        while True:
+            with self._changed:
+                few = len(self._ready) <= self._batch // 2
+                fetches = self._more and not self._fetching and few
+                if fetches:
+                    self._fetching = True
+                elif not self._ready and self._fetching:
+                    self._changed.wait()
+                    continue
+                elif not self._ready:
+                    return
+                else:
+                    found = self._ready.popleft()
+            if fetches:
+                self._fetch()
+            else:
+                yield found
+
+    def _fetch(self) -> None:
+        found: list[tuple[R, T]] = []
+        more = False
+        try:
+            rows = list(itertools.islice(self._rows, self._batch))
+            found = list(zip(rows, self._several(rows), strict=True))
+            more = len(rows) == self._batch
+        finally:
+            with self._changed:
+                if self._more:
+                    self._ready.extend(found)
+                self._more, self._fetching = self._more and more, False
+                self._changed.notify_all()
+
+    def _several(self, rows: list[R]) -> list[T]:
+        try:
+            return run(together(map(self._steps, rows)), OneValue(self._store))
+        except (OmnizarrError, Replaced):
+            # Again one by one: what fails then is named.
+            return [self._one(row) for row in rows]
+
+    def _one(self, row: R) -> T:
+        return settled(self._store, lambda fetch: run(self._steps(row), fetch))
+
+
+SMALL = 2**16  # below this many bytes a call stays on its own thread
+
+
+def useful_threads(count: int, nbytes: int) -> int:
+    """How many threads are worth it for so many chunks and bytes."""
+    return min(config.get().threads, count) if nbytes >= SMALL else 1
+
+
+def run_rows(
+    rows: Iterator[R], count: int, one: Callable[[R], None], nbytes: int, *, waits: bool = True
+) -> None:
+    """Call `one` for every row, on a few threads where that is worth it.
+
+    Without `waits` an interrupt does not wait for rows that have begun.
+    """
+    threads = useful_threads(count, nbytes)
+    if threads <= 1:
+        for row in rows:
+            one(row)
+        return
+    lock = threading.Lock()
+    batch = max(1, min(32, count // (4 * threads)))
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set() and not surplus():
+            with lock:
+                some = list(itertools.islice(rows, batch))
+            if not some:
+                return
+            for row in some:
+                if stop.is_set():
+                    return
+                one(row)
+
+    def work_until_stopped() -> None:
+        with until(stop.is_set):
+            work()
+
+    on_threads(work_until_stopped, threads, stop.set, waits=waits)
+
+
+def waits_for(store: Store) -> bool:
+    """Whether an interrupt waits for the values that are being stored, as far as they have begun.
+
+    Not where a server may stall: what it compares and replaces cannot do harm later.
+    """
+    return bool(getattr(store, "near", False)) or not compares(store)

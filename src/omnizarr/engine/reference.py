@@ -1,0 +1,502 @@
+"""The reference engine: plain Python and NumPy, for every array."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr import config
+from omnizarr.codecs import Chain
+from omnizarr.codecs.codec import Buffer, Region, is_fill, scratch
+from omnizarr.codecs.pipeline import Decode, Steps, run, watch
+from omnizarr.engine.binding import BoundArray
+from omnizarr.engine.missing import Coords, Filled
+from omnizarr.engine.parallel import fetch_ahead, run_rows, useful_threads, waits_for
+from omnizarr.errors import ChunkError, OmnizarrError
+from omnizarr.indexing import Plan, Row
+from omnizarr.model import paths
+from omnizarr.storage_transformers import SetsGroups
+from omnizarr.stores import LocalStore, Store, compares, erase_values, get_many, replace, set_many
+from omnizarr.stores.memory import MemoryStore
+from omnizarr.stores.operations import settled
+from omnizarr.stores.patience import ATTEMPTS, attempts
+
+TOGETHER = 2**20  # bytes of chunks, decoded, that one call fetches
+UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
+
+
+def read(
+    array: BoundArray, plan: Plan, out: npt.NDArray[Any], filled: Filled | None = None
+) -> None:
+    """Fill `out`, of the plan's full shape, from the chunks."""
+    _ = array.fill  # bound before threads ask for it
+    store, count = array.chunk_store, plan.count
+    # Files are near: threads that each read and decode some are quicker than to fetch ahead.
+    if isinstance(store, LocalStore) and array.first_chain.sharded is None:
+        some, number = in_turn(array, plan.rows(), count)
+        several = partial(_read_some, array, out=out, filled=filled)
+        run_rows(some, number, several, out.nbytes, waits=False)
+    elif isinstance(store, LocalStore) or not hasattr(store, "get_many"):
+        one = partial(read_row, array, out=out, filled=filled)
+        run_rows(plan.rows(), count, one, out.nbytes, waits=False)
+    elif count:
+        size = fetched(array, out.nbytes // count)
+        fetch_ahead(
+            store,
+            plan.rows(),
+            lambda row: _steps(array, row.coords, row.region),
+            lambda row, decode: fill_row(array, row, decode, out, filled),
+            size=size,
+            nbytes=size * count,
+            threads=useful_threads(count, out.nbytes),
+        )
+
+
+def fetched(array: BoundArray, selected: int) -> int:
+    """About how many bytes one chunk takes while it waits to be decoded."""
+    chain = array.first_chain
+    whole = chain.spec.nbytes or UNKNOWN
+    found = chain.sharded
+    if found is None:
+        return whole
+    inner = found[0].inner.spec  # the selection may touch a bit of those around it
+    around: int = 2 ** len(inner.shape) * (inner.nbytes or UNKNOWN)
+    return min(whole, selected + around)
+
+
+def in_turn(
+    array: BoundArray, rows: Iterator[Row], count: int, nbytes: int = TOGETHER
+) -> tuple[Iterator[list[Row]], int]:
+    """Rows whose chunks are small enough to be taken together, and how often there are some."""
+    size = array.first_chain.spec.nbytes or UNKNOWN
+    share = count // (4 * config.get().threads)
+    number = max(1, min(nbytes // max(1, size), share))
+    return iter(lambda: [*itertools.islice(rows, number)], []), -(-count // number)
+
+
+def _read_some(
+    array: BoundArray, rows: list[Row], out: npt.NDArray[Any], filled: Filled | None
+) -> None:
+    """Fill the parts of `out` that come from some chunks, which are fetched in one call."""
+    keys = [array.key(row.coords) for row in rows]
+    try:
+        found = get_many(array.chunk_store, [(key, None) for key in keys])
+    except OmnizarrError:  # of which chunk it is shows when each is asked for by itself
+        found = [None] * len(rows)
+    for row, data in zip(rows, found, strict=True):
+        if data is None:
+            read_row(array, row, out, filled)
+        else:
+            decode = partial(array.chain_at(row.coords).decode_into, data, row.region)
+            fill_row(array, row, decode, out, filled)
+
+
+def read_row(
+    array: BoundArray, row: Row, out: npt.NDArray[Any], filled: Filled | None = None
+) -> None:
+    """Fill the part of `out` that comes from one chunk."""
+    fill_row(array, row, _decoder(array, row.coords, row.region), out, filled)
+
+
+def fill_row(
+    array: BoundArray,
+    row: Row,
+    decode: Decode | None,
+    out: npt.NDArray[Any],
+    filled: Filled | None = None,
+) -> None:
+    """Put one chunk's part into `out`; no decoder: the fill value."""
+    index: Any = (*row.outer, ...)  # without the ellipsis an object would hold the array
+    if decode is None:
+        if filled is not None:
+            filled.add_chunk(row)
+        out[index] = array.fill
+        return
+    part = out[index] if row.pick is None else empty_box(array, row.region)
+    with telling("read", array, row.coords):
+        if filled is None:
+            decode(part)
+        else:
+            with watch() as holes:
+                decode(part)
+            filled.add(row, holes)
+    if row.pick is not None:
+        out[index] = part[row.pick]
+
+
+def _steps(
+    array: BoundArray, coords: Coords, region: Region, held: bool = False
+) -> Steps[Decode | None]:
+    """What it takes to read part of one chunk; None where the store has none.
+
+    `held`: whatever is asked for is of one value, which needs no look whether it was replaced.
+    """
+    chain = array.chain_at(coords)
+    with telling("read", array, coords):
+        decode = yield from _settled(array, chain, array.key(coords), region, held)
+        for other in array.encoding.other_keys(coords) if decode is None else ():
+            decode = yield from chain.steps(array.prefix + other, region)
+    return decode
+
+
+def _settled(
+    array: BoundArray, chain: Chain, key: str, region: Region, held: bool
+) -> Steps[Decode | None]:
+    """The steps of a chunk, again where its shard was replaced between its index and its parts.
+
+    As long as the index is the same, what was read at its places is one value or the next of each
+    inner chunk. Far stores are not asked once more, but say what value a part is of.
+    """
+    near = getattr(array.chunk_store, "near", False)
+    in_memory = type(array.chunk_store) is MemoryStore
+    if near and (in_memory or chain.sharded is None):  # one request is as quick: one value
+        [data] = yield [(key, None)]
+        return None if data is None else partial(chain.decode_into, data, region)
+    if not near or held:
+        return (yield from chain.steps(key, region))
+    for _ in attempts():
+        steps = chain.steps(key, region)
+        first = next(steps)
+        answers = yield first
+        try:
+            wanted = steps.send(answers)
+            while True:
+                wanted = steps.send((yield wanted))
+        except StopIteration as end:
+            decode: Decode | None = end.value
+        if first == [(key, None)] or (yield first) == answers:
+            return decode
+    raise ChunkError(f"the shard {key!r} was replaced {ATTEMPTS} times while it was read")
+
+
+def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None:
+    """What fills an array with part of one chunk, or None where the store has none."""
+    chain = array.chain_at(coords)
+    far = chain.reads_parts and not getattr(array.chunk_store, "near", False)
+    if chain.sharded is None and coords and not far:  # the same in fewer steps
+        with telling("read", array, coords):
+            data = array.chunk_store.get(array.key(coords))
+        return None if data is None else partial(chain.decode_into, data, region)
+    store = array.chunk_store
+    held = hasattr(store, "holding")
+    return settled(store, lambda fetch: run(_steps(array, coords, region, held), fetch))
+
+
+def read_chunk(array: BoundArray, coords: Coords) -> npt.NDArray[Any] | None:
+    """One decoded chunk in full, or None where the store has none."""
+    region = tuple(slice(0, n, 1) for n in array.grid.chunk_shape(coords))
+    decode = _decoder(array, coords, region)
+    if decode is None:
+        return None
+    chunk = empty_box(array, region)
+    with telling("read", array, coords):
+        decode(chunk)
+    return chunk
+
+
+def empty_box(array: BoundArray, region: Region) -> npt.NDArray[Any]:
+    return np.empty([len(range(s.start, s.stop, s.step)) for s in region], array.dtype)
+
+
+class telling:
+    """Have errors inside the block say which chunk could not be read or written."""
+
+    __slots__ = ("array", "coords", "verb")
+
+    def __init__(self, verb: str, array: BoundArray, coords: Coords) -> None:
+        self.verb, self.array, self.coords = verb, array, coords
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, e: BaseException | None, trace: object) -> None:
+        if isinstance(e, MemoryError):
+            e.args = (f"there is no memory for it: {e.args[0] if e.args else 'a chunk'}",)
+        elif not isinstance(e, OmnizarrError) or (isinstance(e, ChunkError) and e.path):
+            return
+        path, key = paths.show(self.array.path), self.array.key(self.coords)
+        raise ChunkError(
+            f"cannot {self.verb} chunk {self.coords} of {path}"
+            f" (key {key!r} in {self.array.store!r}): {e}",
+            path=path,
+            chunk=self.coords,
+            key=key,
+            codec=getattr(e, "codec", ""),
+        ) from e
+
+
+def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
+    """Store `value`, of the plan's full shape, in the chunks."""
+    _write(array, plan.rows(), plan.count, value)
+
+
+def write_rows(array: BoundArray, rows: list[Row], value: npt.NDArray[Any]) -> None:
+    """Store the parts of `value` that belong into some of the chunks."""
+    _write(array, iter(rows), len(rows), value)
+
+
+def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArray[Any]) -> None:
+    store = array.chunk_store
+    if array.encoding.other_keys((0,) * len(array.grid.axes)):
+        several = None
+    elif _is_directory(store) and array.first_chain.plain_size > 0 and array.first_chain.lends:
+        some, number = in_turn(array, rows, count)
+        run_rows(some, number, partial(_write_files, array, value), value.nbytes)
+        return
+    elif hasattr(store, "change_many"):
+        several = _by_group(array, cast(SetsGroups, store), rows)
+    elif hasattr(store, "set_many"):
+        several = _in_batches(array, rows, count)
+    else:
+        several = None
+    waits = waits_for(array.store)
+    if several is None:
+        one = partial(_write_row, array, value=value)
+        run_rows(rows, count, one, value.nbytes, waits=waits)
+    else:
+        together = partial(_write_some, array, value)
+        run_rows(iter(several), len(several), together, value.nbytes, waits=waits)
+
+
+def _is_directory(store: Store) -> bool:
+    """Return whether values become files at once; a class of somebody else may keep them."""
+    if not isinstance(store, LocalStore):
+        return False
+    kind = type(store)
+    return kind.set is LocalStore.set and kind.set_many is LocalStore.set_many
+
+
+def _own(store: Store, data: Buffer) -> Buffer:
+    """Return bytes that a store may keep: those of a codec may be the caller's array itself."""
+    return data if _is_directory(store) else bytes(data)
+
+
+def _by_group(array: BoundArray, store: SetsGroups, rows: Iterator[Row]) -> list[list[Row]]:
+    """Rows that share a value below, which is replaced once."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(store.group(array.key(row.coords)), []).append(row)
+    return list(groups.values())
+
+
+def _in_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[list[Row]]:
+    """Rows to be stored in one call: while a thread waits for the store, another encodes."""
+    threads = config.get().threads
+    size = array.first_chain.spec.nbytes or UNKNOWN
+    batch = max(1, min(config.get().in_flight // (threads * size), -(-count // threads)))
+    return [some for _ in range(-(-count // batch)) if (some := [*itertools.islice(rows, batch)])]
+
+
+def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
+    if not row.whole and compares(array.chunk_store):
+        _replace_row(array, row, value)
+        return
+    chain = array.chain_at(row.coords)
+    with telling("write", array, row.coords):
+        data = _changed(array, chain, row, value, lambda: _stored(array, row.coords))
+        _put(array, row.coords, data)
+
+
+def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
+    """Store some chunks of plain items in a directory, whole ones in one call.
+
+    They are gathered in memory that is kept, as fresh memory is slow, and that no codec keeps.
+    """
+    size = array.first_chain.plain_size
+    found: list[tuple[Coords, Buffer]] = []
+    with scratch(size * (1 if array.first_chain.bytes_bytes else len(rows))) as room:
+        for row in rows:
+            chain = array.chain_at(row.coords)
+            if not row.whole or row.pick is not None or chain.plain_size != size:
+                _write_row(array, row, value)
+                continue
+            start = 0 if chain.bytes_bytes else len(found) * size  # packed, it is elsewhere
+            with telling("write", array, row.coords):
+                chunk = _gathered(array, chain, row, value, room[start : start + size])
+                data = _encoded(array, chain, chunk)
+                if data is None:
+                    _put(array, row.coords, None)
+                else:
+                    found.append((row.coords, data))
+        try:
+            set_many(array.chunk_store, [(array.key(coords), data) for coords, data in found])
+        except OmnizarrError:  # of which chunk it is shows when each is stored by itself
+            for coords, data in found:
+                with telling("write", array, coords):
+                    _put(array, coords, data)
+
+
+def _gathered(
+    array: BoundArray,
+    chain: Chain,
+    row: Row,
+    value: npt.NDArray[Any],
+    room: npt.NDArray[np.uint8],
+) -> npt.NDArray[Any]:
+    """A whole chunk, in `room` unless it is one run of memory already."""
+    index: Any = (*row.outer, ...)
+    part: npt.NDArray[Any] = value[index]
+    shape = chain.spec.shape
+    if part.shape == shape and part.flags.c_contiguous:
+        return part
+    chunk: npt.NDArray[Any] = room.view(array.dtype).reshape(shape)
+    if part.shape != shape:
+        chunk[...] = array.fill
+    chunk[row.region] = part
+    return chunk
+
+
+def _replace_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
+    """Change one chunk of a store that compares."""
+    chain = array.chain_at(row.coords)
+    _replace(array, row, lambda old: _changed(array, chain, row, value, lambda: old))
+
+
+def write_fields(array: BoundArray, row: Row, names: Any, value: npt.NDArray[Any]) -> None:
+    """Store some fields of one chunk's items, in a store that compares; the others stay."""
+    chain = array.chain_at(row.coords)
+    index: Any = (*row.outer, ...)
+
+    def changed(old: bytes | None) -> Buffer | None:
+        box = _box(array, chain, row, old)
+        part = box if row.pick is None else box[row.pick]
+        part[names] = value[index]
+        if row.pick is not None:
+            box[row.pick] = part
+        return chain.update(old, row.region, box)
+
+    _replace(array, row, changed)
+
+
+def _replace(array: BoundArray, row: Row, change: Callable[[bytes | None], Buffer | None]) -> None:
+    """Store what `change` makes of a chunk; a key cannot be erased like that, so it stays."""
+    chain = array.chain_at(row.coords)
+
+    def changed(old: bytes | None) -> Buffer:
+        new = change(old)
+        new = chain.encode(_empty_chunk(array, chain)) if new is None else new
+        return _own(array.chunk_store, new)
+
+    with telling("write", array, row.coords):
+        replace(array.chunk_store, array.key(row.coords), changed)
+
+
+def _box(array: BoundArray, chain: Chain, row: Row, old: Buffer | None) -> npt.NDArray[Any]:
+    """The part of a chunk that a row touches, as it is stored now."""
+    box = empty_box(array, row.region)
+    if old is None:
+        box[...] = array.fill
+    else:
+        chain.decode_into(old, row.region, box)
+    return box
+
+
+def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
+    """Store some chunks, with one call to fetch those that are changed and one to store all."""
+    store = array.chunk_store
+    if compares(store):
+        for row in rows:
+            if not row.whole:
+                _replace_row(array, row, value)
+        rows = [row for row in rows if row.whole]
+        if not rows:
+            return
+    parts = [row.coords for row in rows if not row.whole]
+    with telling("write", array, rows[0].coords):
+        found = get_many(store, [(array.key(coords), None) for coords in parts]) if parts else []
+    old = dict(zip(parts, found, strict=True))
+    changes: dict[str, Buffer | None] = {}
+    for row in rows:
+        chain = array.chain_at(row.coords)
+        with telling("write", array, row.coords):
+            data = _changed(array, chain, row, value, partial(old.__getitem__, row.coords))
+            changes[array.key(row.coords)] = None if data is None else _own(store, data)
+    with telling("write", array, rows[0].coords):
+        if hasattr(store, "change_many"):
+            cast(SetsGroups, store).change_many(changes)
+            return
+        set_many(store, [(key, data) for key, data in changes.items() if data is not None])
+        erase_values(store, [key for key, data in changes.items() if data is None])
+
+
+def _changed(
+    array: BoundArray,
+    chain: Chain,
+    row: Row,
+    value: npt.NDArray[Any],
+    old: Callable[[], Buffer | None],
+) -> Buffer | None:
+    """The new bytes of a chunk, or None for one with nothing but the fill value that may go."""
+    index: Any = (*row.outer, ...)
+    part: npt.NDArray[Any] = value[index]
+    if row.whole and part.shape == chain.spec.shape:
+        return _encoded(array, chain, part)
+    before = None if row.whole else old()
+    if row.pick is not None:  # the box around scattered elements, with those replaced
+        box = _box(array, chain, row, before)
+        box[row.pick] = part
+        part = box
+    return _kept(array, chain, chain.update(before, row.region, part))
+
+
+def _encoded(array: BoundArray, chain: Chain, chunk: npt.NDArray[Any]) -> Buffer | None:
+    keep = config.get().write_empty_chunks or not array.fill_defined
+    return None if not keep and is_fill(chunk, array.fill) else chain.encode(chunk)
+
+
+def _kept(array: BoundArray, chain: Chain, data: Buffer | None) -> Buffer | None:
+    """The bytes of a chunk of nothing but the fill value (None), where it must be stored."""
+    if data is None and (config.get().write_empty_chunks or not array.fill_defined):
+        return chain.encode(_empty_chunk(array, chain))
+    return data
+
+
+def _empty_chunk(array: BoundArray, chain: Chain) -> npt.NDArray[Any]:
+    chunk = np.empty(chain.spec.shape, array.dtype)
+    chunk[...] = array.fill
+    return chunk
+
+
+def _stored(array: BoundArray, coords: Coords) -> Buffer | None:
+    old = array.chunk_store.get(array.key(coords))
+    for other in array.encoding.other_keys(coords) if old is None else ():
+        old = array.chunk_store.get(array.prefix + other)
+    return old
+
+
+def _put(array: BoundArray, coords: Coords, data: Buffer | None) -> None:
+    """Store an encoded chunk; None erases it."""
+    key, store = array.key(coords), array.chunk_store
+    if data is None:
+        store.erase(key)
+    else:
+        store.set(key, _own(store, data))
+    for other in array.encoding.other_keys(coords):
+        if store.get(array.prefix + other) is not None:
+            store.erase(array.prefix + other)  # the old value would show again
+
+
+def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> None:
+    """Store one whole chunk, or erase its key where it has nothing but the fill value."""
+    chain = array.chain(chunk.shape)
+    with telling("write", array, coords):
+        _put(array, coords, _encoded(array, chain, chunk))
+
+
+__all__ = [
+    "fetched",
+    "fill_row",
+    "read",
+    "read_chunk",
+    "read_row",
+    "telling",
+    "write",
+    "write_chunk",
+    "write_fields",
+    "write_rows",
+]

@@ -1,0 +1,277 @@
+"""The stored chunks of an array, and writing them one by one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.codecs.codec import Buffer
+from omnizarr.codecs.sharding import present
+from omnizarr.engine import BoundArray, Stream, exclusive
+from omnizarr.errors import ChunkError, OmnizarrError, ReadOnly, SelectionError, StoreError
+from omnizarr.hierarchy.chunking import inner_chunks
+from omnizarr.hierarchy.selection import spread
+from omnizarr.indexing import Plan, plan
+from omnizarr.model import paths
+from omnizarr.storage_transformers import stored_key
+from omnizarr.stores import Range, can_list, erase_values, get_many, list_prefix, sizes
+
+Coords = tuple[int, ...]
+BATCH = 256  # chunks that are asked for together
+MAX_GRID = 2**32  # chunks, a byte each, that are told one by one
+
+
+def stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
+    """The chunks of the grid that the store has, with their keys; of v3 shards, the shards."""
+    rank, counts = len(array.model.shape), array.grid.shape
+    listed = False
+    for key in list_prefix(array.chunk_store, array.prefix):
+        coords = array.encoding.coords(key[len(array.prefix) :], rank)
+        if coords is not None and all(c < n for c, n in zip(coords, counts, strict=True)):
+            listed = True
+            yield coords, key
+    if not listed:
+        yield from unlisted_keys(array)
+
+
+def unlisted_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
+    """Return the stored chunks of a store that may list documents only: each is asked for."""
+    if getattr(array.store, "lists_all", True):
+        return
+    coords = itertools.product(*map(range, array.grid.shape))
+    while some := [*itertools.islice(coords, BATCH)]:
+        keys = [array.key(each) for each in some]
+        values = get_many(array.chunk_store, [(key, Range(0, 1)) for key in keys])
+        for each, key, value in zip(some, keys, values, strict=True):
+            if value is not None:
+                yield each, key
+
+
+def chunk_counts(array: BoundArray) -> Coords:
+    """Return the number of chunks along each axis; of shards, of the chunks inside them."""
+    inner = inner_chunks(array.model)
+    if inner is None:
+        return array.grid.shape
+    return tuple(-(-n // c) for n, c in zip(array.model.shape, inner, strict=True))
+
+
+def absent_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
+    """Return the chunks that the store does not have, with the keys that would hold them.
+
+    The chunks of a shard whose index cannot be read are not absent but damaged.
+    """
+    counts, inner = chunk_counts(array), inner_chunks(array.model)
+    there = chunks_present(array, counts, damaged=True)
+    for row in np.argwhere(~there):
+        coords = tuple(map(int, row))
+        outer = coords
+        if inner is not None:
+            places = zip(array.grid.axes, coords, inner, strict=True)
+            outer = tuple(axis.chunk_of(n * c) for axis, n, c in places)
+        yield coords, stored_key(array.chunk_store, array.key(outer))
+
+
+def chunks_present(
+    array: BoundArray, counts: Coords, *, damaged: bool = False
+) -> npt.NDArray[np.bool_]:
+    """For every chunk whether the store has it; the index of every shard is read.
+
+    With `damaged`, an index that cannot be read is no error: all chunks of that shard count.
+    """
+    if math.prod(counts) > MAX_GRID:
+        raise SelectionError(
+            f"{paths.show(array.path)} has {math.prod(counts)} chunks, too many to tell each;"
+            " nchunks_initialized counts those that are stored"
+        )
+    found = np.zeros(counts, bool)
+    for place, there in _present(array, counts, damaged):
+        found[tuple(slice(p, p + n) for p, n in zip(place, there.shape, strict=True))] = there
+    return found
+
+
+def count_present(array: BoundArray, counts: Coords) -> int:
+    """How many chunks the store has; the index of every shard is read."""
+    return sum(int(there.sum()) for _, there in _present(array, counts))
+
+
+def _present(
+    array: BoundArray, counts: Coords, damaged: bool = False
+) -> Iterator[tuple[Coords, npt.NDArray[np.bool_]]]:
+    """Boxes of the grid of `counts` chunks: where each begins, and which of its chunks are."""
+    inner = inner_chunks(array.model)
+    for coords, key in stored_keys(array):
+        if inner is None:
+            yield coords, np.ones((1,) * len(coords), bool)
+            continue
+        shape = array.grid.chunk_shape(coords)
+        place = tuple(o // c for o, c in zip(array.grid.origin(coords), inner, strict=True))
+        try:
+            there = _in_shard(array, shape, key)
+        except OmnizarrError as e:
+            if damaged:
+                pairs = zip(shape, inner, strict=True)
+                there = np.ones([-(-n // c) for n, c in pairs], bool)
+                yield place, there[tuple(slice(n - p) for n, p in zip(counts, place, strict=True))]
+                continue
+            message = f"cannot read shard {coords} of {paths.show(array.path)} (key {key!r}): {e}"
+            raise ChunkError(message, path=paths.show(array.path), chunk=coords, key=key) from e
+        if there is not None:  # cut at the end of the array
+            yield place, there[tuple(slice(n - p) for n, p in zip(counts, place, strict=True))]
+
+
+def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool_] | None:
+    """Which chunks a shard has, along the array's axes; None: there is no shard any more."""
+    found = array.chain(shape).sharded
+    if found is None:
+        raise StoreError(
+            "its codecs come between the shard and the store, so which chunks it holds cannot be"
+            " told without decoding it"
+        )
+    shards, axes = found
+    stored = array.chunk_store.get(key, shards.layout.index_range)
+    if stored is None:
+        return None
+    numbers = present(shards.index(stored))
+    there = np.zeros(shards.layout.count, bool)  # not more than the index that was read
+    there[numbers] = True
+    return there.reshape(shards.layout.counts).transpose(np.argsort(axes))
+
+
+def stored_size(array: BoundArray) -> tuple[int, int]:
+    """How many values with chunks the store has, and their bytes; lists the array's keys."""
+    start, rank = len(array.prefix), len(array.model.shape)
+    keys = (
+        key
+        for key in list_prefix(array.store, array.prefix)
+        if array.encoding.coords(key[start:], rank) is not None
+    )
+    found = sizes(array.store, keys) or sizes(array.store, (k for _, k in unlisted_keys(array)))
+    return len(found), sum(found.values())
+
+
+def erase_leftovers(array: BoundArray) -> None:
+    """Erase chunks that a new array would take for its own, such as those of a lost document."""
+    start, rank = len(array.prefix), len(array.model.shape)
+    keys = list_prefix(array.store, array.prefix) if can_list(array.store) else ()
+    found = [key for key in keys if array.encoding.coords(key[start:], rank) is not None]
+    erase_values(array.store, found)
+
+
+def check_coords(array: BoundArray, coords: Coords) -> Coords:
+    """`coords`, or an error where the grid has no such chunk."""
+    counts = array.grid.shape
+    if len(coords) != len(counts) or not all(
+        0 <= c < n for c, n in zip(coords, counts, strict=True)
+    ):
+        raise SelectionError(f"there is no chunk {coords} in a grid of {counts}")
+    return coords
+
+
+def encoded_chunk(array: BoundArray, coords: Coords) -> bytes | None:
+    """The stored bytes of one chunk, or None where the store has none."""
+    store, prefix = array.chunk_store, array.prefix
+    value = store.get(array.key(coords))
+    for other in array.encoding.other_keys(coords) if value is None else ():
+        value = store.get(prefix + other)
+    return value
+
+
+def check_encoded_chunk(array: BoundArray, coords: Coords, data: Buffer) -> None:
+    """Raise where bytes cannot be decoded as a chunk of an array."""
+    try:
+        array.chain(array.grid.chunk_shape(coords)).decode(data)
+    except OmnizarrError as e:
+        path = paths.show(array.path)
+        message = f"not stored: these bytes are no chunk {coords} of {path}: {e}"
+        raise ChunkError(message, path=path, chunk=coords, key=array.key(coords)) from e
+
+
+def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
+    """Store the bytes of one chunk after a look whether they can be decoded."""
+    array.check_skipped()
+    key = array.key(coords)
+    check_encoded_chunk(array, coords, data)
+    with exclusive(array, [key]):
+        array.chunk_store.set(key, data)
+        for other in array.encoding.other_keys(coords):
+            array.chunk_store.erase(array.prefix + other)
+
+
+SHOWN = 5  # keys in a warning
+
+
+class Writer:
+    """Takes assignments and stores a chunk or shard when it is complete, or at the end.
+
+    What was assigned can be read from the array only after it was stored: at the latest when
+    the ``with`` block ends, also when it ends with an error. A writer that is dropped without
+    being closed warns (`ResourceWarning`) of what it has not stored.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        known: Callable[[], BoundArray],
+        settled: Callable[[], AbstractContextManager[BoundArray]],
+        settings: Callable[[], AbstractContextManager[object]],
+    ) -> None:
+        self._open = True
+        self._process = os.getpid()
+        self._stream = stream
+        self._known = known
+        self._settled = settled
+        self._settings = settings
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        if not self._open:
+            raise ReadOnly("this writer is closed; call array.writer() for a new one")
+        array = self._known()
+        try:
+            chosen, values = _planned(array, selection, value)
+        except SelectionError:
+            with self._settled() as array:  # another handle may have changed the shape
+                chosen, values = _planned(array, selection, value)
+        with self._settings():
+            self._stream.put(array, chosen, values)
+
+    def flush(self) -> None:
+        """Store everything that was assigned so far."""
+        with self._settings():
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Store everything, and take no more; a second call does nothing."""
+        if self._open:
+            self.flush()
+            self._open = False
+
+    def __del__(self) -> None:
+        if not getattr(self, "_open", False) or self._process != os.getpid():
+            return
+        keys = self._stream.keys()
+        if keys:
+            more = f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
+            message = (
+                f"a writer of {self._stream.array.store!r} was dropped without close(); not"
+                f" stored: {', '.join(keys[:SHOWN])}{more}"
+            )
+            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
+
+
+def _planned(array: BoundArray, selection: Any, value: Any) -> tuple[Plan, npt.NDArray[Any]]:
+    chosen = plan(array.grid, selection)
+    return chosen, spread(value, array.dtype, chosen)

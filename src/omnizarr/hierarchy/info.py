@@ -1,0 +1,286 @@
+"""Nodes as text and HTML: one line, a summary, a tree; and a report of versions."""
+
+from __future__ import annotations
+
+import math
+import platform
+import re
+import sys
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, requires, version
+
+from omnizarr._version import VERSION
+from omnizarr.engine import BoundArray, kernel
+from omnizarr.errors import OmnizarrError
+from omnizarr.hierarchy.chunking import inner_chunks
+from omnizarr.hierarchy.chunks import chunk_counts, stored_size
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.options import order
+from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
+
+# html.escape does the same, but its module brings a table of all entities along.
+_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+
+
+def escape(text: str) -> str:
+    """The text as it stands in HTML."""
+    return text.translate(_ESCAPED)
+
+
+class Info(dict[str, str]):
+    """A summary as pairs, shown as a table."""
+
+    def __repr__(self) -> str:
+        width = max(map(len, self), default=0)
+        return "\n".join(f"{name:<{width}} : {value}" for name, value in self.items())
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th>"
+            f"<td style='text-align:left'>{escape(value)}</td></tr>"
+            for name, value in self.items()
+        )
+        return f"<table>{rows}</table>"
+
+
+def type_name(named: Named) -> str:
+    """A data type in a few characters."""
+    config = named.configuration
+    order = ">" if config.get("endian") == "big" else ""
+    if named.name.startswith("numpy.") and "unit" in config:
+        scale = config.get("scale_factor", 1)
+        return f"{order}{named.name[6:]}[{scale if scale != 1 else ''}{config.get('unit')}]"
+    if named.name in ("struct", "structured"):
+        fields = config.get("fields", [])
+        names = [f["name"] if isinstance(f, dict) else str(f[0]) for f in fields]
+        return f"struct({', '.join(name for name in names if name)})"
+    if "length_bytes" in config:
+        unit = 4 if named.name == "fixed_length_utf32" else 1
+        letter = {"fixed_length_utf32": "U", "null_terminated_bytes": "S"}.get(named.name, "V")
+        return f"{order}{letter}{config['length_bytes'] // unit}"
+    return order + named.name.removeprefix("numpy.")
+
+
+def codec_names(array: ArrayModel) -> str:
+    """The codecs that a person cares about, joined."""
+    names: list[str] = []
+    for codec in array.codecs:
+        inner = codec.configuration.get("codecs") if codec.name == "sharding_indexed" else None
+        if isinstance(inner, list):
+            names += [str(c.get("name") if isinstance(c, dict) else c) for c in inner]
+        else:
+            names.append(codec.name)
+    names = [name.removeprefix("numcodecs.") for name in names]
+    return "+".join(n for n in names if n != "bytes") or "uncompressed"
+
+
+def chunk_text(array: ArrayModel) -> str:
+    """The chunk shape, or the grid's name."""
+    chunks = array.chunk_grid.configuration.get("chunk_shape")
+    whole = str(tuple(chunks)) if isinstance(chunks, list) else array.chunk_grid.name
+    inner = inner_chunks(array)
+    return whole if inner is None else f"{inner} in shards {whole}"
+
+
+def array_line(array: ArrayModel, location: Location) -> str:
+    """An array in one line."""
+    return (
+        f"<Array {paths.show(location.path)}  {type_name(array.data_type)} {array.shape}"
+        f"  chunks {chunk_text(array)}  zarr v{location.format.name}  {codec_names(array)}"
+        f"  on {location.store!r}>"
+    )
+
+
+def group_line(location: Location) -> str:
+    """A group in one line."""
+    return (
+        f"<Group {paths.show(location.path)}  zarr v{location.format.name}  on {location.store!r}>"
+    )
+
+
+def size_text(size: int) -> str:
+    """Bytes as people read them."""
+    number = float(size)
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if number < 1024 or unit == "PiB":
+            return f"{size} bytes" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1024
+    raise AssertionError("unreachable")
+
+
+def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info:
+    """What there is to know without reading a chunk."""
+    info = Info()
+    info["type"] = f"array, zarr version {location.format.name}"
+    info["path"] = f"{paths.show(location.path)} in {location.store!r}"
+    info["shape"] = str(array.shape)
+    info["data type"] = type_name(array.data_type)
+    info["chunk shape"] = chunk_text(array)
+    if array.dimension_names is not None:
+        info["dimensions"] = ", ".join(n or "-" for n in array.dimension_names)
+    info["order"] = order(array)
+    info["codecs"] = " -> ".join(repr(c) for c in array.codecs)
+    if array.storage_transformers:
+        info["transformers"] = ", ".join(repr(t) for t in array.storage_transformers)
+    try:
+        info["fill value"] = str(bound.fill[()]) if bound.fill_defined else "undefined"
+        info["chunks"] = _grid_text(bound)
+        info["size in memory"] = size_text(bound.dtype.itemsize * math.prod(array.shape))
+    except OmnizarrError as e:
+        info["not understood"] = str(e)
+    if array.attributes:
+        info["attributes"] = ", ".join(array.attributes)
+    return info
+
+
+def _grid_text(bound: BoundArray) -> str:
+    """How many chunks there are, and in how many shards."""
+    counts, grid = chunk_counts(bound), bound.grid
+    text = f"{math.prod(counts)} in a grid of {counts}"
+    if inner_chunks(bound.model) is None:
+        return text
+    return f"{text}, in {counted(grid.count, 'shard')} in a grid of {grid.shape}"
+
+
+def stored_info(info: Info, nbytes: int, bound: BoundArray) -> Info:
+    """A summary with what the store has; lists the array's keys."""
+    count, stored = stored_size(bound)
+    times = round(nbytes / stored, 1) if stored else 0
+    ratio = f", {times} times smaller" if times > 1 else ""
+    info["stored"] = f"{count} of {bound.grid.count} values: {size_text(stored)}{ratio}"
+    return info
+
+
+def group_info(group: GroupModel, location: Location) -> Info:
+    """What a group's own documents say."""
+    info = Info()
+    info["type"] = f"group, zarr version {location.format.name}"
+    info["path"] = f"{paths.show(location.path)} in {location.store!r}"
+    if group.attributes:
+        info["attributes"] = ", ".join(group.attributes)
+    return info
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, of one of them without an s."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def members_info(location: Location) -> Info:
+    """What there is one level below a group."""
+    children = location.children()
+    arrays = sum(isinstance(c, ArrayModel) for c in children.values())
+    groups = sum(isinstance(c, GroupModel) for c in children.values())
+    info = Info(members=f"{counted(arrays, 'array')}, {counted(groups, 'group')}")
+    broken = [name for name, child in children.items() if isinstance(child, Exception)]
+    if broken:
+        info["not readable"] = ", ".join(broken)
+    return info
+
+
+@dataclass
+class _Branch:
+    """A node of the tree, and those below it."""
+
+    name: str
+    about: str = ""
+    below: list[_Branch] = field(default_factory=list)
+    left_out: str = ""
+
+    def lines(self, indent: str) -> Iterator[str]:
+        """All below it, a line each."""
+        texts: list[tuple[str, _Branch | None]] = [(b.name + b.about, b) for b in self.below]
+        texts += [(self.left_out, None)] if self.left_out else []
+        for number, (text, branch) in enumerate(texts, 1):
+            last = number == len(texts)
+            yield f"{indent}{'└── ' if last else '├── '}{text}"
+            if branch is not None:
+                yield from branch.lines(indent + ("    " if last else "│   "))
+
+    def html(self, opened: bool) -> str:
+        """It and all below it, as a list that folds."""
+        label = f"<b>{escape(self.name)}</b>{escape(self.about)}"
+        inner = "".join(f"<li>{b.html(opened)}</li>" for b in self.below)
+        inner += f"<li>{escape(self.left_out)}</li>" if self.left_out else ""
+        if not inner:
+            return label
+        start = "<details open>" if opened else "<details>"
+        return f"{start}<summary>{label}</summary><ul>{inner}</ul></details>"
+
+
+class Tree:
+    """Arrays and groups below a group; printed as text, in notebooks shown as HTML."""
+
+    def __init__(self, root: _Branch, opened: bool) -> None:
+        self._root = root
+        self._opened = opened
+
+    def __repr__(self) -> str:
+        return "\n".join([self._root.name + self._root.about, *self._root.lines("")])
+
+    def _repr_html_(self) -> str:
+        return f"<div>{self._root.html(self._opened)}</div>"
+
+
+def tree(
+    location: Location, node: Node, level: int | None, max_nodes: int, opened: bool = True
+) -> Tree:
+    """A node and what is below it, level by level until one of the bounds is reached."""
+    root = _branch(paths.name(location.path) or "/", node)
+    place = location if level == 0 else location.listed()
+    waiting = deque([(root, place, 0)] if isinstance(node, GroupModel) else [])
+    while waiting:
+        branch, place, depth = waiting.popleft()
+        if depth == level:
+            continue
+        if max_nodes <= 0:
+            branch.left_out = "…"
+            continue
+        children = sorted(place.children().items())
+        shown = children[:max_nodes]
+        max_nodes -= len(shown)
+        if len(shown) < len(children):
+            branch.left_out = f"… {len(children) - len(shown)} more"
+        for name, child in shown:
+            branch.below.append(_branch(name, child))
+            if isinstance(child, GroupModel):
+                waiting.append((branch.below[-1], place.child(name), depth + 1))
+    return Tree(root, opened)
+
+
+def _branch(name: str, node: Node | Exception) -> _Branch:
+    if isinstance(node, Exception):
+        return _Branch(name, f"  (cannot be read: {str(node).splitlines()[0]})")
+    if isinstance(node, ArrayModel):
+        return _Branch(name, f" {node.shape} {type_name(node.data_type)}  {codec_names(node)}")
+    return _Branch(name)
+
+
+def print_debug_info() -> None:
+    """Print the versions of omnizarr, Python and the packages it uses, and what was compiled."""
+    print(f"omnizarr: {VERSION}")
+    print(f"compiled kernel: {'yes' if kernel.available() else 'no'}")
+    print(f"python: {sys.version.split()[0]} on {platform.platform()}")
+    for package in (*_packages(), "zarr"):
+        try:
+            print(f"{package}: {version(package)}")
+        except PackageNotFoundError:
+            print(f"{package}: not installed")
+
+
+def _packages() -> list[str]:
+    """Return the names of the packages that this one needs, or has a use for."""
+    try:
+        lines = requires("omnizarr") or []
+    except PackageNotFoundError:  # run from a directory of sources
+        lines = []
+    names = {re.split(r"[^\w.-]", line)[0] for line in lines if "'testing'" not in _marker(line)}
+    return sorted(names)
+
+
+def _marker(line: str) -> str:
+    return line.partition(";")[2].replace('"', "'")

@@ -1,0 +1,523 @@
+"""Reading and writing by selection: square brackets, and the other ways to select."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from reprlib import repr as repr_of
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr import engine
+from omnizarr.chunk_grids import Grid
+from omnizarr.config import configure
+from omnizarr.engine import BoundArray, Missing
+from omnizarr.errors import InvalidMetadata, SelectionError, WrongType, known_names
+from omnizarr.hierarchy.options import ArrayConfig
+from omnizarr.indexing import Plan, axis_plan, block_plan, mask_plan, plan, point_plan
+from omnizarr.model import paths
+
+
+class Lazy:
+    """Gives its values to ``np.asarray``."""
+
+    def _values(self) -> npt.NDArray[Any]:
+        """All of them, in memory of their own."""
+        raise NotImplementedError
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("a stored array cannot be seen without a copy")
+        values = self._values()
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+
+class Shaped(Lazy):
+    """The same, with axes."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of every axis."""
+        raise NotImplementedError
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError(f"{self!r} has no axes, so it has no len()")
+        return self.shape[0]
+
+
+class Selectable(Shaped):
+    """An array that is read and written by selection.
+
+    In the methods that zarr-python has too, `out` is an array to fill, `fields` names fields of
+    a structured type, and `prototype` is not used: results are NumPy arrays.
+    """
+
+    _bound: BoundArray
+    _config: ArrayConfig
+
+    @property
+    def _data(self) -> BoundArray:
+        """What reads and writes go through."""
+        raise NotImplementedError
+
+    @property
+    def _target(self) -> BoundArray:
+        """What assignments go through."""
+        return self._data
+
+    def _check_writable(self) -> None:
+        raise NotImplementedError
+
+    def _configured(self) -> AbstractContextManager[object]:
+        """The settings to write with."""
+        keep = self._config.write_empty_chunks
+        return nullcontext() if keep is None else configure(write_empty_chunks=keep)
+
+    @property
+    def _missing(self) -> Missing:
+        """What reads do about chunks that the store does not have."""
+        raise NotImplementedError
+
+    def _read(
+        self,
+        planner: Planner,
+        selection: Any,
+        out: Any = None,
+        missing: Missing | None = None,
+        filled: list[tuple[int, ...]] | None = None,
+    ) -> Any:
+        chosen = self._missing if missing is None else missing
+        values = read(self._data, planner, selection, out, chosen, filled)
+        return values if self._config.order == "C" or out is not None else _as_fortran(values)
+
+    def _write(self, planner: Planner, selection: Any, value: Any) -> None:
+        self._check_writable()
+        with self._configured():
+            write(self._target, planner, selection, value)
+
+    def __getitem__(self, selection: Any) -> Any:
+        return self._read(plan, selection)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._bound.dtype.names or ())
+
+    def read(
+        self,
+        selection: Any = ...,
+        *,
+        out: npt.NDArray[Any] | None = None,
+        missing: Missing | None = None,
+        filled: list[tuple[int, ...]] | None = None,
+    ) -> Any:
+        """The selected elements as a NumPy array, or a scalar where every index is a number.
+
+        `out` is filled instead of a new array where it is given. `missing` says what to do about
+        chunks that the store does not have: ``fill`` reads the fill value, ``warn`` also warns,
+        ``raise`` raises `MissingChunk`; without it the array does as it was opened. The places of
+        chunks that were filled are added to the list `filled`.
+        """
+        return self._read(plan, selection, out, missing, filled)
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        self._write(plan, selection, value)
+
+    @property
+    def oindex(self) -> Selector:
+        """Selects with a list, mask, slice or integer for each axis on its own."""
+        return Selector(self, axis_plan, "oindex")
+
+    @property
+    def vindex(self) -> Selector:
+        """Selects single points by lists of positions, or by a mask of the whole shape."""
+        return Selector(self, point_plan, "vindex")
+
+    @property
+    def blocks(self) -> Selector:
+        """Selects whole chunks, of a sharded array whole shards, by their place in the grid."""
+        return Selector(self, block_plan, "blocks")
+
+    def get_basic_selection(
+        self, selection: Any = ..., *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Elements by integers and slices."""
+        return self._read(basic_plan, with_fields(selection, fields), out)
+
+    def set_basic_selection(
+        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store values by integers and slices."""
+        self._write(basic_plan, with_fields(selection, fields), value)
+
+    def get_orthogonal_selection(
+        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Elements by a list, mask, slice or integer for each axis on its own."""
+        return self._read(axis_plan, with_fields(selection, fields), out)
+
+    def set_orthogonal_selection(
+        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store values by a list, mask, slice or integer for each axis on its own."""
+        self._write(axis_plan, with_fields(selection, fields), value)
+
+    def get_coordinate_selection(
+        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Single elements by lists of positions, one for each axis."""
+        return self._read(point_plan, with_fields(selection, fields), out)
+
+    def set_coordinate_selection(
+        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store single elements by lists of positions, one for each axis."""
+        self._write(point_plan, with_fields(selection, fields), value)
+
+    def get_mask_selection(
+        self, mask: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """The elements where a mask of the whole shape is true."""
+        return self._read(mask_plan, with_fields(mask, fields), out)
+
+    def set_mask_selection(
+        self, mask: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store values where a mask of the whole shape is true."""
+        self._write(mask_plan, with_fields(mask, fields), value)
+
+    def get_block_selection(
+        self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
+    ) -> Any:
+        """Whole chunks by their place in the grid."""
+        return self._read(block_plan, with_fields(selection, fields), out)
+
+    def set_block_selection(
+        self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
+    ) -> None:
+        """Store values in whole chunks by their place in the grid."""
+        self._write(block_plan, with_fields(selection, fields), value)
+
+    def astype(self, dtype: npt.DTypeLike) -> Converted:
+        """A view to read from whose elements come as another type."""
+        return Converted(self, np.dtype(dtype))
+
+    def _values(self) -> npt.NDArray[Any]:
+        return np.asarray(self.read())
+
+    def __dlpack__(self, **options: Any) -> Any:
+        options.pop("copy", None)  # it is one already
+        return self._values().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # the memory of the processor
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return self._values().data
+
+    def __iter__(self) -> Iterator[Any]:
+        """The elements along the first axis; each chunk along it is read once."""
+        axis, length = self._bound.grid.axes[0] if len(self) else None, len(self)
+        number = 0
+        while axis is not None and number < axis.count and axis.start(number) < length:
+            start = int(axis.start(number))
+            yield from self[start : min(start + int(axis.size(number)), length)]
+            number += 1
+
+
+def _as_fortran(values: Any) -> Any:
+    return np.asfortranarray(values) if isinstance(values, np.ndarray) else values
+
+
+Planner = Callable[[Grid, Any], Plan]
+
+
+def read(
+    array: BoundArray,
+    planner: Planner,
+    selection: Any,
+    out: npt.NDArray[Any] | None = None,
+    missing: Missing = "fill",
+    filled: list[tuple[int, ...]] | None = None,
+) -> Any:
+    """The selected elements as a NumPy array, or a scalar where every index is a number."""
+    chosen, fields = _planned(planner, array, selection)
+    if out is not None:
+        return _read_into(array, chosen, fields, out, missing, filled)
+    try:
+        full = engine.empty(chosen.full_shape, array.dtype)
+    except MemoryError:
+        size = math.prod(chosen.full_shape) * array.dtype.itemsize
+        raise MemoryError(
+            f"there is no memory for {size} bytes, {chosen.shape} of {array.dtype}, that were"
+            f" selected of {paths.show(array.path)} in {array.store!r}; select less at a time"
+        ) from None
+    engine.read(array, chosen, full, missing, filled)
+    result = chosen.result(full)
+    return result if fields is None else result[fields]
+
+
+def _planned(planner: Planner, array: BoundArray, selection: Any) -> tuple[Plan, Any]:
+    """The plan, and names of fields; a stored array among the indices is read first.
+
+    Planners know no names, so they are looked for where a plan cannot be made.
+    """
+    grid = array.grid
+    try:
+        return planner(grid, selection), None
+    except SelectionError:
+        fields, selection = split_fields(selection, array.dtype)
+        items = selection if isinstance(selection, tuple) else (selection,)
+        known = (np.ndarray, np.generic)
+        stored = any(hasattr(i, "__array__") and not isinstance(i, known) for i in items)
+        if fields is None and not stored:
+            raise
+    if stored:
+        selection = tuple(np.asarray(i) if hasattr(i, "__array__") else i for i in items)
+    return planner(grid, selection), fields
+
+
+def _read_into(
+    array: BoundArray,
+    chosen: Plan,
+    fields: Any,
+    out: Any,
+    missing: Missing,
+    filled: list[tuple[int, ...]] | None,
+) -> npt.NDArray[Any]:
+    target: npt.NDArray[Any] = out.as_ndarray_like() if hasattr(out, "as_ndarray_like") else out
+    if not isinstance(target, np.ndarray):
+        raise WrongType(f"out must be a NumPy array, got {type(out).__name__}")
+    wanted = array.dtype if fields is None else array.dtype[fields]
+    if target.shape != chosen.shape or not np.can_cast(wanted, target.dtype, "safe"):
+        raise SelectionError(
+            f"out must have shape {chosen.shape} and type {wanted},"
+            f" got {target.shape} {target.dtype}"
+        )
+    full = chosen.to_full(target)
+    if fields is None and target.dtype == wanted and np.shares_memory(full, target):
+        engine.read(array, chosen, full, missing, filled)
+        return target
+    whole = np.empty(chosen.full_shape, array.dtype)
+    engine.read(array, chosen, whole, missing, filled)
+    result = chosen.result(whole)
+    np.copyto(target, result if fields is None else result[fields], casting="safe")
+    return target
+
+
+def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> None:
+    """Store values, broadcast to the shape of the selection."""
+    chosen, fields = _planned(planner, array, selection)
+    if fields is None:
+        engine.write(array, chosen, spread(value, array.dtype, chosen))
+    else:
+        engine.write_fields(array, chosen, fields, spread(value, array.dtype[fields], chosen))
+
+
+def spread(value: Any, dtype: np.dtype[Any], chosen: Plan) -> npt.NDArray[Any]:
+    """What a user assigns, broadcast to the selection, in the plan's full shape."""
+    data = as_values(value, dtype)
+    try:
+        return chosen.to_full(np.broadcast_to(data, chosen.shape))
+    except ValueError:
+        raise SelectionError(
+            f"cannot put values of shape {data.shape} into a selection of shape {chosen.shape}"
+        ) from None
+
+
+def as_values(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """What a user assigns, as an array of the stored type."""
+    if isinstance(value, np.ndarray) or not np.isscalar(value):
+        array = to_numpy(value) if hasattr(value, "dtype") else _typed(value, dtype)
+        # NumPy would otherwise turn months into days by their average length.
+        durations = array.dtype.kind == dtype.kind == "m"
+        casting: Literal["same_kind", "unsafe"] = "same_kind" if durations else "unsafe"
+        return array if array.dtype == dtype else _typed(array, dtype, casting)
+    return _typed(value, dtype)
+
+
+def _typed(
+    value: Any, dtype: np.dtype[Any], casting: Literal["same_kind", "unsafe"] = "unsafe"
+) -> npt.NDArray[Any]:
+    try:
+        if isinstance(value, np.ndarray):
+            out = value.astype(dtype, casting=casting, copy=False)
+        else:
+            out = np.asarray(value, dtype)
+        if out.dtype.itemsize != dtype.itemsize:  # NumPy takes text of length 0 for any length
+            raise ValueError("its items have no bytes")
+        return out
+    except UnicodeEncodeError as e:
+        raise InvalidMetadata(
+            f"text with {e.object[e.start : e.end]!r} at position {e.start} cannot be stored:"
+            f" {e.encoding} has no bytes for a lone surrogate"
+        ) from None
+    except (TypeError, ValueError) as e:
+        what = f"items of type {value.dtype}" if isinstance(value, np.ndarray) else repr_of(value)
+        raise WrongType(f"{what} cannot be stored as {dtype}: {e}") from None
+
+
+def basic_plan(grid: Grid, selection: Any) -> Plan:
+    """The plan for integers and slices; lists and masks raise."""
+    for item in selection if isinstance(selection, tuple) else (selection,):
+        if not (isinstance(item, slice) or item is Ellipsis or np.ndim(item) == 0):
+            raise SelectionError(
+                f"a basic selection has integers, slices and '...', got {type(item).__name__};"
+                " use oindex, vindex or brackets for lists and masks"
+            )
+    return plan(grid, selection)
+
+
+def with_fields(selection: Any, fields: Any) -> Any:
+    """A selection that also names fields of a structured type; None: no names."""
+    if fields is None:
+        return selection
+    names = [fields] if isinstance(fields, str) else list(fields)
+    items = selection if isinstance(selection, tuple) else (selection,)
+    return (*items, *names) if len(names) == 1 else (*items, names)
+
+
+def split_fields(selection: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Names of fields in a selection (None: no names), and what is left of it."""
+    items = list(selection) if isinstance(selection, tuple) else [selection]
+    names = [i for i in items if isinstance(i, str)]
+    lists = [i for i in items if isinstance(i, list) and i and all(isinstance(n, str) for n in i)]
+    if not names and not lists:
+        return None, selection
+    rest = tuple(
+        i for i in items if not isinstance(i, str) and not any(i is some for some in lists)
+    )
+    if len(lists) + bool(names) > 1:
+        raise SelectionError("give the names of fields once")
+    chosen = lists[0] if lists else names[0] if len(names) == 1 else names
+    unknown = {*names, *(n for some in lists for n in some)} - set(dtype.names or ())
+    if unknown and dtype.names is None:
+        raise SelectionError(
+            f"there is no field {sorted(unknown)[0]!r}: this is an array of {dtype}, not a group"
+        )
+    if unknown:
+        name = sorted(unknown)[0]
+        raise SelectionError(f"there is no field {name!r}; {known_names(name, dtype.names or ())}")
+    return chosen, rest if rest else ...
+
+
+class Source(Protocol):
+    """What can be read and written by plans."""
+
+    def _read(self, planner: Planner, selection: Any) -> Any: ...
+    def _write(self, planner: Planner, selection: Any, value: Any) -> None: ...
+
+
+class Selector:
+    """Another way to select: ``array.oindex``, ``array.vindex``, ``array.blocks``."""
+
+    def __init__(self, source: Source, planner: Planner, name: str) -> None:
+        self._source = source
+        self._planner = planner
+        self._name = name
+
+    def __getitem__(self, selection: Any) -> Any:
+        return self._source._read(self._planner, selection)
+
+    def __setitem__(self, selection: Any, value: Any) -> None:
+        self._source._write(self._planner, selection, value)
+
+    def __repr__(self) -> str:
+        return f"<{self._name} of {self._source!r}; select with [...]>"
+
+
+class Castable(Protocol):
+    """What a view needs of an array."""
+
+    def __getitem__(self, selection: Any) -> Any: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    @property
+    def oindex(self) -> Any: ...
+    @property
+    def vindex(self) -> Any: ...
+    @property
+    def blocks(self) -> Any: ...
+
+
+class Converted(Lazy):
+    """An array to read from, with elements of another type; everything else is the array's."""
+
+    def __init__(self, source: Castable, dtype: np.dtype[Any]) -> None:
+        self._source = source
+        self.dtype = dtype
+
+    def __getitem__(self, selection: Any) -> Any:
+        return np.asarray(self._source[selection]).astype(self.dtype)[()]
+
+    @property
+    def oindex(self) -> Converted:
+        """Selects each axis on its own."""
+        return Converted(self._source.oindex, self.dtype)
+
+    @property
+    def vindex(self) -> Converted:
+        """Selects single points."""
+        return Converted(self._source.vindex, self.dtype)
+
+    @property
+    def blocks(self) -> Converted:
+        """Selects whole chunks."""
+        return Converted(self._source.blocks, self.dtype)
+
+    def _values(self) -> npt.NDArray[Any]:
+        return np.asarray(self[...])
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (np.asarray(each).astype(self.dtype)[()] for each in self._source)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("shape", "ndim", "size", "chunks", "attrs", "name", "path", "fill_value"):
+            return getattr(self._source, name)
+        raise AttributeError(
+            f"a view made by astype() has no {name!r}; it is for reading: see array.{name}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self._source!r} as {self.dtype}>"
+
+
+def as_source(data: Any, dtype: Any = None) -> Any:
+    """Return `data` where it has a shape and a type that NumPy knows, else as a NumPy array.
+
+    Arrays of NumPy, Dask, h5py, zarr-python and this library stay as they are, so that they are
+    read part by part. A list gets the type `dtype`.
+    """
+    if not hasattr(data, "shape") or not hasattr(data, "dtype"):
+        return to_numpy(data, dtype)
+    if isinstance(data.dtype, np.dtype):
+        return data
+    try:
+        np.dtype(data.dtype)
+    except TypeError:  # that of PyTorch, and of most that are not made for NumPy
+        return to_numpy(data)
+    return data
+
+
+def to_numpy(data: Any, dtype: Any = None) -> npt.NDArray[Any]:
+    """Return `data` as a NumPy array, by ``__array__``, or by DLPack where it has only that."""
+    if hasattr(data, "__dlpack__") and not hasattr(data, "__array__"):
+        return np.from_dlpack(data)
+    return np.asarray(data, dtype)

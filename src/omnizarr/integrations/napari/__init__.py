@@ -1,0 +1,1 @@
+"""A napari reader for OME-Zarr and any Zarr array."""

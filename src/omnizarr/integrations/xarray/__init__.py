@@ -1,0 +1,1 @@
+"""The xarray engine: ``xarray.open_dataset(path, engine="omnizarr")``."""

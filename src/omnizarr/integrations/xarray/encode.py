@@ -1,0 +1,309 @@
+"""Variables of xarray as they are stored: CF encoding, codecs, options of new arrays.
+
+So ``to_zarr`` writes a dataset with the codecs that it was read with. Where documents have the ids
+of numcodecs, as in version 2, they are its objects; else JSON with the names of version 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import lt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+from xarray import conventions
+from xarray.backends.common import ensure_dtype_not_object
+from xarray.coding import strings
+
+from omnizarr.codecs.specify import to_named
+from omnizarr.conventions.cf.packing import encode_fill
+from omnizarr.errors import (
+    InvalidMetadata,
+    InvalidName,
+    NoSuchLabel,
+    WrongType,
+    known_names,
+)
+from omnizarr.formats.codec_names import without_checksums
+from omnizarr.hierarchy.array import Array
+from omnizarr.integrations.xarray.read import variable
+from omnizarr.ops.partition import Encode
+
+_OPTIONS = {
+    "chunks", "shards", "filters", "serializer", "compressors", "compressor", "order",
+    "chunk_key_encoding", "dimension_separator", "object_codec", "write_empty_chunks",
+    "cache_metadata", "fill_value",
+}  # fmt: skip
+LARGE = 2**25  # bytes from which on numbers are encoded part by part; copies of fewer are quicker
+UNNAMED = "__values__"  # what xarray calls a variable whose name is None
+_NAME = "__xarray_dataarray_name__"  # where xarray looks for the name of an array on its own
+_OF_NETCDF = {"chunksizes", "zlib", "complevel", "compression", "shuffle", "contiguous"}
+_OF_THE_SOURCE = {"source", "original_shape", "preferred_chunks"}
+# Older releases have no list of their own for Zarr, and encode it with this default.
+_CODERS = {"coders": conventions.ZARR_CODERS} if hasattr(conventions, "ZARR_CODERS") else {}  # type: dict[str, Any]
+
+
+def dataset_of(array: xr.DataArray) -> xr.Dataset:
+    """A dataset of one variable, which `xarray.open_dataarray` turns into the array again.
+
+    An array without a name, or with that of one of its axes or coordinates, has its name in an
+    attribute. xarray's own name for the variable begins with "__", which version 3 reserves.
+    """
+    taken = {*array.coords, *array.dims}
+    if array.name is not None and array.name not in taken:
+        return array.to_dataset()
+    free = next(name for i in range(len(taken) + 1) if (name := "array" + "_" * i) not in taken)
+    dataset = array.to_dataset(name=free)
+    dataset.attrs[_NAME] = array.name
+    return dataset
+
+
+def encoded_dataset(
+    dataset: xr.Dataset, encoding: Mapping[str, Mapping[str, Any]] | None
+) -> tuple[dict[str, xr.Variable], dict[str, Any]]:
+    """Variables with the given encodings, and attributes, coordinates told among them."""
+    for name in dataset.variables:
+        if name is not None and not isinstance(name, str):
+            raise WrongType(f"the name of a variable must be a string or None, got {name!r}")
+        if name == "":
+            raise InvalidName("a variable is called '', which is no name; rename it")
+    variables, attributes = conventions.encode_dataset_coordinates(dataset)
+    for name, given in (encoding or {}).items():
+        if name not in variables:
+            known = known_names(name, variables)
+            raise NoSuchLabel(f"encoding for {name!r}, which is no variable; {known}")
+        if not isinstance(given, Mapping):
+            raise InvalidMetadata(f"encoding of {name!r} must be a dict of options, got {given!r}")
+        variables[name].encoding = dict(given)
+    return {UNNAMED if k is None else k: v for k, v in variables.items()}, attributes
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A variable as it is stored; with `encode` its values are still to be encoded."""
+
+    dims: tuple[Any, ...]
+    dtype: np.dtype[Any]
+    attrs: dict[Any, Any]
+    encoding: dict[Any, Any]
+    data: Any  # of NumPy or Dask
+    encode: Encode | None = None
+    given: bool = False  # whether the encoding is the caller's, not that of a file
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.data.shape)
+
+    @property
+    def chunks(self) -> Any:
+        """The lengths of blocks along each axis; None without Dask."""
+        return getattr(self.data, "chunks", None)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodePart:
+    """Encodes a part of the numbers of a variable."""
+
+    name: str
+    dims: tuple[Any, ...]
+    attrs: dict[Any, Any]
+    encoding: dict[Any, Any]
+
+    def __call__(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        part = xr.Variable(self.dims, values, self.attrs, self.encoding)
+        return np.asarray(_encoded(self.name, part).data)
+
+
+def encoded(name: str, given: xr.Variable) -> Coded:
+    """A variable as it is stored: times as numbers, scaled, with a mark for missing values.
+
+    Many numbers are left to be encoded part by part; what has to be refused is refused here.
+    """
+    if not _by_parts(given):
+        var = _encoded(name, given)
+        return Coded(var.dims, var.dtype, var.attrs, var.encoding, var.data)
+    coding = {k: v for k, v in given.encoding.items() if k not in _OPTIONS | _OF_THE_SOURCE}
+    encode = EncodePart(name, given.dims, given.attrs, coding)
+    none = xr.Variable(given.dims, np.empty((0,) * given.ndim, given.dtype))
+    none.attrs, none.encoding = given.attrs, given.encoding
+    none = _encoded(name, none)
+    return Coded(given.dims, none.dtype, none.attrs, none.encoding, given.data, encode)
+
+
+def _by_parts(given: xr.Variable) -> bool:
+    """Whether the parts of a variable are encoded alone just as among the others, without warning.
+
+    Times, text and objects take units, lengths and types from all values.
+    """
+    if given.ndim == 0 or given.nbytes < LARGE or given.dtype.kind not in "biuf":
+        return False
+    encoding = given.encoding
+    marked = any(encoding.get(k) is not None for k in ("_FillValue", "missing_value"))
+    packed = any(encoding.get(k) is not None for k in ("scale_factor", "add_offset", "dtype"))
+    values = getattr(given.data, "_meta", given.data)  # of Dask, the kind of its blocks
+    if not (marked or packed) or "_Unsigned" in encoding or not isinstance(values, np.ndarray):
+        return False
+    if given.chunks is not None and not _keeps_type(given):
+        return False
+    dtype = np.dtype(encoding.get("dtype") or given.dtype)
+    return dtype.kind in "fb" or (dtype.kind in "iu" and dtype.metadata is None and marked)
+
+
+def _keeps_type(given: xr.Variable) -> bool:
+    """Whether scaling gives the same type: xarray does it in place for NumPy, not for Dask."""
+    stated = (given.encoding.get(k) for k in ("scale_factor", "add_offset"))
+    kind, dtype = given.dtype.kind, given.dtype
+    return all(kind == "f" and np.result_type(dtype, n) == dtype for n in stated if n is not None)
+
+
+def _encoded(name: str, given: xr.Variable) -> xr.Variable:
+    var = conventions.encode_cf_variable(_without_missing(given), name=name, **_CODERS)
+    var = ensure_dtype_not_object(var, name=name)
+    if var.dtype.kind == "T" and var.encoding.get("dtype") != "S1":
+        return var
+    var = strings.EncodedStringCoder(allows_unicode=True).encode(var, name=name)
+    return strings.ensure_fixed_length_bytes(var)
+
+
+def _without_missing(var: xr.Variable) -> xr.Variable:
+    """Return text of any length with "" for what is missing, as xarray stores it in objects."""
+    if not hasattr(var.dtype, "na_object"):
+        return var
+    return xr.Variable(var.dims, _as_text(var.data), var.attrs, var.encoding)
+
+
+def _as_text(values: Any) -> Any:
+    if hasattr(values, "map_blocks"):
+        return values.map_blocks(_as_text, dtype=np.dtypes.StringDType())
+    objects = np.asarray(values).astype(object)
+    objects[pd.isnull(objects)] = ""
+    return objects.astype(np.dtypes.StringDType())
+
+
+def encoded_like(name: str, given: xr.Variable, array: Array) -> Coded:
+    """A variable encoded just as the array that is stored, with its axes in that order."""
+    stored = variable(name, array)
+    decoded = conventions.decode_cf_variables({name: stored}, {})[0][name]
+    if given.dtype.kind == "T" and decoded.dtype.kind == "U":
+        text = np.asarray(_without_missing(given).data).astype(object).astype(np.str_)
+        given = given.copy(data=text)
+        given = given.astype(np.result_type(given.dtype, decoded.dtype))
+    fixed = given.dtype.kind in "SU"
+    if fixed and decoded.dtype != object and decoded.dtype != given.dtype:
+        raise InvalidMetadata(
+            f"variable {name!r} has type {given.dtype}, and {decoded.dtype} is stored;"
+            " convert it first, so that no text is cut"
+        )
+    if set(given.dims) != set(stored.dims):
+        raise InvalidMetadata(
+            f"variable {name!r} has dimensions {given.dims}, and {stored.dims} are stored"
+        )
+    copy = given.transpose(*stored.dims).copy(deep=False)
+    copy.encoding = decoded.encoding
+    return encoded(name, copy)
+
+
+def encoded_new(
+    dataset: xr.Dataset, encoding: Mapping[str, Mapping[str, Any]] | None
+) -> tuple[dict[str, Coded], dict[str, Any]]:
+    """All variables as new ones are stored, and the attributes; raises where one cannot be."""
+    variables, attributes = encoded_dataset(dataset, encoding)
+    stored = {name: encoded(name, var) for name, var in variables.items()}
+    for name in encoding or ():
+        stored[name] = with_given_encoding(name, stored[name])
+    return stored, attributes
+
+
+def with_given_encoding(name: str, var: Coded) -> Coded:
+    """The variable, marked as one with the caller's encoding; raises where no array has such."""
+    given = {k for k, v in var.encoding.items() if v is not None}
+    unknown = sorted(given - _OPTIONS - _OF_THE_SOURCE)
+    if unknown:
+        known = known_names(unknown[0], sorted(_OPTIONS))
+        netcdf = "; of NetCDF: chunks for chunksizes, compressors for zlib"
+        hint = netcdf if _OF_NETCDF & given else ""
+        raise InvalidMetadata(f"encoding of {name!r}: unknown {unknown}; {known}{hint}")
+    return replace(var, given=True)
+
+
+def new_array(var: Coded, fill_masks: bool, checksums: bool) -> dict[str, Any]:
+    """The options to create an array for an encoded variable.
+
+    Without `checksums`, those that came with the variable are left out, not those of the caller.
+    """
+    options = {k: v for k, v in var.encoding.items() if k in _OPTIONS and v is not None}
+    for name in () if checksums or var.given else ("filters", "compressors"):
+        if isinstance(options.get(name), list | tuple):
+            codecs = [to_named(codec, var.dtype.itemsize) for codec in options[name]]
+            kept, left_out = without_checksums(codecs)
+            options[name] = kept if left_out else options[name]
+    attributes = dict(var.attrs)
+    mark = attributes.pop("_FillValue", None)
+    if fill_masks:
+        options["fill_value"] = mark
+    else:
+        if mark is not None:
+            attributes["_FillValue"] = encode_fill(mark, var.dtype)
+        if var.dtype.kind == "f":
+            options.setdefault("fill_value", np.nan)
+    _choose_chunks(var, options)
+    return {
+        **options,
+        "shape": var.shape,
+        "dtype": str if strings.check_vlen_dtype(var.dtype) is str else var.dtype,
+        "dimension_names": var.dims,
+        "attributes": attributes,
+    }
+
+
+def _choose_chunks(var: Coded, options: dict[str, Any]) -> None:
+    """Set the chunks: those of the encoding, or the blocks of a Dask array where they are regular.
+
+    Blocks count more than chunks that came with the file which the variable was read from, and
+    not as much as those that somebody has asked for.
+    """
+    given, blocks = options.get("chunks"), _regular(var)
+    stated = isinstance(given, int | str) or (given is not None and len(given) == len(var.dims))
+    if not stated:
+        options.pop("chunks", None)
+        if blocks is not None:
+            options["chunks"] = blocks
+    elif blocks is not None and _of_the_file(var):
+        _use_blocks(blocks, var.shape, options)
+
+
+def _regular(var: Coded) -> tuple[int, ...] | None:
+    """Return the shape of the blocks of a Dask array; None without, and where they differ."""
+    blocks = var.chunks
+    if not blocks or not all(blocks):
+        return None
+    if any(len(set(axis[:-1])) > 1 or axis[-1] > axis[0] for axis in blocks):
+        return None
+    return tuple(max(1, axis[0]) for axis in blocks)
+
+
+def _of_the_file(var: Coded) -> bool:
+    """Return True where the chunks are those that the variable was read from."""
+    encoding, stored = var.encoding, var.encoding.get("preferred_chunks")
+    if var.given or not isinstance(stored, Mapping):
+        return False
+    whole = encoding.get("shards") or encoding["chunks"]
+    return isinstance(whole, tuple | list) and [stored.get(d) for d in var.dims] == [*whole]
+
+
+def _use_blocks(blocks: tuple[int, ...], shape: tuple[int, ...], options: dict[str, Any]) -> None:
+    """Change chunks or shards to the blocks, unless they are these, cut at the end of an axis."""
+    chunks, shards = options["chunks"], options.get("shards")
+    for old in (shards, chunks):
+        if old is not None and blocks == tuple(map(min, old, map(partial(max, 1), shape))):
+            return
+    if shards is None or any(map(lt, blocks, chunks)):
+        options["chunks"] = blocks
+        options.pop("shards", None)
+    else:
+        options["shards"] = tuple(-(-b // c) * c for b, c in zip(blocks, chunks, strict=True))

@@ -1,0 +1,123 @@
+"""The xarray engine: ``xarray.open_dataset(path, engine="omnizarr")``.
+
+Every array of a group is a variable, and it is read when it is used, only the chunks that are
+needed. A single array is a dataset of one variable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import xarray as xr
+from xarray.backends import BackendEntrypoint, StoreBackendEntrypoint
+
+from omnizarr.errors import InvalidMetadata
+from omnizarr.hierarchy.array import Array
+from omnizarr.integrations.xarray.read import Stored, name_of, open_stored, unpack_in_place
+from omnizarr.integrations.xarray.write import write
+
+
+class Engine(BackendEntrypoint):
+    """Reads datasets and trees of every Zarr format with omnizarr."""
+
+    description = "Open Zarr of every version with omnizarr"
+    supports_groups = True
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether a path needs no ``engine``: where zarr-python would not open it."""
+        if not isinstance(filename_or_obj, str | os.PathLike):
+            return False
+        name = os.fspath(filename_or_obj).rstrip("/")
+        return name.endswith(".zarr.zip") or (name.endswith(".zarr") and not find_spec("zarr"))
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: bool = True,
+        decode_times: Any = True,
+        concat_characters: bool = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: bool | None = None,
+        decode_timedelta: Any = None,
+        group: str | None = None,
+        consolidated: bool | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        zarr_format: int | str | None = None,
+        use_zarr_fill_value_as_mask: bool | None = None,
+    ) -> xr.Dataset:
+        """The variables of a group, or of a single array.
+
+        `consolidated`: None uses consolidated metadata where there are any, True fails where
+        there are none, False reads the documents of every array. `use_zarr_fill_value_as_mask`:
+        whether the fill value marks missing values; None: in versions 1 and 2, where it may be
+        undefined. The draft and version 3 have the attribute ``_FillValue`` for it.
+        """
+        node = open_stored(filename_or_obj, group, consolidated, storage_options, zarr_format)
+        arrays = {name_of(node): node} if isinstance(node, Array) else dict(node.arrays())
+        attributes = {} if isinstance(node, Array) else node.attrs.asdict()
+        dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
+        arrays = {name: array for name, array in arrays.items() if name not in dropped}
+        stored = Stored(arrays, attributes, use_zarr_fill_value_as_mask)
+        return _decoded(
+            stored,
+            mask_and_scale=mask_and_scale,
+            decode_times=decode_times,
+            concat_characters=concat_characters,
+            decode_coords=decode_coords,
+            use_cftime=use_cftime,
+            decode_timedelta=decode_timedelta,
+        )
+
+    def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
+        """A group with all groups below it as a tree of datasets."""
+        return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
+
+    def open_groups_as_dict(
+        self,
+        filename_or_obj: Any,
+        *,
+        group: str | None = None,
+        consolidated: bool | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        zarr_format: int | str | None = None,
+        use_zarr_fill_value_as_mask: bool | None = None,
+        **decoding: Any,
+    ) -> dict[str, xr.Dataset]:
+        """The datasets of a group and of all below it by path; the group itself is ``/``."""
+        node = open_stored(filename_or_obj, group, consolidated, storage_options, zarr_format)
+        if isinstance(node, Array):
+            raise InvalidMetadata(f"{node.name} is an array, not a group; use open_dataset")
+        found = {"": Stored({}, node.attrs.asdict(), use_zarr_fill_value_as_mask)}
+        for path, member in node.members(max_depth=None):
+            parent, _, name = path.rpartition("/")
+            if isinstance(member, Array):
+                found[parent].arrays[name] = member
+            else:
+                attributes = member.attrs.asdict()
+                found[path] = Stored({}, attributes, use_zarr_fill_value_as_mask)
+        return {f"/{path}": _decoded(s, **decoding) for path, s in found.items()}
+
+
+def _decoded(stored: Stored, **decoding: Any) -> xr.Dataset:
+    dataset = StoreBackendEntrypoint().open_dataset(stored, **decoding)
+    unpack_in_place(dataset, stored.arrays)
+    return dataset
+
+
+@xr.register_datatree_accessor("omnizarr")
+@xr.register_dataarray_accessor("omnizarr")
+@xr.register_dataset_accessor("omnizarr")
+class Accessor:
+    """What omnizarr adds to datasets, arrays and trees of xarray."""
+
+    def __init__(self, data: xr.Dataset | xr.DataArray | xr.DataTree) -> None:
+        self._data = data
+
+    def to(self, store: Any, **options: Any) -> Any:
+        """Store it, and give back the group; see `omnizarr.xarray.write` for the options."""
+        return write(self._data, store, **options)

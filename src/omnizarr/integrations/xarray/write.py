@@ -1,0 +1,515 @@
+"""Datasets of xarray into groups: new ones, appended ones, regions of existing ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from xarray import conventions
+
+from omnizarr.conventions.cf.variable import is_scalar
+from omnizarr.errors import (
+    CannotExpress,
+    InvalidMetadata,
+    NodeExists,
+    NodeNotFound,
+    NoSuchLabel,
+    OmnizarrError,
+    WrongNode,
+    WrongType,
+)
+from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.attributes import alone
+from omnizarr.hierarchy.consolidate import consolidate_metadata
+from omnizarr.hierarchy.create import new_location, open_group
+from omnizarr.hierarchy.group import Group, make_group
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.make import build
+from omnizarr.hierarchy.resize import with_shape
+from omnizarr.integrations.xarray.encode import (
+    Coded,
+    dataset_of,
+    encoded,
+    encoded_dataset,
+    encoded_like,
+    encoded_new,
+    new_array,
+    with_given_encoding,
+)
+from omnizarr.integrations.xarray.read import fill_is_mask, variable
+from omnizarr.model import paths
+from omnizarr.ops.partition import store as store_box
+
+
+def resolve_region(dataset: xr.Dataset, region: Any, group: Group) -> dict[str, slice]:
+    """A slice for every dimension that the region names; ``"auto"`` finds it by coordinates."""
+    if region == "auto":
+        region = dict.fromkeys(dataset.dims, "auto")
+    if not isinstance(region, Mapping):
+        raise WrongType(f"region must be 'auto' or a dict of slices, got {region!r}")
+    found: dict[str, slice] = {}
+    for name, part in region.items():
+        if name not in dataset.dims:
+            known = ", ".join(map(str, dataset.dims))
+            raise NoSuchLabel(f"region names {name!r}, which is no dimension; known: {known}")
+        found[name] = _find(dataset, name, group) if part == "auto" else part
+        if not isinstance(found[name], slice):
+            raise WrongType(f"region of {name!r} must be a slice or 'auto', got {part!r}")
+        if found[name].step not in (None, 1):
+            raise InvalidMetadata(f"region of {name!r} must not have a step, got {part!r}")
+    strangers = [n for n, v in dataset.variables.items() if not set(found) & set(v.dims)]
+    if found and strangers:
+        raise InvalidMetadata(
+            f"variables {strangers} have no dimension of the region {sorted(found)};"
+            f" leave them out with .drop_vars({strangers!r})"
+        )
+    return found
+
+
+def _find(dataset: xr.Dataset, dim: str, group: Group) -> slice:
+    """Where the coordinates of a dimension are stored; all of it where it has none."""
+    if dim not in dataset.variables:
+        return slice(0, dataset.sizes[dim])
+    array = group.get(dim)
+    if array is None:
+        raise NodeNotFound(f"region 'auto' needs the coordinate {dim!r}, which is not stored")
+    stored = conventions.decode_cf_variable(dim, variable(dim, array).load())
+    places = pd.Index(stored.values).get_indexer(pd.Index(dataset[dim].values))
+    if (places < 0).any():
+        missing = dataset[dim].values[places < 0][0]
+        raise NoSuchLabel(
+            f"coordinate {dim!r} has {missing!r}, which is not stored; a region holds only"
+            " coordinates that are there, append_dim adds new ones"
+        )
+    if (np.diff(places) != 1).any():
+        raise InvalidMetadata(
+            f"the values of coordinate {dim!r} do not follow each other where they are stored;"
+            " write one run of them at a time"
+        )
+    return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)
+
+
+def with_room(array: Array, shape: tuple[int, ...]) -> Array:
+    """A handle of the array as if it had a larger shape already; nothing is stored yet."""
+    same_rank = len(shape) == array.ndim
+    if not same_rank or any(n < old for n, old in zip(shape, array.shape, strict=True)):
+        raise InvalidMetadata(f"cannot make room: {shape} is not larger than {array.shape}")
+    larger = Array.at(array._location, with_shape(array._model, shape))
+    larger._config = array._config
+    return larger
+
+
+@contextmanager
+def growing(larger: Sequence[tuple[Array, tuple[int, ...]]]) -> Iterator[None]:
+    """Keep others from growing arrays while their room is filled; then store the shapes.
+
+    Raises before anything is filled where an array has another shape than its handle knows.
+    """
+    with alone(*(array._location for array, _ in larger)):
+        for array, shape in larger:
+            known = array.shape
+            array.refresh()
+            if array.shape != known:
+                raise _changed(array, known, shape)
+        yield
+        for array, shape in larger:
+            take_room(array, shape)
+
+
+def take_room(array: Array, shape: tuple[int, ...]) -> None:
+    """Store the larger shape, now that the room is filled; raises where the array changed since.
+
+    The shape is compared and replaced. Whoever has not kept others away by `growing` may have
+    filled the same room as they.
+    """
+    old = array.shape
+    if not array._take_shape(old, shape):
+        raise _changed(array, old, shape)
+
+
+def _changed(array: Array, known: tuple[int, ...], shape: tuple[int, ...]) -> InvalidMetadata:
+    return InvalidMetadata(
+        f"{array._location} has shape {array.shape} now, it had {known} when {shape} was begun;"
+        " another writer changed it, append again"
+    )
+
+
+if find_spec("dask"):
+    from omnizarr.integrations.dask import Writes, check_apart_from, run, writes
+
+WriteMode: TypeAlias = Literal["w", "w-", "a", "a-", "r+"]
+Encoded: TypeAlias = tuple[dict[str, Coded], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Values that go to one place of an array, and the shape the array has afterwards."""
+
+    array: Array
+    values: Coded
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def room(self) -> Array:
+        return self.array if self.shape == self.array.shape else with_room(self.array, self.shape)
+
+    @property
+    def box(self) -> tuple[slice, ...]:
+        return tuple(slice(a, a + n) for a, n in zip(self.start, self.values.shape, strict=True))
+
+    @property
+    def is_beyond(self) -> bool:
+        """True where no element is written that the array has already."""
+        return any(a >= n for a, n in zip(self.start, self.array.shape, strict=True))
+
+    def store(self) -> None:
+        """Store values that are in memory."""
+        store_box(self.room, self.box, np.asarray(self.values.data), self.values.encode)
+
+    def tasks(self) -> Writes:
+        """The tasks that store a Dask array."""
+        return writes(self.values.data, self.room, self.start, self.values.encode)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How a dataset is to be written."""
+
+    mode: WriteMode
+    append_dim: str | None
+    region: Any
+    write_empty_chunks: bool | None
+
+
+def write(
+    data: xr.Dataset | xr.DataArray | xr.DataTree,
+    store: Any,
+    *,
+    mode: WriteMode | None = None,
+    group: str | None = None,
+    encoding: Mapping[str, Any] | None = None,
+    append_dim: str | None = None,
+    region: Mapping[str, slice | Literal["auto"]] | Literal["auto"] | None = None,
+    compute: bool = True,
+    consolidated: bool | None = None,
+    zarr_format: int | str | None = None,
+    write_empty_chunks: bool | None = None,
+    write_inherited_coords: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Store a dataset, an array or a tree, and give back the group.
+
+    Modes: ``w-``, the default, creates; ``w`` replaces; ``a`` also writes over variables, or adds
+    some; ``a-``, with `append_dim`, leaves variables without that dimension; ``r+`` changes values
+    only. `append_dim` adds along a dimension: all values are stored before the new length is.
+    `region` writes into a part: slices by dimension, or ``"auto"`` to find it by coordinates.
+    `encoding` has the options of `create_array`, and those of CF, by variable (of a tree by
+    path, then variable).
+
+    Dask arrays may have any blocks: every task stores whole chunks or shards. With
+    ``compute=False`` everything but their values is stored, and a `dask.delayed.Delayed` is given
+    back; who appends like that must be alone. `consolidated`: None makes consolidated metadata
+    where the format has them. `write_inherited_coords` stores coordinates that groups of a tree
+    have from those above them in each of these groups.
+    """
+    order = Order(_mode(mode, append_dim, region), append_dim, region, write_empty_chunks)
+    if isinstance(data, xr.DataArray):
+        data = dataset_of(data)
+    if isinstance(data, xr.DataTree):
+        datasets = _nodes(data, encoding, write_inherited_coords)
+    else:
+        datasets = {"": (data, encoding)}
+    new: dict[str, Encoded] = {}
+    if order.mode in ("w", "w-"):
+        # All of it before anything is touched: it may even be what is about to be replaced.
+        for path, (dataset, given) in datasets.items():
+            _load_lazy(dataset)
+            new[path] = encoded_new(dataset, given)
+        _rehearse(new, order, zarr_format)
+        location = new_location(store, group, zarr_format, storage_options)
+        return _write_new(new, location, order, compute, consolidated)
+    top = _opened(store, group, order, zarr_format, storage_options)
+    pieces: list[Piece] = []
+    for path, (dataset, given) in datasets.items():
+        pieces += _change(dataset, given, _below(top, path, order), order)
+    for piece in pieces:
+        if piece.values.chunks is not None and not piece.is_beyond:
+            check_apart_from(piece.values.data, piece.array)
+    if order.mode != "r+" and consolidated is not False:
+        _consolidate(top, bool(consolidated))
+    return _store(pieces, top, compute)
+
+
+def _write_new(
+    new: Mapping[str, Encoded],
+    location: Location,
+    order: Order,
+    compute: bool,
+    consolidated: bool | None,
+) -> Any:
+    """Store datasets in a new group; it is seen, and replaces another one, when it is complete.
+
+    Where values are computed later, that is before they are: their places are seen at once.
+    """
+    try:
+        made = build(location, overwrite=order.mode == "w", operation="writing a dataset")
+    except NodeExists as e:
+        raise _explained(e) from e
+    with made as place:
+        top = make_group(place, None, overwrite=False)
+        below = {path: _below(top, path, order) for path in new}
+        pieces = [p for path, group in below.items() for p in _create(*new[path], group, order)]
+        if compute:
+            _store(pieces, top, compute)
+        else:
+            for piece in pieces:
+                if piece.values.chunks is not None and made.old is not None:
+                    check_apart_from(piece.values.data, location)
+            later = _store_now(pieces)
+    group = Group.at(location, location.load())
+    if consolidated is not False:
+        _consolidate(group, bool(consolidated))
+    if compute:
+        return group
+    _check_dask()
+    moved = [replace(p, array=_as_in(group, p.array, place)) for p in later]
+    return run([p.tasks() for p in moved], lambda: group, compute)
+
+
+def _as_in(group: Group, array: Array, place: Location) -> Array:
+    """Return the array that was written at a place, as it is in the group now."""
+    found = group[array.path[len(paths.prefix(place.path)) :]]
+    if not isinstance(found, Array):
+        raise WrongNode(f"{found.name} is a group, not an array")
+    return found.with_config(array.config)
+
+
+def _mode(mode: WriteMode | None, append_dim: str | None, region: Any) -> WriteMode:
+    chosen: WriteMode = mode or ("a" if append_dim else "w-" if region is None else "r+")
+    if chosen not in ("w", "w-", "a", "a-", "r+"):
+        raise InvalidMetadata(f"mode must be one of w, w-, a, a-, r+, got {chosen!r}")
+    if append_dim is not None and chosen not in ("a", "a-"):
+        raise InvalidMetadata(f"append_dim needs mode 'a' or 'a-', got {chosen!r}")
+    if region is not None and chosen not in ("a", "a-", "r+"):
+        raise InvalidMetadata(f"region needs mode 'r+', 'a' or 'a-', got {chosen!r}")
+    if isinstance(region, Mapping) and append_dim in region:
+        raise InvalidMetadata(f"append_dim {append_dim!r} cannot be in the region {region!r} too")
+    return chosen
+
+
+def _nodes(
+    tree: xr.DataTree, encoding: Mapping[str, Any] | None, inherit: bool
+) -> dict[str, tuple[xr.Dataset, Mapping[str, Any] | None]]:
+    """The datasets of a tree by relative path, each with its encodings."""
+    given = {k.strip("/"): v for k, v in (encoding or {}).items()}
+    found: dict[str, tuple[xr.Dataset, Mapping[str, Any] | None]] = {}
+    for path, node in tree.subtree_with_keys:
+        name = "" if path == "." else path
+        found[name] = node.to_dataset(inherit=inherit or node is tree), given.pop(name, None)
+    if given:
+        raise InvalidMetadata(f"encoding for {sorted(given)}, which are no groups of the tree")
+    return found
+
+
+def _load_lazy(dataset: xr.Dataset) -> None:
+    for var in dataset.variables.values():
+        if var.chunks is None:
+            var.load()
+
+
+def _rehearse(new: Mapping[str, Encoded], order: Order, zarr_format: int | str | None) -> None:
+    """Make all groups and arrays in memory; raises where one cannot be made."""
+    top = open_group({}, "w", zarr_format=zarr_format)
+    for path, (stored, attributes) in new.items():
+        _create(stored, attributes, _below(top, path, order), order)
+
+
+def _opened(
+    store: Any,
+    group: str | None,
+    order: Order,
+    zarr_format: int | str | None,
+    storage_options: Mapping[str, Any] | None,
+) -> Group:
+    """The group that is written, made where the mode says so."""
+    try:
+        return open_group(
+            store,
+            "a" if order.mode == "a-" else order.mode,
+            path=group,
+            zarr_format=zarr_format,
+            storage_options=storage_options,
+        )
+    except NodeExists as e:
+        raise _explained(e) from e
+
+
+def _explained(error: NodeExists) -> NodeExists:
+    return NodeExists(
+        f"{error}; mode='w' replaces it, mode='a' writes over variables or adds some, append_dim"
+        " adds along a dimension"
+    )
+
+
+def _below(top: Group, path: str, order: Order) -> Group:
+    if not path:
+        return top
+    if order.mode != "r+":
+        return top.require_group(path)
+    found = top[path]
+    if not isinstance(found, Group):
+        raise WrongNode(f"{found.name} is an array, not a group")
+    return found
+
+
+def _create(
+    stored: Mapping[str, Coded], attributes: Mapping[str, Any], group: Group, order: Order
+) -> list[Piece]:
+    """Create arrays for encoded variables; their values are not stored yet."""
+    group.attrs.put(attributes)
+    pieces = []
+    for name, var in stored.items():
+        checksums = group._location.format.checksums_are_read
+        options = new_array(var, fill_is_mask(group), checksums)
+        if order.write_empty_chunks is not None:
+            options["write_empty_chunks"] = order.write_empty_chunks
+        try:
+            array = group.create_array(name, **options)
+        except OmnizarrError as e:
+            e.add_note(
+                f"while creating the variable {name!r}; an encoding that came with it from a file"
+                " is left out after .drop_encoding()"
+            )
+            raise
+        pieces.append(Piece(array, var, (0,) * array.ndim, array.shape))
+    return pieces
+
+
+def _change(
+    dataset: xr.Dataset, encoding: Mapping[str, Any] | None, group: Group, order: Order
+) -> list[Piece]:
+    """Say what goes where in arrays that exist, and create others; no values are stored yet."""
+    region: dict[str, slice] = {}
+    if order.region is not None:
+        region = resolve_region(dataset, order.region, group)
+        dataset = dataset.drop_vars(list(dataset.indexes))  # they are stored already
+    existing = dict(group.arrays())
+    variables, attributes = encoded_dataset(dataset, encoding)
+    old = {name: existing[name] for name in variables if name in existing}
+    _check_names(variables, old, existing, order, set(encoding or ()))
+    stored = {
+        name: encoded_like(name, var, old[name]) if name in old else encoded(name, var)
+        for name, var in variables.items()
+    }
+    for name in encoding or ():
+        stored[name] = with_given_encoding(name, stored[name])
+    pieces = [
+        piece
+        for name, array in old.items()
+        if (piece := _placed(name, stored[name], array, region, order)) is not None
+    ]
+    if order.mode == "r+":
+        return pieces
+    new = {name: var for name, var in stored.items() if name not in old}
+    return pieces + _create(new, attributes, group, order)
+
+
+def _check_names(
+    variables: Mapping[str, Any],
+    old: Mapping[str, Array],
+    existing: Mapping[str, Array],
+    order: Order,
+    given: set[str],
+) -> None:
+    new = [name for name in variables if name not in old]
+    if new and (order.mode == "r+" or order.region is not None):
+        raise NodeNotFound(
+            f"variables {new} are not stored; a region, or mode 'r+', changes only those that are"
+        )
+    both = sorted(given & old.keys())
+    if both:
+        raise InvalidMetadata(
+            f"encoding for {both}, which are stored already; leave it out, they keep theirs"
+        )
+    known = {d for array in existing.values() for d in array.dimension_names or ()}
+    if order.append_dim is not None and existing and order.append_dim not in known:
+        raise InvalidMetadata(
+            f"append_dim {order.append_dim!r} is no stored dimension;"
+            f" known: {', '.join(sorted(d for d in known if d))}"
+        )
+
+
+def _placed(
+    name: str, var: Coded, array: Array, region: Mapping[str, slice], order: Order
+) -> Piece | None:
+    """Where the values of a variable go in the array that has it; None: it stays as it is."""
+    grows = order.append_dim in var.dims
+    if order.mode == "a-" and order.append_dim is not None and not grows:
+        return None
+    if is_scalar(array):
+        return Piece(array, replace(var, data=var.data.reshape(1)), (0,), array.shape)
+    start, shape = [], []
+    for dim, length, given in zip(var.dims, array.shape, var.shape, strict=True):
+        first, last, _ = region.get(str(dim), slice(None)).indices(length)
+        if dim == order.append_dim:
+            first, last = length, length + given
+        if last - first != given:
+            raise InvalidMetadata(
+                f"variable {name!r} has {given} along {dim!r}, where {max(0, last - first)} fit;"
+                " append_dim makes an array longer, region writes a part of it"
+            )
+        start.append(first)
+        shape.append(max(length, last))
+    if order.write_empty_chunks is not None:
+        array = array.with_config(
+            replace(array.config, write_empty_chunks=order.write_empty_chunks)
+        )
+    return Piece(array, var, tuple(start), tuple(shape))
+
+
+def _consolidate(group: Group, asked: bool) -> None:
+    """Copy all documents to the root of the hierarchy, where the format can."""
+    with suppress(*(() if asked else (CannotExpress,))):
+        consolidate_metadata(group.store)
+
+
+def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
+    """Store values, those of Dask arrays by its tasks, and then the new lengths."""
+    larger = [(p.array, p.shape) for p in pieces if p.shape != p.array.shape]
+    if compute:
+        with growing(larger):
+            later = _store_now(pieces)
+            if later:
+                run([p.tasks() for p in later], lambda: None, compute)
+        group.refresh()
+        return group
+    _check_dask()
+
+    def finish() -> Group:
+        for array, shape in larger:
+            take_room(array, shape)
+        group.refresh()
+        return group
+
+    later = _store_now(pieces)
+    return run([p.tasks() for p in later], finish, compute)
+
+
+def _check_dask() -> None:
+    if not find_spec("dask"):
+        raise WrongType("compute=False needs Dask: pip install 'omnizarr[dask]'")
+
+
+def _store_now(pieces: list[Piece]) -> list[Piece]:
+    """Store what is in memory; the pieces that are left, which have Dask arrays."""
+    for piece in pieces:
+        if piece.values.chunks is None and piece.values.data.size:
+            piece.store()
+    return [p for p in pieces if p.values.chunks is not None]

@@ -1,0 +1,1 @@
+"""Stores in directories: the store, atomic file replacement, listing, file names."""

@@ -1,0 +1,220 @@
+"""Files of a directory: replaced atomically, listed through links, names told apart.
+
+It is written without a name, or with one of its own, and gets its name at the end; compiled, that
+is one call.
+Creating ``Temp`` beside ``temp`` there would replace the other without a word, and data copied to
+such a disk would lose one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+import time
+import unicodedata
+from collections.abc import Iterator
+from functools import partial
+
+from omnizarr.errors import InvalidName, StoreError
+from omnizarr.stores.base import Bytes, flat
+from omnizarr.stores.descriptors import patiently
+
+try:
+    from omnizarr.stores import _files
+except ImportError:  # no compiler when it was installed, or Windows
+    _files = None  # type: ignore[assignment]
+
+OURS = ".__omnizarr_"  # in the name of a file that is no value
+PARTIAL = f"{OURS}partial__"  # of one that is being written
+ATTEMPTS = 40  # to write into a directory that others remove while it is empty
+AT_ONCE = 5  # of them without a wait
+
+
+def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) -> bool:
+    """Store a file and the folders that it needs; `sync`: on the disk before it is seen.
+
+    Whether it was stored: it is not where `only_new`, and the path is there.
+    """
+    replace = _replace if _files is None else _files.replace
+    for number in range(1, ATTEMPTS + 1):
+        try:
+            return replace(path, value, sync, only_new)
+        except FileNotFoundError:
+            if number == ATTEMPTS:
+                raise
+            if number > AT_ONCE:
+                time.sleep(random.random() * 0.001 * number)
+            with contextlib.suppress(FileNotFoundError):  # removed while it was empty
+                _make_folder(os.path.dirname(path))
+    return False  # not reached: the last attempt raises
+
+
+def replace_files(pairs: list[tuple[str, Bytes]]) -> int:
+    """Store several files; how many, up to the first that needs `replace_file` or cannot be."""
+    return 0 if _files is None else _files.replace_many(pairs)
+
+
+def _replace(path: str, value: Bytes, sync: bool, only_new: bool) -> bool:
+    partial = f"{path}{PARTIAL}{os.getpid()}_{threading.get_ident()}"
+    try:
+        _write(partial, value, sync)
+        if only_new:
+            return _name_new(partial, path)
+        os.replace(partial, path)
+        return True
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def _name_new(partial: str, path: str) -> bool:
+    """Whether a complete file got a name that nobody has; its partial name is gone."""
+    stored = True
+    try:
+        os.link(partial, path)
+    except OSError:
+        stored = not os.path.lexists(path)
+        if stored:  # this file system may have no links
+            os.replace(partial, path)
+            return True
+    os.unlink(partial)
+    return stored
+
+
+def _write(path: str, value: Bytes, sync: bool) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+    flags |= getattr(os, "O_NOFOLLOW", 0)  # nobody's link says what is overwritten
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        view = memoryview(flat(value))
+        while view:
+            view = view[os.write(descriptor, view) :]
+        if sync:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _make_folder(path: str) -> None:
+    """Create a folder and those above it; that another thread was quicker is no error."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        try:
+            # Where another thread erases what this one makes, the caller tries again.
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                os.makedirs(path, exist_ok=True)
+        except RecursionError:
+            raise StoreError(f"cannot make {path!r}: too many folders in folders") from None
+
+
+MOST_LINKS = 2  # to folders in one path: with many, few folders would have paths without number
+
+
+def entries(folder: str, root: str) -> tuple[list[str], list[str]]:
+    """The names of files and of folders in a folder below `root`; nothing where it is none.
+
+    A link to a folder that the path has gone through already is left out.
+    """
+    files: list[str] = []
+    folders: list[str] = []
+    try:
+        with patiently(partial(os.scandir, folder)) as found:
+            for entry in found:
+                if not _is_folder(entry):
+                    files.append(entry.name)
+                elif not entry.is_symlink() or not _leads_back(entry.path, root):
+                    folders.append(entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return [], []
+    except OSError as e:
+        if isinstance(e, StoreError):
+            raise
+        raise StoreError(f"cannot list {folder!r}: {e.strerror or e}") from e
+    return files, folders
+
+
+def walk(top: str, root: str) -> Iterator[tuple[str, list[str]]]:
+    """Every folder at and below `top`, relative to it with ``/``, and the files in it."""
+    left = [""]
+    while left:
+        inside = left.pop()
+        files, folders = entries(os.path.join(top, inside) if inside else top, root)
+        yield inside, files
+        ours = (name for name in folders if OURS not in name)
+        left += [f"{inside}/{name}" if inside else name for name in ours]
+
+
+def folders_below(top: str, root: str) -> Iterator[str]:
+    """Return every folder below `top`, relative to it with ``/``; links to folders are some."""
+    for inside, _ in walk(top, root):
+        try:
+            with patiently(partial(os.scandir, os.path.join(top, inside))) as found:
+                names = [entry.name for entry in found if _is_folder(entry)]
+        except (FileNotFoundError, NotADirectoryError):  # there is no chunk, or no more
+            continue
+        yield from (f"{inside}/{name}" if inside else name for name in names)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself: reading it will say so
+        return False
+
+
+def _leads_back(link: str, root: str) -> bool:
+    """Whether a link to a folder leads to one that its own path goes through."""
+    target, links, path = os.path.realpath(link), 1, link
+    while len(path := os.path.dirname(path)) >= len(root.rstrip(os.sep)):
+        if os.path.realpath(path) == target:
+            return True
+        links += os.path.islink(path) and len(path) > len(root.rstrip(os.sep))
+    if links > MOST_LINKS:
+        raise StoreError(
+            f"{link!r} is reached through {links} links to folders, more than the {MOST_LINKS} that"
+            " a listing follows; open what lies there by its own path"
+        )
+    return False
+
+
+def folds(directory: str) -> bool:
+    """Whether names in a directory are found by another spelling; False where nothing tells."""
+    here = os.path.abspath(directory)
+    while not os.path.isdir(here) and os.path.dirname(here) != here:
+        here = os.path.dirname(here)
+    for folder in (here, os.path.dirname(here)):
+        try:
+            names = set(os.listdir(folder))
+        except OSError:
+            continue
+        for name in sorted(names):
+            other = name.swapcase()
+            if other not in names:
+                return os.path.lexists(os.path.join(folder, other))
+    return False
+
+
+def check_spelling(directory: str, path: str) -> None:
+    """Raise where a part of a path below a directory is there in another spelling."""
+    for name in path.split("/"):
+        if not os.path.lexists(os.path.join(directory, name)):
+            return
+        names = os.listdir(directory)
+        if name not in names:
+            wanted = _folded(name)
+            found = next((n for n in names if _folded(n) == wanted), name)
+            raise InvalidName(
+                f"{path!r}: on this disk {name!r} is the same name as {found!r}, which is there"
+                f" already in {directory!r}; choose a name that differs in more than case"
+            )
+        directory = os.path.join(directory, name)
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()

@@ -1,0 +1,401 @@
+"""A store in a directory: keys are paths below it, values are files.
+
+A value gets its name when it is complete, so that a reader, or a crash, sees the old value or the
+new one, never a part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+from urllib.parse import quote
+
+from omnizarr import config
+from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.stores import locks
+from omnizarr.stores.base import Bytes, Closes, GetMany, Kind, Range, split_path
+from omnizarr.stores.descriptors import patiently
+from omnizarr.stores.identity import Place, directory
+from omnizarr.stores.local import files as listing
+from omnizarr.stores.local.files import OURS, PARTIAL, replace_file, replace_files
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, of_the_system
+from omnizarr.stores.staging import FolderStage, new_name
+from omnizarr.stores.staging import folder as staging_folder
+
+try:
+    from omnizarr.stores import _files
+except ImportError:  # no compiler when it was installed, or Windows
+    _files = None  # type: ignore[assignment]
+
+T = TypeVar("T")
+_ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+Names: TypeAlias = list[str]  # inside the class `list` is a method
+Values: TypeAlias = list[bytes | None]
+# Without O_NONBLOCK, opening a named pipe would wait for a writer.
+_FLAGS = os.O_RDONLY
+for _name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK"):
+    _FLAGS |= getattr(os, _name, 0)
+
+# A file changed twice within one tick of the file system's clock may look unchanged.
+TICK = 10**8  # nanoseconds, far above the 1 to 16 ms of common clocks
+COARSE_TICK = 25 * 10**8  # where times are kept in seconds, or in pairs of them
+MOST = 2**30  # bytes of one read; more than 2 GiB is not given at once
+_unique = itertools.count()
+_UTF8 = sys.getfilesystemencoding() == "utf-8"
+
+
+def _read_file(path: str, part: Range | None) -> tuple[bytes, os.stat_result, os.stat_result]:
+    """A file's content, or part of it, and its status before and after reading."""
+    descriptor = os.open(path, _FLAGS)  # quicker for small files than a file object
+    try:
+        return _read_open(descriptor, part)
+    finally:
+        os.close(descriptor)
+
+
+def _read_open(descriptor: int, part: Range | None) -> tuple[bytes, os.stat_result, os.stat_result]:
+    """As `_read_file`, of a file that is open and at its beginning."""
+    before = os.fstat(descriptor)
+    if not stat.S_ISREG(before.st_mode):
+        number = errno.EISDIR if stat.S_ISDIR(before.st_mode) else errno.EINVAL
+        raise OSError(number, "it is not a regular file")
+    start, length = (0, None) if part is None else (part.start, part.length)
+    if start < 0:
+        start = max(0, before.st_size + start)
+    if start:
+        os.lseek(descriptor, start, os.SEEK_SET)
+    there = max(0, before.st_size - start)
+    expected = there if length is None else min(length, there)
+    # Where no length is given, one byte more shows whether the file has grown.
+    data = os.read(descriptor, min(expected + (length is None), MOST))
+    if len(data) != expected:
+        data = _read_rest(descriptor, data, None if length is None else expected - len(data))
+    return data, before, os.fstat(descriptor)
+
+
+def _read_rest(descriptor: int, data: bytes, left: int | None) -> bytes:
+    """What was read already and the rest: one call may give less than asked for."""
+    parts = [data]
+    while parts[-1] and left != 0:
+        parts.append(os.read(descriptor, 2**24 if left is None else min(left, MOST)))
+        left = None if left is None else left - len(parts[-1])
+    return b"".join(parts)
+
+
+def _settled(before: os.stat_result, after: os.stat_result) -> str:
+    """The generation of what was read in between, which may have changed meanwhile."""
+    first, second = _generation(before), _generation(after)
+    return first if first == second else f"{second}-changing-{next(_unique)}"
+
+
+def _generation(status: os.stat_result) -> str:
+    """A text that a file's next content will not have; always another for a fresh file."""
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a directory")
+    changed = max(status.st_mtime_ns, status.st_ctime_ns)
+    text = f"{status.st_ino}-{status.st_mtime_ns}-{status.st_ctime_ns}-{status.st_size}"
+    tick = COARSE_TICK if changed % 10**9 == 0 else TICK
+    # Times ahead of the clock are as little to be trusted as those of a moment ago.
+    return text if changed < time.time_ns() - tick else f"{text}-fresh-{next(_unique)}"
+
+
+class LocalStore(Closes):
+    """The files below a directory, which need not exist yet."""
+
+    _can_be_copied = True
+
+    near = True  # to be asked twice costs little
+    read_only = False
+
+    def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        self._start = os.path.join(root, "")
+        self.read_only = read_only
+
+    @cached_property
+    def root(self) -> Path:
+        """The directory."""
+        return Path(self._start)
+
+    @cached_property
+    def encoded_root(self) -> bytes:
+        """The directory as the system names it, with a slash at the end."""
+        return os.fsencode(self._start or "./")
+
+    @cached_property
+    def _folds(self) -> bool:
+        return listing.folds(self._start)
+
+    def check_spelling(self, key: str) -> None:
+        """Raise where this disk takes a key for one that is there in another spelling."""
+        if self._folds:
+            listing.check_spelling(self._start, key)
+
+    def _path(self, key: str) -> str:
+        if os.sep != "/" and (os.sep in key or ":" in key):
+            raise InvalidMetadata(f"key {key!r} is not allowed: {os.sep!r} and ':' lead elsewhere")
+        check_key(key)
+        return self._start + (key if os.sep == "/" else key.replace("/", os.sep))
+
+    def _folder(self, prefix: str) -> str:
+        check_prefix(prefix)
+        return self._path(prefix[:-1]) if prefix else str(self.root)
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self._with(key, lambda path: _read_file(path, range)[0])
+
+    def generation(self, key: str) -> str | None:
+        return self._with(key, lambda path: _generation(os.stat(path)))
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        found = self._with(key, lambda path: _read_file(path, range))
+        return (None, None) if found is None else (found[0], _settled(*found[1:]))
+
+    def _with(self, key: str, use: Callable[[str], T]) -> T | None:
+        """What `use` makes of the path of a file, or None where there is none."""
+        path = self._path(key)
+        try:
+            return patiently(partial(use, path))
+        except OSError as e:
+            if not of_the_system(e):
+                raise
+            if isinstance(e, _ABSENT) or os.path.isdir(path):  # Windows forbids to open one
+                return None
+            raise StoreError(f"cannot read {path!r}: {e.strerror or e}") from e
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        wanted = [*requests]
+        whole = [key for key, range in wanted if range is None]
+        if _files is None or not _UTF8 or len(whole) < len(wanted):
+            return [self.get(key, range) for key, range in wanted]
+        found: Values = _files.read_many(self._start or ".", whole)
+        if NotImplemented in found:  # no key, cannot be read, or in some other way
+            for i, value in enumerate(found):
+                found[i] = self.get(whole[i]) if value is NotImplemented else value
+        return found
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[GetMany]:
+        """A `get_many` whose values stay as they were first met, whoever replaces them."""
+        files: dict[str, int] = {}
+
+        def get(path: str, part: Range | None) -> bytes:
+            if path not in files:
+                files[path] = os.open(path, _FLAGS)
+            os.lseek(files[path], 0, os.SEEK_SET)
+            return _read_open(files[path], part)[0]
+
+        try:
+            yield lambda asked: [self._with(key, partial(get, part=p)) for key, p in asked]
+        finally:
+            for descriptor in files.values():
+                os.close(descriptor)
+
+    def set(self, key: str, value: Bytes) -> None:
+        self._store(key, value, only_new=False)
+
+    def set_new(self, key: str, value: Bytes) -> bool:
+        return self._store(key, value, only_new=True)
+
+    def _store(self, key: str, value: Bytes, only_new: bool) -> bool:
+        check_writable(self)
+        path = self._path(key)
+        sync = config.get().durability == "fsync"
+        try:
+            stored = patiently(partial(replace_file, path, value, sync, only_new))
+            if sync and stored:
+                self._sync_folders(path)
+            return stored
+        except OSError as e:
+            if not of_the_system(e):
+                raise
+            raise StoreError(f"cannot write {path!r}: {e.strerror or e}") from e
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        check_writable(self)
+        left = [*values]
+        files = [(self._path(key), value) for key, value in left]
+        while left:
+            done = 0 if config.get().durability == "fsync" else replace_files(files)
+            if done < len(left):
+                self.set(*left[done])  # which raises, makes folders, or waits for the disk
+            left, files = left[done + 1 :], files[done + 1 :]
+
+    def _sync_folders(self, path: str) -> None:
+        """Have the system store the names in the folders on the way to a path."""
+        if sys.platform == "win32":
+            return  # which does so by itself, and opens no folder
+        while len(path := os.path.dirname(path)) >= len(self._start) - 1:
+            descriptor = patiently(partial(os.open, path or ".", os.O_RDONLY))
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if not path:
+                return
+
+    @contextlib.contextmanager
+    def lock_keys(self, prefix: str, keys: Iterable[str], kind: Kind) -> Iterator[None]:
+        check_writable(self)
+        directory = self._folder(prefix)
+        names = [key[len(prefix) :] for key in keys]
+        try:
+            with contextlib.ExitStack() as held:
+                patiently(lambda: held.enter_context(locks.locked(directory, names, kind)))
+                yield
+        except OSError as e:
+            if not of_the_system(e):
+                raise
+            raise StoreError(f"cannot lock keys in {directory!r}: {e.strerror or e}") from e
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        path = self._path(key)
+        try:
+            os.unlink(path)
+            if config.get().durability == "fsync":
+                self._sync_folders(path)
+            self._remove_empty(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as e:
+            if os.path.isdir(path):  # not a key: keys below it are erased by erase_prefix
+                return
+            raise StoreError(f"cannot erase {path!r}: {e.strerror or e}") from e
+
+    def erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
+        path = self._folder(prefix)
+        if os.path.islink(path):
+            raise StoreError(
+                f"cannot erase {path!r}: it is a symbolic link; remove the link itself, or erase"
+                " what it leads to at its own place"
+            )
+        try:
+            shutil.rmtree(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as e:
+            raise StoreError(f"cannot erase {path!r}: {e.strerror or e}") from e
+        except RecursionError:
+            raise StoreError(f"cannot erase all of {path!r}: folders are too deep") from None
+        if prefix:
+            self._remove_empty(path)
+        else:
+            os.makedirs(path, exist_ok=True)
+
+    def _remove_empty(self, path: str) -> None:
+        """Remove the directories above a path that have nothing in them: no key, no prefix."""
+        with contextlib.suppress(OSError):  # it is not empty, or another was quicker
+            while len(path := os.path.dirname(path)) >= len(self._start):
+                os.rmdir(path)
+
+    def list(self) -> Iterator[str]:
+        yield from self.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        top = self._folder(prefix)
+        for inside, names in listing.walk(top, self._start):
+            head = f"{prefix}{inside}/" if inside else prefix
+            yield from (head + name for name in names if OURS not in name)
+
+    def leftovers(self) -> Iterator[str]:
+        """Files of values that were being written when their writer stopped, or are now."""
+        for inside, names in listing.walk(str(self.root), self._start):
+            head = f"{inside}/" if inside else ""
+            yield from (head + name for name in names if PARTIAL in name)
+
+    def list_dir(self, prefix: str) -> tuple[Names, Names]:
+        top = self._folder(prefix)
+        files, inside = listing.entries(top, self._start)
+        keys = [prefix + name for name in files if OURS not in name]
+        return keys, [f"{prefix}{name}/" for name in inside if OURS not in name]
+
+    def around(self) -> Iterator[LocalStore]:
+        """The directories above this one, to be looked at only."""
+        for parent in Path(os.path.realpath(self.root)).parents:
+            yield LocalStore(parent, read_only=True)
+
+    def stage(self, name: str | None = None) -> FolderStage:
+        """Return a new folder for values that are to replace others, or one that is there."""
+        name = name or new_name()
+        root = self._start or os.path.join(".", "")
+        new = os.path.join(staging_folder(root, name), "new")
+        sync = self._sync_folders if config.get().durability == "fsync" else None
+        return FolderStage(root, type(self)(new, read_only=self.read_only), name, sync)
+
+    def answers_by(self) -> tuple[str]:
+        """What its values depend on beside their place: an inode may be used again."""
+        return (os.path.realpath(self.root),)
+
+    def place(self, prefix: str = "") -> Place:
+        return directory(self._folder(prefix))
+
+    @property
+    def url(self) -> str:
+        """The RFC 8089 file URI of the directory."""
+        path = os.path.abspath(self.root).replace(os.sep, "/")
+        if os.sep == "\\" and path.startswith("//"):  # a share of another machine
+            return "file:" + quote(path, safe="/:")
+        return "file://" + ("" if path.startswith("/") else "/") + quote(path, safe="/:")
+
+    @classmethod
+    def from_url(cls, url: str, *, read_only: bool = False) -> LocalStore:
+        """Return the store behind a file URI, which is absolute (RFC 8089)."""
+        host, path = split_path(url)
+        if host.lower() in ("", "localhost"):
+            drive = len(path) > 2 and path[0] == "/" and path[2] == ":"
+            return cls(path[1:] if drive else path, read_only=read_only)
+        if os.sep == "\\":
+            return cls(f"//{host}{path}", read_only=read_only)
+        raise StoreError(
+            f"the file URI {url!r} names the machine {host!r}; for a directory of this machine give"
+            f" the absolute path, 'file:///{host}{path}', or a plain path, '{host}{path}'"
+        )
+
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        found = {}
+        for key in keys:
+            about = self._with(key, os.stat)
+            if about is not None and stat.S_ISREG(about.st_mode):
+                found[key] = about.st_size
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LocalStore):
+            return NotImplemented
+        return os.path.realpath(other.root) == os.path.realpath(self.root)
+
+    def __hash__(self) -> int:
+        return hash(os.path.realpath(self.root))
+
+    def __repr__(self) -> str:
+        return str(self.root)
+
+
+class DirectoryStore(LocalStore):
+    """A directory under the name of zarr-python 1 and 2; what is created in it is version 2."""
+
+    default_format = "2"
+    answers_by = LocalStore.answers_by
+
+
+class NestedDirectoryStore(DirectoryStore):
+    """A directory in which chunk keys of version 2 have slashes, as in zarr-python 2.
+
+    Documents that do not state a separator are read so too.
+    """
+
+    dimension_separator = "/"
+    answers_by = LocalStore.answers_by

@@ -1,0 +1,461 @@
+"""Object stores: S3 and what speaks like it, Google Cloud Storage, Azure; by way of obstore.
+
+URLs: ``s3://bucket/path``, ``gs://bucket/path``, ``az://container/path`` with the option
+`account_name`, or ``abfs://container@account.dfs.core.windows.net/path``. Storage options are
+those of obstore and of `Retry`, and `anonymous`, `profile`, `absent_status`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any, NoReturn, TypeAlias, TypeVar
+
+from omnizarr.errors import StoreError
+from omnizarr.stores import identity
+from omnizarr.stores.base import Bytes, Closes, Range, flat, is_page, without_secrets
+from omnizarr.stores.descriptors import shortage
+from omnizarr.stores.object import library
+from omnizarr.stores.object.bucket import PLACES, Bucket, MemoryBucket, own_store
+from omnizarr.stores.operations import check_key, check_prefix, check_writable
+from omnizarr.stores.requests import (
+    fetch_many,
+    fetch_many_versioned,
+    in_parallel,
+    interruptibly,
+)
+from omnizarr.stores.retry import PASSING, MayPass, Retry, take_retry
+
+Meta: TypeAlias = dict[str, Any]
+CODE = re.compile(r"<Code>(\w+)</Code>")
+_STATUS = re.compile(r"non-2xx status code: (\d{3})")
+
+
+def fetch(client: Any, path: str, options: dict[str, Any]) -> tuple[bytes, Meta]:
+    """The part of a value that options ask for, or an error."""
+    result = client.get(path, options=options)
+    first, end = result.range
+    data = bytes(result.bytes())
+    if len(data) != end - first or _differs(options, first, end, result.meta["size"]):
+        raise MayPass(f"{len(data)} bytes came as bytes {first} to {end}")
+    if is_page(result.attributes.get("Content-Type"), data, first):
+        raise StoreError("a web page came instead of data; is a login needed?")
+    return data, result.meta
+
+
+def _differs(options: dict[str, Any], first: int, end: int, size: int) -> bool:
+    """Whether another part of a value came than was asked for."""
+    asked = options.get("range")
+    if asked is None:
+        return (first, end) != (0, size)
+    if isinstance(asked, tuple):
+        return (first, end) != (asked[0], min(asked[1], size))
+    if "suffix" in asked:
+        return (first, end) != (max(0, size - asked["suffix"]), size)
+    return (first, end) != (asked["offset"], size)
+
+
+def generation_of(meta: Meta) -> str:
+    """The text that tells a value from others of its key."""
+    found = tag(meta)
+    if found is None:
+        raise StoreError("the server gives neither an ETag nor a version")
+    return found
+
+
+def tag(meta: Meta) -> str | None:
+    """As `generation`; None where the server gives nothing to tell by."""
+    version, e_tag = meta.get("version"), meta.get("e_tag")
+    return f"{version or ''}|{e_tag or ''}" if version or e_tag else None
+
+
+def is_marked(client: Any, path: str, data: Any, name: str, mark: str) -> bool:
+    """Tell whether an object is that of a certain write, not of another of the same bytes.
+
+    Where a server keeps no metadata, the bytes have to do.
+    """
+    try:
+        result = client.get(path)
+    except FileNotFoundError:
+        return False
+    found = {k.lower(): v for k, v in result.attributes.items()}.get(name)
+    return found == mark if found is not None else bytes(result.bytes()) == bytes(data)
+
+
+def status_of(error: Exception) -> int | None:
+    """The number of a server's answer that is behind an error."""
+    found = _STATUS.search(str(error))
+    return None if found is None else int(found[1])
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong in one line that holds no secrets."""
+    text = str(error).partition("\n\nDebug source")[0]
+    code = CODE.search(text)
+    line = without_secrets(text.partition("\n")[0].partition(": <")[0])
+    return f"{line} ({code[1]})" if code is not None else line
+
+
+T = TypeVar("T")
+Keys: TypeAlias = list[str]  # inside the class `list` is a method
+Values: TypeAlias = list[bytes | None]
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "AccountIsDisabled")
+# obstore's words for a server that sends all of a value, and for a value that ends earlier.
+_NO_RANGES, _TOO_SHORT = "Received non-partial response", "but object was only"
+_NO_REQUEST = "builder error"  # the words where a URL is none that it may ask
+_LONGEST = 1024  # bytes of a name, in all three clouds
+_NO_KEY = "no-such-key.omnizarr"
+_BATCH = 1000  # keys erased in one go
+_MARK = "omnizarrwrite"  # metadata by which a writer knows its own value; Azure takes no hyphens
+
+
+class ObjectStore(Closes):
+    """The objects of a bucket below a prefix."""
+
+    _can_be_copied = True
+
+    def __new__(
+        cls,
+        store: Any = None,
+        prefix: str = "",
+        *,
+        read_only: bool = False,
+        retry: Retry | None = None,
+        absent_status: Collection[int] = (),
+    ) -> Any:
+        own = own_store(store, prefix, read_only, retry, absent_status)
+        return super().__new__(cls) if own is None else own
+
+    def __init__(
+        self,
+        store: Any,
+        prefix: str = "",
+        *,
+        read_only: bool = False,
+        retry: Retry | None = None,
+        absent_status: Collection[int] = (),
+    ) -> None:
+        """`store` is an object of obstore, or a `Bucket`.
+
+        One for a directory or a web server gives a `LocalStore` or `HTTPStore`.
+
+        `absent_status`: answers that mean a missing key on this server besides 404, such as 403
+        where a bucket may not be listed.
+        """
+        inner = ""
+        if not isinstance(store, Bucket):
+            memory = type(store).__name__ == "MemoryStore"
+            store, inner = (MemoryBucket.around(store), "") if memory else Bucket.of(store)
+        self.bucket: Bucket = store
+        self.prefix = "/".join(part for part in (inner, prefix.strip("/")) if part)
+        if self.prefix:
+            check_key(self.prefix)
+        self._start = self.prefix and self.prefix + "/"
+        self.read_only = read_only
+        self.retry = retry or Retry()
+        self.absent_status = frozenset(absent_status)
+        _ = self.bucket.client  # options that are wrong are told at once
+
+    @classmethod
+    def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> ObjectStore:
+        """The store that a URL names."""
+        retry, absent = take_retry(options), options.pop("absent_status", ())
+        bucket, prefix = Bucket.from_url(url, options, retry)
+        return cls(bucket, prefix, read_only=read_only, retry=retry, absent_status=absent)
+
+    # Reading
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self._read(key, range)[0]
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        return fetch_many(self.get, requests)
+
+    def get_many_versioned(
+        self, requests: Iterable[tuple[str, Range | None]]
+    ) -> list[tuple[bytes | None, str | None]]:
+        return fetch_many_versioned(self._part, requests)
+
+    def _part(self, key: str, range: Range | None) -> tuple[bytes | None, str | None]:
+        data, meta = self._read(key, range)
+        if data is not None and meta is None:
+            meta = self._call("read", key, lambda client: client.head(self._path(key)), None)
+        return data, None if meta is None else tag(meta)
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        data, meta = self._read(key, range)
+        if data is None:
+            return None, None
+        generation = self.generation(key) if meta is None else generation_of(meta)
+        return (None, None) if generation is None else (data, generation)
+
+    def generation(self, key: str) -> str | None:
+        path = self._path(key)
+        return self._call("read", key, lambda client: generation_of(client.head(path)), None)
+
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        asked = [(key, self._path(key)) for key in keys]
+        found = in_parallel(self._size, asked)
+        return {key: size for (key, _), size in zip(asked, found, strict=True) if size is not None}
+
+    def _size(self, place: tuple[str, str]) -> int | None:
+        return self._call("read", place[0], lambda client: int(client.head(place[1])["size"]), None)
+
+    def _read(self, key: str, range: Range | None) -> tuple[bytes | None, Meta | None]:
+        """A value or part of it, and what came with it; no `Meta` for a part after its end."""
+        path = self._path(key)
+
+        def read(client: Any) -> tuple[bytes | None, Meta | None]:
+            options = self._range(client, path, range)
+            if options is None:
+                return b"", client.head(path)
+            try:
+                data, meta = fetch(client, path, options)
+            except library.library().exceptions.GenericError as e:
+                if range is None or _NO_RANGES not in str(e):
+                    raise
+                data, meta = fetch(client, path, {})
+                return range.of(data), meta
+            if range is not None and range.length is not None:
+                data = data[: range.length]
+            return data, meta
+
+        return self._call("read", key, read, (None, None), after_end=range is not None)
+
+    def _range(self, client: Any, path: str, range: Range | None) -> dict[str, Any] | None:
+        """Options that ask for a part; None for one that is empty wherever it lies."""
+        if range is None:
+            return {}
+        if range.length == 0:
+            return None
+        if range.start < 0 and self.bucket.kind == "az":  # which has no ranges from the end
+            size = client.head(path)["size"]
+            start = max(0, size + range.start)
+            return {"range": (start, size)} if start < size else None
+        if range.start < 0:
+            return {"range": {"suffix": -range.start}}
+        if range.length is None:
+            return {"range": {"offset": range.start}} if range.start else {}
+        return {"range": (range.start, range.start + range.length)}
+
+    # Writing
+
+    def set(self, key: str, value: Bytes) -> None:
+        check_writable(self)
+        path, data = self._path(key), self.bucket.sent(flat(value))
+        self._call("write", key, lambda client: client.put(path, data, use_multipart=False))
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        last = dict(values)  # of a key that comes twice the later value counts
+        in_parallel(lambda pair: self.set(*pair), [*last.items()])
+
+    def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        check_writable(self)
+        path, data = self._path(key), self.bucket.sent(flat(value))
+        version, _, tag = (generation or "").partition("|")
+        known = {"version": version, "e_tag": tag}
+        mode = "create" if generation is None else {k: v for k, v in known.items() if v}
+        attempts, mark = 0, os.urandom(16).hex()
+
+        def write(client: Any) -> bool:
+            nonlocal attempts
+            attempts += 1
+            errors = library.library().exceptions
+            try:
+                client.put(path, data, attributes={_MARK: mark}, mode=mode, use_multipart=False)
+                return True
+            except (errors.AlreadyExistsError, errors.PreconditionError, FileNotFoundError) as e:
+                if isinstance(e, FileNotFoundError):
+                    self._check_bucket(e)
+                # The answer to an earlier attempt that did store it may have been lost.
+                return attempts > 1 and is_marked(client, path, data, _MARK, mark)
+
+        return self._call("write", key, write)
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        path = self._path(key)
+        self._call("erase", key, lambda client: client.delete(path), None)
+
+    def erase_prefix(self, prefix: str) -> None:
+        check_writable(self)
+        paths = [self._start + key for key in self.list_prefix(prefix)]
+        for start in range(0, len(paths), _BATCH):
+            batch = paths[start : start + _BATCH]
+            self._call("erase", prefix, partial(self._delete, batch))
+
+    def _delete(self, paths: Keys, client: Any) -> None:
+        try:
+            client.delete(paths)
+        except FileNotFoundError as e:  # another process erases as well
+            self._check_bucket(e)
+            for path in paths:
+                with suppress(FileNotFoundError):
+                    client.delete(path)
+
+    # Listing
+
+    def list(self) -> Iterator[str]:
+        return self.list_prefix("")
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        top = (self._start + prefix).rstrip("/")
+
+        def pages(client: Any) -> Keys:
+            found = client.list(top or None, chunk_size=_BATCH)
+            paths = [entry["path"] for page in found for entry in page]
+            return paths or self._nothing(client, paths)
+
+        found: Keys = self._call("list", prefix, pages)
+        yield from (path[len(self._start) :] for path in found)
+
+    def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
+        check_prefix(prefix)
+        top = (self._start + prefix).rstrip("/")
+
+        def one_level(client: Any) -> dict[str, Any]:
+            found: dict[str, Any] = client.list_with_delimiter(top or None)
+            empty = not found["objects"] and not found["common_prefixes"]
+            return self._nothing(client, found) if empty else found
+
+        found = self._call("list", prefix, one_level)
+        skip = len(self._start)
+        keys = [entry["path"][skip:] for entry in found["objects"]]
+        return keys, [f"{path[skip:]}/" for path in found["common_prefixes"]]
+
+    def _nothing(self, client: Any, listing: T) -> T:
+        """An empty listing, for which a web page is taken too: a missing key tells them apart."""
+        try:
+            fetch(client, self._start + _NO_KEY, {})
+        except FileNotFoundError:
+            return listing
+        except library.library().exceptions.BaseError as e:
+            if status_of(e) is None:
+                raise
+        return listing
+
+    # What it is
+
+    def answers_by(self) -> tuple[str, ...]:
+        """What its values depend on beside their place: all of the endpoint, and the account."""
+        return self.bucket.endpoint, str(self.bucket.config.get("account_name", ""))
+
+    def place(self, prefix: str = "") -> identity.Place:
+        return self.bucket.place(f"{self._start}{prefix}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ObjectStore):
+            return NotImplemented
+        return (self.bucket, self.prefix) == (other.bucket, other.prefix)
+
+    def __hash__(self) -> int:
+        return hash((self.bucket.kind, self.bucket.name, self.prefix))
+
+    @property
+    def url(self) -> str:
+        """The URL that leads here, without options."""
+        return f"{self.bucket}/{self.prefix}".rstrip("/")
+
+    def __repr__(self) -> str:
+        return self.url
+
+    # Requests
+
+    def _path(self, key: str) -> str:
+        path = self._start + check_key(key)
+        if len(path) > _LONGEST // 4 and len(path.encode()) > _LONGEST:
+            raise StoreError(
+                f"key {key!r} in {self!r} is too long: {len(path.encode())} bytes with the prefix;"
+                f" object stores take {_LONGEST}"
+            )
+        return path
+
+    def _call(
+        self, verb: str, key: str, request: Callable[[Any], T], absent: Any = ..., **flags: bool
+    ) -> T:
+        """What a request gives; `absent` where the server says that there is no such key."""
+
+        def attempt() -> T:
+            try:
+                return request(self.bucket.client)
+            except (OSError, ValueError, library.library().exceptions.BaseError) as e:
+                if isinstance(e, StoreError):
+                    raise
+                answer = self._answer(e, absent, **flags)
+                if answer is ...:
+                    self._refuse(e)
+                return answer  # type: ignore[no-any-return]  # absent is of the caller's type
+
+        try:
+            return interruptibly(lambda: self._try(attempt))
+        except StoreError as e:
+            raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
+
+    def _try(self, attempt: Callable[[], T]) -> T:
+        try:
+            return self.retry.call(attempt)
+        except Denied:
+            if self.bucket.access != "anonymous" or self.bucket.chosen:
+                raise
+            return self._with_role(attempt)
+
+    def _with_role(self, attempt: Callable[[], T]) -> T:
+        """Try again as the machine itself, where nobody else is logged in."""
+        before = self.bucket
+        self.bucket = before.with_access("instance")
+        try:
+            return Retry(1, min(5.0, self.retry.timeout), self.retry.deadline).call(attempt)
+        except StoreError as e:
+            self.bucket = before
+            raise StoreError(
+                f"anonymous access is denied, and no credentials were found in"
+                f" {PLACES[before.kind]}: {e}"
+            ) from e.__cause__
+
+    def _answer(self, error: Exception, absent: Any, *, after_end: bool = False) -> Any:
+        """What an error means where it is an answer; otherwise ``...``."""
+        status = status_of(error)
+        if isinstance(error, FileNotFoundError) or status == 404:
+            self._check_bucket(error)
+            return absent
+        if status in self.absent_status:
+            return absent
+        if after_end and (status == 416 or _TOO_SHORT in str(error)):  # so the value exists
+            return b"", None
+        return ...
+
+    def _check_bucket(self, error: Exception) -> None:
+        code = CODE.search(str(error))
+        if code is not None and code[1] in _NO_BUCKET:
+            raise StoreError(f"there is no bucket or container {str(self.bucket)!r}") from None
+
+    def _refuse(self, error: Exception) -> NoReturn:
+        status, reason = status_of(error), reason_of(error)
+        if status is None:
+            reason = shortage() or reason
+        errors = library.library().exceptions
+        if status in (401, 403) or isinstance(
+            error, (errors.PermissionDeniedError, errors.UnauthenticatedError)
+        ):
+            how = "anonymously" if self.bucket.access == "anonymous" else "with credentials"
+            raise Denied(f"access is denied ({how}): {reason}") from None
+        if status in (301, 307, 400) and self.bucket.kind == "s3" and "region" in reason.lower():
+            raise StoreError(f"{reason}; give storage_options={{'region': …}}") from None
+        if _NO_REQUEST in reason:
+            raise StoreError(
+                f"{reason}; plain HTTP takes storage_options={{'client_options': {{'allow_http':"
+                " True}}"
+            ) from None
+        if status in PASSING or (status is None and isinstance(error, errors.GenericError)):
+            raise MayPass(reason) from None
+        raise StoreError(reason) from None
+
+
+class Denied(StoreError):
+    """The server knows who asks, or does not care to, and says no."""

@@ -1,0 +1,325 @@
+"""Stores around another store: a base class, keys below a prefix, read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from omnizarr.errors import StoreError
+from omnizarr.stores import operations
+from omnizarr.stores.base import (
+    Bytes,
+    Closes,
+    GetsManyVersioned,
+    Kind,
+    Locks,
+    Range,
+    SetsIf,
+    SetsNew,
+    SetsPartially,
+    Store,
+    TellsSizes,
+    Versioned,
+)
+from omnizarr.stores.identity import Place, place_of
+from omnizarr.stores.operations import check_key, check_offset, check_prefix, check_writable
+
+Names: TypeAlias = list[str]
+Values: TypeAlias = list[bytes | None]
+Tagged: TypeAlias = list[tuple[bytes | None, str | None]]
+T = TypeVar("T")
+
+
+class WrapperStore(Closes):
+    """Passes everything on to `inner`, and has the abilities that `inner` has.
+
+    A subclass may change keys (`_inside` and `_outside`), or see every call (`_call`).
+    """
+
+    def __init__(self, inner: Store, *, read_only: bool | None = None) -> None:
+        self.inner = inner
+        self.read_only = inner.read_only if read_only is None else read_only or inner.read_only
+        self._bind()
+
+    def _bind(self) -> None:
+        """Give this object the optional methods that the inner store has, and no others."""
+        listing = operations.can_list(self.inner)
+        has = {
+            "list": listing,
+            "list_prefix": listing,
+            "list_dir": listing,
+            "erase_prefix": listing,
+            "generation": isinstance(self.inner, Versioned),
+            "get_versioned": isinstance(self.inner, Versioned),
+            "get_many_versioned": isinstance(self.inner, GetsManyVersioned),
+            "set_if": isinstance(self.inner, SetsIf),
+            "set_new": isinstance(self.inner, SetsNew),
+            "set_partial": isinstance(self.inner, SetsPartially),
+            "lock_keys": isinstance(self.inner, Locks),
+            "sizes": isinstance(self.inner, TellsSizes),
+        }
+        self._bound = [name for name, there in has.items() if there]
+        for name in self._bound:
+            setattr(self, name, getattr(self, f"_{name}"))
+
+    @property
+    def lists_all(self) -> bool:
+        """False where the inner store may leave out keys that it has."""
+        return bool(getattr(self.inner, "lists_all", True))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in self._bound}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._bind()
+
+    def _inside(self, key: str) -> str:
+        """The key, or prefix, in the inner store."""
+        return key
+
+    def _outside(self, key: str) -> str:
+        """The key, or prefix, of one in the inner store."""
+        return key
+
+    def _call(self, operation: str, keys: Sequence[str], run: Callable[[], T]) -> T:
+        """The result of a call; `keys` are those it is about."""
+        return run()
+
+    def _check(self, *keys: str) -> None:
+        operations.check_writable(self)
+        for key in keys:
+            operations.check_key(key)
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        inside = self._inside(operations.check_key(key))
+        return self._call("get", [key], lambda: self.inner.get(inside, range))
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
+        asked = [(operations.check_key(key), range) for key, range in requests]
+        inside = [(self._inside(key), range) for key, range in asked]
+        return self._call(
+            "get_many",
+            [key for key, _ in asked],
+            lambda: operations.get_many(self.inner, inside),
+        )
+
+    def _get_many_versioned(self, requests: Iterable[tuple[str, Range | None]]) -> Tagged:
+        asked = [(operations.check_key(key), range) for key, range in requests]
+        inside = [(self._inside(key), range) for key, range in asked]
+        names = [key for key, _ in asked]
+        inner: Any = self.inner  # which has the method, or this would not be bound
+        return self._call("get_many", names, lambda: inner.get_many_versioned(inside))
+
+    def _generation(self, key: str) -> str | None:
+        inside = self._inside(operations.check_key(key))
+        return self._call("generation", [key], lambda: _versioned(self.inner).generation(inside))
+
+    def _get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        inside = self._inside(operations.check_key(key))
+        return self._call(
+            "get_versioned", [key], lambda: _versioned(self.inner).get_versioned(inside, range)
+        )
+
+    def _sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        asked = [operations.check_key(key) for key in keys]
+        inside = [*map(self._inside, asked)]
+        found = self._call("sizes", asked, lambda: operations.sizes(self.inner, inside))
+        return {self._outside(key): size for key, size in found.items()}
+
+    def set(self, key: str, value: Bytes) -> None:
+        self._check(key)
+        inside = self._inside(key)
+        self._call("set", [key], lambda: self.inner.set(inside, value))
+
+    def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
+        rows = list(values)
+        self._check(*(key for key, _ in rows))
+        inside = [(self._inside(key), value) for key, value in rows]
+        self._call(
+            "set_many", [key for key, _ in rows], lambda: operations.set_many(self.inner, inside)
+        )
+
+    def _set_new(self, key: str, value: Bytes) -> bool:
+        self._check(key)
+        inside = self._inside(key)
+        return self._call("set_new", [key], lambda: operations.set_new(self.inner, inside, value))
+
+    def _set_partial(self, key: str, start: int, value: Bytes) -> None:
+        self._check(key)
+        part = (self._inside(key), start, value)
+        self._call("set_partial", [key], lambda: operations.set_partial_values(self.inner, [part]))
+
+    def _set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
+        self._check(key)
+        inside = self._inside(key)
+        return self._call(
+            "set_if", [key], lambda: _setting(self.inner).set_if(inside, value, generation)
+        )
+
+    def erase(self, key: str) -> None:
+        self._check(key)
+        inside = self._inside(key)
+        self._call("erase", [key], lambda: self.inner.erase(inside))
+
+    def _lock_keys(
+        self, prefix: str, keys: Iterable[str], kind: Kind
+    ) -> AbstractContextManager[None]:
+        operations.check_writable(self)
+        return operations.lock(self.inner, self._inside(prefix), map(self._inside, keys), kind)
+
+    def _erase_prefix(self, prefix: str) -> None:
+        operations.check_writable(self)
+        operations.check_prefix(prefix)
+        inside = self._inside(prefix)
+        self._call("erase_prefix", [prefix], lambda: operations.erase_prefix(self.inner, inside))
+
+    def _list(self) -> Iterator[str]:
+        yield from self._list_prefix("")
+
+    def _list_prefix(self, prefix: str) -> Iterator[str]:
+        operations.check_prefix(prefix)
+        inside = self._inside(prefix)
+        found = self._call(
+            "list_prefix", [prefix], lambda: [*operations.list_prefix(self.inner, inside)]
+        )
+        yield from map(self._outside, found)
+
+    def _list_dir(self, prefix: str) -> tuple[Names, Names]:
+        operations.check_prefix(prefix)
+        inside = self._inside(prefix)
+        keys, prefixes = self._call(
+            "list_dir", [prefix], lambda: operations.list_dir(self.inner, inside)
+        )
+        return [*map(self._outside, keys)], [*map(self._outside, prefixes)]
+
+    def place(self, prefix: str = "") -> Place:
+        return place_of(self.inner, self._inside(prefix))
+
+    def close(self) -> None:
+        """Close the inner store, if it can be closed."""
+        close = getattr(self.inner, "close", None)
+        if close is not None:
+            close()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._identity() == self._identity()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.inner))
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (self.inner,)
+
+    def __repr__(self) -> str:
+        return repr(self.inner)
+
+
+def _versioned(store: Store) -> Versioned:
+    if isinstance(store, Versioned):
+        return store
+    raise StoreError(f"{store!r} cannot tell generations")
+
+
+def _setting(store: Store) -> SetsIf:
+    if isinstance(store, SetsIf):
+        return store
+    raise StoreError(f"{store!r} cannot compare and replace")
+
+
+class PrefixStore(WrapperStore):
+    """The keys of `inner` below `prefix`, without it."""
+
+    def __init__(self, inner: Store, prefix: str, *, read_only: bool | None = None) -> None:
+        super().__init__(inner, read_only=read_only)
+        self.prefix = prefix.rstrip("/") + "/" if prefix else ""
+        check_prefix(self.prefix)
+
+    def _inside(self, key: str) -> str:
+        return self.prefix + key
+
+    def _outside(self, key: str) -> str:
+        return key[len(self.prefix) :]
+
+    def answers_by(self) -> tuple[str]:
+        """What its values depend on beside their place."""
+        return (self.prefix,)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return self.inner, self.prefix
+
+    def __repr__(self) -> str:
+        return f"{self.prefix!r} of {self.inner!r}"
+
+
+class ReadOnlyStore(WrapperStore):
+    """`inner`, in which nothing can be changed; a write is refused before anything is touched."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner, read_only=True)
+
+    def with_read_only(self, read_only: bool = False) -> Any:
+        """Return this store, or the one that it is around."""
+        return self if read_only else self.inner
+
+    def answers_by(self) -> tuple[()]:
+        """What its values depend on beside their place: nothing."""
+        return ()
+
+
+class PartialStore(Protocol):
+    """The partial and bulk operations in the words of the version 3 draft.
+
+    A range is ``(start, length)``; a length of None means to the end.
+    """
+
+    def get_partial_values(
+        self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]
+    ) -> list[bytes | None]: ...
+    def set_partial_values(self, parts: Iterable[tuple[str, int, Bytes]]) -> None: ...
+    def erase_values(self, keys: Iterable[str]) -> None: ...
+
+
+class StoreWithPartialAccess:
+    """A whole store over a `PartialStore`; the name is the draft's.
+
+    A value is replaced by erasing it first, since a part written over a longer value leaves its
+    end: a reader may find the key missing for a moment.
+    """
+
+    def __init__(self, inner: PartialStore, *, read_only: bool = False) -> None:
+        self.inner = inner
+        self.read_only = read_only
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        return self.get_many([(key, range)])[0]
+
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        asked = [(check_key(key), range or Range()) for key, range in requests]
+        # The draft has no ranges from the end: such a value is fetched whole and cut.
+        ranges = [(key, (0, None) if r.start < 0 else (r.start, r.length)) for key, r in asked]
+        values = self.inner.get_partial_values(ranges)
+        return [
+            range.of(value) if value is not None and range.start < 0 else value
+            for (_, range), value in zip(asked, values, strict=True)
+        ]
+
+    def set(self, key: str, value: Bytes) -> None:
+        check_writable(self)
+        self.inner.erase_values([check_key(key)])
+        self.inner.set_partial_values([(key, 0, value)])
+
+    def set_partial(self, key: str, start: int, value: Bytes) -> None:
+        check_writable(self)
+        check_offset(check_key(key), start)
+        self.inner.set_partial_values([(key, start, value)])
+
+    def erase(self, key: str) -> None:
+        check_writable(self)
+        self.inner.erase_values([check_key(key)])
+
+    def __repr__(self) -> str:
+        return f"StoreWithPartialAccess({self.inner!r})"
