@@ -14,7 +14,7 @@ SUM := $(shell cat $(SOURCES) | cksum | cut -d" " -f1)
 STAMP := $(VENV)/.installed-$(SUM)
 LIGHT := $(VENV)/.package-$(SUM)
 
-.PHONY: demo test test-newest lint types layers tests servers sanitize format bench soak clean
+.PHONY: demo test test-newest lint types layers tests servers sanitize format bench soak changelog clean
 
 demo: $(LIGHT)
 	$(BIN)/python examples/demo.py demo-data
@@ -100,6 +100,10 @@ $(BENCH_STAMP): $(SOURCES)
 	$(BENCH)/$(SCRIPTS)/python -m pip install --quiet --editable . --group bench
 	rm -f $(BENCH)/.installed-*
 	touch $@
+
+# The fragments of changes/ into CHANGELOG.md; with VERSION=0.2.0 also a release of that name.
+changelog:
+	$(PYTHON) changes/merge.py $(VERSION)
 
 clean:
 	rm -rf $(VENV) $(NEWEST) $(BENCH) build demo-data .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
