@@ -1,5 +1,5 @@
-"""omnizarr side by side with other Zarr libraries: ``make bench`` or ``make bench QUICK=1``.
+"""Benchmarks of omnizarr and other Zarr libraries: ``make bench`` or ``make bench QUICK=1``.
 
-One file a question in `questions`; `harness` asks every library in turn and keeps the best of
-several times; `report` and `plot` write what came out.
+`cases` has one file per group of benchmarks; `harness` measures the libraries alternately and keeps
+the best of several times; `report` and `plot` write the results.
 """

@@ -1,4 +1,4 @@
-"""``python -m benchmarks [--quick] [--only full,shards]``: ask everything, print, write."""
+"""``python -m benchmarks [--quick] [--only full,shards]``: run all and write the page."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import peers
-from benchmarks.harness import OURS, Row, ask
-from benchmarks.layouts import place
+from benchmarks.cases import ALL
+from benchmarks.harness import OURS, Row, measure
+from benchmarks.layouts import workspace
 from benchmarks.machine import Watch, cores, processor
 from benchmarks.plot import draw
-from benchmarks.questions import ALL
 from benchmarks.report import Run, document, dump, print_rows, show, show_ratio
 from benchmarks.report import load as load_run
 from benchmarks.trials import FULL, QUICK, Scale
@@ -28,18 +28,18 @@ LAST = Path(sys.prefix) / "last-run.json"
 DOCS = Path(__file__).parent.parent / "docs"
 
 
-def ask_all(
+def measure_all(
     scale: Scale, only: list[str], console: Console, keep: Callable[[list[Row]], None]
 ) -> list[Row]:
-    """All rows; one line on the screen as each is there. `keep` gets what is there so far."""
+    """Return all rows; print each as it is measured, and pass the rows so far to `keep`."""
     libraries = [peers.load(name) for name in peers.NAMES]
     rows: list[Row] = []
-    with place() as folder:
+    with workspace() as folder:
         for module in ALL:
             if only and module.__name__.rpartition(".")[2] not in only:
                 continue
-            for question in module.questions(scale, folder):
-                row = ask(question, libraries, scale.repeats, scale.seconds)
+            for case in module.cases(scale, folder):
+                row = measure(case, libraries, scale.repeats, scale.seconds)
                 rows.append(row)
                 ratio, value = show_ratio(row, OURS[0]), show(row.value(OURS[0]), row.unit)
                 console.print(f"[dim]{row.topic}: {row.label}: {value}, ratio {ratio}[/]")
@@ -48,14 +48,14 @@ def ask_all(
 
 
 def describe(scale: Scale, started: float, watch: Watch) -> Run:
-    """What the page says about this run."""
+    """Describe this run for the page."""
     shape = " × ".join(map(str, scale.shape))
     sizes = (
-        f"arrays of {shape} uint16 (float32: half as long, the same bytes), smooth with four bits"
-        f" of noise; up to {scale.repeats} rounds."
+        f"arrays of {shape} uint16 (float32: half as long, the same bytes), smooth data with"
+        f" four bits of noise; up to {scale.repeats} rounds."
     )
     if scale.quick:
-        sizes += " This was the quick run: small arrays, few rounds, so more noise."
+        sizes += " This was the quick run, with small arrays and few rounds, so it has more noise."
     return Run(
         date=datetime.date.today().isoformat(),
         machine=f"{processor()}, {cores()} cores, {platform.system()} {platform.machine()}",
@@ -69,11 +69,13 @@ def describe(scale: Scale, started: float, watch: Watch) -> Run:
 
 
 def main() -> None:
-    """Parse, ask, print, write."""
+    """Run the benchmarks that the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small arrays, few rounds")
-    parser.add_argument("--only", default="", help="names of question files; writes nothing")
-    parser.add_argument("--again", action="store_true", help="write out the last run once more")
+    parser.add_argument(
+        "--only", default="", help="names of files in cases/; does not write the page"
+    )
+    parser.add_argument("--again", action="store_true", help="write the page of the last run again")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     console = Console(width=None if os.isatty(1) else 200)
@@ -87,7 +89,7 @@ def main() -> None:
         if not options.only:
             LAST.write_text(dump(rows, describe(scale, started, watch)))
 
-    rows = ask_all(scale, [name for name in options.only.split(",") if name], console, keep)
+    rows = measure_all(scale, [name for name in options.only.split(",") if name], console, keep)
     print_rows(rows, console)
     if not options.only:
         keep(rows)
@@ -95,11 +97,11 @@ def main() -> None:
 
 
 def write(rows: list[Row], run: Run, console: Console) -> None:
-    """The page and the picture."""
+    """Write the page and the figure."""
     (DOCS / "benchmarks.md").write_text(document(rows, run))
     subtitle = f"{run.machine}, Python {run.python}, {run.date}, {run.command}; log scale"
     draw(rows, DOCS / "benchmarks.png", subtitle)
-    console.print(f"docs/benchmarks.md and docs/benchmarks.png, {run.minutes:.1f} minutes")
+    console.print(f"wrote docs/benchmarks.md and docs/benchmarks.png; {run.minutes:.1f} minutes")
 
 
 if __name__ == "__main__":

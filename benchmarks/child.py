@@ -1,4 +1,4 @@
-"""What has to be measured in a process of its own: imports, peak memory, other core counts."""
+"""Measurements that need a separate process: imports, peak memory, other core counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def measured(
     values: Path | None = None,
     cores: int = 0,
 ) -> Measured:
-    """Run a task in a child process; raises `Cannot` with its reason."""
+    """Run a task in a child process; raise `Cannot` with the reason if it fails."""
     job = {
         "task": task,
         "name": name,
@@ -41,7 +41,7 @@ def measured(
     command = [sys.executable, "-m", "benchmarks.child", json.dumps(job)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode != 0:
-        raise Cannot(f"the process ended with {done.returncode}: {done.stderr.strip()[-80:]}")
+        raise Cannot(f"the process exited with {done.returncode}: {done.stderr.strip()[-80:]}")
     answer = json.loads(done.stdout.splitlines()[-1])
     if "reason" in answer:
         raise Cannot(answer["reason"])
@@ -49,7 +49,7 @@ def measured(
 
 
 def import_time(name: str) -> Measured:
-    """In a process that has NumPy and nothing else."""
+    """Measure the import in a process that has imported only NumPy."""
     [library] = [each for each in peers.LIBRARIES if each.name == name]
     modules = [library.package, getattr(library, "path", "").rpartition(".")[0]]
     imports = "; ".join(f"import {module}" for module in modules if module)
@@ -79,7 +79,7 @@ def _read(peer: peers.Peer, path: Path, layout: Layout, data: Any) -> float:
     result = peer.read(array)
     extra = _peak() - before - float(data.nbytes)
     if not same(result, data):
-        raise WrongResult("what was read is not what was written")
+        raise WrongResult("the values read are not those written")
     return max(0.0, extra)
 
 
@@ -98,7 +98,7 @@ def _time(peer: peers.Peer, path: Path, layout: Layout, data: Any) -> float:
         result = peer.read(array)
         best = min(best, time.perf_counter() - started)
         if not same(result, data):
-            raise WrongResult("what was read is not what was written")
+            raise WrongResult("the values read are not those written")
     return best
 
 
@@ -106,11 +106,11 @@ def _status(field: str) -> float:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return float(line.split()[1]) * 1024
-    raise Cannot(f"this system does not say {field}")
+    raise Cannot(f"this system does not report {field}")
 
 
 def _start_peak() -> float:
-    """Memory in use now; from here on the highest is kept."""
+    """Return the memory in use, and reset the peak."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
         return _status("VmRSS")
@@ -123,7 +123,7 @@ def _peak() -> float:
 
 
 def main() -> None:
-    """One job from the command line; its answer as the last line of the output."""
+    """Run one job from the command line; print its result as the last line."""
     job = json.loads(sys.argv[1])
     if job["cores"]:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job["cores"]])

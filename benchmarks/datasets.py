@@ -1,12 +1,13 @@
-"""How fast does xarray read and write through omnizarr, next to its own engine for Zarr?
+"""Compare xarray's own Zarr engine with omnizarr's.
 
-``python -m benchmarks.datasets [--days 730] [--rounds 5]`` writes a dataset of packed temperatures
-and lets both engines open it, read all of it, read one place through time, write it, and append to
-it, one after the other in each round. The table has the best time of each and their ratio, and the
-ratio of processor time, which other work on the machine changes less; above 1 omnizarr is quicker.
-Both read the same files, in the format and with the codecs that zarr-python
-chooses; both write with those codecs. Each has a process of its own, so that neither finds memory
-or threads that the other left. It needs xarray, Dask and zarr beside omnizarr.
+``python -m benchmarks.datasets [--days 730] [--rounds 5]`` writes a dataset of packed temperatures.
+In each round, both engines open it, read all of it, read a time series at one location, write it,
+and append to it. The table has the best times and their ratio, and the ratio of CPU time, which
+other programs on the machine affect less; above 1 omnizarr is faster.
+
+Both read the same files, in the format and with the codecs that zarr-python chooses, and write with
+those codecs. Each runs in its own process, so that neither benefits from memory or threads of the
+other. Needs xarray, Dask and zarr besides omnizarr.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ import xarray as xr
 
 import omnizarr.xarray as ozx
 
-QUESTIONS = (
-    "open", "read all", "one place through time", "read all with Dask", "write", "write with Dask",
+CASES = (
+    "open", "read all", "time series", "read all with Dask", "write", "write with Dask",
     "append nine months",
 )  # fmt: skip
 
 
 def made(days: int) -> xr.Dataset:
-    """Temperatures on a grid of 1 degree, packed as CF does."""
+    """Return temperatures on a grid of 1 degree, packed as in CF."""
     random = np.random.default_rng(0)
     time_ = np.datetime64("2000-01-01", "ns") + np.arange(days) * np.timedelta64(1, "D")
     wave = np.sin(np.arange(180) / 20)[:, None] * np.cos(np.arange(360) / 30)[None]
@@ -59,7 +60,7 @@ def write_theirs(data: xr.Dataset, path: Path, **options: Any) -> None:
 
 
 def actions(source: Path, target: Path, days: int, engine: str) -> dict[str, Callable[[], object]]:
-    """What is timed, with one engine."""
+    """Return the actions to time with one engine."""
     from zarr.codecs import ZstdCodec  # noqa: PLC0415 - both use it
 
     data = made(days)
@@ -83,7 +84,7 @@ def actions(source: Path, target: Path, days: int, engine: str) -> dict[str, Cal
         "make": lambda: write_theirs(data, source, encoding=codec),
         "open": lambda: opened().close(),
         "read all": lambda: opened().air.load(),
-        "one place through time": lambda: opened().air[:, 7, 7].load(),
+        "time series": lambda: opened().air[:, 7, 7].load(),
         "read all with Dask": lambda: opened(chunks={}).air.mean().compute(),
         "write": lambda: write(data),
         "write with Dask": lambda: write(data.chunk({"time": 60})),
@@ -95,14 +96,14 @@ _ready: dict[str, Callable[[], object]] = {}
 
 
 def prepare(folder: Path, days: int, engine: str) -> None:
-    """Make this process ready to time one engine."""
+    """Prepare this process to time one engine."""
     warnings.filterwarnings("ignore", message="Consolidated metadata")
     dask.config.set(scheduler="threads")
     _ready.update(actions(folder / "source.zarr", folder / f"{engine}.zarr", days, engine))
 
 
 def seconds(name: str) -> tuple[float, float]:
-    """How long one action takes, once, and the processor time of all its threads."""
+    """Run one action; return its time and the CPU time of all its threads."""
     start, used = time.perf_counter(), time.process_time()
     _ready[name]()
     return time.perf_counter() - start, time.process_time() - used
@@ -123,9 +124,9 @@ def main() -> None:
             for engine in ("omnizarr", "zarr")
         }
         processes["zarr"].submit(seconds, "make").result()
-        print(f"| {'':26} | omnizarr | zarr | ratio | of processor time |")
+        print(f"| {'':26} | omnizarr | zarr | ratio | ratio of CPU time |")
         print("| --- | --: | --: | --: | --: |")
-        for name in QUESTIONS:
+        for name in CASES:
             taken: dict[str, list[tuple[float, float]]] = {engine: [] for engine in processes}
             for _ in range(options.rounds):
                 for engine, process in processes.items():

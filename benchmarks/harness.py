@@ -1,7 +1,7 @@
-"""Asks one question of every library, interleaved, and compares the answers.
+"""Measure one case with every library, interleaved, and compare the results.
 
-A question gives each library a `Trial`: what to prepare (not timed), what to run (timed) and how
-to check the result (not timed, after every run). A library that cannot do it has a `Cell` with
+A case makes a `Trial` for each library: what to prepare (not timed), what to run (timed) and how to
+check the result (not timed, after every run). A library that cannot do it gets an empty `Cell` with
 the reason.
 """
 
@@ -18,15 +18,15 @@ OURS = ("omnizarr", "omnizarr reference")
 
 
 class Cannot(Exception):
-    """A library has no way to do what a question asks."""
+    """A library does not support what a case measures."""
 
 
 class WrongResult(Exception):
-    """What was read is not what was written."""
+    """The values read differ from those written."""
 
 
 class Library(Protocol):
-    """What the harness itself needs of a library."""
+    """The part of a library that the harness uses."""
 
     name: str
 
@@ -42,20 +42,20 @@ class Measured:
 
 @dataclass(frozen=True)
 class Trial:
-    """One library's way to do what a question asks."""
+    """One library's implementation of a case."""
 
     run: Callable[[Any], Any]  # given what `prepare` returned
     check: Callable[[Any], bool]  # given what `run` returned
     prepare: Callable[[], Any] = lambda: None
-    per: int = 1  # operations in one run; the time is that of one
+    per: int = 1  # operations in one run; the reported time is that of one operation
 
 
 @dataclass(frozen=True)
-class Bar:
-    """What a library of ours has to reach: a ratio, or a limit in the row's unit."""
+class Target:
+    """The goal for omnizarr: a minimum ratio, or a limit in the unit of the row."""
 
     ratio: float | None = None
-    against: tuple[str, ...] = ()  # of these peers; empty: of all
+    against: tuple[str, ...] = ()  # compare with these peers; empty: with all
     limit: float | None = None
     who: str = OURS[0]
 
@@ -67,15 +67,15 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked, in which table it stands, and the bars that it has to reach."""
+class Case:
+    """A benchmark: what to measure, its table and label, and its targets."""
 
     topic: str
     label: str
     trial: Callable[[Any], Trial]
-    bars: tuple[Bar, ...] = ()
+    targets: tuple[Target, ...] = ()
     unit: str = "s"
-    main: bool = False  # whether it is in the picture
+    main: bool = False  # shown in the figure
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """The answers to one question."""
+    """The results of one case."""
 
     topic: str
     label: str
     cells: Mapping[str, Cell]
-    bars: tuple[Bar, ...] = ()
+    targets: tuple[Target, ...] = ()
     unit: str = "s"
     main: bool = False
 
@@ -102,7 +102,7 @@ class Row:
         return None if cell is None else cell.value
 
     def fastest_peer(self, among: Sequence[str] = ()) -> str | None:
-        """The name of the best library that is not ours; None where no peer has a value."""
+        """Return the name of the fastest other library, or None if no other has a value."""
         values = {
             name: cell.value
             for name, cell in self.cells.items()
@@ -111,29 +111,29 @@ class Row:
         return min(values, key=values.__getitem__) if values else None
 
     def ratio(self, name: str, among: Sequence[str] = ()) -> float | None:
-        """How many times as fast as the fastest peer; None where one of the two is missing."""
+        """Return how many times as fast as the fastest peer, or None if either is missing."""
         own, fastest = self.value(name), self.fastest_peer(among)
         best = None if fastest is None else self.value(fastest)
         if own is None or best is None or own <= 0:
             return None
         return best / own
 
-    def verdict(self, bar: Bar) -> str:
-        """ "met" or "missed"; "no peer" where there is nothing to compare with."""
-        own = self.value(bar.who)
+    def verdict(self, target: Target) -> str:
+        """Return "met" or "missed", or "no peer" if there is nothing to compare with."""
+        own = self.value(target.who)
         if own is None:
             return "missed"
-        if bar.limit is not None:
-            return "met" if own <= bar.limit else "missed"
-        ratio = self.ratio(bar.who, bar.against)
-        if ratio is None or bar.ratio is None:
+        if target.limit is not None:
+            return "met" if own <= target.limit else "missed"
+        ratio = self.ratio(target.who, target.against)
+        if ratio is None or target.ratio is None:
             return "no peer"
-        return "met" if ratio >= bar.ratio else "missed"
+        return "met" if ratio >= target.ratio else "missed"
 
 
 @dataclass
 class Effort:
-    """How often each library is asked: up to `repeats` times, within `seconds` after the first."""
+    """Limits for each library: up to `repeats` runs, within `seconds` after the first."""
 
     repeats: int
     seconds: float
@@ -143,20 +143,20 @@ class Effort:
         return round_ == 0 or self.spent.get(name, 0.0) < self.seconds
 
 
-def ask(question: Question, libraries: Iterable[Library], repeats: int, seconds: float) -> Row:
-    """The row of one question. Libraries take turns; each round starts with another one."""
+def measure(case: Case, libraries: Iterable[Library], repeats: int, seconds: float) -> Row:
+    """Return the row of one case. Each round runs all libraries, starting with another one."""
     everyone = list(libraries)
     trials: dict[str, Trial] = {}
     cells: dict[str, Cell] = {}
     for library in everyone:
         try:
-            trials[library.name] = question.trial(library)
+            trials[library.name] = case.trial(library)
         except Exception as e:
             cells[library.name] = Cell(None, describe(e))
     effort = Effort(repeats, seconds)
     for round_ in range(repeats):
-        turn = round_ % len(everyone)
-        for library in everyone[turn:] + everyone[:turn]:
+        first = round_ % len(everyone)
+        for library in everyone[first:] + everyone[:first]:
             name = library.name
             if name not in trials or not effort.allows(name, round_):
                 continue
@@ -171,11 +171,11 @@ def ask(question: Question, libraries: Iterable[Library], repeats: int, seconds:
             before = cells[name].value if name in cells else None
             cells[name] = Cell(value if before is None else min(value, before))
     ordered = {library.name: cells[library.name] for library in everyone}
-    return Row(question.topic, question.label, ordered, question.bars, question.unit, question.main)
+    return Row(case.topic, case.label, ordered, case.targets, case.unit, case.main)
 
 
 def once(library: Library, trial: Trial) -> float:
-    """Prepare, run under the clock, check; the time of one operation, or what was measured."""
+    """Prepare, run and check once; return the time per operation, or the value measured."""
     with library.active():
         state = trial.prepare()
         gc.collect()
@@ -183,12 +183,12 @@ def once(library: Library, trial: Trial) -> float:
         result = trial.run(state)
         seconds = time.perf_counter() - started
     if not trial.check(result):
-        raise WrongResult("what was read is not what was written")
+        raise WrongResult("the values read are not those written")
     return result.value if isinstance(result, Measured) else seconds / trial.per
 
 
 def describe(error: BaseException) -> str:
-    """An error as the reason of an empty cell: short, on one line, without folder names."""
+    """Return an error as the reason of an empty cell: one short line without folder names."""
     text = " ".join(str(error).split())
     if not isinstance(error, Cannot):
         text = f"{type(error).__name__}: {text}"

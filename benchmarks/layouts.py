@@ -1,4 +1,4 @@
-"""Layouts of arrays as their documents say them, so that every library meets the same array."""
+"""Array layouts and their metadata, so that every library gets the same array."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CODECS = ("raw", "blosc lz4", "blosc zstd", "zstd", "gzip")
 
 @dataclass(frozen=True)
 class Layout:
-    """Shape, type, chunks and codec of an array; `shards` packs its chunks."""
+    """Shape, data type, chunks, codec and shards of an array."""
 
     shape: tuple[int, ...]
-    dtype: str  # of NumPy; "string" for text
+    dtype: str  # of NumPy; "string" for variable-length strings
     chunks: tuple[int, ...]
     codec: str = "raw"
     shards: tuple[int, ...] | None = None
@@ -85,7 +85,7 @@ class Layout:
         }
 
     def codecs(self) -> list[dict[str, Any]]:
-        """The codecs of a chunk as version 3 writes them."""
+        """Return the codecs of a chunk as version 3 metadata."""
         shuffled = {"shuffle": "shuffle", "typesize": self.itemsize, **BLOSC}
         compressors: dict[str, list[dict[str, Any]]] = {
             "raw": [],
@@ -104,36 +104,36 @@ def _named(name: str, **configuration: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Place:
-    """The folder that everything happens in."""
+class Workspace:
+    """A temporary folder for the files of a run."""
 
     root: Path
 
-    def fresh(self, name: str) -> Path:
-        """An empty folder."""
+    def empty_folder(self, name: str) -> Path:
+        """Return an empty folder; existing contents are deleted."""
         path = self.root / name
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         return path
 
     def empty_array(self, name: str, layout: Layout) -> Path:
-        """The folder of an array without chunks."""
-        path = self.fresh(name)
+        """Return the folder of a new array without chunks."""
+        path = self.empty_folder(name)
         document = path / (".zarray" if layout.zarr_format == 2 else "zarr.json")
         document.write_text(json.dumps(layout.document()))
         return path
 
 
 @contextmanager
-def place() -> Iterator[Place]:
-    """A folder on the memory file system where there is one, else a temporary one."""
+def workspace() -> Iterator[Workspace]:
+    """Give a temporary folder, on a memory file system if there is one."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        yield Place(Path(folder))
+        yield Workspace(Path(folder))
 
 
 def smooth(shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
-    """Smooth data with four bits of noise: compresses about as images do. Never zero."""
+    """Return smooth, non-zero data with four bits of noise; compresses about as well as images."""
     generator = np.random.default_rng(0)
     waves = sum(
         (np.sin(np.arange(n) / 37.0) + 1).reshape(

@@ -1,4 +1,4 @@
-"""What the benchmark runs on, and how much of it others used meanwhile."""
+"""The machine that the benchmark runs on, and the CPU time that other programs use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def processor() -> str:
-    """The name of the processor, as far as the system says it."""
+    """Return the model name of the CPU, if the system provides it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -20,16 +20,16 @@ def processor() -> str:
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """Return the number of CPUs that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def used_by_all() -> tuple[float, float] | None:
-    """Seconds that all processors were busy or taken by the host, and all seconds, since start.
+    """Return busy CPU seconds (including those stolen by the host) and total CPU seconds.
 
-    None where the system does not tell.
+    None if the system does not report them.
     """
     try:
         first = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
@@ -41,19 +41,19 @@ def used_by_all() -> tuple[float, float] | None:
 
 
 def used_by_us() -> float:
-    """Seconds of processor time of this process and of its children that have ended."""
+    """Return the CPU seconds of this process and of its finished children."""
     return sum(os.times()[:4])
 
 
 @dataclass(frozen=True)
 class Watch:
-    """From now on: how much of the processors' time others take."""
+    """Measure the CPU time that other programs use from now on."""
 
     ours: float = field(default_factory=used_by_us)
     all: tuple[float, float] | None = field(default_factory=used_by_all)
 
     def others(self) -> float | None:
-        """Their share of all processors' time so far, 0 to 1."""
+        """Return the share of all CPU time that other programs used, 0 to 1."""
         now = used_by_all()
         if self.all is None or now is None or now[1] <= self.all[1]:
             return None
@@ -61,14 +61,14 @@ class Watch:
         return max(0.0, foreign / (now[1] - self.all[1]))
 
     def text(self) -> str:
-        """A sentence or two for the page."""
+        """Return a sentence or two for the page."""
         share = self.others()
         if share is None:
-            return "How much of it other programs used is not known."
-        text = f"Other programs had {share:.0%} of the processors' time."
+            return "The CPU time of other programs is not known."
+        text = f"Other programs used {share:.0%} of the CPU time."
         if share > 0.1:
             text += (
-                " Single times vary by a factor of two or more from run to run, and verdicts with"
-                " them."
+                " Single times vary by a factor of two or more from run to run, so targets may be"
+                " met or missed by chance."
             )
         return text

@@ -1,7 +1,7 @@
-"""The libraries, each behind the same few verbs.
+"""The libraries, behind one common interface.
 
-Every library runs with its own defaults. tensorstore is told not to call fsync, as none of the
-others does. A verb that a library does not have raises `Cannot`.
+Every library runs with its own defaults. tensorstore is configured not to call fsync, as none of
+the others does. A method that a library does not support raises `Cannot`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from benchmarks.harness import OURS, Cannot
 from benchmarks.layouts import Layout
 
-PIPELINE = "metadata only: the pipeline plays no part"
+PIPELINE = "metadata only: does not depend on the pipeline"
 
 
 class Peer:
-    """What a library can be asked. Handles are whatever the library opens."""
+    """A library. Handles are whatever the library's `open` returns."""
 
     name = ""
     package = ""
@@ -33,7 +33,7 @@ class Peer:
         self.module = importlib.import_module(self.package)
 
     def active(self) -> AbstractContextManager[Any]:
-        """The settings under which the library runs."""
+        """Return a context manager with the settings of the library."""
         return nullcontext()
 
     def open(self, path: Path, layout: Layout, *, writable: bool = False) -> Any:
@@ -55,13 +55,13 @@ class Peer:
         return array.vindex[mask]
 
     def append(self, array: Any, rows: Any) -> Any:
-        """The array, grown by some rows."""
+        """Append rows and return the array."""
         array.append(rows)
         return array
 
     def count_calls(self, path: Path, layout: Layout, data: Any) -> int:
-        """How often the store is called to fill an empty array that is open already."""
-        raise Cannot("does not tell its calls")
+        """Return the number of store calls that fill an empty open array."""
+        raise Cannot("does not report its calls")
 
     def create_arrays(self, path: Path, names: list[str], layout: Layout) -> None:
         raise NotImplementedError
@@ -70,7 +70,7 @@ class Peer:
         raise NotImplementedError
 
     def open_arrays(self, path: Path, names: list[str], layout: Layout) -> int:
-        """Open all arrays of a group, each with its document read; how many they are."""
+        """Open all arrays of a group, reading their metadata, and return their number."""
         raise NotImplementedError
 
 
@@ -116,13 +116,13 @@ class OmnizarrReference(Omnizarr):
         return self.module.configure(engine="reference")  # type: ignore[no-any-return]
 
     def create_arrays(self, path: Path, names: list[str], layout: Layout) -> None:
-        raise Cannot("metadata only: the engine plays no part")
+        raise Cannot("metadata only: does not depend on the engine")
 
     def list_arrays(self, path: Path) -> list[str]:
-        raise Cannot("metadata only: the engine plays no part")
+        raise Cannot("metadata only: does not depend on the engine")
 
     def open_arrays(self, path: Path, names: list[str], layout: Layout) -> int:
-        raise Cannot("metadata only: the engine plays no part")
+        raise Cannot("metadata only: does not depend on the engine")
 
 
 class ZarrPython(Peer):
@@ -188,13 +188,13 @@ class Fused(Pipeline):
 
 
 class Zarrs(Pipeline):
-    """Hands what it does not know over to zarr-python's default pipeline."""
+    """zarrs falls back to zarr-python's default pipeline for what it does not support."""
 
     name = "zarr-python zarrs"
     path = "zarrs.ZarrsCodecPipeline"
 
     def count_calls(self, path: Path, layout: Layout, data: Any) -> int:
-        raise Cannot("reaches files past the store that counts")
+        raise Cannot("bypasses the store that counts")
 
 
 class Tensorstore(Peer):
@@ -211,7 +211,7 @@ class Tensorstore(Peer):
 
     def open(self, path: Path, layout: Layout, *, writable: bool = False) -> Any:
         if layout.dtype == "string":
-            raise Cannot("has no variable-length text in Zarr")
+            raise Cannot("has no variable-length strings in Zarr")
         return self.module.open(
             self._spec(path, layout), open=True, read=True, write=writable, context=self.context
         ).result()
@@ -229,7 +229,7 @@ class Tensorstore(Peer):
         return self._calls() - before
 
     def _calls(self) -> int:
-        """Reads and writes of files so far, as it counts them itself."""
+        """Return the number of file reads and writes so far, from its own metrics."""
         folder = "/tensorstore/kvstore/file/"
         found = self.module.experimental_collect_matching_metrics(folder)
         counted = [m for m in found if m["name"] in (f"{folder}read", f"{folder}write")]
@@ -312,7 +312,7 @@ class Zarrista(Peer):
         return array
 
     def create_arrays(self, path: Path, names: list[str], layout: Layout) -> None:
-        # It has no way to make a group, so the group's document is written by hand.
+        # It cannot create groups, so the metadata of the group is written directly.
         group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
         (path / "zarr.json").write_text(json.dumps(group))
         store, document = self._store(path), layout.document()
@@ -341,7 +341,7 @@ NAMES = tuple(library.name for library in LIBRARIES)
 
 
 def load(name: str) -> Peer:
-    """One library by name; `Missing` where it cannot be imported."""
+    """Return a library by name, or `Missing` if it cannot be imported."""
     [library] = [each for each in LIBRARIES if each.name == name]
     try:
         return library()
@@ -350,7 +350,7 @@ def load(name: str) -> Peer:
 
 
 def versions() -> dict[str, str]:
-    """What is installed, by the name of the package."""
+    """Return the installed versions by package name."""
     found = {}
     for package in ("omnizarr", "zarr", "zarrs", "tensorstore", "zarrista", "numcodecs", "numpy"):
         try:

@@ -1,11 +1,11 @@
-"""How long does an image pyramid take, next to a plain copy, and how much memory?
+"""Measure the time and memory of building an image pyramid, compared with a plain copy.
 
 ``python -m benchmarks.pyramids [--side 512] [--rounds 3] [--no-peers]`` writes a volume of uint16
-in chunks of 64³ and lets each library make an OME-Zarr 0.5 image with five levels of it, every one
-in a process of its own, one after the other in each round. The table has the best time of each and
-its multiple of the plain copy's, the same for processor time, which other programs on the machine
-disturb less, and the peak of its memory beyond that of having imported the library. It needs
-ome-zarr and ngff-zarr beside omnizarr; a library that is not installed is left out.
+in chunks of 64³. In each round, every library makes an OME-Zarr 0.5 image with five levels from it,
+in its own process. The table has the best time, as a multiple of the plain copy too; the same for
+CPU time, which other programs on the machine affect less; and the peak memory beyond that of
+importing the library. Needs ome-zarr and ngff-zarr besides omnizarr; a library that is not
+installed is left out.
 """
 
 # ruff: noqa: PLC0415 - a library is imported only in the process that measures it
@@ -32,7 +32,7 @@ NEEDS = {"plain copy": "omnizarr", "omnizarr": "omnizarr", "ome-zarr-py": "ome_z
 
 
 def make_source(path: Path, side: int) -> None:
-    """Smooth structures with photon noise, written a slab at a time; each has the same noise."""
+    """Write smooth structures with photon noise, one slab at a time, with equal noise in each."""
     import omnizarr as oz
 
     array = oz.create_array(path, shape=(side,) * 3, dtype="u2", chunks=(CHUNK,) * 3)
@@ -90,14 +90,16 @@ ACTIONS = {"plain copy": plain_copy, "omnizarr": omnizarr, "ome-zarr-py": ome_za
 
 
 def child(name: str, source: Path, target: Path) -> None:
-    """Do it once, and print the seconds, those of processors, and the MiB it took."""
+    """Run once, and print the seconds, CPU seconds and MiB that it took."""
     __import__(NEEDS[name])
     import omnizarr as oz
 
     tiny = target.parent / "tiny"
     oz.create_array(tiny, shape=(CHUNK,) * 3, dtype="u2", chunks=(CHUNK,) * 3)[...] = 1
-    ACTIONS[name](tiny, target.parent / "tiny-target")  # imports what is imported late
-    # Not getrusage: its peak is handed down by the parent process.
+    ACTIONS[name](
+        tiny, target.parent / "tiny-target"
+    )  # loads modules that are imported on first use
+    # Not getrusage: its peak is inherited from the parent process.
     Path("/proc/self/clear_refs").write_text("5")
     before = memory("VmRSS")
     start, worked = time.perf_counter(), time.process_time()
@@ -107,7 +109,7 @@ def child(name: str, source: Path, target: Path) -> None:
 
 
 def memory(field: str) -> float:
-    """A line of this process's status (Linux), in MiB."""
+    """Return a field of this process's status (Linux) in MiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{field}:"))
 
@@ -130,13 +132,13 @@ def main() -> None:
         source = Path(folder, "source.zarr")
         make_source(source, options.side)
         for name in names * options.rounds:
-            place = Path(folder, "run")
-            place.mkdir()
+            run = Path(folder, "run")
+            run.mkdir()
             command = [sys.executable, "-m", "benchmarks.pyramids", "--child", name]
             done = subprocess.run(
-                [*command, str(source), str(place / "target")], capture_output=True, text=True
+                [*command, str(source), str(run / "target")], capture_output=True, text=True
             )
-            shutil.rmtree(place)
+            shutil.rmtree(run)
             if done.returncode:
                 print(f"{name}: {done.stderr.strip().splitlines()[-1]}")
                 continue
@@ -145,9 +147,9 @@ def main() -> None:
 
 
 def show(found: dict[str, list[list[float]]], side: int, rounds: int) -> None:
-    """A table with the best times and the largest memory."""
+    """Print a table with the best times and the largest memory."""
     print(f"{side}³ uint16, {side**3 * 2 / 2**20:.0f} MiB, {LEVELS} levels, best of {rounds}")
-    print("| | s | times the copy | processor s | times the copy | MiB more |")
+    print("| | s | times the copy | CPU s | times the copy | extra MiB |")
     print("| --- | --- | --- | --- | --- | --- |")
     copy, copy_worked, _ = map(min, zip(*found["plain copy"], strict=True))
     for name, runs in found.items():

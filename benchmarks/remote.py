@@ -1,9 +1,9 @@
-"""How long does an array take over a network, and how many requests?
+"""Measure the time and the number of requests to read an array over a network.
 
-A server in a process of its own holds a hierarchy and answers every request after 30 ms, as plain
-HTTP and as S3. Every library is told that the format is version 3, opens an array and reads all of
-it, or a box; the runs of one line are taken in turn, and the best of each counts. Writes the table
-of ``docs/remote-stores.md``. Run by ``python -m benchmarks.remote``.
+A server in its own process holds a hierarchy and answers every request after 30 ms, as plain HTTP
+and as S3. Every library knows that the format is version 3, opens an array and reads all of it, or
+a box. The runs of one row are interleaved, and the best of each counts. ``python -m
+benchmarks.remote`` writes the table of ``docs/remote-stores.md``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MARKS = "<!-- remote: begin -->", "<!-- remote: end -->"
 
 
 async def serve(values: dict[str, bytes], ready: Any) -> None:
-    """Answer GET and HEAD below /bucket, and tell and reset the count at /count."""
+    """Serve GET and HEAD below /bucket; /count returns and resets the number of requests."""
     count = 0
 
     async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -58,7 +58,7 @@ async def serve(values: dict[str, bytes], ready: Any) -> None:
 
 
 def answer(values: dict[str, bytes], method: str, path: str, head: str) -> bytes:
-    """A whole value, a part, or the news that there is none."""
+    """Return the response: a whole value, a byte range, or 404."""
     value = values.get(path.removeprefix("/bucket/"))
     if value is None:
         body = b"<Error><Code>NoSuchKey</Code></Error>"
@@ -109,8 +109,8 @@ def zarr_python(kind: str, url: str, path: str) -> Any:
             client_options=plain,
         )
     )
-    place = zarr.storage.ObjectStore(store, read_only=True)
-    return zarr.open_array(place, mode="r", zarr_format=3)
+    remote = zarr.storage.ObjectStore(store, read_only=True)
+    return zarr.open_array(remote, mode="r", zarr_format=3)
 
 
 def tensorstore(kind: str, url: str, path: str) -> Any:
@@ -139,7 +139,7 @@ def read(name: str, array: Any, selection: Any) -> Any:
 
 
 def hierarchy(data: Any) -> dict[str, bytes]:
-    """The arrays that are asked for."""
+    """Return a store with the arrays to read."""
     values: dict[str, bytes] = {}
     store = omnizarr.MemoryStore(values)
     omnizarr.create_group(store)
@@ -151,7 +151,7 @@ def hierarchy(data: Any) -> dict[str, bytes]:
 
 
 def measure(url: str, data: Any) -> list[str]:
-    """The lines of the table."""
+    """Return the rows of the table."""
     everything: Any = (slice(None),) * 3
     box: Any = (slice(20, 60), slice(20, 60), slice(20, 60))  # eight chunks
     lines = []
@@ -180,7 +180,7 @@ def counted(url: str) -> int:
 
 
 def main() -> None:
-    """Measure, print, and put the table into the page."""
+    """Measure, print, and write the table to the page."""
     data = np.random.default_rng(0).integers(0, 1000, (256, 256, 256), "u2")
     context = multiprocessing.get_context("spawn")
     ready = context.Queue()

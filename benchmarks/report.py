@@ -1,4 +1,4 @@
-"""The answers as a table on the screen and as ``docs/benchmarks.md``."""
+"""The results as tables on the screen and as ``docs/benchmarks.md``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import OURS, Bar, Cell, Row
-from benchmarks.reasons import NOT_ASKED, REASONS, Reason
+from benchmarks.harness import OURS, Cell, Row, Target
+from benchmarks.reasons import NOT_MEASURED, REASONS, Reason
 
-BARS = "Bars: at least this many times as fast as the fastest peer, unless the cell says otherwise."
+TARGETS = (
+    "`target`: at least this many times as fast as the fastest other library, unless the cell says"
+    " otherwise."
+)
 
 
 @dataclass(frozen=True)
 class Run:
-    """Where, when and with what the answers were found."""
+    """Date, machine, versions and settings of a run."""
 
     date: str
     machine: str
@@ -31,23 +34,23 @@ class Run:
 
 
 def dump(rows: Sequence[Row], run: Run) -> str:
-    """The answers as JSON, to be written out again with other words."""
+    """Return the results as JSON, from which the page can be written again."""
     return json.dumps({"run": asdict(run), "rows": [asdict(row) for row in rows]})
 
 
 def load(text: str) -> tuple[list[Row], Run]:
-    """What `dump` wrote."""
+    """Return the results that `dump` stored."""
     found = json.loads(text)
     rows = []
     for row in found["rows"]:
         cells = {name: Cell(**cell) for name, cell in row.pop("cells").items()}
-        bars = tuple(Bar(**{**b, "against": tuple(b["against"])}) for b in row.pop("bars"))
-        rows.append(Row(cells=cells, bars=bars, **row))
+        targets = tuple(Target(**{**b, "against": tuple(b["against"])}) for b in row.pop("targets"))
+        rows.append(Row(cells=cells, targets=targets, **row))
     return rows, Run(**found["run"])
 
 
 def show(value: float | None, unit: str) -> str:
-    """A value with three digits and a fitting unit."""
+    """Return a value with three digits and a suitable unit."""
     if value is None:
         return "–"
     if unit == "×":
@@ -63,27 +66,27 @@ def show(value: float | None, unit: str) -> str:
 
 
 def show_ratio(row: Row, name: str) -> str:
-    """How a library of ours compares; empty where that says nothing."""
+    """Return the ratio of an engine of omnizarr to the fastest peer, if there is one."""
     ratio = row.ratio(name) if row.unit == "s" else None
     return "–" if ratio is None else f"{ratio:.2f}"
 
 
 def verdicts(row: Row) -> str:
-    """Every bar of a row with its verdict."""
+    """Return every target of a row with its verdict."""
     out = []
-    for bar in row.bars:
-        who = "" if bar.who == OURS[0] else " (reference)"
-        out.append(f"{show_bar(bar, row.unit)}{who}: {row.verdict(bar)}")
+    for target in row.targets:
+        who = "" if target.who == OURS[0] else " (reference)"
+        out.append(f"{show_target(target, row.unit)}{who}: {row.verdict(target)}")
     return "; ".join(out) or "–"
 
 
-def show_bar(bar: Bar, unit: str) -> str:
-    """A bar with its unit."""
-    return str(bar) if bar.limit is None else f"at most {show(bar.limit, unit)}"
+def show_target(target: Target, unit: str) -> str:
+    """Return a target with its unit."""
+    return str(target) if target.limit is None else f"at most {show(target.limit, unit)}"
 
 
 def topics(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Rows by topic, in the order in which the topics came first."""
+    """Group rows by topic, in order of first appearance."""
     out: dict[str, list[Row]] = {}
     for row in rows:
         out.setdefault(row.topic, []).append(row)
@@ -91,7 +94,7 @@ def topics(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def print_rows(rows: Sequence[Row], console: Console) -> None:
-    """One table a topic; the fastest peer is underlined, missed bars are red."""
+    """Print one table per topic; the fastest peer is underlined, missed targets are red."""
     for topic, some in topics(rows).items():
         table = Table(title=topic, title_justify="left")
         table.add_column("")
@@ -99,7 +102,7 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
             table.add_column(name, justify="right")
         table.add_column("ratio", justify="right")
         table.add_column("reference", justify="right")
-        table.add_column("bar")
+        table.add_column("target")
         for row in some:
             fastest = row.fastest_peer()
             cells = [
@@ -108,10 +111,10 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
                 else show(cell.value, row.unit)
                 for name, cell in row.cells.items()
             ]
-            bar = verdicts(row)
-            bar = f"[red]{bar}[/]" if "missed" in bar else bar
+            target = verdicts(row)
+            target = f"[red]{target}[/]" if "missed" in target else target
             ratios = [show_ratio(row, name) for name in OURS]
-            table.add_row(row.label, *cells, *ratios, bar)
+            table.add_row(row.label, *cells, *ratios, target)
         console.print(table)
     _print_empty(rows, console)
 
@@ -122,7 +125,7 @@ def _print_empty(rows: Sequence[Row], console: Console) -> None:
 
 
 def empty(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
-    """Empty cells: whose, why, where; the same reason in one topic is said once."""
+    """Return library, reason and rows of empty cells; merge equal reasons within a topic."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         for name, cell in row.cells.items():
@@ -136,50 +139,50 @@ def empty(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
 
 
 def count(rows: Sequence[Row]) -> tuple[int, int]:
-    """How many bars were met, and how many there are."""
-    found = [row.verdict(bar) for row in rows for bar in row.bars]
+    """Return the number of targets met, and the number of targets."""
+    found = [row.verdict(target) for row in rows for target in row.targets]
     return found.count("met"), len(found) - found.count("no peer")
 
 
 def document(rows: Sequence[Row], run: Run) -> str:
-    """The page, in Markdown."""
+    """Return the page in Markdown."""
     met, total = count(rows)
     lines = [
         "# Benchmarks",
         "",
         f"Written by `{run.command}` on {run.date} in {run.minutes:.0f} minutes.",
-        f"{met} of {total} bars were met; every cell is below, also those that miss.",
+        f"{met} of {total} targets were met. All results are listed, including missed targets.",
         "",
-        "![Speed against the fastest peer](benchmarks.png)",
+        "![Speed relative to the fastest other library](benchmarks.png)",
         "",
         f"- Machine: {run.machine}. {run.load}",
         f"- Python {run.python}; " + ", ".join(f"{k} {v}" for k, v in run.versions.items()) + ".",
         f"- Sizes: {run.sizes}",
-        "- All libraries take turns in one process (imports, memory and core counts: one process",
-        "  each); the best of several times counts. Each runs with its own defaults; tensorstore",
-        "  is told not to call fsync, as the others do not. Files are on a memory file system",
-        "  where there is one. omnizarr keeps the memory of results that are gone for the next",
-        "  ones, so the first of its reads, which pays for fresh memory as all of the others do,",
-        "  is not the one that counts.",
-        "- What is read was written by tensorstore, what is written is read back by tensorstore",
-        "  (text: zarr-python), and all values are compared after every run. Opening, creating",
-        "  and listing check shapes, numbers and names only.",
-        "- Where the zarrs pipeline does not know a layout or a selection, it hands over to",
-        "  zarr-python's default one; the time is then of that.",
-        "- `ratio`: the fastest peer's time divided by omnizarr's; above 1 omnizarr is faster.",
-        '  `reference` is omnizarr without its compiled kernel, `configure(engine="reference")`.',
-        f"- {BARS}",
+        "- The libraries run alternately in one process (imports, memory and core counts: one",
+        "  process each); the best of several times counts. Each runs with its own defaults, but",
+        "  tensorstore is configured not to call fsync, as the others do not. Files are on a",
+        "  memory file system if there is one. omnizarr reuses the memory of freed results, so its",
+        "  best time does not include allocating new memory; the times of the others do.",
+        "- Test data for reads is written by tensorstore, and written data is read back by",
+        "  tensorstore (strings: zarr-python). All values are compared after every run; opening,",
+        "  creating and listing check only shapes, counts and names.",
+        "- The zarrs pipeline falls back to zarr-python's default pipeline for layouts and",
+        "  selections that it does not support; its time is then that of the default pipeline.",
+        "- `ratio`: the time of the fastest other library divided by omnizarr's; above 1 omnizarr",
+        "  is faster. `reference` is omnizarr without its compiled kernel,",
+        '  `configure(engine="reference")`.',
+        f"- {TARGETS}",
         "",
     ]
     for topic, some in topics(rows).items():
         lines += ["", f"## {topic}", "", *_table(some)]
-    lines += ["", *_empty(rows), "", *_missed(rows), "", *_not_asked()]
+    lines += ["", *_empty(rows), "", *_missed(rows), "", *_not_measured()]
     return "\n".join(lines) + "\n"
 
 
 def _table(rows: Sequence[Row]) -> list[str]:
     names = list(rows[0].cells)
-    head = ["", *names, "ratio", "reference ratio", "bar"]
+    head = ["", *names, "ratio", "reference ratio", "target"]
     lines = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 2)} --- |"]
     for row in rows:
         fastest = row.fastest_peer()
@@ -194,22 +197,24 @@ def _empty(rows: Sequence[Row]) -> list[str]:
     lines = ["## Empty cells", ""]
     grouped = itertools.groupby(sorted(empty(rows)), key=lambda item: item[:2])
     for (name, reason), items in grouped:
-        places = "; ".join(where for _, _, where in items)
-        lines.append(f"- {name}: {reason} ({places})")
+        cells = "; ".join(where for _, _, where in items)
+        lines.append(f"- {name}: {reason} ({cells})")
     return lines
 
 
 def _missed(rows: Sequence[Row]) -> list[str]:
-    lines = ["## Bars that were missed, and why", ""]
-    missed = [(row, bar) for row in rows for bar in row.bars if row.verdict(bar) == "missed"]
+    lines = ["## Missed targets and their reasons", ""]
+    missed = [
+        (row, target) for row in rows for target in row.targets if row.verdict(target) == "missed"
+    ]
     explained: dict[Reason | None, list[str]] = {}
-    for row, bar in missed:
-        reason = next((r for r in REASONS if r.covers(row, bar)), None)
-        got = show(row.value(bar.who), row.unit)
-        if bar.limit is None:
-            got = f"{row.ratio(bar.who, bar.against) or 0:.2f}"
-        who = "" if bar.who == OURS[0] else ", reference"
-        text = f"{row.topic}: {row.label}{who} ({got}, bar {show_bar(bar, row.unit)})"
+    for row, target in missed:
+        reason = next((r for r in REASONS if r.covers(row, target)), None)
+        got = show(row.value(target.who), row.unit)
+        if target.limit is None:
+            got = f"{row.ratio(target.who, target.against) or 0:.2f}"
+        who = "" if target.who == OURS[0] else ", reference"
+        text = f"{row.topic}: {row.label}{who} ({got}, target {show_target(target, row.unit)})"
         explained.setdefault(reason, []).append(text)
     for reason, texts in explained.items():
         lines.append(f"- {reason.text if reason else 'Not profiled yet.'}")
@@ -217,5 +222,5 @@ def _missed(rows: Sequence[Row]) -> list[str]:
     return lines if missed else [*lines, "None."]
 
 
-def _not_asked() -> list[str]:
-    return ["## Not asked yet", "", *(f"- {text}" for text in NOT_ASKED)]
+def _not_measured() -> list[str]:
+    return ["## Not measured yet", "", *(f"- {text}" for text in NOT_MEASURED)]

@@ -1,8 +1,8 @@
-"""The same array on every store: how long to write all of it, to read it, and a box of it?
+"""Measure writing and reading one array, and reading a box of it, in every store.
 
-The stores of zarr-python stand beside ours where it has one of that kind; the runs of one line are
-taken in turn, and the best of each counts. Writes the table of ``docs/stores.md``. Run by
-``python -m benchmarks.stores`` in the environment of the tests.
+Stores of zarr-python are measured too, if it has one of that kind. The runs of one row are
+interleaved, and the best of each counts. ``python -m benchmarks.stores``, in the environment of the
+tests, writes the table of ``docs/stores.md``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Times = dict[str, float]
 
 
 def ours(url: str, data: Any, options: dict[str, Any]) -> Times:
-    """Seconds of writing, reading and reading a box with omnizarr."""
+    """Return the seconds to write, read, and read a box with omnizarr."""
     store = resolve(url, storage_options=options or None)
     array = omnizarr.create_array(store, shape=SHAPE, chunks=CHUNKS, dtype="u2", overwrite=True)
     times = timed(array, data)
@@ -47,7 +47,7 @@ def ours(url: str, data: Any, options: dict[str, Any]) -> Times:
 
 
 def theirs(store: Any, data: Any) -> Times:
-    """As `ours`, with zarr-python and the same codecs."""
+    """Return the same as `ours` for zarr-python with the same codecs."""
     codec = zarr.codecs.BloscCodec(cname="lz4", clevel=5, shuffle="shuffle")
     array = zarr.create_array(
         store,
@@ -62,7 +62,7 @@ def theirs(store: Any, data: Any) -> Times:
 
 
 def timed(array: Any, data: Any) -> Times:
-    """Seconds of each step."""
+    """Return the seconds of each step."""
     start = time.perf_counter()
     array[...] = data
     written = time.perf_counter()
@@ -76,7 +76,7 @@ def timed(array: Any, data: Any) -> Times:
 
 
 def measure(stores: dict[str, tuple[str, dict[str, Any]]], folder: Path) -> list[str]:
-    """The lines of the table."""
+    """Return the rows of the table."""
     data = np.random.default_rng(0).integers(0, 1000, SHAPE, "u2")
     lines = []
     for title, (url, options) in stores.items():
@@ -99,7 +99,7 @@ def measure(stores: dict[str, tuple[str, dict[str, Any]]], folder: Path) -> list
 
 
 def main() -> None:
-    """Measure, print, and put the table into the page."""
+    """Measure, print, and write the table to the page."""
     with ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
         socket = held.enter_context(redis_server(folder))

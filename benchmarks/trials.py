@@ -1,4 +1,4 @@
-"""The trials that most questions are made of: read something, write an array."""
+"""Trials used by most cases: reading from an array, and writing one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.harness import Trial
-from benchmarks.layouts import Layout, Place
+from benchmarks.layouts import Layout, Workspace
 from benchmarks.peers import Peer, Tensorstore, ZarrPython
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the questions are."""
+    """Sizes and repetitions of a run."""
 
     quick: bool
     shape: tuple[int, int, int]  # of the arrays that are read and written in full
@@ -36,18 +36,18 @@ QUICK = Scale(True, (128, 256, 256), 5, 0.1, 2_000, 100_000, 1_000, (256, 256, 5
 
 
 def neutral(layout: Layout) -> Peer:
-    """Who writes what others read, and reads what others wrote."""
+    """Return the library that writes test data and checks what others wrote."""
     return ZarrPython() if layout.dtype == "string" else Tensorstore()
 
 
 @contextmanager
-def stored(place: Place, layout: Layout, data: npt.NDArray[Any]) -> Iterator[Path]:
-    """An array that all libraries read."""
-    path = place.empty_array("read", layout)
+def stored(workspace: Workspace, layout: Layout, data: npt.NDArray[Any]) -> Iterator[Path]:
+    """Give the path of an array for all libraries to read, and delete it afterwards."""
+    path = workspace.empty_array("read", layout)
     peer = neutral(layout)
     peer.write(peer.open(path, layout, writable=True), ..., data)
     yield path
-    place.fresh("read")
+    workspace.empty_folder("read")
 
 
 def reading(
@@ -58,7 +58,7 @@ def reading(
     read: Callable[[Peer, Any], Any] = lambda peer, array: peer.read(array),
     per: int = 1,
 ) -> Trial:
-    """Read from an open array, all of it unless `read` says what."""
+    """Return a trial that reads an open array, or the part that `read` selects."""
     return Trial(
         prepare=lambda: peer.open(path, layout),
         run=partial(read, peer),
@@ -67,13 +67,13 @@ def reading(
     )
 
 
-def writing(peer: Peer, place: Place, layout: Layout, data: npt.NDArray[Any]) -> Trial:
-    """Fill an empty array; somebody else reads it back."""
-    path = place.root / "written"
+def writing(peer: Peer, workspace: Workspace, layout: Layout, data: npt.NDArray[Any]) -> Trial:
+    """Return a trial that fills an empty array; another library reads it back."""
+    path = workspace.root / "written"
     reader = neutral(layout)
 
     def prepare() -> Any:
-        place.empty_array("written", layout)
+        workspace.empty_array("written", layout)
         return peer.open(path, layout, writable=True)
 
     return Trial(
@@ -84,7 +84,7 @@ def writing(peer: Peer, place: Place, layout: Layout, data: npt.NDArray[Any]) ->
 
 
 def same(result: Any, expected: Any) -> bool:
-    """Whether two arrays, or two lists of arrays, have the same shapes and values."""
+    """Return True if two arrays, or lists of arrays, have the same shapes and values."""
     if isinstance(expected, list):
         return len(result) == len(expected) and all(map(same, result, expected))
     result, expected = np.asarray(result), np.asarray(expected)
@@ -94,12 +94,12 @@ def same(result: Any, expected: Any) -> bool:
 
 
 def each(where: Sequence[Any]) -> Callable[[Peer, Any], list[Any]]:
-    """Reads one selection after the other."""
+    """Return a function that reads one selection after the other."""
     return lambda peer, array: [peer.read(array, selection) for selection in where]
 
 
 def boxes(shape: tuple[int, ...], edge: int, count: int, seed: int = 1) -> list[tuple[slice, ...]]:
-    """Cubes at random places."""
+    """Return cubes at random positions."""
     generator = np.random.default_rng(seed)
     starts = [[int(generator.integers(0, n - edge + 1)) for n in shape] for _ in range(count)]
     return [tuple(slice(s, s + edge) for s in start) for start in starts]

@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.cases import calls
+from benchmarks.cases.full import read_targets, write_targets
+from benchmarks.cases.shards import cost
 from benchmarks.harness import (
     OURS,
-    Bar,
     Cannot,
+    Case,
     Cell,
     Measured,
-    Question,
     Row,
+    Target,
     Trial,
-    ask,
     describe,
+    measure,
 )
-from benchmarks.layouts import Layout, Place
-from benchmarks.questions import calls
-from benchmarks.questions.full import read_bars, write_bars
-from benchmarks.questions.shards import cost
+from benchmarks.layouts import Layout, Workspace
 from benchmarks.report import Run, count, document, empty, show, show_ratio, verdicts
 
 from benchmarks import peers, report
@@ -38,20 +38,20 @@ class Library:
         return nullcontext()
 
 
-def row(unit: str = "s", bars: tuple[Bar, ...] = (), **values: float | None) -> Row:
+def row(unit: str = "s", targets: tuple[Target, ...] = (), **values: float | None) -> Row:
     names = {"kernel": KERNEL, "reference": REFERENCE}
     cells = {
         names.get(name, name): Cell(value, "" if value is not None else "cannot")
         for name, value in values.items()
     }
-    return Row("topic", "label", cells, bars, unit)
+    return Row("topic", "label", cells, targets, unit)
 
 
 def answers(
     script: dict[str, Callable[[], Trial]], repeats: int = 3, seconds: float = 60
 ) -> dict[str, Cell]:
-    question = Question("topic", "label", lambda library: script[library.name]())
-    return dict(ask(question, [Library(n) for n in script], repeats, seconds).cells)
+    case = Case("topic", "label", lambda library: script[library.name]())
+    return dict(measure(case, [Library(n) for n in script], repeats, seconds).cells)
 
 
 def counting(values: list[float], calls: list[float]) -> Trial:
@@ -69,13 +69,13 @@ def test_the_best_of_several_values_counts() -> None:
     assert calls == [3.0, 1.0, 2.0]
 
 
-def test_a_library_that_used_up_its_time_is_asked_no_more() -> None:
+def test_a_library_that_used_up_its_time_is_not_run_again() -> None:
     calls: list[float] = []
     answers({"a": lambda: counting([3.0, 1.0, 2.0], calls)}, seconds=0)
     assert calls == [3.0]
 
 
-def test_libraries_take_turns_and_each_round_starts_with_another() -> None:
+def test_libraries_alternate_and_each_round_starts_with_another() -> None:
     order: list[str] = []
 
     def trial(name: str) -> Callable[[], Trial]:
@@ -103,7 +103,7 @@ def test_a_wrong_result_is_not_a_time_even_when_another_run_was_right() -> None:
     right = iter([True, False])
     cells = answers({"a": lambda: Trial(run=lambda _: 1, check=lambda _: next(right))}, repeats=2)
     assert cells["a"].value is None
-    assert "not what was written" in cells["a"].reason
+    assert "not those written" in cells["a"].reason
 
 
 def test_the_time_of_many_operations_is_that_of_one() -> None:
@@ -137,36 +137,39 @@ def test_there_is_no_ratio_where_a_time_is_missing(answer: Row) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bar", "verdict"),
+    ("target", "verdict"),
     [
-        (Bar(1.5), "met"),
-        (Bar(1.6), "missed"),
-        (Bar(4.0, against=("zarrista",)), "met"),
-        (Bar(1.0, against=("zarr-python",)), "no peer"),
-        (Bar(1.0, who=REFERENCE), "missed"),
-        (Bar(limit=2.0), "met"),
-        (Bar(limit=1.9), "missed"),
+        (Target(1.5), "met"),
+        (Target(1.6), "missed"),
+        (Target(4.0, against=("zarrista",)), "met"),
+        (Target(1.0, against=("zarr-python",)), "no peer"),
+        (Target(1.0, who=REFERENCE), "missed"),
+        (Target(limit=2.0), "met"),
+        (Target(limit=1.9), "missed"),
     ],
 )
-def test_a_bar_is_met_from_its_value_on(bar: Bar, verdict: str) -> None:
+def test_a_target_is_met_from_its_value_on(target: Target, verdict: str) -> None:
     answer = row(kernel=2.0, reference=4.0, zarrista=8.0, tensorstore=3.0)
-    assert answer.verdict(bar) == verdict
+    assert answer.verdict(target) == verdict
 
 
-def test_a_bar_without_a_value_of_ours_is_missed() -> None:
-    assert row(kernel=None, zarrista=1.0).verdict(Bar(1.0)) == "missed"
+def test_a_target_without_a_value_of_ours_is_missed() -> None:
+    assert row(kernel=None, zarrista=1.0).verdict(Target(1.0)) == "missed"
 
 
-def test_bars_follow_codec_and_size_of_chunks() -> None:
-    def bars(codec: str, edge: int, dtype: str = "uint16") -> list[str]:
+def test_targets_depend_on_codec_and_chunk_size() -> None:
+    def targets(codec: str, edge: int, dtype: str = "uint16") -> list[str]:
         layout = Layout((256,) * 3, dtype, (edge,) * 3, codec)
-        return [f"{bar.who} {bar.ratio}" for bar in read_bars(layout) + write_bars(layout)]
+        return [
+            f"{target.who} {target.ratio}"
+            for target in read_targets(layout) + write_targets(layout)
+        ]
 
-    assert bars("raw", 128)[0] == "omnizarr 1.2"
-    assert bars("raw", 16) == ["omnizarr 1.5", "omnizarr 1.2"]
-    assert bars("blosc zstd", 64)[:2] == ["omnizarr 1.5", "omnizarr reference 1.0"]
-    assert bars("zstd", 16) == ["omnizarr 1.05", "omnizarr 1.0"]
-    assert bars("gzip", 128, "float32") == ["omnizarr 1.0", "omnizarr reference 1.0"]
+    assert targets("raw", 128)[0] == "omnizarr 1.2"
+    assert targets("raw", 16) == ["omnizarr 1.5", "omnizarr 1.2"]
+    assert targets("blosc zstd", 64)[:2] == ["omnizarr 1.5", "omnizarr reference 1.0"]
+    assert targets("zstd", 16) == ["omnizarr 1.05", "omnizarr 1.0"]
+    assert targets("gzip", 128, "float32") == ["omnizarr 1.0", "omnizarr reference 1.0"]
 
 
 @pytest.mark.parametrize(
@@ -191,28 +194,31 @@ def test_an_error_becomes_one_short_line_without_folders() -> None:
     assert len(text) == 160
 
 
-def test_the_page_has_every_cell_every_bar_and_every_reason() -> None:
+def test_the_page_has_every_cell_every_target_and_every_reason() -> None:
     rows = [
         row(
-            bars=(Bar(1.5), Bar(1.0, who=REFERENCE)), kernel=0.002, reference=0.004, zarrista=0.003
+            targets=(Target(1.5), Target(1.0, who=REFERENCE)),
+            kernel=0.002,
+            reference=0.004,
+            zarrista=0.003,
         ),
-        row(bars=(Bar(limit=64e6),), unit="B", kernel=1e6, zarrista=None),
+        row(targets=(Target(limit=64e6),), unit="B", kernel=1e6, zarrista=None),
     ]
     run = Run("2000-01-01", "machine", "3.13", {"zarr": "3"}, "make bench", 1.0, "sizes", "load")
     page = document(rows, run)
     assert (
         "| label | 2 ms | 4 ms | **3 ms** | 1.50 | 0.75 | 1.5: met; 1 (reference): missed |" in page
     )
-    assert "2 of 3 bars were met" in page
+    assert "2 of 3 targets were met" in page
     assert "- zarrista: cannot (topic: label)" in page
-    assert "topic: label, reference (0.75, bar 1)" in page
+    assert "topic: label, reference (0.75, target 1)" in page
     assert verdicts(rows[1]) == "at most 64 MB: met"
     assert count(rows) == (2, 3)
     assert empty(rows) == [("zarrista", "cannot", "topic: label")]
 
 
 def test_a_run_can_be_written_out_again() -> None:
-    rows = [row(bars=(Bar(1.5, against=("zarrista",)),), kernel=0.002, zarrista=None)]
+    rows = [row(targets=(Target(1.5, against=("zarrista",)),), kernel=0.002, zarrista=None)]
     run = Run("2000-01-01", "machine", "3.13", {"zarr": "3"}, "make bench", 1.0, "sizes", "load")
     assert report.load(report.dump(rows, run)) == (rows, run)
 
@@ -225,7 +231,7 @@ def test_the_same_reason_in_a_whole_topic_is_said_once() -> None:
 def test_the_cost_of_shards_needs_both_arrays_to_be_right(tmp_path: Path) -> None:
     layout = Layout((8, 8), "uint16", (2, 2), shards=(4, 4))
     data = np.arange(64, dtype="uint16").reshape(8, 8)
-    trial = cost(peers.load(KERNEL), Place(tmp_path), layout, data)
+    trial = cost(peers.load(KERNEL), Workspace(tmp_path), layout, data)
     answer = trial.run(None)
     assert isinstance(answer, Measured)
     assert answer.value > 0
@@ -238,6 +244,6 @@ def test_the_cost_of_shards_needs_both_arrays_to_be_right(tmp_path: Path) -> Non
 def test_every_shard_that_is_written_is_counted(name: str, tmp_path: Path) -> None:
     layout = Layout((8, 8), "uint16", (2, 2), shards=(4, 4))
     data = np.arange(64, dtype="uint16").reshape(8, 8)
-    trial = calls.counting(peers.load(name), Place(tmp_path), layout, data + np.uint16(1))
+    trial = calls.counting(peers.load(name), Workspace(tmp_path), layout, data + np.uint16(1))
     assert trial.run(trial.prepare()) == Measured(4)
     assert trial.check(None)

@@ -1,4 +1,4 @@
-"""How fast are selections that are not boxes?"""
+"""Selections that are not boxes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.harness import Question
-from benchmarks.layouts import Layout, Place, smooth
+from benchmarks.harness import Case
+from benchmarks.layouts import Layout, Workspace, smooth
 from benchmarks.trials import Scale, reading, stored
 
 TOPIC = "Selections in 64³ chunks, blosc lz4, uint16"
 
 
-def questions(scale: Scale, place: Place) -> Iterator[Question]:
-    """Strided, orthogonal, coordinates, mask: each must agree with NumPy."""
+def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
+    """Read strided, orthogonal, coordinate and mask selections, compared with NumPy."""
     shape = scale.shape
     data = smooth(shape, "uint16")
     layout = Layout(shape, "uint16", (64,) * 3, "blosc lz4")
@@ -24,8 +24,8 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
     lists = tuple(np.sort(generator.choice(n, n // 4, replace=False)) for n in shape)
     points = tuple(generator.integers(0, n, 10_000) for n in shape)
     mask = generator.random(shape) < 0.001
-    with stored(place, layout, data) as path:
-        yield Question(
+    with stored(workspace, layout, data) as path:
+        yield Case(
             TOPIC,
             "strided [::3, 5::2, ::7]",
             partial(
@@ -37,7 +37,7 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
             ),
             main=True,
         )
-        yield Question(
+        yield Case(
             TOPIC,
             "orthogonal, a quarter of each axis",
             partial(
@@ -49,7 +49,7 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
             ),
             main=True,
         )
-        yield Question(
+        yield Case(
             TOPIC,
             "10,000 coordinates",
             partial(
@@ -61,7 +61,7 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
             ),
             main=True,
         )
-        yield Question(
+        yield Case(
             TOPIC,
             "mask, one element in a thousand",
             partial(

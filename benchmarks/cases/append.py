@@ -1,4 +1,4 @@
-"""How fast does an array grow?"""
+"""Appending rows to an array."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Question, Trial
-from benchmarks.layouts import Layout, Place, smooth
+from benchmarks.harness import Case, Trial
+from benchmarks.layouts import Layout, Workspace, smooth
 from benchmarks.peers import Peer
 from benchmarks.trials import Scale, neutral, same
 
 TIMES = 100
 
 
-def questions(scale: Scale, place: Place) -> Iterator[Question]:
-    """By whole chunks, and by a tenth of a chunk."""
+def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
+    """Append whole chunks, and tenths of a chunk."""
     for rows in (100, 10):
         layout = Layout((0, 1000), "float32", (100, 1000), "blosc lz4")
-        yield Question(
+        yield Case(
             f"Append {TIMES} times, chunks of 100 × 1000 float32, blosc lz4",
             f"{rows} rows",
-            partial(appending, place=place, layout=layout, rows=rows),
+            partial(appending, workspace=workspace, layout=layout, rows=rows),
             main=True,
         )
 
 
-def appending(peer: Peer, place: Place, layout: Layout, rows: int) -> Trial:
-    """The time of one append."""
-    path = place.root / "written"
+def appending(peer: Peer, workspace: Workspace, layout: Layout, rows: int) -> Trial:
+    """Return a trial that measures one append."""
+    path = workspace.root / "written"
     data = smooth((rows * TIMES, layout.shape[1]), layout.dtype)
     parts = np.split(data, TIMES)
     reader = neutral(layout)
 
     def prepare() -> Any:
-        place.empty_array("written", layout)
+        workspace.empty_array("written", layout)
         return peer.open(path, layout, writable=True)
 
     def run(array: Any) -> None:

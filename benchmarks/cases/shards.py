@@ -1,4 +1,4 @@
-"""How fast are shards of 32³ chunks: read, written, updated, looked into?"""
+"""Shards of 32³ chunks: read, written, updated, and read in part."""
 
 from __future__ import annotations
 
@@ -15,79 +15,81 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks import trials
-from benchmarks.harness import Bar, Measured, Question, Trial
-from benchmarks.layouts import Layout, Place, smooth
+from benchmarks.cases.full import read_targets, write_targets
+from benchmarks.harness import Case, Measured, Target, Trial
+from benchmarks.layouts import Layout, Workspace, smooth
 from benchmarks.peers import Peer
-from benchmarks.questions.full import read_bars, write_bars
 from benchmarks.trials import Scale, each, neutral, reading, same, stored, writing
 
 BOXES = 50
-PAIRS = 2  # of times in one cost
+PAIRS = 2  # of runs to measure the cost once
 TOPIC = "Shards 128³ of 32³, uint16"
 COST = "Writing shards, as a multiple of writing the same data in chunks"
 
 
-def questions(scale: Scale, place: Place) -> Iterator[Question]:
-    """Four codecs; one inner chunk replaced again and again; what packing costs."""
+def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
+    """Measure four codecs, updates of one inner chunk, and the cost of sharding."""
     data = smooth(scale.shape, "uint16")
     where = trials.boxes(scale.shape, 16, BOXES)
     parts = [data[box] for box in where]
     for codec in ("raw", "blosc lz4", "zstd", "gzip"):
         layout = Layout(scale.shape, "uint16", (32,) * 3, codec, shards=(128,) * 3)
         main = codec in ("raw", "blosc lz4")
-        with stored(place, layout, data) as path:
-            yield Question(
+        with stored(workspace, layout, data) as path:
+            yield Case(
                 TOPIC,
                 f"{codec}, read",
                 partial(reading, path=path, layout=layout, expected=data),
-                read_bars(layout),
+                read_targets(layout),
                 main=main,
             )
-            yield Question(
+            yield Case(
                 TOPIC,
                 f"{codec}, random 16³ box",
                 partial(
                     reading, path=path, layout=layout, expected=parts, read=each(where), per=BOXES
                 ),
-                (Bar(1.0),),
+                (Target(1.0),),
                 main=main,
             )
-        yield Question(
+        yield Case(
             TOPIC,
             f"{codec}, write",
-            partial(writing, place=place, layout=layout, data=data),
-            write_bars(layout),
+            partial(writing, workspace=workspace, layout=layout, data=data),
+            write_targets(layout),
             main=main,
         )
-        with stored(place, layout, data) as path:
-            yield Question(
+        with stored(workspace, layout, data) as path:
+            yield Case(
                 TOPIC,
                 f"{codec}, update one inner chunk",
-                partial(updating, place=place, path=path, layout=layout, data=data),
-                (Bar(1.0),),
+                partial(updating, workspace=workspace, path=path, layout=layout, data=data),
+                (Target(1.0),),
                 main=main,
             )
         if not scale.quick or codec != "gzip":
-            yield Question(
+            yield Case(
                 COST,
                 codec,
-                partial(cost, place=place, layout=layout, data=data),
-                (Bar(limit=1.2),),
+                partial(cost, workspace=workspace, layout=layout, data=data),
+                (Target(limit=1.2),),
                 unit="×",
             )
 
 
-def updating(peer: Peer, place: Place, path: Path, layout: Layout, data: npt.NDArray[Any]) -> Trial:
-    """Replace one inner chunk of a copy by other values, ten times."""
+def updating(
+    peer: Peer, workspace: Workspace, path: Path, layout: Layout, data: npt.NDArray[Any]
+) -> Trial:
+    """Return a trial that replaces one inner chunk of a copy ten times."""
     box = (slice(32, 64),) * 3
     reader, times = neutral(layout), 10
     values = [data[box] + np.uint16(n) for n in range(times)]
     expected = data.copy()
     expected[box] = values[-1]
-    copy = place.root / "written"
+    copy = workspace.root / "written"
 
     def prepare() -> Any:
-        shutil.copytree(path, place.fresh("written"), dirs_exist_ok=True)
+        shutil.copytree(path, workspace.empty_folder("written"), dirs_exist_ok=True)
         return peer.open(copy, layout, writable=True)
 
     def run(array: Any) -> None:
@@ -102,8 +104,8 @@ def updating(peer: Peer, place: Place, path: Path, layout: Layout, data: npt.NDA
     )
 
 
-def cost(peer: Peer, place: Place, layout: Layout, data: npt.NDArray[Any]) -> Trial:
-    """Write shards and single chunks in turn; how many times as long the shards took."""
+def cost(peer: Peer, workspace: Workspace, layout: Layout, data: npt.NDArray[Any]) -> Trial:
+    """Return a trial that measures how many times as long shards take as single chunks."""
     kinds = {"shards": layout, "chunks": dataclasses.replace(layout, shards=None)}
     reader = neutral(layout)
 
@@ -111,7 +113,7 @@ def cost(peer: Peer, place: Place, layout: Layout, data: npt.NDArray[Any]) -> Tr
         best = dict.fromkeys(kinds, math.inf)
         for _ in range(PAIRS):
             for name, kind in kinds.items():
-                path = place.empty_array(name, kind)
+                path = workspace.empty_array(name, kind)
                 array = peer.open(path, kind, writable=True)
                 started = time.perf_counter()
                 peer.write(array, ..., data)
@@ -120,7 +122,7 @@ def cost(peer: Peer, place: Place, layout: Layout, data: npt.NDArray[Any]) -> Tr
 
     def check(_: Any) -> bool:
         return all(
-            same(reader.read(reader.open(place.root / name, kind)), data)
+            same(reader.read(reader.open(workspace.root / name, kind)), data)
             for name, kind in kinds.items()
         )
 

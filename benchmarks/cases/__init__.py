@@ -1,6 +1,6 @@
-"""What is asked, one file a question; each has ``questions(scale, place)``."""
+"""The benchmarks: each file has a function ``cases(scale, workspace)``."""
 
-from benchmarks.questions import (
+from benchmarks.cases import (
     append,
     boxes,
     calls,

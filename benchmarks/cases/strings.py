@@ -1,4 +1,4 @@
-"""How fast is text of variable length?"""
+"""Variable-length strings."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.harness import Question
-from benchmarks.layouts import Layout, Place
+from benchmarks.harness import Case
+from benchmarks.layouts import Layout, Workspace
 from benchmarks.trials import Scale, reading, stored, writing
 
 
-def questions(scale: Scale, place: Place) -> Iterator[Question]:
-    """Short words, some beyond ASCII, in ten chunks; NumPy's StringDType in memory."""
+def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
+    """Read and write short strings, some not ASCII, in ten chunks, as NumPy's StringDType."""
     count = scale.strings
     words = [f"sample {i * 7919 % count}" + ("é" if i % 10 == 0 else "") for i in range(count)]
     data = np.array(words, np.dtypes.StringDType())
@@ -22,16 +22,16 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
         layout = Layout((count,), "string", (count // 10,), codec, zarr_format=zarr_format)
         topic = f"{count:,} strings" + (", version 2" if zarr_format == 2 else "")
         main = codec == "zstd" and zarr_format == 3
-        with stored(place, layout, data) as path:
-            yield Question(
+        with stored(workspace, layout, data) as path:
+            yield Case(
                 topic,
                 f"{codec}, read",
                 partial(reading, path=path, layout=layout, expected=data),
                 main=main,
             )
-        yield Question(
+        yield Case(
             topic,
             f"{codec}, write",
-            partial(writing, place=place, layout=layout, data=data),
+            partial(writing, workspace=workspace, layout=layout, data=data),
             main=main,
         )

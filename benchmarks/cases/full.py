@@ -1,20 +1,20 @@
-"""How long does it take to read and to write a whole array?"""
+"""Reading and writing whole arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.harness import OURS, Bar, Question
-from benchmarks.layouts import CODECS, Layout, Place, smooth
+from benchmarks.harness import OURS, Case, Target
+from benchmarks.layouts import CODECS, Layout, Workspace, smooth
 from benchmarks.trials import Scale, reading, stored, writing
 
 EDGES = (128, 64, 32, 16)
 KIB, MIB = 2**10, 2**20
 
 
-def questions(scale: Scale, place: Place) -> Iterator[Question]:
-    """Every layout: first read, then written."""
+def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
+    """Read, then write every layout."""
     data = {}
     for layout in layouts(scale):
         if layout.dtype not in data:
@@ -24,26 +24,28 @@ def questions(scale: Scale, place: Place) -> Iterator[Question]:
         label = f"{layout.codec}, {edge}³"
         kind = f"version {layout.zarr_format}, {layout.dtype}"
         main = layout.zarr_format == 3 and layout.dtype == "uint16" and edge in (128, 32)
-        with stored(place, layout, values) as path:
-            yield Question(
+        with stored(workspace, layout, values) as path:
+            yield Case(
                 f"Full read, {kind}",
                 label,
                 partial(reading, path=path, layout=layout, expected=values),
-                read_bars(layout),
+                read_targets(layout),
                 main=main,
             )
-        yield Question(
+        yield Case(
             f"Full write, {kind}",
             label,
-            partial(writing, place=place, layout=layout, data=values),
-            write_bars(layout),
+            partial(writing, workspace=workspace, layout=layout, data=values),
+            write_targets(layout),
             main=main,
         )
 
 
 def layouts(scale: Scale) -> Iterator[Layout]:
-    """All codecs and chunk sizes in version 3 (quick: some); in version 2 fewer; float32 arrays
-    are half as long."""
+    """Yield all codecs and chunk sizes in version 3 (quick: some), and fewer in version 2.
+
+    float32 arrays are half as long, so that all arrays have the same size in bytes.
+    """
     shape = scale.shape
     half = (shape[0] // 2, *shape[1:])
     chosen: list[tuple[int, str, tuple[int, ...], tuple[int, ...], tuple[str, ...]]]
@@ -62,19 +64,19 @@ def layouts(scale: Scale) -> Iterator[Layout]:
                 yield Layout(extent, dtype, (edge,) * 3, codec, zarr_format=zarr_format)
 
 
-def read_bars(layout: Layout) -> tuple[Bar, ...]:
-    """For chunks, or inner chunks, of 8 KiB to 4 MiB."""
+def read_targets(layout: Layout) -> tuple[Target, ...]:
+    """Return targets for chunks, or inner chunks, of 8 KiB to 4 MiB."""
     size = layout.chunk_bytes
     if not 8 * KIB <= size <= 4 * MIB:
         return ()
     ratio = {"zstd": 1.05, "gzip": 1.2, "raw": 1.2 if size >= MIB else 1.5}.get(layout.codec, 1.5)
-    return (Bar(ratio), *_reference(layout))
+    return (Target(ratio), *_reference(layout))
 
 
-def write_bars(layout: Layout) -> tuple[Bar, ...]:
-    """As `read_bars`, for every chunk size."""
-    return (Bar(1.0 if layout.codec in ("zstd", "gzip") else 1.2), *_reference(layout))
+def write_targets(layout: Layout) -> tuple[Target, ...]:
+    """Return targets for every chunk size."""
+    return (Target(1.0 if layout.codec in ("zstd", "gzip") else 1.2), *_reference(layout))
 
 
-def _reference(layout: Layout) -> tuple[Bar, ...]:
-    return (Bar(1.0, who=OURS[1]),) if layout.chunk_bytes >= 64 * KIB else ()
+def _reference(layout: Layout) -> tuple[Target, ...]:
+    return (Target(1.0, who=OURS[1]),) if layout.chunk_bytes >= 64 * KIB else ()

@@ -1,4 +1,4 @@
-"""How long do one element and opening an array take?"""
+"""Reading one element, and opening an array."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Bar, Question, Trial
-from benchmarks.layouts import Layout, Place, smooth
+from benchmarks.harness import Case, Target, Trial
+from benchmarks.layouts import Layout, Workspace, smooth
 from benchmarks.peers import Peer
 from benchmarks.trials import Scale, same, stored
 
 TIMES = 200
 
 
-def questions(scale: Scale, place: Place) -> Iterator[Question]:
-    """In chunks of 32³ and with a document of version 3 and 2."""
+def cases(scale: Scale, workspace: Workspace) -> Iterator[Case]:
+    """Read elements from chunks of 32³; open arrays of versions 3 and 2."""
     data = smooth((128, 128, 128), "uint16")
-    bar = Bar(1.0, against=("tensorstore",))
+    target = Target(1.0, against=("tensorstore",))
     for codec in ("raw", "blosc lz4"):
         layout = Layout(data.shape, "uint16", (32,) * 3, codec)
-        with stored(place, layout, data) as path:
-            yield Question(
+        with stored(workspace, layout, data) as path:
+            yield Case(
                 "One element, 32³ chunks",
                 codec,
                 partial(elements, path=path, layout=layout, data=data),
-                (bar,),
+                (target,),
                 main=codec == "blosc lz4",
             )
     for zarr_format in (3, 2):
         layout = Layout(data.shape, "uint16", (32,) * 3, "blosc lz4", zarr_format=zarr_format)
-        with stored(place, layout, data) as path:
-            yield Question(
+        with stored(workspace, layout, data) as path:
+            yield Case(
                 "Open one array",
                 f"version {zarr_format}",
                 partial(opening, path=path, layout=layout),
-                (bar,),
+                (target,),
                 main=zarr_format == 3,
             )
 
 
 def elements(peer: Peer, path: Path, layout: Layout, data: Any) -> Trial:
-    """One element at a time, at random places, from an array that is open."""
+    """Return a trial that reads single elements at random positions from an open array."""
     generator = np.random.default_rng(2)
     at = [tuple(int(generator.integers(0, n)) for n in layout.shape) for _ in range(TIMES)]
     expected = np.array([data[index] for index in at])
@@ -59,7 +59,7 @@ def elements(peer: Peer, path: Path, layout: Layout, data: Any) -> Trial:
 
 
 def opening(peer: Peer, path: Path, layout: Layout) -> Trial:
-    """Open the same array again and again."""
+    """Return a trial that opens the same array repeatedly."""
 
     def run(_: Any) -> Any:
         for _ in range(TIMES):
