@@ -1,6 +1,6 @@
-"""The table in docs/conformance.md, kept in step with the tests.
+"""The table in docs/conformance.md, kept in sync with the tests.
 
-Tests say which rows they show with ``@pytest.mark.shows("V1-04")``. After adding one, run
+Tests name the rows that they show with ``@pytest.mark.shows("V1-04")``. After adding one, run
 ``python -m tests.conformance.table`` from the top of the project to rewrite the last column.
 """
 
@@ -14,7 +14,7 @@ from tests.conformance.waiting import PARTLY, WAITING
 
 TESTS = Path(__file__).parents[1]
 TABLE = TESTS.parent / "docs" / "conformance.md"
-# How many rows each group has; numbers are never given out again.
+# Number of rows in each group; numbers are never reused.
 GROUPS = {
     "V1": 39,
     "V2": 77,
@@ -30,12 +30,12 @@ _ROW = re.compile(r"\| ([A-Z0-9]+-\d+) \| (.*) \| ([^|]*) \|")
 
 
 def all_ids() -> list[str]:
-    """Every id, in order."""
+    """Return every id, in order."""
     return [f"{group}-{n:02d}" for group, count in GROUPS.items() for n in range(1, count + 1)]
 
 
 def shown() -> dict[str, list[str]]:
-    """The tests that show each row, as ``file::test``."""
+    """Return the tests that show each row, as ``file::test``."""
     found: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
         tree = ast.parse(path.read_text())
@@ -66,13 +66,13 @@ def _ids(decorator: ast.expr) -> list[str]:
 
 
 def rows() -> dict[str, tuple[str, str]]:
-    """Of each row in the table: its text, and what it says shows it."""
+    """Return the text and the last column of each row in the table."""
     matches = (_ROW.fullmatch(line) for line in TABLE.read_text().splitlines())
     return {m[1]: (m[2], m[3]) for m in matches if m}
 
 
 def evidence(id_: str, tests: dict[str, list[str]]) -> str:
-    """What the last column has to say."""
+    """Return the last column of a row."""
     if id_ in WAITING:
         some = f"; so far `{tests[id_][0]}`" if id_ in tests else ""
         return f"*not yet*: {WAITING[id_]}{some}"
@@ -83,7 +83,7 @@ def evidence(id_: str, tests: dict[str, list[str]]) -> str:
 
 
 def rewrite() -> None:
-    """Bring the last column up to date."""
+    """Update the last column."""
     tests = shown()
     lines = []
     for line in TABLE.read_text().splitlines():
