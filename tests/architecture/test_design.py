@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.machinery
 import re
@@ -18,6 +19,7 @@ from tests.servers.skipped import COMPILER
 
 SOURCE = Path(omnizarr.__file__).parent
 ROOT = SOURCE.parents[1]
+VERSIONS = (1, 2, 3, "1", "2", "3", "3-draft")
 PUBLIC = [
     "Array",
     "BZ2",
@@ -127,16 +129,80 @@ def test_the_compiled_parts_are_built_where_there_is_a_compiler() -> None:
     assert kernel.available()
 
 
-def test_only_formats_knows_version_numbers() -> None:
-    pattern = re.compile(r"zarr_format\s*(==|!=|<|>|in\b)|format\.name\s*(==|!=|in\b)")
-    found = [
-        f"{path.relative_to(SOURCE)}:{number}"
-        for path in sorted(SOURCE.rglob("*.py"))
-        if "formats" not in path.parts
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if pattern.search(line)
+def decisions_by_version(code: str) -> list[str]:
+    """Return the expressions that decide by the number of a Zarr version."""
+    return [
+        ast.unparse(part)
+        for node in ast.walk(ast.parse(code))
+        for part in _deciding(node)
+        if _names_a_format(part) and _versions(part)
     ]
-    assert found == []
+
+
+def _deciding(node: ast.AST) -> list[ast.AST]:
+    if isinstance(node, (ast.Compare, ast.Subscript, ast.Match)):
+        return [node]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return [node] if node.func.attr == "get" and isinstance(node.func.value, ast.Dict) else []
+    return []
+
+
+def _names_a_format(part: ast.AST) -> bool:
+    words = {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
+    words |= {node.attr for node in ast.walk(part) if isinstance(node, ast.Attribute)}
+    keys = {node.value for node in ast.walk(part) if isinstance(node, ast.Constant)}
+    return bool(words & {"zarr_format", "format", "format_"}) or "zarr_format" in keys
+
+
+def _versions(part: ast.AST) -> set[object]:
+    """Return the version numbers in what is compared, matched, or used as a key."""
+    if isinstance(part, ast.Match):
+        where: list[ast.AST] = [case.pattern for case in part.cases]
+    elif isinstance(part, ast.Compare):
+        where = [part.left, *part.comparators]
+    else:
+        where = [n for n in ast.walk(part) if isinstance(n, ast.Dict)]
+        where = [key for table in where for key in table.keys if key]  # type: ignore[attr-defined]
+    found = {n.value for w in where for n in ast.walk(w) if isinstance(n, ast.Constant)}
+    return {v for v in found if v in VERSIONS and not isinstance(v, bool)}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(
+            "if zarr_format == 2: ...",
+            "old = 3 > array.zarr_format",
+            "a if 2 == f.format else b",
+        ),
+        *("if node.zarr_format in (1, 2): ...", "if document['zarr_format'] != 3: ..."),
+        *("if format.name == '3-draft': ...", "if str(self.format.name) in {'1', '2'}: ..."),
+        "match zarr_format:\n    case 2: ...",
+        *("key = {2: '.zarray', 3: 'zarr.json'}[zarr_format]", "{1: a}.get(node.zarr_format)"),
+    ],
+)
+def test_a_decision_by_version_is_found_however_it_is_spelt(code: str) -> None:
+    assert decisions_by_version(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("if zarr_format == other.zarr_format: ...", "if zarr_format is None: ...", "f.read(2)"),
+        *("make(zarr_format=2)", "x = documents['zarr_format']", "n = array.ndim == 2"),
+    ],
+)
+def test_what_does_not_depend_on_a_version_is_no_decision(code: str) -> None:
+    assert decisions_by_version(code) == []
+
+
+def test_only_formats_knows_version_numbers() -> None:
+    found = {
+        str(path.relative_to(SOURCE)): decisions_by_version(path.read_text())
+        for path in sorted(SOURCE.rglob("*.py"))
+        if "formats" not in path.relative_to(SOURCE).parts
+    }
+    assert {name: decisions for name, decisions in found.items() if decisions} == {}
 
 
 def test_no_file_has_grown_past_one_concept() -> None:
