@@ -72,7 +72,7 @@ NEWEST_PYTHON = $(firstword $(foreach v,3.14 3.13 3.12 3.11, \
 	$(shell sh -c 'command -v python$(v)')) $(PYTHON))
 NEWEST := .venv-newest
 NEWEST_STAMP := $(NEWEST)/$(notdir $(STAMP))
-QUICK_HALF := $(addprefix tests/,integrations hierarchy codecs data_types ops cli golden test_aio.py \
+QUICK_HALF := $(addprefix tests/,integrations hierarchy codecs data_types ops conventions cli golden test_aio.py \
 	$(addprefix peers/test_,zarr_python.py tensorstore.py ome.py))
 
 test-newest: $(NEWEST_STAMP)

@@ -21,7 +21,7 @@ from omnizarr.errors import InvalidMetadata, MissingPackage, ReadOnly, StoreErro
 from omnizarr.stores import Range, Store, resolve
 from omnizarr.stores.fsspec import FsspecStore
 from tests.servers.web import Web
-from tests.stores.test_object import in_child
+from tests.stores.object.test_store import in_child
 
 DIGITS = b"0123456789"
 

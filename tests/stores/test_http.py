@@ -22,7 +22,7 @@ from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.retry import Retry
 from tests.servers.web import Web, running
-from tests.stores.test_object import in_child
+from tests.stores.object.test_store import in_child
 
 QUICK = Retry(attempts=3, first_wait=0.01, timeout=5.0, deadline=20.0)
 DIGITS = b"0123456789"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine import fuzz
-from tests.engine.test_parity import needs_kernel
+from tests.engine.test_reference import needs_kernel
 
 
 @needs_kernel

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from omnizarr.errors import OmnizarrError, OmnizarrWarning, StoreError
 from omnizarr.stores import MemoryStore, Range
 from omnizarr.stores.zip import ZipStore
-from tests.stores.test_zip import read_back
+from tests.stores.zip.test_store import read_back
 
 VALUES = {"a/k": b"value " * 50, "b": b"", "c": bytes(range(256))}
 

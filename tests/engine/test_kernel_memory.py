@@ -9,7 +9,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.engine import kernel
-from tests.engine.test_parity import needs_kernel
+from tests.engine.test_reference import needs_kernel
 
 SIZE = 2**23
 

@@ -21,7 +21,7 @@ from numcodecs import blosc
 import omnizarr as oz
 from omnizarr.engine import kernel
 from omnizarr.indexing import plan
-from tests.engine.test_parity import needs_kernel
+from tests.engine.test_reference import needs_kernel
 
 pytestmark = needs_kernel
 

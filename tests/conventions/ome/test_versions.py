@@ -20,7 +20,7 @@ from omnizarr.conventions.ome.versions import (
     newest,
     stated,
 )
-from tests.conventions import ome_metadata
+from tests.conventions.ome import metadata as ome_metadata
 
 
 def errors(attributes: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from tests.conventions import ome_metadata
+from tests.conventions.ome import metadata as ome_metadata
 
 AXES = [{"name": "y", "type": "space", "unit": "micrometer"},
         {"name": "x", "type": "space", "unit": "micrometer"}]  # fmt: skip

@@ -1,7 +1,7 @@
 """The public cases of ome/ngff-spec against the validator, from a checkout outside this project.
 
-``python -m tests.conventions.ngff_suite FOLDER`` wants a folder with the branches 0.4 and 0.5 as
-subfolders, and prints how many verdicts agree. A subfolder 0.6 is looked at too where it is there;
+``python -m tests.conventions.ome.ngff_suite FOLDER`` wants a folder with the branches 0.4 and 0.5
+as subfolders, and prints how many verdicts agree. A subfolder 0.6 is checked too if it is there;
 of its valid cases those are refused that cannot be read here.
 """
 
