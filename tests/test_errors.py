@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.errors import OmnizarrWarning
+from omnizarr.errors import (
+    ChunkError,
+    InvalidMetadata,
+    OmnizarrWarning,
+    Problem,
+    StoreError,
+    error_context,
+)
 
 
 def shrink_and_grow(array: oz.Array) -> None:
@@ -77,3 +84,38 @@ def test_a_warning_names_the_line_that_called_the_library(act: Callable[[], obje
         warnings.simplefilter("always")
         act()
     assert [w.filename for w in told] == [__file__]
+
+
+def test_an_error_context_names_the_place_and_keeps_what_the_error_knows() -> None:
+    with (
+        pytest.raises(ChunkError, match=r"^chunk \(0,\): inner: damaged$") as caught,
+        error_context("chunk (0,)", path="/a", chunk=(0,), codec="outer"),
+        error_context("inner", codec="crc32c", key="c/0"),
+    ):
+        raise ChunkError("damaged")
+    error = caught.value
+    assert (error.path, error.chunk, error.key, error.codec) == ("/a", (0,), "c/0", "crc32c")
+
+
+def test_an_error_context_keeps_class_problems_and_cause() -> None:
+    problem = Problem("", "codecs", "unknown")
+    cause = ValueError("reason")
+    with (
+        pytest.raises(InvalidMetadata, match="array '/a': bad") as caught,
+        error_context("array '/a'"),
+    ):
+        raise InvalidMetadata("bad", (problem,)) from cause
+    assert caught.value.problems == (problem,)
+    assert caught.value.__cause__ is cause
+
+
+def test_an_error_context_can_change_the_class_but_not_of_errors_that_name_their_array() -> None:
+    context = error_context("cannot read", into=ChunkError, catch=(Exception,), path="/b")
+    with pytest.raises(ChunkError, match="cannot read: no answer") as caught, context:
+        raise StoreError("no answer")
+    assert caught.value.path == "/b"
+    assert isinstance(caught.value.__cause__, StoreError)
+    with pytest.raises(ChunkError, match=r"^cannot read: not enough memory$"), context:
+        raise MemoryError
+    with pytest.raises(ChunkError, match=r"^whole story$"), context:
+        raise ChunkError("whole story", path="/a")

@@ -30,9 +30,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 __all__ = [
     "CannotExpress",
@@ -184,6 +184,74 @@ class MissingModule(MissingPackage, ImportError):
 
 class MissingAttribute(MissingPackage, AttributeError):
     """A module has a name only where an optional package is installed."""
+
+
+Context: TypeAlias = "tuple[str, dict[str, Any]]"  # a text, and attributes by name
+
+
+class error_context:
+    """Put into errors of the block where they arose: in front of the message and as attributes.
+
+    >>> with error_context("shard 'c/0/0'", key="c/0/0"):
+    ...     raise ChunkError("the index is damaged")
+    Traceback (most recent call last):
+    omnizarr.errors.ChunkError: shard 'c/0/0': the index is damaged
+
+    Errors of this package are caught, or those in `catch` but not in `ignore`. They keep their
+    class unless `into` names another one, and an error keeps its `codec`, the innermost. One that
+    names its array (`path`) already says enough and stays as it is. What is slow to write down can
+    be left to a function of the error, which returns the text and the attributes.
+    """
+
+    __slots__ = ("_attributes", "_catch", "_ignore", "_into", "_where")
+
+    def __init__(
+        self,
+        where: str | Callable[[Exception], Context],
+        *,
+        into: type[OmnizarrError] | None = None,
+        catch: tuple[type[Exception], ...] = (OmnizarrError,),
+        ignore: tuple[type[Exception], ...] = (),
+        **attributes: Any,
+    ) -> None:
+        self._where, self._attributes = where, attributes
+        self._into, self._catch, self._ignore = into, catch, ignore
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None or not isinstance(error, self._catch) or isinstance(error, self._ignore):
+            return
+        if getattr(error, "path", ""):
+            return
+        where = self._where
+        text, attributes = (where, self._attributes) if isinstance(where, str) else where(error)
+        message = f"{text}: {_reason(error)}"
+        if self._into is None or type(error) is self._into:
+            raise _with_message(error, message, attributes) from error.__cause__
+        codec = getattr(error, "codec", "")
+        new = self._into(message)
+        vars(new).update({**attributes, "codec": codec} if codec else attributes)
+        raise new from error
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {text}" if text else "not enough memory"
+    return text or type(error).__name__
+
+
+def _with_message(error: Exception, message: str, attributes: dict[str, Any]) -> Exception:
+    """Return an error of the same class, cause and traceback; its constructor is not called."""
+    new = type(error).__new__(type(error), message)
+    new.args = (message, *error.args[1:])
+    vars(new).update(vars(error))
+    if getattr(error, "codec", ""):
+        attributes = {name: value for name, value in attributes.items() if name != "codec"}
+    vars(new).update(attributes)
+    return new.with_traceback(error.__traceback__)
 
 
 FEW = 8  # names, which are listed even where one of them seems to be meant

@@ -44,6 +44,7 @@ from omnizarr.errors import (
     OmnizarrError,
     Problem,
     UnknownExtension,
+    error_context,
 )
 from omnizarr.model import Named
 from omnizarr.model.node import PREFIX
@@ -173,30 +174,29 @@ class Chain:
 
     def _encode(self, array: npt.NDArray[Any]) -> Buffer:
         for codec, spec in self.array_array:
-            array = _run(codec, "encode", codec.encode, _typed(codec, array, spec), spec)
-        data: Buffer = _run(self.array_bytes, "encode", self.array_bytes.encode, array, self.inner)
-        for step, _ in self.bytes_bytes:
-            data = _run(step, "encode", step.encode, data)
-        return data
+            with _codec_context(codec, "encode"):
+                array = codec.encode(_typed(codec, array, spec), spec)
+        with _codec_context(self.array_bytes, "encode"):
+            data = self.array_bytes.encode(array, self.inner)
+        return self.redone(data, len(self.bytes_bytes))
 
     def decode(self, data: Buffer) -> npt.NDArray[Any]:
         """The chunk behind stored bytes; the array may be read-only and not contiguous."""
-        for step, size in reversed(self.bytes_bytes):
-            data = _decoded(step, data, size)
-        return self._to_array(data)
+        return self._to_array(self.undone(data, len(self.bytes_bytes)))
 
     def _to_array(self, data: Buffer) -> npt.NDArray[Any]:
         """The chunk behind bytes that are unpacked already."""
         if len(data) == self.plain_size:  # the same as below in fewer steps
             return np.frombuffer(data, self.spec.data_type.dtype).reshape(self.spec.shape)
         size = self.array_bytes.encoded_size(self.inner)
-        if size is not None and len(data) != size:
-            raise _fault(self.array_bytes, f"there are {len(data)} bytes, expected {size}")
-        with moved(self.turned_back):
-            array = _run(self.array_bytes, "decode", self.array_bytes.decode, data, self.inner)
+        with moved(self.turned_back), _codec_context(self.array_bytes, "decode"):
+            if size is not None and len(data) != size:
+                raise ValueError(f"there are {len(data)} bytes, expected {size}")
+            array = self.array_bytes.decode(data, self.inner)
         after = self.inner
         for codec, spec in reversed(self.array_array):
-            array = _run(codec, "decode", codec.decode, _typed(codec, array, after), spec)
+            with _codec_context(codec, "decode"):
+                array = codec.decode(_typed(codec, array, after), spec)
             after = spec
         if array.shape != self.spec.shape:
             raise ChunkError(f"decoded to shape {array.shape}, expected {self.spec.shape}")
@@ -213,7 +213,8 @@ class Chain:
     def redone(self, data: Buffer, count: int) -> Buffer:
         """The bytes to store, given what the last `count` codecs, all of which take bytes, get."""
         for step, _ in self.bytes_bytes[len(self.bytes_bytes) - count :]:
-            data = _run(step, "encode", step.encode, data)
+            with _codec_context(step, "encode"):
+                data = step.encode(data)
         return data
 
     # Parts of chunks
@@ -234,7 +235,7 @@ class Chain:
             [data] = yield [(key, None)]
             return None if data is None else partial(self.decode_into, data, region)
         inside, axes = self.sharded
-        # Not by `_run`: where the store fails, the codec is not at fault.
+        # Without a codec context: where the store fails, the codec is not at fault.
         decode: Decode | None = yield from inside.steps(key, tuple(region[i] for i in axes))
         return None if decode is None else partial(self._decode_turned, decode)
 
@@ -291,7 +292,8 @@ class Chain:
         for step, size in self.bytes_bytes[:0:-1]:
             data = _decoded(step, data, size)
         step = self.bytes_bytes[0][0]
-        _run(step, "decode", step.decode_into, data, out)  # type: ignore[attr-defined]  # has it
+        with _codec_context(step, "decode"):
+            step.decode_into(data, out)  # type: ignore[attr-defined]  # has it
         return out
 
     def update(self, old: Buffer | None, region: Region, value: npt.NDArray[Any]) -> Buffer | None:
@@ -299,10 +301,8 @@ class Chain:
         if self.sharded is not None:
             inside, axes = self.sharded
             turned = tuple(region[i] for i in axes), value.transpose(axes)
-            return cast(
-                "Buffer | None",
-                _run(inside, "encode", inside.update, old, self.inner, *turned),
-            )
+            with _codec_context(inside, "encode"):
+                return cast("Buffer | None", inside.update(old, self.inner, *turned))
         if old is None:
             chunk = np.empty(self.spec.shape, self.spec.data_type.dtype)
             chunk[...] = self.spec.fill
@@ -424,10 +424,11 @@ def _check_order(codec: Codec, is_bytes: bool, named: Named, where: str) -> None
 
 
 def _decoded(step: BytesBytes, data: Buffer, size: int | None) -> Buffer:
-    out: Buffer = _run(step, "decode", step.decode, data, size)
-    if size is not None and len(out) != size:
-        raise _fault(step, f"it gave {len(out)} bytes, expected {size}")
-    return out
+    with _codec_context(step, "decode"):
+        out = step.decode(data, size)
+        if size is not None and len(out) != size:
+            raise ValueError(f"it gave {len(out)} bytes, expected {size}")
+        return out
 
 
 def _typed(codec: ArrayArray, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
@@ -441,18 +442,12 @@ def _typed(codec: ArrayArray, array: npt.NDArray[Any], spec: Spec) -> npt.NDArra
     return array.astype(dtype)
 
 
-def _run(codec: Codec, verb: str, call: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return call(*args)
-    except (ChunkError, MissingPackage, MemoryError):
-        raise
-    except Exception as e:  # codecs of any package may raise anything
-        raise _fault(codec, f"{verb}: {str(e) or type(e).__name__}") from e
-
-
-def _fault(codec: Codec, message: str) -> ChunkError:
+def _codec_context(codec: Codec, verb: str) -> error_context:
+    """Have errors of the block name the codec; a codec of any package may raise anything."""
     name = getattr(codec, "name", type(codec).__name__)
-    return ChunkError(f"codec {name!r}: {message}", codec=name)
+    own = (ChunkError, MissingPackage, MemoryError)
+    where = f"codec {name!r}: {verb}"
+    return error_context(where, into=ChunkError, catch=(Exception,), ignore=own, codec=name)
 
 
 T = TypeVar("T")

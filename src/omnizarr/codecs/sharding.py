@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -28,7 +27,7 @@ from omnizarr.codecs.codec import Buffer, Configured, Kind, Region, Spec, is_fil
 from omnizarr.codecs.pipeline import Chain, Decode, Steps, bind_chain, moved, tell, together, within
 from omnizarr.codecs.specify import to_named
 from omnizarr.data_types import bind as bind_type
-from omnizarr.errors import ChunkError, InvalidMetadata, Problem
+from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
 from omnizarr.model import Named
 from omnizarr.model.fields import Fields, named
 from omnizarr.model.node import check_members, invalid
@@ -78,10 +77,8 @@ class ShardLayout:
                 f"the shard has {len(stored)} bytes, which is shorter than its index of"
                 f" {self.index_size} bytes"
             )
-        try:
+        with error_context("index of the shard"):
             return self.chain.decode(stored).reshape(-1, 2)
-        except ChunkError as e:
-            raise ChunkError(f"index of the shard: {e}", codec=e.codec) from e
 
     def index_of(self, shard: Buffer) -> Index:
         """The index of a whole shard."""
@@ -312,17 +309,16 @@ class Shards:
 
     def _deeper(self, key: str, piece: Piece) -> Steps[Any]:
         """Part of a large inner shard."""
-        with telling(f"inner chunk {piece.coords}"):
+        with inner_chunk_context(piece.coords):
             found = yield from within(self.inner.steps(key, piece.inside), piece.span or Range())
         return found
 
     def _fill_from(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
         """Fill `out` with part of a whole shard."""
-        with _fault():
-            index = self.index(self.layout.index_range.of(memoryview(data)))
-            pieces = self.pieces(index, region)
-            view = memoryview(data)
-            spans = {p.span for p in pieces if p.span is not None}
+        view = memoryview(data)
+        pieces = self.pieces(self.index(self.layout.index_range.of(view)), region)
+        spans = {p.span for p in pieces if p.span is not None}
+        with _codec_context():
             parts = {s: complete(s, s.of(view)) for s in spans}
         self._fill(pieces, parts, {}, out)
 
@@ -340,7 +336,7 @@ class Shards:
                 tell(self.outside(piece.coords, piece.inside))
                 continue
             place = partial(self.outside, piece.coords)
-            with telling(f"inner chunk {piece.coords}"), moved(place):
+            with inner_chunk_context(piece.coords), moved(place):
                 if piece.span in parts:
                     self.inner.decode_into(parts[piece.span], piece.inside, part)
                 else:
@@ -358,7 +354,7 @@ class Shards:
         self, old: Buffer | None, spec: Spec, region: Region, value: npt.NDArray[Any]
     ) -> Buffer | None:
         """A shard with a part replaced; inner chunks that are not touched keep their bytes."""
-        with _fault():
+        with _codec_context():
             chunks = {} if old is None else self.layout.split(old)
         keep_empty = config.get().write_empty_chunks
         one = self.inner.spec
@@ -418,7 +414,7 @@ class Shards:
 
     def index(self, stored: Buffer) -> Index:
         """The pairs of all inner chunks in C order."""
-        with _fault():
+        with _codec_context():
             return self.layout.index(stored)
 
     def pieces(self, index: Index, region: Region) -> list[Piece]:
@@ -427,7 +423,7 @@ class Shards:
         numbers = [self._number(coords) for coords, _, _ in touched]
         missing = (index[numbers] == MISSING).all(axis=1).tolist()
         out = []
-        with _fault():
+        with _codec_context():
             for number, absent, (coords, inside, outside) in zip(
                 numbers, missing, touched, strict=True
             ):
@@ -448,7 +444,7 @@ class Piece:
 
 def _fetched(key: str, near: Joined) -> Steps[Any]:
     answers = (yield [(key, part) for part in near.ranges]) if near.ranges else ()
-    with _fault():
+    with _codec_context():
         return near.cut(answers)
 
 
@@ -459,20 +455,12 @@ def _view(array: npt.NDArray[Any], region: Region) -> npt.NDArray[Any]:
     return view
 
 
-@contextmanager
-def telling(place: str) -> Iterator[None]:
-    """Have errors say in which part of a shard they arose."""
-    try:
-        yield
-    except ChunkError as e:
-        raise ChunkError(f"{place}: {e}", codec=e.codec) from e
+def inner_chunk_context(coords: Coords) -> error_context:
+    """Have errors of the block name an inner chunk."""
+    return error_context(f"inner chunk {coords}", catch=(ChunkError,))
 
 
-@contextmanager
-def _fault() -> Iterator[None]:
-    """Have errors of the layout name the codec."""
-    try:
-        yield
-    except ChunkError as e:
-        codec = e.codec or ShardingIndexed.name
-        raise ChunkError(f"codec {ShardingIndexed.name!r}: {e}", codec=codec) from e
+def _codec_context() -> error_context:
+    """Have errors of the block name the codec."""
+    name = ShardingIndexed.name
+    return error_context(f"codec {name!r}", catch=(ChunkError,), codec=name)

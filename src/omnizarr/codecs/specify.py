@@ -9,7 +9,7 @@ from typing import Any
 
 from omnizarr import registry
 from omnizarr.codecs.codec import plain_member
-from omnizarr.errors import InvalidMetadata, WrongType
+from omnizarr.errors import InvalidMetadata, WrongType, error_context
 from omnizarr.model import Named
 from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX, with_defaults
 
@@ -73,10 +73,8 @@ def all_named(codecs: Iterable[Any], where: str, itemsize: int | None = 1) -> li
     """The names and configurations of codecs; errors name the place of one in `where`."""
     found = []
     for i, codec in enumerate(codecs):
-        try:
+        with error_context(f"{where}[{i}]", catch=(InvalidMetadata,)):
             found.append(to_named(codec, itemsize))
-        except InvalidMetadata as e:
-            raise type(e)(f"{where}[{i}]: {e}", e.problems) from e
     return found
 
 

@@ -1,6 +1,6 @@
 """The engine: binds names to code and runs plans. Threads live here and nowhere else."""
 
-from omnizarr.engine.binding import BoundArray
+from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.dispatch import exclusive, read, write, write_fields
 from omnizarr.engine.kernel import empty
 from omnizarr.engine.missing import Missing, check_missing
@@ -12,6 +12,7 @@ __all__ = [
     "Missing",
     "Stream",
     "check_missing",
+    "chunk_context",
     "empty",
     "exclusive",
     "read",

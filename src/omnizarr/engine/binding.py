@@ -21,11 +21,13 @@ from omnizarr.chunk_key_encodings import ChunkKeyEncoding
 from omnizarr.codecs import Chain, Spec, bind_chain, bind_codec
 from omnizarr.data_types.data_type import DataType, Scalar
 from omnizarr.errors import (
+    ChunkError,
     InvalidMetadata,
     MissingPackage,
     OmnizarrError,
     StoreError,
     UnknownExtension,
+    error_context,
 )
 from omnizarr.model import ArrayModel, Named, paths
 from omnizarr.model.typed_key import Key
@@ -126,16 +128,12 @@ class BoundArray:
         _ = self.first_chain
 
     def _named(self, what: str, make: Callable[[], T]) -> T:
-        try:
+        def where(error: Exception) -> tuple[str, dict[str, Any]]:
+            text = f"array {paths.show(self.path)!r} in {self.store!r}"
+            return (text if what in str(error) else f"{text}: {what}"), {}
+
+        with error_context(where):
             return make()
-        except OmnizarrError as e:
-            place = f"array {paths.show(self.path)!r} in {self.store!r}"
-            message = f"{place}: {e}" if what in str(e) else f"{place}: {what}: {e}"
-            if isinstance(e, InvalidMetadata):
-                raise InvalidMetadata(message, e.problems) from None
-            if isinstance(e, UnknownExtension):
-                raise UnknownExtension(message, kind=e.kind, name=e.name) from None
-            raise type(e)(message) from None
 
     @cached_property
     def data_type(self) -> DataType:
@@ -264,6 +262,17 @@ class BoundArray:
                 f"array {paths.show(self.path)!r} has {self.skipped[0]!r}, which is unknown here;"
                 " it may be skipped on reading, but not on writing"
             )
+
+
+def chunk_context(verb: str, array: BoundArray, coords: tuple[int, ...]) -> error_context:
+    """Have errors of the block say which chunk could not be read or written."""
+
+    def where(error: Exception) -> tuple[str, dict[str, Any]]:
+        path, key = paths.show(array.path), array.key(coords)
+        text = f"cannot {verb} chunk {coords} of {path} (key {key!r} in {array.store!r})"
+        return text, {"path": path, "chunk": coords, "key": key}
+
+    return error_context(where, into=ChunkError, catch=(OmnizarrError, MemoryError))
 
 
 def _skipped(codecs: tuple[Named, ...]) -> Iterator[str]:

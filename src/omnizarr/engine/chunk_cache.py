@@ -29,11 +29,11 @@ from omnizarr import config
 from omnizarr.codecs import Chain
 from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.pipeline import moved, tell
-from omnizarr.codecs.sharding import Shards, joined, telling
+from omnizarr.codecs.sharding import Shards, inner_chunk_context, joined
 from omnizarr.config import ByteBudget
 from omnizarr.engine import reference
 from omnizarr.engine.allowance import alone
-from omnizarr.engine.binding import BoundArray
+from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.missing import Filled
 from omnizarr.engine.parallel import run_rows
 from omnizarr.errors import OmnizarrError
@@ -302,7 +302,7 @@ def _read_row(
     chain = array.chain_at(row.coords)
     key, store = array.key(row.coords), cast(Versioned, array.chunk_store)
     generations, fetched = known
-    with reference.telling("read", array, row.coords):
+    with chunk_context("read", array, row.coords):
         generation = generations[key] if key in generations else store.generation(key)
     if generation is not None:
         value = Value(array.chunk_store, key, generation, fetched.get(key))
@@ -348,7 +348,7 @@ def _fill_from_shard(
         parts = wanted.cut(value.parts(wanted.ranges))
         found = []
         for piece in (there[i] for i in places):
-            with telling(f"inner chunk {piece.coords}"):
+            with inner_chunk_context(piece.coords):
                 found.append(_decoded(shards.inner, parts[piece.span or Range()]))
         return found
 

@@ -14,12 +14,11 @@ from omnizarr import config
 from omnizarr.codecs import Chain
 from omnizarr.codecs.codec import Buffer, Region, is_fill, scratch
 from omnizarr.codecs.pipeline import Decode, Steps, run, watch
-from omnizarr.engine.binding import BoundArray
+from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.missing import Coords, Filled
 from omnizarr.engine.parallel import fetch_ahead, run_rows, useful_threads, waits_for
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
-from omnizarr.model import paths
 from omnizarr.storage_transformers import SetsGroups
 from omnizarr.stores import LocalStore, Store, compares, erase_values, get_many, replace, set_many
 from omnizarr.stores.memory import MemoryStore
@@ -118,7 +117,7 @@ def fill_row(
         out[index] = array.fill
         return
     part = out[index] if row.pick is None else empty_box(array, row.region)
-    with telling("read", array, row.coords):
+    with chunk_context("read", array, row.coords):
         if filled is None:
             decode(part)
         else:
@@ -137,7 +136,7 @@ def _steps(
     `held`: whatever is asked for is of one value, which needs no look whether it was replaced.
     """
     chain = array.chain_at(coords)
-    with telling("read", array, coords):
+    with chunk_context("read", array, coords):
         decode = yield from _settled(array, chain, array.key(coords), region, held)
         for other in array.encoding.other_keys(coords) if decode is None else ():
             decode = yield from chain.steps(array.prefix + other, region)
@@ -179,7 +178,7 @@ def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None
     chain = array.chain_at(coords)
     far = chain.reads_parts and not getattr(array.chunk_store, "near", False)
     if chain.sharded is None and coords and not far:  # the same in fewer steps
-        with telling("read", array, coords):
+        with chunk_context("read", array, coords):
             data = array.chunk_store.get(array.key(coords))
         return None if data is None else partial(chain.decode_into, data, region)
     store = array.chunk_store
@@ -194,40 +193,13 @@ def read_chunk(array: BoundArray, coords: Coords) -> npt.NDArray[Any] | None:
     if decode is None:
         return None
     chunk = empty_box(array, region)
-    with telling("read", array, coords):
+    with chunk_context("read", array, coords):
         decode(chunk)
     return chunk
 
 
 def empty_box(array: BoundArray, region: Region) -> npt.NDArray[Any]:
     return np.empty([len(range(s.start, s.stop, s.step)) for s in region], array.dtype)
-
-
-class telling:
-    """Have errors inside the block say which chunk could not be read or written."""
-
-    __slots__ = ("array", "coords", "verb")
-
-    def __init__(self, verb: str, array: BoundArray, coords: Coords) -> None:
-        self.verb, self.array, self.coords = verb, array, coords
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, e: BaseException | None, trace: object) -> None:
-        if isinstance(e, MemoryError):
-            e.args = (f"there is no memory for it: {e.args[0] if e.args else 'a chunk'}",)
-        elif not isinstance(e, OmnizarrError) or (isinstance(e, ChunkError) and e.path):
-            return
-        path, key = paths.show(self.array.path), self.array.key(self.coords)
-        raise ChunkError(
-            f"cannot {self.verb} chunk {self.coords} of {path}"
-            f" (key {key!r} in {self.array.store!r}): {e}",
-            path=path,
-            chunk=self.coords,
-            key=key,
-            codec=getattr(e, "codec", ""),
-        ) from e
 
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
@@ -297,7 +269,7 @@ def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
         _replace_row(array, row, value)
         return
     chain = array.chain_at(row.coords)
-    with telling("write", array, row.coords):
+    with chunk_context("write", array, row.coords):
         data = _changed(array, chain, row, value, lambda: _stored(array, row.coords))
         _put(array, row.coords, data)
 
@@ -316,7 +288,7 @@ def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) ->
                 _write_row(array, row, value)
                 continue
             start = 0 if chain.bytes_bytes else len(found) * size  # packed, it is elsewhere
-            with telling("write", array, row.coords):
+            with chunk_context("write", array, row.coords):
                 chunk = _gathered(array, chain, row, value, room[start : start + size])
                 data = _encoded(array, chain, chunk)
                 if data is None:
@@ -327,7 +299,7 @@ def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) ->
             set_many(array.chunk_store, [(array.key(coords), data) for coords, data in found])
         except OmnizarrError:  # of which chunk it is shows when each is stored by itself
             for coords, data in found:
-                with telling("write", array, coords):
+                with chunk_context("write", array, coords):
                     _put(array, coords, data)
 
 
@@ -382,7 +354,7 @@ def _replace(array: BoundArray, row: Row, change: Callable[[bytes | None], Buffe
         new = chain.encode(_empty_chunk(array, chain)) if new is None else new
         return _own(array.chunk_store, new)
 
-    with telling("write", array, row.coords):
+    with chunk_context("write", array, row.coords):
         replace(array.chunk_store, array.key(row.coords), changed)
 
 
@@ -407,16 +379,16 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
         if not rows:
             return
     parts = [row.coords for row in rows if not row.whole]
-    with telling("write", array, rows[0].coords):
+    with chunk_context("write", array, rows[0].coords):
         found = get_many(store, [(array.key(coords), None) for coords in parts]) if parts else []
     old = dict(zip(parts, found, strict=True))
     changes: dict[str, Buffer | None] = {}
     for row in rows:
         chain = array.chain_at(row.coords)
-        with telling("write", array, row.coords):
+        with chunk_context("write", array, row.coords):
             data = _changed(array, chain, row, value, partial(old.__getitem__, row.coords))
             changes[array.key(row.coords)] = None if data is None else _own(store, data)
-    with telling("write", array, rows[0].coords):
+    with chunk_context("write", array, rows[0].coords):
         if hasattr(store, "change_many"):
             cast(SetsGroups, store).change_many(changes)
             return
@@ -484,7 +456,7 @@ def _put(array: BoundArray, coords: Coords, data: Buffer | None) -> None:
 def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> None:
     """Store one whole chunk, or erase its key where it has nothing but the fill value."""
     chain = array.chain(chunk.shape)
-    with telling("write", array, coords):
+    with chunk_context("write", array, coords):
         _put(array, coords, _encoded(array, chain, chunk))
 
 
@@ -494,7 +466,6 @@ __all__ = [
     "read",
     "read_chunk",
     "read_row",
-    "telling",
     "write",
     "write_chunk",
     "write_fields",

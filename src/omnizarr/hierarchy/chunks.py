@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from omnizarr.codecs.codec import Buffer
 from omnizarr.codecs.sharding import present
-from omnizarr.engine import BoundArray, Stream, exclusive
-from omnizarr.errors import ChunkError, OmnizarrError, ReadOnly, SelectionError, StoreError
+from omnizarr.engine import BoundArray, Stream, chunk_context, exclusive
+from omnizarr.errors import ChunkError, ReadOnly, SelectionError, StoreError, error_context
 from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.hierarchy.selection import spread
 from omnizarr.indexing import Plan, plan
@@ -114,15 +114,13 @@ def _present(
         shape = array.grid.chunk_shape(coords)
         place = tuple(o // c for o, c in zip(array.grid.origin(coords), inner, strict=True))
         try:
-            there = _in_shard(array, shape, key)
-        except OmnizarrError as e:
-            if damaged:
-                pairs = zip(shape, inner, strict=True)
-                there = np.ones([-(-n // c) for n, c in pairs], bool)
-                yield place, there[tuple(slice(n - p) for n, p in zip(counts, place, strict=True))]
-                continue
-            message = f"cannot read shard {coords} of {paths.show(array.path)} (key {key!r}): {e}"
-            raise ChunkError(message, path=paths.show(array.path), chunk=coords, key=key) from e
+            with chunk_context("read", array, coords):
+                there = _in_shard(array, shape, key)
+        except ChunkError:
+            if not damaged:
+                raise
+            pairs = zip(shape, inner, strict=True)
+            there = np.ones([-(-n // c) for n, c in pairs], bool)
         if there is not None:  # cut at the end of the array
             yield place, there[tuple(slice(n - p) for n, p in zip(counts, place, strict=True))]
 
@@ -186,12 +184,11 @@ def encoded_chunk(array: BoundArray, coords: Coords) -> bytes | None:
 
 def check_encoded_chunk(array: BoundArray, coords: Coords, data: Buffer) -> None:
     """Raise where bytes cannot be decoded as a chunk of an array."""
-    try:
+    path = paths.show(array.path)
+    where = f"not stored: these bytes are no chunk {coords} of {path}"
+    key = array.key(coords)
+    with error_context(where, into=ChunkError, path=path, chunk=coords, key=key):
         array.chain(array.grid.chunk_shape(coords)).decode(data)
-    except OmnizarrError as e:
-        path = paths.show(array.path)
-        message = f"not stored: these bytes are no chunk {coords} of {path}: {e}"
-        raise ChunkError(message, path=path, chunk=coords, key=array.key(coords)) from e
 
 
 def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:

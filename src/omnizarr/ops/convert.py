@@ -16,8 +16,7 @@ import numpy as np
 from omnizarr import engine, registry, stores
 from omnizarr.codecs.codec import Buffer
 from omnizarr.data_types import describe
-from omnizarr.engine import BoundArray
-from omnizarr.engine.reference import telling
+from omnizarr.engine import BoundArray, chunk_context
 from omnizarr.errors import CannotExpress, ChunkError, NodeExists, OmnizarrError, StoreError
 from omnizarr.formats import Format, by_name
 from omnizarr.formats.codec_names import without_checksums
@@ -392,6 +391,6 @@ class _Conversion:
 def _without_checksum(task: _Task, target: BoundArray, coords: Coords, data: Buffer) -> Buffer:
     """The bytes of a chunk without its checksums, which are checked; the rest stays as it is."""
     undo, redo = task.changed
-    with telling("read", task.source, coords):
+    with chunk_context("read", task.source, coords):
         data = task.source.chain_at(coords).undone(data, undo)
         return target.chain_at(coords).redone(data, redo)

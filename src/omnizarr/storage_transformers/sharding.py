@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import TypeAlias
 
 import numpy as np
@@ -24,7 +23,7 @@ import numpy as np
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
 from omnizarr.codecs.sharding import Index, ShardLayout, joined, present, span
-from omnizarr.errors import ChunkError, InvalidMetadata, Problem
+from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
 from omnizarr.model import Named
 from omnizarr.model.node import check_members, invalid
 from omnizarr.stores import (
@@ -151,7 +150,7 @@ class IndexedShards:
         indices = {}
         for key, data in zip(keys, found, strict=True):
             if data is not None:
-                with _telling(key):
+                with _shard_context(key):
                     indices[key] = self.layout.index(data)
         return indices
 
@@ -174,7 +173,7 @@ class IndexedShards:
         places: dict[str, dict[int, Range]] = {}
         for i, (_, part, place) in enumerate(wanted):
             if place is not None and place[0] in indices:
-                with _telling(place[0]):
+                with _shard_context(place[0]):
                     where = span(indices[place[0]], place[1])
                 if where is not None:
                     places.setdefault(place[0], {})[i] = (part or Range()).within(where)
@@ -188,7 +187,7 @@ class IndexedShards:
         for i in passed:
             found[i] = next(values)
         for shard, some in fetched.items():
-            with _telling(shard):
+            with _shard_context(shard):
                 parts = some.cut([*itertools.islice(values, len(some.ranges))])
             for i, part in places[shard].items():
                 found[i] = bytes(parts[part])
@@ -245,7 +244,7 @@ class IndexedShards:
         too: they may have been kept by a resize.
         """
         for shard, new in changes.items():
-            with turn(self.level, [shard]), _telling(shard):
+            with turn(self.level, [shard]), _shard_context(shard):
                 old = None if len(new) == self.layout.count else self.store.get(shard)
                 chunks = {} if old is None else self.layout.split(old, leave=new)
                 given = {n: v for n, v in new.items() if v is not None}
@@ -322,10 +321,6 @@ def _chunks_per_shard(named: Named, rank: int) -> Coords:
     return tuple(per_shard)
 
 
-@contextmanager
-def _telling(shard: str) -> Iterator[None]:
-    """Have errors of the layout name the shard."""
-    try:
-        yield
-    except ChunkError as e:
-        raise ChunkError(f"shard {shard!r}: {e}", key=shard) from e
+def _shard_context(shard: str) -> error_context:
+    """Have errors of the block name the shard."""
+    return error_context(f"shard {shard!r}", catch=(ChunkError,), key=shard)
