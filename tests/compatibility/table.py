@@ -1,4 +1,4 @@
-"""The table of docs/zarr-python.md, from the installed zarr-python and what we have.
+"""The table of docs/zarr-python.md, from the installed zarr-python and omnizarr.
 
 ``python -m tests.compatibility.table`` writes it. A name or parameter that we lack needs a
 reason in `reasons.py`; so does one that means something else here.
@@ -32,7 +32,7 @@ FORWARDING = {"save_array", "open_consolidated"}
 
 @dataclass(frozen=True)
 class Row:
-    """One name of zarr-python, and what it is here."""
+    """One name of zarr-python, and its status in omnizarr."""
 
     place: str
     name: str
@@ -44,7 +44,7 @@ class Row:
 
 
 def places() -> dict[str, tuple[Any, Any, list[str]]]:
-    """For each part of the interface: theirs, ours, and their public names."""
+    """Return zarr-python's and omnizarr's objects and the public names of each part."""
     return {
         "zarr": (zarr, omnizarr, [n for n in zarr.__all__ if n != "__version__"]),
         "zarr.Array": (zarr.Array, omnizarr.Array, public(zarr.Array)),
@@ -59,13 +59,13 @@ def places() -> dict[str, tuple[Any, Any, list[str]]]:
 
 
 def public(kind: type) -> list[str]:
-    """The public names of a class, and the special methods that it defines itself."""
+    """Return the public names of a class, and the special methods that it defines."""
     special = ("__array__", "__getitem__", "__setitem__", "__iter__", "__len__", "__contains__")
     return [n for n in dir(kind) if not n.startswith("_") or (n in special and n in vars(kind))]
 
 
 def parameters(holder: Any, name: str) -> set[str]:
-    """The names of the parameters of a function or method; none for anything else."""
+    """Return the parameter names of a function or method; none for anything else."""
     found = (
         inspect.getattr_static(holder, name) if inspect.isclass(holder) else getattr(holder, name)
     )
@@ -78,7 +78,7 @@ def parameters(holder: Any, name: str) -> set[str]:
 
 
 def accepted(holder: Any, name: str) -> set[str]:
-    """The parameters of ours, also those that it hands on."""
+    """Return the parameters that omnizarr accepts, including those it passes on."""
     own = parameters(holder, name)
     found = getattr(holder, name)
     if inspect.isroutine(found):
@@ -93,12 +93,12 @@ def accepted(holder: Any, name: str) -> set[str]:
 
 
 def rows() -> Iterator[Row]:
-    """All rows; raises where one has no reason, or a reason is not needed any more."""
+    """Yield all rows; raise if a row needs a reason, or a reason is obsolete."""
     for place, (theirs, ours, names) in places().items():
         said = reasons.REASONS.get(place, {})
-        surplus = said.keys() - set(names)
-        if surplus:
-            raise LookupError(f"{place} has no {sorted(surplus)}; remove the reason")
+        obsolete = said.keys() - set(names)
+        if obsolete:
+            raise LookupError(f"{place} has no {sorted(obsolete)}; remove the reason")
         for name in sorted(names):
             yield _row(place, theirs, ours, name, said.get(name, ""))
 
@@ -118,7 +118,7 @@ def _row(place: str, theirs: Any, ours: Any, name: str, note: str) -> Row:
 
 
 def text() -> str:
-    """The tables, one for each part of the interface."""
+    """Return the tables, one for each part of the interface."""
     out: list[str] = []
     place = ""
     for row in rows():

@@ -12,7 +12,9 @@ def test_a_read_through_a_failing_store_is_right_or_an_error(seed: int) -> None:
     tally = faults.faulted_reads(seed, 200)
     assert tally["error"] > 20
     assert tally["right values"] > 20
-    assert tally["error"] + tally["right values"] + tally["missing chunk told"] == tally["reads"]
+    assert (
+        tally["error"] + tally["right values"] + tally["missing chunk reported"] == tally["reads"]
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -31,7 +31,7 @@ def test_a_handful_of_descriptors_is_enough_and_less_is_an_error_that_loses_noth
 ) -> None:
     with oz.configure(engine=engine, threads=8):
         found = descriptors.run(tmp_path, operation)
-    assert found["told"] + found["done"] == descriptors.HANDFUL + 1
+    assert found["reported"] + found["succeeded"] == descriptors.HANDFUL + 1
 
 
 def test_what_is_loaded_on_first_use_is_not_taken_for_absent_but_told(tmp_path: Path) -> None:

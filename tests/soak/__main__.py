@@ -228,7 +228,7 @@ FAULTS = Table(
 def _faults(folder: Path, given: Given) -> None:
     def rows() -> Rows:
         reads = faults.faulted_reads(1, given.faults)
-        told = reads["error"] + reads["missing chunk told"]
+        told = reads["error"] + reads["missing chunk reported"]
         yield "reads through a failing store", reads["reads"], told, reads["right values"], 0
         flips = faults.flipped_bits(1, given.faults)
         yield "flipped bits in default arrays", flips["flips"], flips["noticed"], 0, 0

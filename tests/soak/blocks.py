@@ -13,7 +13,7 @@ import omnizarr as oz
 
 
 def run(folder: Path, kind: str, repeats: int, seed: int = 0) -> dict[str, int]:
-    """How many arrays were written by threads or processes, and differed from NumPy's."""
+    """Count arrays written by threads or processes, and those that differ from NumPy's."""
     pool: Executor
     if kind == "threads":
         pool = ThreadPoolExecutor(8)
@@ -45,5 +45,5 @@ def _equal(path: str, pool: Executor, rng: np.random.Generator) -> bool:
 
 
 def store(path: str, box: tuple[slice, ...], values: Any) -> None:
-    """What one task does."""
+    """Write one block."""
     oz.open(path, mode="r+")[box] = values

@@ -1,4 +1,4 @@
-"""Operations in a process that has few file descriptors left."""
+"""Operations in a process with few free file descriptors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HANDFUL = 5
 
 @contextmanager
 def free_descriptors(count: int) -> Iterator[None]:
-    """Only so many files can be opened until the block ends, unless other threads close some."""
+    """Limit the number of files that can be opened until the block ends."""
     gc.collect()  # so that no garbage gives back others meanwhile
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(map(int, os.listdir("/proc/self/fd")))
@@ -37,36 +37,36 @@ def free_descriptors(count: int) -> Iterator[None]:
 
 
 def descriptors(most: int = 0) -> int:
-    """How many are open; where that is more than `most`, without those of garbage."""
+    """Return the number of open files; if above `most`, collect garbage and count again."""
     if most and len(os.listdir("/proc/self/fd")) > most:
         gc.collect()
     return len(os.listdir("/proc/self/fd"))
 
 
 def files(place: Path) -> dict[str, bytes]:
-    """All that lies below a directory."""
+    """Return the contents of all files below a directory, by path."""
     return {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*") if p.is_file()}
 
 
 def run(folder: Path, operation: str) -> dict[str, int]:
-    """How often an operation was told that files are too many, and was done, with 0, 1, … left.
+    """Count how often an operation reported too many open files, and succeeded, with 0, 1, … left.
 
     Whatever is wrong raises: another error, a descriptor that is kept, a file that nobody wrote.
     """
     steps = OPERATIONS[operation](folder / "first")  # what is loaded once needs descriptors too
     finish(steps, next(steps)())
-    told = [_once(folder / str(count), operation, count) for count in range(HANDFUL + 1)]
+    reported = [_once(folder / str(count), operation, count) for count in range(HANDFUL + 1)]
     for again in range(5):  # what other tests left may have closed one just then
-        if told[0] or operation in ERASING:
+        if reported[0] or operation in ERASING:
             break
-        told[0] = _once(folder / f"again {again}", operation, 0)
-    assert told[0] or operation in ERASING, "it needs no descriptor"
-    assert not told[HANDFUL], "a handful of descriptors is not enough"
-    return {"told": sum(told), "done": len(told) - sum(told)}
+        reported[0] = _once(folder / f"again {again}", operation, 0)
+    assert reported[0] or operation in ERASING, "it needs no descriptor"
+    assert not reported[HANDFUL], "a handful of descriptors is not enough"
+    return {"reported": sum(reported), "succeeded": len(reported) - sum(reported)}
 
 
 def _once(place: Path, operation: str, count: int) -> bool:
-    """Whether there was an error; then it must work when descriptors are free again."""
+    """Return True if there was an error; it must then work with free descriptors."""
     steps = OPERATIONS[operation](place)
     act = next(steps)
     old, before, were = files(place), descriptors(), elements(place)
@@ -88,7 +88,7 @@ def _once(place: Path, operation: str, count: int) -> bool:
 
 
 def _tried(act: Callable[[], Any]) -> tuple[str, Any]:
-    """What an error said, or what came."""
+    """Return the error, or the result."""
     try:
         return "", act()
     except oz.OmnizarrError as e:

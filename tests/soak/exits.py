@@ -1,4 +1,4 @@
-"""Interpreters that end while the library is at work, or is asked to work by what runs at the end.
+"""Interpreters that exit while the library is working, or that use it in exit handlers.
 
 Every program runs in an interpreter of its own; it must end in time, with the status that it asked
 for and without a word on the standard error, and leave an array that can be read.
@@ -99,7 +99,7 @@ PROGRAMS = {
         asyncio.run(later())
         atexit.register(lambda: asyncio.run(later()))
     """,
-    "stores that are open": """
+    "open stores": """
         from omnizarr.stores import ZipStore
         from omnizarr.stores.sqlite import SQLiteStore
         stores = [ZipStore(place + ".zip", mode="a"), SQLiteStore(place + ".sqlite")]
@@ -140,7 +140,7 @@ def prepare(place: Path) -> None:
 
 
 def run(place: Path, program: str, engine: str, python: str = sys.executable) -> dict[str, Any]:
-    """How a program ended, and the seconds that it took; `wrong` says what was not right."""
+    """Run a program; return its duration, and in `wrong` what was wrong."""
     code = BEGIN + textwrap.dedent(PROGRAMS[program])
     begin = time.monotonic()
     command = [python, "-W", "ignore::DeprecationWarning", "-c", code, str(place), engine]

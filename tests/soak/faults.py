@@ -1,4 +1,4 @@
-"""Stores that fail, and bits that turn over: an error or the right values, nothing else."""
+"""Failing stores and flipped bits: reads raise an error or return the right values."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FORMATS: tuple[Any, ...] = (1, 2, "3-draft", 3)
 
 
 def require(holds: bool, message: str) -> None:
-    """Raise AssertionError unless something holds."""
+    """Raise AssertionError unless a condition holds."""
     if not holds:
         raise AssertionError(message)
 
 
 def make(r: random.Random, **options: Any) -> tuple[MemoryStore, npt.NDArray[Any]]:
-    """An array in memory, not all of whose chunks are stored, and its values."""
+    """Return an array in memory with some chunks missing, and its values."""
     store = MemoryStore()
     array = oz.create_array(store, shape=SHAPE, fill_value=0, **options)
     data = np.zeros(SHAPE, array.dtype)
@@ -36,7 +36,7 @@ def make(r: random.Random, **options: Any) -> tuple[MemoryStore, npt.NDArray[Any
 
 
 def options(r: random.Random, zarr_format: Any) -> dict[str, Any]:
-    """Chunks, sometimes in shards, and codecs as they are by default or none."""
+    """Return options: chunks, sometimes shards, and default or no codecs."""
     found: dict[str, Any] = {"zarr_format": zarr_format, "chunks": r.choice(((5, 7), (6, 9)))}
     found["dtype"] = r.choice(("u1", "<i4", ">f8"))
     if zarr_format in (3, "3-draft") and r.random() < 0.5:
@@ -45,7 +45,7 @@ def options(r: random.Random, zarr_format: Any) -> dict[str, Any]:
 
 
 def selection(r: random.Random) -> Any:
-    """All of it, a box with steps, or lists."""
+    """Return a random selection: everything, a strided box, or lists."""
     kind = r.random()
     if kind < 0.3:
         return ...
@@ -57,7 +57,7 @@ def selection(r: random.Random) -> Any:
 
 
 def faulted_reads(seed: int, rounds: int) -> Counter[str]:
-    """Reads through a store whose calls fail at random; a wrong value is an AssertionError."""
+    """Read through a store that fails at random; a wrong value is an AssertionError."""
     r = random.Random(seed)
     tally: Counter[str] = Counter()
     while tally["reads"] < rounds:
@@ -86,7 +86,7 @@ def _one_read(r: random.Random, array: oz.Array, data: npt.NDArray[Any]) -> str:
     except oz.MissingChunk as e:
         place = tuple(slice(c * n, (c + 1) * n) for c, n in zip(e.chunk, array.chunks, strict=True))
         require(not data[place].any(), f"chunk {e.chunk} is stored")
-        return "missing chunk told"
+        return "missing chunk reported"
     except oz.ChunkError as e:
         require("lost the line" in str(e) or "forbidden" in str(e), str(e))
         return "error"
@@ -95,7 +95,7 @@ def _one_read(r: random.Random, array: oz.Array, data: npt.NDArray[Any]) -> str:
 
 
 def flipped_bits(seed: int, rounds: int) -> Counter[str]:
-    """Bits turned over in the chunks of arrays as they are by default: each must be noticed."""
+    """Flip bits in chunks of arrays with default codecs; each must be detected."""
     r = random.Random(seed)
     tally: Counter[str] = Counter()
     while tally["flips"] < rounds:

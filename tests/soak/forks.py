@@ -1,4 +1,4 @@
-"""Processes that are started in every way, by a parent that used the library before or not.
+"""Processes started with every method, by a parent that has used the library or not.
 
 ``python -m tests.soak.forks PATH METHOD ACTION STATE REPEATS AT_ONCE`` runs in a fresh interpreter:
 only so is a parent cold. A warm one goes on reading and writing in threads while it starts others.
@@ -33,7 +33,7 @@ PATIENCE = 60.0  # seconds, after which a process is taken to hang
 def run(
     path: str, method: str, action: str, state: str, repeats: int, at_once: int = 1
 ) -> dict[str, Any]:
-    """How many processes were started, hung and failed, and the seconds of the slowest."""
+    """Count processes that were started, hung and failed, and time the slowest."""
     command = [sys.executable, "-m", "tests.soak.forks", path, method, action, state]
     numbers = [str(repeats), str(at_once)]
     done = subprocess.run([*command, *numbers], capture_output=True, text=True, check=False)
@@ -44,7 +44,7 @@ def run(
 
 
 def prepare(path: str) -> None:
-    """The array that all use: every element is its place."""
+    """Create the array that all use; every element is its own index."""
     options: dict[str, Any] = {"shape": SHAPE, "chunks": (8, 8), "shards": (32, 32)}
     oz.create_array(path, dtype="i4", **options)[:] = _expected()
 
@@ -68,7 +68,7 @@ def crop(path: str, number: int) -> bool:
 
 @contextmanager
 def _busy(path: str) -> Iterator[None]:
-    """Threads of this process that read and write until the block ends."""
+    """Read and write in threads of this process until the block ends."""
     stop = threading.Event()
     array = oz.open(path, mode="r+")
 
@@ -92,7 +92,7 @@ def _busy(path: str) -> Iterator[None]:
 
 
 class _Process:
-    """One process that reads or writes."""
+    """Start one process that reads or writes."""
 
     def __init__(self, context: Any, path: str, action: str, number: int) -> None:
         self.began = time.monotonic()
@@ -111,7 +111,7 @@ class _Process:
 
 
 class _Pool:
-    """A pool of two processes that read crops."""
+    """Start a pool of two processes that read crops."""
 
     def __init__(self, context: Any, path: str, action: str, number: int) -> None:
         self.began = time.monotonic()

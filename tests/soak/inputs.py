@@ -1,4 +1,4 @@
-"""Inputs that nobody would write: documents, chunks, shards and archives, changed at random.
+"""Hostile inputs: metadata, chunks, shards and archives, corrupted at random.
 
 Each is read as a user would. It gives values, or an error of this library; anything else, and an
 input that takes longer than `PATIENCE`, is an AssertionError that names the seed. Run alone with
@@ -80,7 +80,7 @@ ODD: tuple[Any, ...] = (
 
 
 def changed_bytes(r: random.Random, good: bytes) -> bytes:
-    """Bytes cut, added, turned over, or with a number that lies put over them."""
+    """Return bytes that are truncated, extended, flipped, or overwritten with a false number."""
     data = bytearray(good)
     for _ in range(r.choice((1, 1, 2, 5))):
         at = r.randrange(len(data) + 1)
@@ -103,7 +103,7 @@ def changed_bytes(r: random.Random, good: bytes) -> bytes:
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every container inside a JSON value with each of its places."""
+    """Yield every container inside a JSON value with each of its keys."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in list(inside):
         yield value, key
@@ -112,7 +112,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def changed_document(r: random.Random, text: bytes) -> bytes:
-    """A document with something in it dropped, replaced or added; or no document any more."""
+    """Return metadata with a member dropped, replaced or added, or no longer valid JSON."""
     if r.random() < 0.3:
         return changed_bytes(r, text)
     doc = json.loads(text)
@@ -146,7 +146,7 @@ RECORD = [("a", "<i2"), ("b", "u1")]
 
 @lru_cache(None)
 def _array(zarr_format: Any, dtype: str, sharded: bool) -> Values:
-    """What an array of a format and type has in its store."""
+    """Return the keys and values of an array of a format and type."""
     store = MemoryStore()
     given: dict[str, Any] = {"shape": (9, 7), "chunks": (4, 4), "zarr_format": zarr_format}
     if sharded:
@@ -184,7 +184,7 @@ def try_documents(r: random.Random) -> Callable[[], None]:
 
 @lru_cache(None)
 def _encoded(name: str, compressed: bool) -> tuple[Chain, tuple[int, ...], bytes]:
-    """A chain of codecs, and a chunk with its shape that it wrote."""
+    """Return a codec pipeline, and an encoded chunk with its shape."""
     if name in TEXT:
         data_type = bind_type(Named(TEXT[name]))
         codecs: tuple[Named, ...] = (Named(name),)
@@ -214,7 +214,7 @@ def try_chunks(r: random.Random) -> Callable[[], None]:
 
 @lru_cache(None)
 def _sharded(zarr_format: Any) -> tuple[Values, str]:
-    """An array of one shard, and its key."""
+    """Return an array of one shard, and its key."""
     store = MemoryStore()
     array = oz.create_array(
         store, shape=(8, 8), chunks=(4, 2), shards=(8, 8), dtype="u1", zarr_format=zarr_format
@@ -270,7 +270,7 @@ def try_archives(r: random.Random, file: str) -> Callable[[], None]:
 
 
 def one(kind: str, seed: str, file: str) -> str:
-    """Try one input of a kind; what came of it."""
+    """Try one input of a kind and return the result."""
     r = random.Random(seed)
     tries: dict[str, Callable[[random.Random], Callable[[], None]]] = {
         "documents": try_documents,
@@ -302,7 +302,7 @@ A_ROUND = sum(KINDS.values())
 def run(
     seed: int, rounds: int, file: str, seconds: float = 1e9, kill_after: float = 0
 ) -> Counter[str]:
-    """Rounds of a few inputs of each kind; what happened.
+    """Run rounds of a few inputs of each kind and count the results.
 
     An input that takes longer than `kill_after` seconds ends the process, even in compiled code.
     """
@@ -321,7 +321,7 @@ def run(
 
 
 def bound_memory() -> None:
-    """Let this process have no more than `MEMORY` above what it has now."""
+    """Limit this process to `MEMORY` bytes above what it has now."""
     with open("/proc/self/statm") as statm:
         now = int(statm.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, now + MEMORY))

@@ -1,4 +1,4 @@
-"""Work that is interrupted (Ctrl-C) at random moments, in a process that goes on afterwards.
+"""Work interrupted (Ctrl-C) at random moments, in a process that continues afterwards.
 
 ``python -m tests.soak.interrupts FOLDER TASK ENGINE CHUNK SIZE COUNT`` runs in an interpreter of
 its own. After every interrupt another thread changes and reads what was being worked on, so that a
@@ -40,7 +40,7 @@ PATIENCE = 60.0  # seconds, after which a thread is taken to wait for ever
 
 @dataclass(frozen=True)
 class Place:
-    """Where a task works, in chunks of how many elements, and how many there are."""
+    """The folder of a task, and the size and number of its chunks."""
 
     folder: Path
     side: int
@@ -58,7 +58,7 @@ class Place:
         return np.random.default_rng(0).integers(0, 2**20, self.side, dtype="i4")
 
     def new(self) -> Path:
-        """A target that is not there."""
+        """Return a path where nothing exists."""
         shutil.rmtree(self.target, ignore_errors=True)
         return self.target
 
@@ -66,7 +66,7 @@ class Place:
 def run(
     folder: Path, task: str, engine: str, chunk: str, count: int, size: int = SIZE
 ) -> dict[str, Any]:
-    """How many interrupts came, the seconds of the slowest, and what was wrong afterwards."""
+    """Count interrupts and what was wrong afterwards, and time the slowest."""
     folder.mkdir(exist_ok=True)
     words = [str(folder), task, engine, chunk, str(size), str(count)]
     command = [sys.executable, "-m", "tests.soak.interrupts", *words]
@@ -87,7 +87,7 @@ def prepare(place: Place) -> None:
 
 
 def _whole(place: Place, parts: int) -> bool:
-    """Whether every chunk, in so many parts, is as somebody wrote it."""
+    """Return True if every part of every chunk has a value that somebody wrote."""
     rows = oz.open_array(place.source)[: place.size].reshape(-1, place.side) - place.noise()
     inner = rows.reshape(-1, place.side // parts)[:, 10:-10]
     return bool((inner == inner[:, :1]).all() and (inner > 0).all())
@@ -161,7 +161,7 @@ TASKS: dict[str, Callable[[Place], None]] = {
 
 
 class _Sender:
-    """Sends one SIGINT to this process after a while, and knows when it did."""
+    """Send one SIGINT to this process after a while, and record the time."""
 
     def __init__(self, wait: float) -> None:
         self.sent = 0.0
@@ -175,7 +175,7 @@ class _Sender:
 
 
 def _interrupted(work: Callable[[Place], None], place: Place, wait: float) -> float:
-    """The seconds from an interrupt to its exception."""
+    """Return the seconds from an interrupt to its exception."""
     sender = _Sender(wait)
     try:
         while True:
@@ -185,7 +185,7 @@ def _interrupted(work: Callable[[Place], None], place: Place, wait: float) -> fl
 
 
 def _goes_on(place: Place) -> bool:
-    """Whether another thread can change what was being worked on."""
+    """Return True if another thread can change the same chunks."""
 
     def use() -> None:
         array = oz.open_array(place.source, "r+")

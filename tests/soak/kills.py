@@ -1,4 +1,4 @@
-"""Writers that are killed (kill -9) at random moments: what is there afterwards is old or new."""
+"""Writers killed (kill -9) at random moments: every value is old or new afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST = 0.04  # seconds until a writer is killed
 
 @dataclass(frozen=True)
 class Task:
-    """What a writer does over and over, and whether the result is whole."""
+    """A write that is repeated, and a check that the result is not torn."""
 
     prepare: Callable[[str], object]
     work: Callable[[str], Iterator[None]]
@@ -31,7 +31,7 @@ class Task:
 
 
 def run(folder: Path, name: str, kills: int, seed: int = 0) -> dict[str, int]:
-    """How many writers were killed, and what was torn or left after repairing."""
+    """Count killed writers, torn values, and files left after repair."""
     path, task, chance = str(folder / name), TASKS[name], random.Random(seed)
     task.prepare(path)
     torn, left, done = 0, 0, 0
@@ -46,7 +46,7 @@ def run(folder: Path, name: str, kills: int, seed: int = 0) -> dict[str, int]:
 
 
 def _killed(task: Task, path: str, seconds: float) -> bool:
-    """Whether a writer was still at work when its time was over."""
+    """Return True if a writer was still running when it was killed."""
     writer = os.fork()
     if writer == 0:
         try:

@@ -1,4 +1,4 @@
-"""Running event loops: calls that block inside them, awaitables side by side, cancelled ones.
+"""Running event loops: blocking calls, concurrent awaitables, and cancelled ones.
 
 ``python -m tests.soak.loops FOLDER LOOP TASK ROUNDS`` runs in an interpreter of its own.
 """
@@ -33,7 +33,7 @@ chance = random.Random(1)
 
 
 def use(store: Any) -> None:
-    """Create, write, read and change, with calls that block."""
+    """Create, write, read and change with blocking calls."""
     group = oz.create_group(store, overwrite=True)
     array = group.create_array("x", data=DATA, chunks=(16, 16))
     array[PART] = DATA[PART]
@@ -50,7 +50,7 @@ async def _blocking(place: Path) -> None:
 
 
 async def _awaited(place: Path) -> None:
-    """Eight arrays at once, each written, changed and read."""
+    """Write, change and read eight arrays at the same time."""
 
     async def one(number: int) -> None:
         array = await aio.create_array(
@@ -68,7 +68,7 @@ async def _awaited(place: Path) -> None:
 
 
 async def _cancelled(place: Path) -> None:
-    """Reads and writes that are given up after a while; chunks are as somebody wrote them."""
+    """Cancel reads and writes; every chunk must have a value that somebody wrote."""
     path = place / "cancelled"
     if not path.exists():
         oz.create_array(path, shape=(64, 64), chunks=(16, 16), dtype="i4")[...] = 1
@@ -83,7 +83,7 @@ async def _cancelled(place: Path) -> None:
 
 
 async def _nested(place: Path) -> None:
-    """Other loops in threads of this one."""
+    """Run other loops in threads of this one."""
 
     async def inner() -> int:
         array = await aio.create_array(None, data=DATA, chunks=(16, 16))
@@ -111,7 +111,7 @@ TASKS: dict[str, Callable[[Path], Awaitable[None]]] = {
 
 
 def run(folder: Path, loop: str, task: str, rounds: int) -> dict[str, Any]:
-    """How many rounds there were, how many were not right, and the seconds of the slowest."""
+    """Count rounds and busy threads, and time the slowest round."""
     folder.mkdir(parents=True, exist_ok=True)
     words = [str(folder), loop, task, str(rounds)]
     command = [sys.executable, "-m", "tests.soak.loops", *words]

@@ -1,4 +1,4 @@
-"""The same accidents for several libraries: killed writers, forks after use, files that fail.
+"""The same failures for several libraries: killed writers, forks after use, failing files.
 
 ``python -m tests.soak.losses LIBRARY FOLDER ACCIDENT COUNT`` runs in an interpreter of its own, and
 prints what it saw. All libraries work on one array ``x`` of uncompressed chunks in a directory.
@@ -31,7 +31,7 @@ NOBODY = 65534
 
 
 def run(library: str, folder: Path, accident: str, count: int) -> dict[str, int]:
-    """How often it was tried, and how often it went wrong in which way."""
+    """Count attempts, and each kind of failure."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     command = [sys.executable, "-m", "tests.soak.losses", library, str(folder), accident]
@@ -47,7 +47,7 @@ def can(library: str, accident: str) -> bool:
 
 
 def _child(work: Callable[[], object], tell: int | None = None) -> int:
-    """A forked process that works, and tells when it has done so for the first time."""
+    """Fork a process that works in a loop and reports its first success."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -65,7 +65,7 @@ def _child(work: Callable[[], object], tell: int | None = None) -> int:
 
 
 def _ended(child: int, patience: float) -> int | None:
-    """The status of a child; None, and it is killed, where it does not end."""
+    """Return the exit status of a child; kill it and return None if it hangs."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         found, status = os.waitpid(child, os.WNOHANG)
@@ -91,7 +91,7 @@ def _killed(work: Callable[[], object], wait: float) -> None:
 
 
 def killed_write(library: str, folder: str, count: int) -> dict[str, int]:
-    """Chunks that cannot be read, or are neither old nor new, after their writer was killed."""
+    """Count chunks that are unreadable or torn after their writer was killed."""
     oz.create_array(folder, name="x", shape=4 * SIDE, chunks=SIDE, dtype="i4", compressors=None)
     oz.open_array(folder, "r+", path="x")[...] = 1
     torn = 0
@@ -115,7 +115,7 @@ def killed_write(library: str, folder: str, count: int) -> dict[str, int]:
 
 
 def killed_append(library: str, folder: str, count: int) -> dict[str, int]:
-    """Shapes that show elements which nobody wrote, after a writer was killed."""
+    """Count shapes that include unwritten elements after a writer was killed."""
     ahead = unreadable = 0
     for number in range(count):
         shutil.rmtree(Path(folder) / "x", ignore_errors=True)
@@ -139,7 +139,7 @@ def killed_append(library: str, folder: str, count: int) -> dict[str, int]:
 
 
 def fork_after_use(library: str, folder: str, count: int) -> dict[str, int]:
-    """Children that do not end, of a parent that has read and written before."""
+    """Count child processes that hang after their parent has read and written."""
     oz.create_array(folder, name="x", shape=4 * SIDE, chunks=SIDE, dtype="i4", compressors=None)
     array = peers.opened(library, folder)
     array[:] = np.ones(4 * SIDE, "i4")
@@ -160,7 +160,7 @@ def fork_after_use(library: str, folder: str, count: int) -> dict[str, int]:
 
 
 def _nothing(path: Path) -> None:
-    """The file stays as it is, and must be read."""
+    """Leave the file as it is; it must be read."""
 
 
 def _forbid(path: Path) -> None:
@@ -188,7 +188,7 @@ FAILURES = (_forbid, _forbid_folder, _loop, _cut, _empty)
 
 
 def failing_file(library: str, folder: str, count: int) -> dict[str, int]:
-    """Reads of a chunk whose file fails, that give values all the same."""
+    """Count reads of a failing file that return values nevertheless."""
     wrong = 0
     Path(folder).chmod(0o755)
     for fail in (_nothing, *FAILURES):

@@ -1,4 +1,4 @@
-"""Operations in a process whose memory runs out at the first, the second, … allocation.
+"""Operations in a process whose first, second, … allocation fails.
 
 ``python -m tests.soak.memory FOLDER OPERATION ENGINE CODEC STEP`` runs in an interpreter of its
 own, under a library that makes allocations fail (`failing_memory.c`); then with limits on the
@@ -46,7 +46,7 @@ SOURCE = Path(__file__).with_name("failing_memory.c")
 
 
 def build(folder: Path) -> Path | None:
-    """The library, or None where there is no compiler for it."""
+    """Return the path of the library, or None if there is no compiler."""
     compiler, made = shutil.which("cc"), folder / "failing_memory.so"
     if compiler is None or sys.platform != "linux":
         return None
@@ -58,7 +58,7 @@ def build(folder: Path) -> Path | None:
 def run(
     library: Path, folder: Path, operation: str, engine: str, codec: str, step: int = 1
 ) -> dict[str, int]:
-    """How often memory was short, and how often that was an error; what is wrong raises."""
+    """Count failed allocations and reported errors; raise if anything is wrong."""
     folder.mkdir(parents=True, exist_ok=True)
     words = [str(folder), operation, engine, codec, str(step)]
     command = [sys.executable, "-m", "tests.soak.memory", *words]
@@ -115,7 +115,7 @@ LARGE: dict[str, Callable[[Path], Operation]] = {
 
 
 class _Preloaded:
-    """The library that this process was started with."""
+    """Return the library that this process was started with."""
 
     def __init__(self, path: str, least: int) -> None:
         self._library, self._least = ctypes.CDLL(path), least
@@ -124,7 +124,7 @@ class _Preloaded:
 
     @contextmanager
     def failing(self, number: int, then: Then) -> Iterator[list[int]]:
-        """Have the n-th allocation fail; how many have failed is told in the end."""
+        """Make the n-th allocation fail, and count failures."""
         failed = [0]
         self._library.fail_from(number, self._least, then == "and all after it")
         try:
@@ -135,7 +135,7 @@ class _Preloaded:
 
 @contextmanager
 def _limited(extra: int) -> Iterator[None]:
-    """No more than so many bytes of address space beyond those that are in use."""
+    """Limit the address space to so many bytes beyond those in use."""
     kept = [empty(MUCH.shape, MUCH.dtype) for _ in range(4)]  # what the kernel would take first
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
@@ -150,7 +150,7 @@ def _limited(extra: int) -> Iterator[None]:
 
 @dataclass
 class _Tries:
-    """What came of an operation that was tried again and again."""
+    """The results of an operation that was tried repeatedly."""
 
     operation: str
     folder: Path
@@ -159,7 +159,7 @@ class _Tries:
     number: int = 0
 
     def once(self, shortage: AbstractContextManager[list[int] | None]) -> bool:
-        """Whether memory was short: an error, or an allocation that failed and was not missed."""
+        """Return True if memory was short: an error, or a tolerated allocation failure."""
         self.number += 1
         place = self.folder / str(self.number)
         steps = {**OPERATIONS, **LARGE}[self.operation](place)

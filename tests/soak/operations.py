@@ -1,4 +1,4 @@
-"""What people do, to be tried where something runs out: each prepares, acts and checks."""
+"""Common operations, to be run with few resources: each prepares, acts and checks."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def use_lmdb(place: Path) -> Operation:
 
 
 def elements(place: Path) -> dict[str, Any]:
-    """Those of all arrays in directories of a folder, by path."""
+    """Return the elements of all arrays below a folder, by path."""
     found = {}
     for root in place.iterdir() if place.exists() else ():
         if not (root / "zarr.json").exists():
@@ -301,7 +301,7 @@ def elements(place: Path) -> dict[str, Any]:
 
 
 def torn(old: dict[str, Any], between: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Arrays with elements that nobody wrote, or of a shape that nobody gave them."""
+    """Return arrays with values that nobody wrote, or an unexpected shape."""
     bad = []
     for name, values in between.items():
         known = [all_[name] for all_ in (old, new) if name in all_]
@@ -313,7 +313,7 @@ def torn(old: dict[str, Any], between: dict[str, Any], new: dict[str, Any]) -> l
 
 
 def finish(steps: Operation, found: Any) -> None:
-    """Have an operation check what it gave."""
+    """Let an operation check its result."""
     try:
         steps.send(found)
     except StopIteration:

@@ -1,4 +1,4 @@
-"""Arrays of other libraries in the same hands: what `writers` and its tasks need of them."""
+"""Arrays of other libraries, with the interface that `writers` and its tasks need."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _PACKAGES = {"zarr-python": "zarr"}  # where it is another
 
 
 def label(library: str) -> str:
-    """The name with its version."""
+    """Return the name with its version."""
     return f"{library} {version(_PACKAGES.get(library, library))}"
 
 
 def can(library: str, task: str) -> bool:
-    """Whether a library is installed, and has what a task needs."""
+    """Return True if a library is installed and supports a task."""
     if find_spec(_PACKAGES.get(library, library)) is None:
         return False
     return library != "tensorstore" or task in ("chunk", "shard")
 
 
 def opened(library: str, store: Any) -> Any:
-    """The array ``x`` for reading and writing."""
+    """Open the array ``x`` for reading and writing."""
     if library == "omnizarr":
         return oz.open(store, path="x", mode="r+")
     if library == "tensorstore":
@@ -34,7 +34,7 @@ def opened(library: str, store: Any) -> Any:
 
 
 class _ZarrPython:
-    """An array of zarr-python, with its own codecs or those of zarrs."""
+    """An array of zarr-python, with its own codec pipeline or that of zarrs."""
 
     def __init__(self, path: str, rust: bool) -> None:
         import zarr

@@ -1,4 +1,4 @@
-"""It keeps running: interrupts, the end of interpreters, and accidents that others have too."""
+"""Interrupts, interpreter exit, and failures compared with other libraries."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ PARTS: dict[str, Callable[[Path, Given], None]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The numbers of these parts."""
+    """Add the options of these parts."""
     parser.add_argument("--interrupts", type=int, default=50, help="interrupts of each work")
     parser.add_argument("--exits", type=int, default=20, help="runs of each program that ends")
     parser.add_argument("--accidents", type=int, default=100, help="tries of each accident")

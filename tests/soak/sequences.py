@@ -1,4 +1,4 @@
-"""Random sequences of operations against NumPy, with new seeds until the time is over.
+"""Random sequences of operations compared with NumPy, with new seeds until time runs out.
 
 ``python -m tests.soak.sequences --seconds 600 --seed 7`` prints every failure with what makes it
 again, goes on, and ends with a line of JSON: what was done how often, and the failures.
@@ -40,7 +40,7 @@ SHRINKING = 30  # seconds, the longest for one failure
 def once(
     number: int, examples: int = EXAMPLES, steps: int = STEPS, machine: Any = Machine
 ) -> str | None:
-    """Run the sequences of one seed; gives the report of a failure."""
+    """Run the sequences of one seed and return the report of a failure."""
     engine.MAX_SHRINKING_SECONDS = SHRINKING
     chosen = settings(
         max_examples=examples,
@@ -60,19 +60,19 @@ def once(
 
 
 def cause(report: str) -> str:
-    """The last calls of the library and the tests in a report, to tell failures apart."""
+    """Return the last calls of library and tests in a report, to distinguish failures."""
     calls = re.findall(r'File ".*/(?:omnizarr|tests)/([^"]*)", line (\d+), in (\w+)', report)
     return " > ".join(f"{file}:{line} {name}" for file, line, name in calls[-4:])
 
 
 def _told(unraisable: Any) -> None:
-    """Say nothing of archives that were replaced while forgotten stores had changes for them."""
+    """Ignore warnings about archives that were replaced while stores had unwritten changes."""
     if not isinstance(unraisable.exc_value, StoreError):
         sys.__unraisablehook__(unraisable)
 
 
 def run(seconds: float, first: int) -> tuple[Counter[str], dict[str, int]]:
-    """Run new seeds until the time is over; gives a tally, and failures with how many each had."""
+    """Run new seeds until time runs out; return a tally, and failures with their counts."""
     warnings.simplefilter("error", OmnizarrWarning)
     warnings.simplefilter("error", RuntimeWarning)
     sys.unraisablehook = _told
@@ -103,7 +103,7 @@ SEQUENCES = Table(
 
 
 def _part(folder: Path, given: Given) -> None:
-    """In a few processes, of which each has seeds of its own."""
+    """Run in several processes, each with its own seeds."""
     tally: Counter[str] = Counter()
     failures: set[str] = set()
 
@@ -145,7 +145,7 @@ PARTS: dict[str, Callable[[Path, Given], None]] = {"sequences": _part}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The numbers of this part."""
+    """Add the options of this part."""
     parser.add_argument(
         "--sequences", type=float, default=3600.0, help="seconds of random sequences"
     )

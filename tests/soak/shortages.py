@@ -1,4 +1,4 @@
-"""Files and memory that run out, and running event loops."""
+"""Few file descriptors, little memory, and running event loops."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _descriptors(folder: Path, given: Given) -> None:
                 place.mkdir()
                 with oz.configure(engine=engine, threads=8):  # type: ignore[arg-type]  # a word
                     found = descriptors.run(place, operation)
-                yield operation, engine, sum(found.values()), found["told"], found["done"]
+                yield operation, engine, sum(found.values()), found["reported"], found["succeeded"]
 
     show(DESCRIPTORS, rows())
 
@@ -106,6 +106,6 @@ PARTS: dict[str, Callable[[Path, Given], None]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The numbers of these parts."""
+    """Add the options of these parts."""
     parser.add_argument("--stride", type=int, default=1, help="memory: only every n-th allocation")
     parser.add_argument("--loops", type=int, default=200, help="rounds of each loop")

@@ -1,5 +1,5 @@
-"""Writers at the same time: threads of several processes that change one chunk, one shard, the
-attributes of one array, or append to it. Each looks after every change whether its last is there.
+"""Concurrent writers: threads in several processes change one chunk, one shard or the attributes of
+one array, or append to it. After every change, each checks that its last change is still there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SPAWN = multiprocessing.get_context("spawn")
 def run(
     store: Any, task: str, processes: int, threads: int, rounds: int, library: str = "omnizarr"
 ) -> dict[str, int]:
-    """How many changes were made, were lost, were not seen at once, and writers that failed."""
+    """Count changes that were made, lost and misread, and writers that failed."""
     writers = processes * threads
     _prepare(store, task, writers)
     lost = SPAWN.Value("q", 0)
@@ -90,7 +90,7 @@ def _threads(
 
 
 def _elements(array: Any, writer: int, rounds: int) -> tuple[int, int]:
-    """Losses, and reads that showed something else than the next one."""
+    """Count losses, and reads that differ from the next one."""
     width = len(array) // (len(array) if array.shards is None else array.shards[0] // 2)
     part = slice(writer * width, (writer + 1) * width)
     lost, misread = 0, 0
@@ -126,7 +126,7 @@ _WORK: dict[str, Callable[[Any, int, int], tuple[int, int]]] = {
 
 
 def _missing(store: Any, task: str, writers: int, rounds: int) -> int:
-    """How many changes the array does not show in the end."""
+    """Count changes that are missing at the end."""
     array = oz.open(store, path="x")
     if task == "append":
         found = array[:]

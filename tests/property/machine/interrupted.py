@@ -124,7 +124,7 @@ class Interrupted(State):
             return
         told = complaints(store, {**work.old.nodes, **work.new.nodes})
         assert told, f"{work.name} was interrupted, and what is there looks complete"
-        self.tally["incomplete, and told so"] += 1
+        self.tally["reported as incomplete"] += 1
 
     # What is interrupted
 
