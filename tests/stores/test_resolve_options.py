@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import omnizarr as oz
 from omnizarr import aio, cf, geo, ome
 from omnizarr.cli.main import main
-from omnizarr.cli.options import _value
+from omnizarr.cli.terminal import _value
 from omnizarr.errors import StoreError
 from omnizarr.integrations.zarr_python import to_zarr
 from omnizarr.stores import resolve

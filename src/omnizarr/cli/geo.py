@@ -6,8 +6,14 @@ import sys
 
 import click
 
-from omnizarr.cli.options import Options, node_option, path_argument, storage_option
-from omnizarr.cli.screen import console, show_problems
+from omnizarr.cli.terminal import (
+    Options,
+    console,
+    node_option,
+    path_argument,
+    show_problems,
+    storage_option,
+)
 from omnizarr.conventions.cf.dataset import open as open_dataset
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map

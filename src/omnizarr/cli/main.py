@@ -12,20 +12,18 @@ import click
 import omnizarr
 from omnizarr.cli.geo import cf, geo
 from omnizarr.cli.ome import ome
-from omnizarr.cli.options import (
+from omnizarr.cli.terminal import (
     Options,
     checksum_option,
+    console,
     destination_option,
+    errors,
     node_option,
     path_argument,
-    storage_option,
-)
-from omnizarr.cli.screen import (
-    console,
-    errors,
     show_findings,
     show_left_out,
     show_problems,
+    storage_option,
     watched,
 )
 from omnizarr.errors import OmnizarrError

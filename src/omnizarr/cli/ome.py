@@ -10,15 +10,18 @@ from typing import Any
 import click
 
 from omnizarr._json import load_object
-from omnizarr.cli.options import (
+from omnizarr.cli.terminal import (
     Options,
     checksum_option,
+    console,
     destination_option,
     node_option,
     path_argument,
+    show_left_out,
+    show_problems,
     storage_option,
+    watched,
 )
-from omnizarr.cli.screen import console, show_left_out, show_problems, watched
 from omnizarr.conventions.ome.check import ADVICE
 from omnizarr.conventions.ome.migrate import migrate as migrate_ome
 from omnizarr.conventions.ome.migrate import undo_migration

@@ -221,6 +221,18 @@ def level_shapes(shape: Sequence[int], factors: Sequence[Sequence[int]]) -> list
     return shapes
 
 
+def level_chunks(
+    chunks: tuple[int, ...], shards: tuple[int, ...] | None, shape: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """The finest level's chunks and shards, cut where an axis of this level is shorter."""
+    lengths = [max(1, n) for n in shape]
+    inner = tuple(min(c, n) for c, n in zip(chunks, lengths, strict=True))
+    if shards is None:
+        return inner, None
+    outer = tuple(c * -(-min(s, n) // c) for s, c, n in zip(shards, inner, lengths, strict=True))
+    return inner, outer
+
+
 def unit_shape(
     array: Array, factors: Sequence[Sequence[int]], target: int, blocks: Sequence[int] = ()
 ) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The reader for napari: found by its manifest, lazy, and true to what OME-Zarr says.
+"""The reader for napari is found by its manifest, is lazy, and follows the OME-Zarr metadata.
 
 napari itself is not needed: npe2 finds and runs readers as napari does.
 """
@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.integrations.napari.levels import Shown, mosaic, part
-from omnizarr.integrations.napari.reader import get_reader
+from omnizarr.integrations.napari.reader import LazyArray, get_reader, mosaic, part
 from tests.conventions.recording import Recording
 
 with warnings.catch_warnings():
@@ -33,7 +32,7 @@ LABELS = (VALUES[0] % 4).astype("u1")
 
 @pytest.fixture
 def reader() -> Reader:
-    """What napari does to read a path."""
+    """Return a function that reads a path as napari does."""
     npe2.PluginManager.instance().discover()
 
     def read(path: Path | str) -> list[Layer]:
@@ -64,39 +63,39 @@ def test_channels_and_labels_become_layers(tmp_path: Path, reader: Reader, versi
     path = tmp_path / "cells.ome.zarr"
     image = write(path, version)
     nuclei, membranes, labels = reader(path)
-    for (levels, how, kind), channel in ((nuclei, 0), (membranes, 1)):
+    for (levels, options, kind), channel in ((nuclei, 0), (membranes, 1)):
         assert kind == "image"
-        assert how["multiscale"]
+        assert options["multiscale"]
         for shown, array in zip(levels, image.levels, strict=True):
             assert (shown.shape, shown.dtype, shown.ndim) == (array.shape[1:], array.dtype, 3)
             np.testing.assert_array_equal(np.asarray(shown), array[channel])
             np.testing.assert_array_equal(shown[2, 3:7], array[channel, 2, 3:7])
-        assert how["scale"] == [0.5, 0.1, 0.1]
-        assert how["translate"] == [3, 2, 1]
-        assert how["axis_labels"] == ["z", "y", "x"]
-        assert how["units"] == ["micrometer"] * 3
+        assert options["scale"] == [0.5, 0.1, 0.1]
+        assert options["translate"] == [3, 2, 1]
+        assert options["axis_labels"] == ["z", "y", "x"]
+        assert options["units"] == ["micrometer"] * 3
     assert (nuclei[1]["name"], membranes[1]["name"]) == ("nuclei", "membranes")
     assert (nuclei[1]["colormap"], nuclei[1]["contrast_limits"]) == ("#00AAFF", (10, 900))
     assert (nuclei[1]["visible"], membranes[1]["visible"]) == (True, False)
-    levels, how, kind = labels
-    assert (how["name"], kind) == ("cells", "labels")
+    levels, options, kind = labels
+    assert (options["name"], kind) == ("cells", "labels")
     np.testing.assert_array_equal(np.asarray(levels[0]), LABELS)
-    assert how["colormap"][1] == [1, 0, 0, 1]
-    assert how["features"] == {"index": [1, 3], "area": [12, 7], "kind": [None, "big"]}
+    assert options["colormap"][1] == [1, 0, 0, 1]
+    assert options["features"] == {"index": [1, 3], "area": [12, 7], "kind": [None, "big"]}
 
 
 def test_an_image_that_says_little_is_shown_all_the_same(tmp_path: Path, reader: Reader) -> None:
     path = tmp_path / "plain.zarr"
     oz.ome.write(path, VALUES[0], axes="zyx", levels=1)
-    ((data, how, kind),) = reader(path)
-    assert isinstance(data, Shown)  # one level is no pyramid
-    assert (how["name"], kind, how["units"]) == ("plain.zarr", "image", ["pixel"] * 3)
-    assert "contrast_limits" not in how
+    ((data, options, kind),) = reader(path)
+    assert isinstance(data, LazyArray)  # one level is no pyramid
+    assert (options["name"], kind, options["units"]) == ("plain.zarr", "image", ["pixel"] * 3)
+    assert "contrast_limits" not in options
     two = tmp_path / "two.zarr"
     oz.ome.write(two, VALUES, axes="czyx", levels=2)
-    found = [how for _, how, _ in reader(two)]
-    assert [how["name"] for how in found] == ["two.zarr 0", "two.zarr 1"]
-    assert len({how["colormap"] for how in found}) == 2
+    found = [options for _, options, _ in reader(two)]
+    assert [options["name"] for options in found] == ["two.zarr 0", "two.zarr 1"]
+    assert len({options["colormap"] for options in found}) == 2
 
 
 def test_the_fields_of_a_plate_lie_side_by_side(tmp_path: Path, reader: Reader) -> None:
@@ -118,17 +117,17 @@ def test_the_fields_of_a_well_lie_side_by_side(tmp_path: Path) -> None:
     well = str(tmp_path / "A" / "1")
     read = get_reader(well)
     assert read is not None
-    ((data, how, _),) = read(well)
+    ((data, options, _),) = read(well)
     np.testing.assert_array_equal(np.asarray(data), np.concatenate([VALUES[0], VALUES[1]], axis=2))
-    assert how["name"] == "1"
+    assert options["name"] == "1"
 
 
 def test_labels_of_a_plate_lie_over_its_fields(tmp_path: Path, reader: Reader) -> None:
     path = tmp_path / "plate.zarr"
     oz.ome.write_plate(path, {"A/1": [VALUES[0]], "A/2": [VALUES[0]]}, axes="zyx", levels=1)
     oz.ome.write_labels(path, "cells", LABELS, path="A/1/0")
-    _, (data, how, kind) = reader(path)
-    assert (how["name"], kind) == ("cells", "labels")
+    _, (data, options, kind) = reader(path)
+    assert (options["name"], kind) == ("cells", "labels")
     np.testing.assert_array_equal(data[:, :, :50], LABELS)
     assert not data[:, :, 50:].any()
 
@@ -147,14 +146,14 @@ def test_an_array_of_any_format_is_an_image(tmp_path: Path, reader: Reader) -> N
         path = tmp_path / f"{zarr_format}.zarr"
         array = oz.create_array(path, shape=(4, 5), dtype="i4", zarr_format=zarr_format)
         array[...] = np.arange(20).reshape(4, 5)
-        ((data, how, kind),) = reader(path)
+        ((data, options, kind),) = reader(path)
         np.testing.assert_array_equal(np.asarray(data), array[...])
-        assert (how, kind) == ({"name": path.name}, "image")
+        assert (options, kind) == ({"name": path.name}, "image")
     named = oz.create_array(
         tmp_path / "named.zarr", shape=(4, 5), dtype="i4", dimension_names=["lat", "lon"]
     )
-    ((_, how, _),) = reader(tmp_path / "named.zarr")
-    assert how["axis_labels"] == named.dimension_names
+    ((_, options, _),) = reader(tmp_path / "named.zarr")
+    assert options["axis_labels"] == named.dimension_names
 
 
 def test_what_is_not_zarr_or_not_an_image_is_left_to_other_readers(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from omnizarr.conventions.geo.crs import CRS, PROJ, Way, registered, to_gdal, to
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map
 from omnizarr.conventions.geo.transform import Affine
-from omnizarr.conventions.ome.levels import level_chunks
 from omnizarr.errors import InvalidMetadata, known_names
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
@@ -21,7 +20,7 @@ from omnizarr.hierarchy.group import Group, make_group
 from omnizarr.hierarchy.make import build
 from omnizarr.hierarchy.options import ArrayOptions, check_options, shows
 from omnizarr.hierarchy.selection import as_source
-from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_shapes
+from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_chunks, level_shapes
 
 # Without a number of levels, they end when both sides are at most this long.
 SMALL = 256

@@ -155,18 +155,6 @@ def _short(number: float) -> float:
     return float(f"{number:.15g}")
 
 
-def level_chunks(
-    chunks: tuple[int, ...], shards: tuple[int, ...] | None, shape: Sequence[int]
-) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """The finest level's chunks and shards, cut where an axis of this level is shorter."""
-    lengths = [max(1, n) for n in shape]
-    inner = tuple(min(c, n) for c, n in zip(chunks, lengths, strict=True))
-    if shards is None:
-        return inner, None
-    outer = tuple(c * -(-min(s, n) // c) for s, c, n in zip(shards, inner, lengths, strict=True))
-    return inner, outer
-
-
 LOOKED_AT = 2**24  # bytes of a channel that are read at most
 
 

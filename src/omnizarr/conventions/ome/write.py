@@ -18,7 +18,6 @@ from omnizarr.conventions.ome.image import Image, load
 from omnizarr.conventions.ome.levels import (
     Factors,
     image_axes,
-    level_chunks,
     level_factors,
     level_transforms,
     per_axis,
@@ -56,7 +55,7 @@ from omnizarr.hierarchy.make import build
 from omnizarr.hierarchy.options import ArrayOptions, check_options, key_encoding, shows
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import paths
-from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_shapes
+from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_chunks, level_shapes
 from omnizarr.stores.resolve import options_for_two
 
 _COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")

@@ -1,7 +1,8 @@
 """A reader for napari: OME-Zarr images, labels, wells, plates and series, and any Zarr array.
 
-napari finds it by the manifest ``napari.yaml``; nothing of napari is needed here. Every channel
-becomes a layer, all resolutions of it lazily; the fields of a plate lie side by side in one.
+napari finds it through the manifest ``napari.yaml``; this module does not import napari. Every
+channel becomes a layer with all its resolutions, read lazily; the fields of a plate are shown side
+by side in one layer. Decoded chunks stay in a cache, because a slider returns to the same ones.
 """
 
 from __future__ import annotations
@@ -11,26 +12,120 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
-from omnizarr import ome
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr import config, ome
 from omnizarr.conventions.ome.model import is_colour
 from omnizarr.conventions.ome.region import unit_kind, unit_name
 from omnizarr.conventions.ome.versions import stated
-from omnizarr.errors import OmnizarrError
+from omnizarr.errors import OmnizarrError, SelectionError
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import open as open_zarr
+from omnizarr.hierarchy.selection import Shaped
 from omnizarr.hierarchy.view import View
-from omnizarr.integrations.napari.levels import Shown, mosaic, part
 
-# Data (levels, the finest first), how to show them, and the type of layer, as napari wants them.
-Layer = tuple[Shown | list[Shown], dict[str, Any], str]
-Show = Callable[[int, tuple[Any, ...]], Shown]  # part of the level with a number
-Find = Callable[[int, int], ome.Image | None]  # the image in a row and column
+Values = npt.NDArray[Any]
+Box = tuple[slice, ...]
+Tile = Callable[[int, int], View | None]  # the data at a row and column of a mosaic
+CHUNK_CACHE = config.ByteBudget(min(2**28, (config.memory() or 2**32) // 16))
 
-_COLOURS = ("magenta", "green", "cyan", "yellow", "red", "blue")  # where none are stated
+
+class LazyArray(Shaped):
+    """An array with a shape and a type whose elements are read by a function when indexed."""
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], read: Callable[[Any], Values]
+    ) -> None:
+        self._shape = shape
+        self.dtype = dtype
+        self._read = read
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of every axis."""
+        return self._shape
+
+    def __getitem__(self, selection: Any) -> Values:
+        with config.configure(chunk_cache=CHUNK_CACHE):
+            return self._read(selection)
+
+    def _values(self) -> Values:
+        return np.asarray(self[...])
+
+
+def part(view: View) -> LazyArray:
+    """Return a view of one array as a lazy array."""
+    return LazyArray(view.shape, view.dtype, view.__getitem__)
+
+
+def mosaic(tile: Tile, first: View, rows: int, columns: int) -> LazyArray:
+    """Arrange tiles along the last two axes; a missing tile reads as zeros.
+
+    All tiles have the shape of `first`.
+    """
+    *others, height, width = first.shape
+    shape = (*others, rows * height, columns * width)
+    return LazyArray(shape, first.dtype, partial(_read_mosaic, tile, first, shape))
+
+
+def _read_mosaic(tile: Tile, first: View, shape: tuple[int, ...], selection: Any) -> Values:
+    box, rest = _whole(selection, shape)
+    out = np.zeros([s.stop - s.start for s in box], first.dtype)
+    height, width = first.shape[-2:]
+    for row, y, to_y in _cuts(box[-2], height):
+        for column, x, to_x in _cuts(box[-1], width):
+            view = tile(row, column)
+            if view is None:
+                continue
+            if view.shape != first.shape:
+                raise SelectionError(
+                    f"{view.array.name} has shape {view.shape}, but {first.array.name} has"
+                    f" {first.shape}: they cannot be shown side by side; open its well instead"
+                )
+            out[..., to_y, to_x] = view[(*box[:-2], y, x)]
+    return np.asarray(out[rest])
+
+
+def _cuts(along: slice, length: int) -> Iterator[tuple[int, slice, slice]]:
+    """Yield each tile along an axis: its number, the part to read, and its target slice."""
+    for number in range(along.start // length, -(-along.stop // length)):
+        start = max(along.start, number * length)
+        stop = min(along.stop, (number + 1) * length)
+        inside = slice(start - number * length, stop - number * length)
+        yield number, inside, slice(start - along.start, stop - along.start)
+
+
+def _whole(selection: Any, shape: tuple[int, ...]) -> tuple[Box, tuple[Any, ...]]:
+    """Return the bounding box of a selection, and the same selection relative to that box."""
+    given = selection if isinstance(selection, tuple) else (selection,)
+    at = next((i for i, s in enumerate(given) if s is Ellipsis), len(given))
+    after = given[at + 1 :]
+    middle = (slice(None),) * (len(shape) - at - len(after))
+    box: list[slice] = []
+    rest: list[Any] = []
+    for each, n in zip((*given[:at], *middle, *after), shape, strict=True):
+        if isinstance(each, slice):
+            chosen = range(n)[each]
+        else:
+            index = range(n)[int(each)]
+            chosen = range(index, index + 1)
+        low, high = (min(chosen), max(chosen) + 1) if chosen else (0, 0)
+        box.append(slice(low, high))
+        rest.append(slice(None, None, chosen.step) if isinstance(each, slice) else 0)
+    return tuple(box), tuple(rest)
+
+
+# Data (levels, the finest first), display options, and the type of layer, as napari expects them.
+Layer = tuple[LazyArray | list[LazyArray], dict[str, Any], str]
+ReadLevel = Callable[[int, tuple[Any, ...]], LazyArray]  # a selection from a level, by its number
+FindImage = Callable[[int, int], ome.Image | None]  # the image at a row and column
+
+_COLOURS = ("magenta", "green", "cyan", "yellow", "red", "blue")  # if the metadata has none
 
 
 def get_reader(path: str | Sequence[str]) -> Callable[[str], list[Layer]] | None:
-    """The function that reads `path`, or None where there is neither OME-Zarr nor an array."""
+    """Return the function that reads `path`, or None if it is neither OME-Zarr nor an array."""
     if not isinstance(path, str):
         return None
     try:
@@ -41,7 +136,7 @@ def get_reader(path: str | Sequence[str]) -> Callable[[str], list[Layer]] | None
 
 
 def read(path: str) -> list[Layer]:
-    """The layers of what is at an address; pixels are read when they are shown."""
+    """Return the layers of the image, plate or array at `path`; pixels are read when shown."""
     found = open_zarr(path)
     name = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
     if isinstance(found, Array):
@@ -50,17 +145,17 @@ def read(path: str) -> list[Layer]:
 
 
 def _plain(array: Array, name: str) -> Layer:
-    shown: dict[str, Any] = {"name": name}
+    options: dict[str, Any] = {"name": name}
     if all(array.dimension_names or (None,)):
-        shown["axis_labels"] = array.dimension_names
-    return part(array.view[...]), shown, "image"
+        options["axis_labels"] = array.dimension_names
+    return part(array.view[...]), options, "image"
 
 
 def _layers(found: Any, name: str) -> Iterator[Layer]:
     if isinstance(found, ome.Image):
-        yield from _image(found, found.name or name, _alone(found))
+        yield from _image(found, found.name or name, _single(found))
         for key, labels in found.labels.items():
-            yield from _image(labels, key, _alone(labels))
+            yield from _image(labels, key, _single(labels))
     elif isinstance(found, ome.Plate):
         yield from _plate(found, name)
     elif isinstance(found, ome.Well):
@@ -74,7 +169,7 @@ def _layers(found: Any, name: str) -> Iterator[Layer]:
             yield from _layers(image, key)
 
 
-def _alone(image: ome.Image) -> Show:
+def _single(image: ome.Image) -> ReadLevel:
     return lambda level, at: part(image.levels[level].view[at])
 
 
@@ -88,15 +183,15 @@ def _plate(plate: ome.Plate, name: str) -> Iterator[Layer]:
 
     @cache
     def find(row: int, column: int) -> ome.Image | None:
-        place = wells.get((row // down, column // across))
-        return None if place is None else _field(well(place), across, row % down, column % across)
+        path = wells.get((row // down, column // across))
+        return None if path is None else _field(well(path), across, row % down, column % across)
 
     rows, columns = len(plate.rows) * down, len(plate.columns) * across
     yield from _fields(plate.layout.name or name, first[0], find, rows, columns)
 
 
 def _layout(well: ome.Well) -> tuple[int, int]:
-    """How many fields lie side by side and one below the other, as square as it can be."""
+    """Return the number of columns and rows for the fields of a well, as square as possible."""
     across = math.isqrt(max(1, len(well)) - 1) + 1
     return across, -(-len(well) // across)
 
@@ -106,14 +201,16 @@ def _field(well: ome.Well, across: int, row: int, column: int) -> ome.Image | No
     return well[number] if number < len(well) else None
 
 
-def _fields(name: str, first: ome.Image, find: Find, rows: int, columns: int) -> Iterator[Layer]:
-    """Fields side by side; all are like the first."""
+def _fields(
+    name: str, first: ome.Image, find: FindImage, rows: int, columns: int
+) -> Iterator[Layer]:
+    """Yield the layers of fields shown side by side; all have the axes and levels of the first."""
     yield from _image(first, name, _side_by_side(first, find, rows, columns))
     for key, labels in first.labels.items():
         yield from _image(labels, key, _side_by_side(labels, _labels(find, key), rows, columns))
 
 
-def _labels(find: Find, key: str) -> Find:
+def _labels(find: FindImage, key: str) -> FindImage:
     def found(row: int, column: int) -> ome.Image | None:
         image = find(row, column)
         return None if image is None else image.labels.get(key)
@@ -121,37 +218,37 @@ def _labels(find: Find, key: str) -> Find:
     return cache(found)
 
 
-def _side_by_side(first: ome.Image, find: Find, rows: int, columns: int) -> Show:
-    def show(level: int, at: tuple[Any, ...]) -> Shown:
+def _side_by_side(first: ome.Image, find: FindImage, rows: int, columns: int) -> ReadLevel:
+    def read_level(level: int, at: tuple[Any, ...]) -> LazyArray:
         def tile(row: int, column: int) -> View | None:
             image = find(row, column)
             return None if image is None else image.levels[level].view[at]
 
         return mosaic(tile, first.levels[level].view[at], rows, columns)
 
-    return show
+    return read_level
 
 
-def _image(image: ome.Image, name: str, show: Show) -> Iterator[Layer]:
-    """A layer for every channel."""
+def _image(image: ome.Image, name: str, read_level: ReadLevel) -> Iterator[Layer]:
+    """Yield one layer per channel."""
     axis = next((i for i, a in enumerate(image.axes) if a.type == "channel"), None)
     count = 1 if axis is None else image.shape[axis]
     for channel in range(count):
         at = (...,) if axis is None else (*(slice(None),) * axis, channel)
-        levels = [show(i, at) for i in range(len(image.levels))]
-        how = {"name": name if count == 1 else f"{name} {channel}", **_place(image, axis)}
+        levels = [read_level(i, at) for i in range(len(image.levels))]
+        options = {"name": name if count == 1 else f"{name} {channel}", **_position(image, axis)}
         if image.label is not None:
-            how.update(_meaning(image.label))
+            options.update(_label_options(image.label))
         else:
-            how.update(_rendering(image, channel, count))
+            options.update(_channel_options(image, channel, count))
         if len(levels) > 1:
-            how["multiscale"] = True
+            options["multiscale"] = True
         kind = "image" if image.label is None else "labels"
-        yield levels if len(levels) > 1 else levels[0], how, kind
+        yield levels if len(levels) > 1 else levels[0], options, kind
 
 
-def _place(image: ome.Image, without: int | None) -> dict[str, Any]:
-    """Where the pixels lie, along the axes that are left when channels are taken apart."""
+def _position(image: ome.Image, without: int | None) -> dict[str, Any]:
+    """Return scale, translation and units of the pixels, without the channel axis."""
     transform = image.transform()
     kept = [i for i in range(len(image.axes)) if i != without]
     known = [a.unit if unit_kind(a.unit) else None for a in image.axes]
@@ -163,36 +260,36 @@ def _place(image: ome.Image, without: int | None) -> dict[str, Any]:
     }
 
 
-def _rendering(image: ome.Image, number: int, count: int) -> dict[str, Any]:
-    """How OMERO would show a channel; several are added up."""
-    how: dict[str, Any] = {}
+def _channel_options(image: ome.Image, number: int, count: int) -> dict[str, Any]:
+    """Return OMERO's rendering settings of a channel; several channels are blended additively."""
+    options: dict[str, Any] = {}
     if count > 1:
-        how = {"blending": "additive", "colormap": _COLOURS[number % len(_COLOURS)]}
+        options = {"blending": "additive", "colormap": _COLOURS[number % len(_COLOURS)]}
     if number >= len(image.channels):
-        return how
+        return options
     channel = image.channels[number]
     if channel.label:
-        how["name"] = channel.label
+        options["name"] = channel.label
     if channel.color and is_colour(channel.color):
-        how["colormap"] = f"#{channel.color}"
+        options["colormap"] = f"#{channel.color}"
     if channel.active is not None:
-        how["visible"] = channel.active
+        options["visible"] = channel.active
     window = channel.window or {}
     if window.get("start", 0) < window.get("end", 0):
-        how["contrast_limits"] = (window["start"], window["end"])
-    return how
+        options["contrast_limits"] = (window["start"], window["end"])
+    return options
 
 
-def _meaning(label: ome.ImageLabel) -> dict[str, Any]:
-    """Colours and properties by value; values without a colour are grey."""
-    how: dict[str, Any] = {}
+def _label_options(label: ome.ImageLabel) -> dict[str, Any]:
+    """Return colours and properties by label value; values without a colour are grey."""
+    options: dict[str, Any] = {}
     colours = {n: [c / 255 for c in rgba] for n, rgba in label.colors.items() if rgba is not None}
     if colours:
-        how["colormap"] = {None: (0.5, 0.5, 0.5, 1.0), 0: (0.0, 0.0, 0.0, 0.0), **colours}
+        options["colormap"] = {None: (0.5, 0.5, 0.5, 1.0), 0: (0.0, 0.0, 0.0, 0.0), **colours}
     if label.properties:
         names = dict.fromkeys(k for each in label.properties.values() for k in each)
-        how["features"] = {
+        options["features"] = {
             "index": [*label.properties],
             **{k: [each.get(k) for each in label.properties.values()] for k in names},
         }
-    return how
+    return options
