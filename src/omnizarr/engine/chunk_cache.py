@@ -38,7 +38,7 @@ from omnizarr.engine.missing import Filled
 from omnizarr.engine.parallel import run_rows
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row
-from omnizarr.stores import LocalStore, Range, Versioned, get_many
+from omnizarr.stores import Range, Versioned, file_root, get_many
 from omnizarr.stores.requests import in_parallel
 
 Values: TypeAlias = npt.NDArray[Any]
@@ -255,7 +255,7 @@ def read(
     rows, count = plan.rows(), plan.count
     if not count:
         return
-    if isinstance(array.store, LocalStore) or not hasattr(array.store, "get_many"):
+    if file_root(array.store) is not None or not hasattr(array.store, "get_many"):
         run_rows(rows, count, one, out.nbytes, waits=False)
         return
     # Far away a request takes long, so those of many chunks run side by side.

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,8 @@ from omnizarr.engine.allowance import threads
 from omnizarr.engine.binding import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, PointPlan, Run
-from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
+from omnizarr.stores import direct_file_root, direct_values
+from omnizarr.stores.base import DirectFiles, DirectValues
 
 try:
     from omnizarr.engine import _kernel
@@ -39,7 +40,6 @@ MAX_ITEM = 1024
 MAX_AXES = 32
 LARGE = 2**22  # bytes of a result whose memory is worth keeping
 SMALL = 2**17  # bytes that a thread has to read, decode or encode to be worth its start
-_STORES = (LocalStore, DirectoryStore, NestedDirectoryStore, MemoryStore)
 _STYLES = {Default: 0, V2: 1, Draft: 2}
 _CRC32C, _BLOSC, _ZSTD, _LZ4, _GZIP, _ZLIB = 1, 2, 3, 4, 5, 6
 _BLOSC_NAMES = {"lz4": 0, "lz4hc": 1, "zstd": 2, "snappy": 3}
@@ -62,6 +62,7 @@ class Layout:
     separator: int
     writable: bool
     sharded: bool
+    in_memory: bool
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -82,9 +83,9 @@ def read(
     layout = _layout(array)
     if layout is None or not out.size:
         return None
-    store = array.store
-    if isinstance(store, MemoryStore):
-        values = [store.values.get(array.key(coords)) for coords in _coords(plan)]
+    if layout.in_memory:
+        found = cast(DirectValues, array.store).direct_values
+        values = [found.get(array.key(coords)) for coords in _coords(plan)]
         if not all(v is None or type(v) is bytes for v in values):
             return None
         return _run(layout, array, plan, values, out, False, leave_absent)
@@ -98,7 +99,7 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] |
         return None
     if not plan.runs and layout.sharded:
         return None
-    if isinstance(array.store, MemoryStore):
+    if layout.in_memory:
         return _in_memory(layout, array, plan, value)
     return _run(layout, array, plan, None, value, writing=True)
 
@@ -108,7 +109,8 @@ def _in_memory(
 ) -> list[int] | None:
     store: Any = array.store
     keys = [array.key(coords) for coords in _coords(plan)]
-    values = [store.values.get(key) for key in keys]
+    found = store.direct_values
+    values = [found.get(key) for key in keys]
     if not all(v is None or type(v) is bytes for v in values):
         return None
     left = _run(layout, array, plan, values, data, writing=True)
@@ -134,8 +136,8 @@ def _run(
     writing: bool,
     leave_absent: bool = False,
 ) -> list[int] | None:
-    settings, store = config.get(), array.store
-    root = store.encoded_root if isinstance(store, LocalStore) else b""
+    settings, store = config.get(), cast(DirectFiles, array.store)
+    root = b"" if layout.in_memory else store.direct_file_root
     with threads(settings.threads) as allowed, suppress(MemoryError):
         return _kernel.run(
             layout.capsule,
@@ -198,7 +200,8 @@ def _layout(array: BoundArray) -> Layout | None:
 def _find_layout(array: BoundArray, keep_empty: bool) -> Layout | None:
     encoding, grid = array.encoding, array.grid
     style = _STYLES.get(type(encoding))
-    known_store = type(array.store) in _STORES
+    in_memory = direct_values(array.store) is not None
+    known_store = in_memory or direct_file_root(array.store) is not None
     plain = not array.model.storage_transformers and not array.skipped
     if style is None or not known_store or not plain or grid.regular is None:
         return None
@@ -213,7 +216,7 @@ def _find_layout(array: BoundArray, keep_empty: bool) -> Layout | None:
         return None
     separator = ord(getattr(encoding, "separator", "/"))
     sharded = hasattr(chain.array_bytes, "counts")
-    return Layout(capsule, style, separator, _writable(chain), sharded)
+    return Layout(capsule, style, separator, _writable(chain), sharded, in_memory)
 
 
 def _capsule(chain: Chain, keep_empty: bool) -> Any:

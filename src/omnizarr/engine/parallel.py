@@ -17,7 +17,7 @@ from omnizarr import config
 from omnizarr.codecs.pipeline import Steps, run, together
 from omnizarr.engine.allowance import bytes_in_flight, on_threads, surplus
 from omnizarr.errors import OmnizarrError
-from omnizarr.stores import Store, compares
+from omnizarr.stores import Store, compares, has_low_latency
 from omnizarr.stores.operations import OneValue, Replaced, settled
 from omnizarr.stores.requests import until
 
@@ -161,4 +161,4 @@ def waits_for(store: Store) -> bool:
 
     Not where a server may stall: what it compares and replaces cannot do harm later.
     """
-    return bool(getattr(store, "near", False)) or not compares(store)
+    return has_low_latency(store) or not compares(store)

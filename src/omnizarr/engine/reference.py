@@ -20,8 +20,18 @@ from omnizarr.engine.parallel import fetch_ahead, run_rows, useful_threads, wait
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.storage_transformers import SetsGroups
-from omnizarr.stores import LocalStore, Store, compares, erase_values, get_many, replace, set_many
-from omnizarr.stores.memory import MemoryStore
+from omnizarr.stores import (
+    Store,
+    compares,
+    direct_file_root,
+    direct_values,
+    erase_values,
+    file_root,
+    get_many,
+    has_low_latency,
+    replace,
+    set_many,
+)
 from omnizarr.stores.operations import settled
 from omnizarr.stores.patience import ATTEMPTS, attempts
 
@@ -35,12 +45,13 @@ def read(
     """Fill `out`, of the plan's full shape, from the chunks."""
     _ = array.fill  # bound before threads ask for it
     store, count = array.chunk_store, plan.count
-    # Files are near: threads that each read and decode some are quicker than to fetch ahead.
-    if isinstance(store, LocalStore) and array.first_chain.sharded is None:
+    # Of files, threads that each read and decode some are quicker than fetching ahead.
+    in_files = file_root(store) is not None
+    if in_files and array.first_chain.sharded is None:
         some, number = in_turn(array, plan.rows(), count)
         several = partial(_read_some, array, out=out, filled=filled)
         run_rows(some, number, several, out.nbytes, waits=False)
-    elif isinstance(store, LocalStore) or not hasattr(store, "get_many"):
+    elif in_files or not hasattr(store, "get_many"):
         one = partial(read_row, array, out=out, filled=filled)
         run_rows(plan.rows(), count, one, out.nbytes, waits=False)
     elif count:
@@ -151,12 +162,12 @@ def _settled(
     As long as the index is the same, what was read at its places is one value or the next of each
     inner chunk. Far stores are not asked once more, but say what value a part is of.
     """
-    near = getattr(array.chunk_store, "near", False)
-    in_memory = type(array.chunk_store) is MemoryStore
-    if near and (in_memory or chain.sharded is None):  # one request is as quick: one value
+    low_latency = has_low_latency(array.chunk_store)
+    in_memory = direct_values(array.chunk_store) is not None
+    if low_latency and (in_memory or chain.sharded is None):  # one request is as quick: one value
         [data] = yield [(key, None)]
         return None if data is None else partial(chain.decode_into, data, region)
-    if not near or held:
+    if not low_latency or held:
         return (yield from chain.steps(key, region))
     for _ in attempts():
         steps = chain.steps(key, region)
@@ -176,7 +187,7 @@ def _settled(
 def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None:
     """What fills an array with part of one chunk, or None where the store has none."""
     chain = array.chain_at(coords)
-    far = chain.reads_parts and not getattr(array.chunk_store, "near", False)
+    far = chain.reads_parts and not has_low_latency(array.chunk_store)
     if chain.sharded is None and coords and not far:  # the same in fewer steps
         with chunk_context("read", array, coords):
             data = array.chunk_store.get(array.key(coords))
@@ -216,7 +227,7 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
     store = array.chunk_store
     if array.encoding.other_keys((0,) * len(array.grid.axes)):
         several = None
-    elif _is_directory(store) and array.first_chain.plain_size > 0 and array.first_chain.lends:
+    elif _lends_buffers(array, store):
         some, number = in_turn(array, rows, count)
         run_rows(some, number, partial(_write_files, array, value), value.nbytes)
         return
@@ -235,17 +246,15 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
         run_rows(iter(several), len(several), together, value.nbytes, waits=waits)
 
 
-def _is_directory(store: Store) -> bool:
-    """Return whether values become files at once; a class of somebody else may keep them."""
-    if not isinstance(store, LocalStore):
-        return False
-    kind = type(store)
-    return kind.set is LocalStore.set and kind.set_many is LocalStore.set_many
+def _lends_buffers(array: BoundArray, store: Store) -> bool:
+    """Return True if encoded chunks can be written to files without copying them first."""
+    chain = array.first_chain
+    return direct_file_root(store) is not None and chain.plain_size > 0 and chain.lends
 
 
 def _own(store: Store, data: Buffer) -> Buffer:
     """Return bytes that a store may keep: those of a codec may be the caller's array itself."""
-    return data if _is_directory(store) else bytes(data)
+    return bytes(data) if direct_file_root(store) is None else data
 
 
 def _by_group(array: BoundArray, store: SetsGroups, rows: Iterator[Row]) -> list[list[Row]]:

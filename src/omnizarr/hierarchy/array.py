@@ -32,7 +32,7 @@ from omnizarr.hierarchy.selection import Selectable
 from omnizarr.hierarchy.view import Viewer
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
-from omnizarr.stores import LocalStore, MemoryStore, sizes
+from omnizarr.stores import has_cheap_requests, sizes
 
 registry.register("integration", "dask", "omnizarr.integrations.dask:to_dask")
 registry.register("integration", "dask_token", "omnizarr.integrations.dask:token")
@@ -80,8 +80,8 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     def _target(self) -> BoundArray:
         """As `_data`; where looking costs little, it knows whether another handle appended."""
         bound = self._data
-        store = self._location.store
-        if bound.overhangs and isinstance(store, (LocalStore, MemoryStore)):
+        store: Any = self._location.store
+        if bound.overhangs and has_cheap_requests(store):
             generation = store.generation(self._location.format.keys(self.path)[0])
             if self._compared != (self.shape, generation):
                 if self._location.shape() not in (None, self.shape):

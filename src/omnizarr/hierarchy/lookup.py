@@ -28,7 +28,7 @@ from omnizarr.hierarchy.consolidated import Copies
 from omnizarr.hierarchy.fetch import fetch, fetch_probe
 from omnizarr.hierarchy.location import Location, separator_of, tell
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.stores import Inside, LocalStore, Store, can_list, list_dir
+from omnizarr.stores import Inside, Store, can_list, file_root, list_dir
 from omnizarr.stores.staging import Mark, interrupted, marker
 
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
@@ -198,8 +198,9 @@ def why_absent(store: Store, path: str, wanted: str | None) -> str:
                 f"{message}; a node was being replaced there when its writer was killed: `omnizarr"
                 " repair` finishes that, nothing is lost"
             )
-    if isinstance(store, LocalStore) and store.root.is_file():
-        return f"{message}, which is {_about_file(store.root)}"
+    file = file_root(store)
+    if file is not None and file.is_file():
+        return f"{message}, which is {_about_file(file)}"
     unknown = _unlisted(store, path) if _is_implicit(store) else ""
     if unknown:
         return f"{message}; {unknown}"
@@ -264,12 +265,13 @@ def why_no_member(location: Location, path: str) -> str:
 
 def _beside(store: Store, path: str) -> str:
     """The name in the same folder that a path of nothing may have meant."""
-    if path or not isinstance(store, LocalStore) or not store.root.parent.is_dir():
+    root = file_root(store)
+    if path or root is None or not root.parent.is_dir():
         return "Is the path right?"
     with suppress(OSError):
         # Without endings, which most names have in common.
-        names = {Path(name).stem: name for name in sorted(os.listdir(store.root.parent))}
-        meant = near(store.root.stem, names)
+        names = {Path(name).stem: name for name in sorted(os.listdir(root.parent))}
+        meant = near(root.stem, names)
         if meant is not None:
             return f"Did you mean {names[meant]!r}?"
     return "Is the path right?"

@@ -38,7 +38,14 @@ from omnizarr.hierarchy.make import build, make_array
 from omnizarr.hierarchy.options import CreateOptions, shows
 from omnizarr.model import paths
 from omnizarr.ops.partition import Box, Encode, store, stored_axes
-from omnizarr.stores import LocalStore, MemoryStore, Versioned, can_list, overlap, place_of
+from omnizarr.stores import (
+    Versioned,
+    can_list,
+    has_cheap_requests,
+    is_process_local,
+    overlap,
+    place_of,
+)
 from omnizarr.stores.identity import Place, TellsPlace, digest, own_source
 
 try:
@@ -69,12 +76,13 @@ def token(array: Array) -> tuple[Any, ...]:
     every stored value, so that it changes with the data; elsewhere that would be a request for
     each chunk.
     """
-    store, bound = array.store, array._bound
+    store: Any = array.store
+    bound = array._bound
     place: Any = digest(own_source(store))
-    if isinstance(store, MemoryStore):  # whose values are told below, by what they are
-        place = type(store), id(store.values)
+    if getattr(store, "process_local", False):  # stores with the same values are equal
+        place = type(store), hash(store)
     documents = array._location.format.write(array.path, array._model)
-    if not isinstance(store, LocalStore | MemoryStore) or not can_list(store):
+    if not has_cheap_requests(store) or not can_list(store):
         return ("omnizarr.Array", place, array.path, documents)
     keys = [*array._location.format.keys(array.path), *sorted(k for _, k in stored_keys(bound))]
     generations = [(key, _generation(store, key)) for key in keys]
@@ -318,7 +326,7 @@ def writes(x: Any, array: Array, start: tuple[int, ...], encode: Encode | None =
     """The tasks that store a Dask array, encoded, in a stored one, from a position on."""
     check_known(x)
     name = f"omnizarr-write-{uuid.uuid4().hex}"
-    process = os.getpid() if _in_memory(array.store) else None
+    process = os.getpid() if is_process_local(array.store) else None
     axes = stored_axes(array)
     spans = [list(axis_spans(a, s, b)) for a, s, b in zip(axes, start, x.chunks, strict=True)]
     layer: dict[Any, Any] = {}
@@ -366,11 +374,3 @@ def check_known(x: Any) -> None:
             f"the lengths of some blocks are unknown, got chunks {x.chunks};"
             " call x.compute_chunk_sizes() first"
         )
-
-
-def _in_memory(store: Any) -> bool:
-    while not isinstance(store, MemoryStore):
-        store = getattr(store, "inner", None)
-        if store is None:
-            return False
-    return True

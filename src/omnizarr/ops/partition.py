@@ -16,7 +16,7 @@ import numpy.typing as npt
 from omnizarr.chunk_grids import Axis, RegularAxis
 from omnizarr.engine.parallel import run_rows
 from omnizarr.hierarchy.array import Array
-from omnizarr.stores import LocalStore, MemoryStore
+from omnizarr.stores import has_cheap_requests
 
 Box = tuple[slice, ...]
 Encode: TypeAlias = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
@@ -37,13 +37,9 @@ def store(array: Array, box: Box, values: npt.NDArray[Any], encode: Encode | Non
         with np.errstate(**errors):  # of the calling thread, for those that help
             array[part] = encode(values[inside])
 
-    boxes = parts(stored_axes(array), box, PART if is_near(array) else FAR_PART)
+    size = PART if has_cheap_requests(array.store) else FAR_PART
+    boxes = parts(stored_axes(array), box, size)
     run_rows(iter(boxes), len(boxes), one, values.nbytes)
-
-
-def is_near(array: Array) -> bool:
-    """Whether it lies in memory or in files, where many small calls take no longer than one."""
-    return isinstance(array.store, LocalStore | MemoryStore)
 
 
 def stored_axes(array: Array) -> tuple[Axis, ...]:

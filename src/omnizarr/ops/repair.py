@@ -16,11 +16,11 @@ from typing import Any, Literal, TypeAlias
 from omnizarr.errors import NodeNotFound, OmnizarrError, StoreError, warn
 from omnizarr.hierarchy.consolidate import consolidate_metadata, copies_are_stale
 from omnizarr.stores import (
-    LocalStore,
     Store,
     can_list,
     check_writable,
     compares,
+    file_root,
     leases,
     list_prefix,
     locks,
@@ -70,15 +70,16 @@ def repair(
     Values are never touched: a killed writer leaves each as it was, or as it was to be.
     """
     where = resolve(store, storage_options=storage_options)
-    if isinstance(where, LocalStore) and not os.path.isdir(where.root):
-        raise NodeNotFound(f"there is no directory {str(where.root)!r}")
+    root = file_root(where)
+    if root is not None and not root.is_dir():
+        raise NodeNotFound(f"there is no directory {str(root)!r}")
     if not dry_run:
         check_writable(where)
     if not can_list(where):
         raise StoreError(f"{where!r} cannot list its keys, so leftovers cannot be found")
     found = [*_unfinished_nodes(where, not dry_run)]
-    if isinstance(where, LocalStore):
-        found += _leftovers(str(where.root), not dry_run, older_than)
+    if root is not None:
+        found += _leftovers(str(root), not dry_run, older_than)
     elif compares(where):
         found += _leases(where, not dry_run)
     return [*found, *_copies(where, not dry_run)]

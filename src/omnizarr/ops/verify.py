@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from omnizarr import stores
@@ -29,7 +30,7 @@ from omnizarr.hierarchy.lookup import locate
 from omnizarr.hierarchy.walk import below
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.model.node import CHECKSUMS, PREFIX
-from omnizarr.stores import LocalStore, Range, get_many, list_prefix
+from omnizarr.stores import Range, file_root, get_many, list_prefix
 from omnizarr.stores.base import TellsSizes
 from omnizarr.stores.local.files import folders_below
 from omnizarr.stores.staging import FOLDER, MARKER, interrupted
@@ -265,8 +266,9 @@ class _Verification:
             if absent and self.missing != "count":
                 self._tell_absent(array)
         store: Any = self.start.store
-        if isinstance(store, LocalStore):
-            self._tell_folders(store)
+        root = file_root(store)
+        if root is not None:
+            self._tell_folders(root)
         for staged in interrupted(store):
             message = "a node that was being written, or is now; see omnizarr repair"
             level: Literal["error", "warning"] = "error" if staged.complete else "warning"
@@ -277,11 +279,11 @@ class _Verification:
                 self._tell(self.start.path, key, message, level="warning")
         self.report.findings.sort(key=lambda f: (f.path, f.key, f.chunk or ()))
 
-    def _tell_folders(self, store: LocalStore) -> None:
+    def _tell_folders(self, root: Path) -> None:
         """Tell of folders in the place of a chunk's file, which reads as if it were absent."""
         for prefix in self.start.format.owned(self.start.path)[1]:
-            top = os.path.join(store.root, prefix)
-            for name in folders_below(top, os.path.join(store.root, "")):
+            top = os.path.join(root, prefix)
+            for name in folders_below(top, os.path.join(root, "")):
                 key = prefix + name
                 array = self._owner(key)
                 if array is None or array.prefix in self.unknown:

@@ -27,11 +27,12 @@ from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
 from omnizarr.model import Named
 from omnizarr.model.node import check_members, invalid
 from omnizarr.stores import (
-    MemoryStore,
     Range,
     Store,
     check_writable,
     erase_prefix,
+    has_low_latency,
+    is_process_local,
     list_dir,
     list_prefix,
 )
@@ -139,7 +140,7 @@ class IndexedShards:
         """What stays the same as long as nobody can have replaced a shard without a sign of it."""
         if isinstance(self.store, Holds | GetsManyVersioned):
             return []
-        others = getattr(self.store, "near", False) and not isinstance(self.store, MemoryStore)
+        others = has_low_latency(self.store) and not is_process_local(self.store)
         return None if others else mark(self.level, shards)  # other processes may
 
     def _indices(self, shards: Iterable[str], fetch: OneValue | None = None) -> dict[str, Index]:

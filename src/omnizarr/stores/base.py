@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -178,6 +179,55 @@ class Inside(Protocol):
     """Can name the larger stores that it is a part of, the nearest first."""
 
     def around(self) -> Iterator[Store]: ...
+
+
+class LowLatency(Protocol):
+    """Answers a request so quickly that two requests cost little more than one."""
+
+    low_latency: bool
+
+
+class CheapRequests(Protocol):
+    """Answers a request, or one for a generation, for the price of a system call at most.
+
+    Nothing is gained by joining requests: there is no connection, lock or transaction.
+    """
+
+    cheap_requests: bool
+
+
+class ProcessLocal(Protocol):
+    """Keeps its values in the memory of this process, where no other process can change them."""
+
+    process_local: bool
+
+
+class KeepsFiles(Protocol):
+    """Keeps every value in a file of its own, whose path below a directory is the key."""
+
+    @property
+    def file_root(self) -> Path: ...
+
+
+class DirectFiles(Protocol):
+    """Allows compiled code to read and atomically replace its files without calling the store.
+
+    A class has to declare this itself: a subclass may do more than store files.
+    """
+
+    @property
+    def direct_file_root(self) -> bytes:
+        """The directory as the operating system names it, with a slash at the end."""
+
+
+class DirectValues(Protocol):
+    """Allows others to look up its values in a dictionary without calling the store.
+
+    A class has to declare this itself: a subclass may do more than look up values.
+    """
+
+    @property
+    def direct_values(self) -> MutableMapping[str, bytes]: ...
 
 
 @runtime_checkable

@@ -111,7 +111,7 @@ class LMDBStore(Closes):
     `options` go to ``lmdb.open``; a `map_size` is the most that the data may take (1 TiB).
     """
 
-    near = True  # to be asked twice costs little
+    low_latency = True
 
     def __init__(
         self, path: str | os.PathLike[str], *, read_only: bool = False, **options: Any

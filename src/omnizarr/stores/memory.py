@@ -16,7 +16,9 @@ class MemoryStore(Closes):
 
     _can_be_copied = True
 
-    near = True  # to be asked twice costs little
+    low_latency = True
+    cheap_requests = True
+    process_local = True
     read_only = False
 
     def __init__(
@@ -24,6 +26,10 @@ class MemoryStore(Closes):
     ) -> None:
         self.values = {} if store_dict is None else store_dict
         self.read_only = read_only
+
+    @property
+    def direct_values(self) -> MutableMapping[str, bytes]:
+        return self.values
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         value = self.values.get(check_key(key))

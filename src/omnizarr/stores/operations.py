@@ -10,9 +10,10 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import TypeGuard, TypeVar
 
 from omnizarr.errors import InvalidMetadata, OmnizarrError, ReadOnly, StoreError
@@ -230,6 +231,49 @@ def one_level(keys: Iterable[str], prefix: str) -> tuple[list[str], list[str]]:
 def can_list(store: Store) -> bool:
     """Whether children can be discovered at all."""
     return isinstance(store, (Lists, ListsPrefix, ListsDir))
+
+
+def has_low_latency(store: object) -> bool:
+    """Return True for a store that declares `LowLatency`."""
+    return bool(getattr(store, "low_latency", False))
+
+
+def has_cheap_requests(store: object) -> bool:
+    """Return True for a store that declares `CheapRequests`."""
+    return bool(getattr(store, "cheap_requests", False))
+
+
+def is_process_local(store: object) -> bool:
+    """Return True for a store that declares `ProcessLocal`, and for one that wraps such a store."""
+    while store is not None:
+        if getattr(store, "process_local", False):
+            return True
+        store = getattr(store, "inner", None)
+    return False
+
+
+def file_root(store: object) -> Path | None:
+    """Return the directory of a store that declares `KeepsFiles`, else None."""
+    root: Path | None = getattr(store, "file_root", None)
+    return root
+
+
+def direct_file_root(store: object) -> bytes | None:
+    """Return the directory of a store whose class declares `DirectFiles`, else None."""
+    kind = type(store)
+    root: bytes | None = None
+    if "direct_file_root" in vars(kind):
+        root = store.direct_file_root  # type: ignore[attr-defined]  # just seen
+    return root
+
+
+def direct_values(store: object) -> MutableMapping[str, bytes] | None:
+    """Return the dictionary of a store whose class declares `DirectValues`, else None."""
+    kind = type(store)
+    values: MutableMapping[str, bytes] | None = None
+    if "direct_values" in vars(kind):
+        values = store.direct_values  # type: ignore[attr-defined]  # just seen
+    return values
 
 
 def check_writable(store: Store) -> None:

@@ -51,7 +51,7 @@ class RedisStore(Closes):
     to the client. Passwords in the URL are not shown.
     """
 
-    near = True  # to be asked twice costs little
+    low_latency = True
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ class SQLiteStore(Closes):
     `timeout` is how many seconds to wait for another process that writes.
     """
 
-    near = True  # to be asked twice costs little
+    low_latency = True
 
     def __init__(
         self, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = 60

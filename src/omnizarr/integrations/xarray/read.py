@@ -36,7 +36,8 @@ from omnizarr.hierarchy.options import pipeline
 from omnizarr.hierarchy.view import View
 from omnizarr.model import Named
 from omnizarr.model.node import ARRAY_TO_BYTES
-from omnizarr.ops.partition import Box, is_near, parts, read_axes
+from omnizarr.ops.partition import Box, parts, read_axes
+from omnizarr.stores import has_cheap_requests
 
 PART = 2**20  # numbers that are unpacked at a time
 
@@ -80,8 +81,8 @@ class Packed(BackendArray):
         if box is None:
             return indexing.apply_indexer(self._decoded, key).get_duck_array()
         out, errors = empty(tuple(s.stop - s.start for s in box), self.dtype), np.geterr()
-        near = is_near(self._array) and out.size > PART
-        boxes = parts(read_axes(self._array), box, PART) if near else [box]
+        split = has_cheap_requests(self._array.store) and out.size > PART
+        boxes = parts(read_axes(self._array), box, PART) if split else [box]
 
         def one(part: Box) -> None:
             shifted = ((p, b.start) for p, b in zip(part, box, strict=True))

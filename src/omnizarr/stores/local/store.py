@@ -114,7 +114,8 @@ class LocalStore(Closes):
 
     _can_be_copied = True
 
-    near = True  # to be asked twice costs little
+    low_latency = True
+    cheap_requests = True
     read_only = False
 
     def __init__(self, root: str | os.PathLike[str], *, read_only: bool = False) -> None:
@@ -126,9 +127,14 @@ class LocalStore(Closes):
         """The directory."""
         return Path(self._start)
 
+    @property
+    def file_root(self) -> Path:
+        """The directory, in which every value is a file."""
+        return self.root
+
     @cached_property
-    def encoded_root(self) -> bytes:
-        """The directory as the system names it, with a slash at the end."""
+    def direct_file_root(self) -> bytes:
+        """The directory as the operating system names it, with a slash at the end."""
         return os.fsencode(self._start or "./")
 
     @cached_property
@@ -389,6 +395,7 @@ class DirectoryStore(LocalStore):
 
     default_format = "2"
     answers_by = LocalStore.answers_by
+    direct_file_root = LocalStore.direct_file_root
 
 
 class NestedDirectoryStore(DirectoryStore):
@@ -399,3 +406,4 @@ class NestedDirectoryStore(DirectoryStore):
 
     dimension_separator = "/"
     answers_by = LocalStore.answers_by
+    direct_file_root = LocalStore.direct_file_root

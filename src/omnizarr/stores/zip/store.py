@@ -34,7 +34,7 @@ class ZipStore(Closes):
     to be there. `compression` is 0 (stored) or 8 (deflated), as in the module `zipfile`.
     """
 
-    near = True  # to be asked twice costs little
+    low_latency = True
 
     def __init__(
         self,
