@@ -44,14 +44,11 @@ from omnizarr.hierarchy.create import (
     group,
     ones,
     ones_like,
-    open,
-    open_array,
-    open_group,
-    open_like,
     zeros,
     zeros_like,
 )
 from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.open import open, open_array, open_group, open_like
 from omnizarr.registry import register
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
 
@@ -63,10 +60,16 @@ if _typing.TYPE_CHECKING:
     from omnizarr.codecs.compressors import Lzma as LZMA
     from omnizarr.codecs.compressors import Zlib
     from omnizarr.codecs.zstd import Zstd
-    from omnizarr.hierarchy.consolidate import consolidate_metadata, open_consolidated
-    from omnizarr.hierarchy.create import create_hierarchy, init_store, tree
+    from omnizarr.hierarchy.create import (
+        create_hierarchy,
+        init_store,
+        save,
+        save_array,
+        save_group,
+        tree,
+    )
     from omnizarr.hierarchy.info import print_debug_info
-    from omnizarr.hierarchy.save import load, save, save_array, save_group
+    from omnizarr.hierarchy.open import consolidate_metadata, load, open_consolidated
     from omnizarr.hierarchy.validate import validate
     from omnizarr.hierarchy.view import View
     from omnizarr.integrations.dask import from_dask
@@ -179,7 +182,7 @@ _LATER = {
     "Zstd": "codecs.zstd:Zstd",
     "ZipStore": "stores.zip.zarr_python_2:ZipStore",
     "DBMStore": "stores.dbm:DBMStore",
-    "consolidate_metadata": "hierarchy.consolidate:consolidate_metadata",
+    "consolidate_metadata": "hierarchy.open:consolidate_metadata",
     "aio": "aio",
     "View": "hierarchy.view:View",
     "convert": "ops.convert:convert",
@@ -193,13 +196,13 @@ _LATER = {
     "from_array": "ops.copy:from_array",
     "from_dask": "integrations.dask:from_dask",
     "init_store": "hierarchy.create:init_store",
-    "load": "hierarchy.save:load",
-    "open_consolidated": "hierarchy.consolidate:open_consolidated",
+    "load": "hierarchy.open:load",
+    "open_consolidated": "hierarchy.open:open_consolidated",
     "print_debug_info": "hierarchy.info:print_debug_info",
     "repair": "ops.repair:repair",
-    "save": "hierarchy.save:save",
-    "save_array": "hierarchy.save:save_array",
-    "save_group": "hierarchy.save:save_group",
+    "save": "hierarchy.create:save",
+    "save_array": "hierarchy.create:save_array",
+    "save_group": "hierarchy.create:save_group",
     "tree": "hierarchy.create:tree",
     "validate": "hierarchy.validate:validate",
     "verify": "ops.verify:verify",

@@ -29,6 +29,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from omnizarr import config
 from omnizarr.hierarchy import create
+from omnizarr.hierarchy import open as opening
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
 from omnizarr.stores.threads import Crew
@@ -320,9 +321,9 @@ class AsyncGroup(_AsyncNode):
     info_complete = _method(Group.info_complete)
 
 
-open = _function(create.open)
-open_array = _function(create.open_array)
-open_group = _function(create.open_group)
+open = _function(opening.open)
+open_array = _function(opening.open_array)
+open_group = _function(opening.open_group)
 create_array = _function(create.create_array)
 create_group = _function(create.create_group)
 group = _function(create.group)

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.hierarchy.walk import walk
+from omnizarr.hierarchy.location import walk
 from omnizarr.model import GroupModel, Node
 from tests.conformance.key_value import SmallestStore
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr.errors import StoreError, WrongType
 from omnizarr.formats import Probe
-from omnizarr.hierarchy.fetch import fetch_probe
+from omnizarr.hierarchy.lookup import fetch_probe
 from omnizarr.stores import Range, Store, same_place
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.http import HTTPStore

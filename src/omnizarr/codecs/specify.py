@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from omnizarr import registry
 from omnizarr.codecs.codec import plain_member
 from omnizarr.errors import InvalidMetadata, WrongType, error_context
-from omnizarr.model import Named
+from omnizarr.model import ArrayModel, Named
 from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX, with_defaults
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -145,3 +146,59 @@ class ShardingCodecIndexLocation(StrEnum):
 
     start = "start"
     end = "end"
+
+
+def inner_chunk_shape(array: ArrayModel) -> tuple[int, ...] | None:
+    """The shape of the chunks inside shards, along the array's axes; None without shards.
+
+    Also None where a configuration is wrong, which an unknown data type may have kept unnoticed.
+    """
+    axes = list(range(len(array.shape)))
+    for codec in array.codecs:
+        member = {"transpose": "order", "sharding_indexed": "chunk_shape"}.get(codec.name)
+        if member is None:
+            continue
+        value = codec.configuration.get(member)
+        if not isinstance(value, list) or not all(isinstance(n, int) for n in value):
+            return None
+        if codec.name == "sharding_indexed":
+            pairs = sorted(zip(axes, value, strict=False))
+            return tuple(n for _, n in pairs) if len(value) == len(axes) else None
+        if sorted(value) != sorted(axes):
+            return None
+        axes = [axes[i] for i in value]
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Codecs on arrays, the one from array to bytes, and those on bytes; inside shards, if any."""
+
+    filters: tuple[Named, ...]
+    serializer: Named | None
+    compressors: tuple[Named, ...]
+
+
+def pipeline(array: ArrayModel) -> Pipeline:
+    """The codecs of an array in groups; of a sharded one those that its chunks go through."""
+    return _grouped(array.codecs)
+
+
+def _grouped(codecs: tuple[Named, ...]) -> Pipeline:
+    kinds = [kind(codec) for codec in codecs]
+    middle = [c for c, k in zip(codecs, kinds, strict=True) if k == "array->bytes"]
+    serializer = middle[0] if middle else None
+    filters = tuple(c for c, k in zip(codecs, kinds, strict=True) if k == "array->array")
+    inner = None if serializer is None else serializer.configuration.get("codecs")
+    if isinstance(inner, (list, tuple)) and inner:
+        found = _grouped(tuple(to_named(codec, None) for codec in inner))
+        return Pipeline((*filters, *found.filters), found.serializer, found.compressors)
+    compressors = tuple(c for c, k in zip(codecs, kinds, strict=True) if k == "bytes->bytes")
+    return Pipeline(filters, serializer, compressors)
+
+
+def memory_order(array: ArrayModel) -> str:
+    """``"F"`` where chunks are stored with reversed axes, else ``"C"``."""
+    first = array.codecs[0] if array.codecs else Named("")
+    axes = list(reversed(range(len(array.shape))))
+    return "F" if first.name == "transpose" and first.configuration.get("order") == axes else "C"

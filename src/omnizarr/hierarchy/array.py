@@ -13,26 +13,45 @@ import numpy.typing as npt
 
 from omnizarr import config as settings
 from omnizarr import engine, registry
+from omnizarr.codecs import bind_codec
+from omnizarr.codecs.specify import inner_chunk_shape, memory_order, pipeline
 from omnizarr.config import byte_size
 from omnizarr.data_types import own_type
 from omnizarr.engine import BoundArray, Missing
-from omnizarr.errors import WrongNode, warn
+from omnizarr.errors import (
+    OmnizarrError,
+    WrongNode,
+    warn,
+)
+from omnizarr.formats.draft.extensions import packed_shard_shape
 from omnizarr.formats.format import ATTRIBUTE, check_attributes
 from omnizarr.hierarchy import chunks as stored
 from omnizarr.hierarchy import info, selection
 from omnizarr.hierarchy.attributes import alone
-from omnizarr.hierarchy.chunking import check_countable, inner_chunks, packed_shape
-from omnizarr.hierarchy.chunks import Writer
+from omnizarr.hierarchy.chunks import (
+    Writer,
+    check_countable,
+    grown,
+    resize,
+    shrunk,
+    with_shape,
+)
 from omnizarr.hierarchy.info import Info
-from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.location import (
+    Location,
+)
 from omnizarr.hierarchy.node import NodeHandle
-from omnizarr.hierarchy.options import ArrayConfig, as_object, lengths_of, order, pipeline
-from omnizarr.hierarchy.resize import grown, resize, shrunk, with_shape
-from omnizarr.hierarchy.selection import Selectable
-from omnizarr.hierarchy.view import Viewer
+from omnizarr.hierarchy.options import (
+    lengths_of,
+)
+from omnizarr.hierarchy.selection import ArrayConfig, Selectable, as_source
+from omnizarr.hierarchy.view import View, Viewer
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, Named, Node
-from omnizarr.stores import has_cheap_requests, sizes
+from omnizarr.stores import (
+    has_cheap_requests,
+    sizes,
+)
 
 registry.register("integration", "dask", "omnizarr.integrations.dask:to_dask")
 registry.register("integration", "dask_token", "omnizarr.integrations.dask:token")
@@ -133,20 +152,20 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
         Of a sharded array, the shape of the chunks inside its shards.
         """
-        inner = inner_chunks(self._model)
+        inner = inner_chunk_shape(self._model)
         return self._bound.grid.regular or self.write_chunk_sizes if inner is None else inner
 
     @property
     def shards(self) -> tuple[Any, ...] | None:
         """The shape of a shard, or None where chunks are stored one by one."""
-        if inner_chunks(self._model) is not None:
+        if inner_chunk_shape(self._model) is not None:
             return self._bound.grid.regular or self.write_chunk_sizes
-        return packed_shape(self._model)
+        return packed_shard_shape(self._model)
 
     @property
     def read_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
         """The lengths of the chunks along each axis, cut at the end of the array."""
-        inner = inner_chunks(self._model)
+        inner = inner_chunk_shape(self._model)
         if inner is None:
             return self.write_chunk_sizes
         check_countable(self._location, self.cdata_shape)
@@ -177,18 +196,18 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     @property
     def filters(self) -> tuple[Any, ...]:
         """The codecs on arrays."""
-        return tuple(map(as_object, pipeline(self._model).filters))
+        return tuple(map(_bound_codec, pipeline(self._model).filters))
 
     @property
     def serializer(self) -> Any:
         """The codec from array to bytes."""
         serializer = pipeline(self._model).serializer
-        return None if serializer is None else as_object(serializer)
+        return None if serializer is None else _bound_codec(serializer)
 
     @property
     def compressors(self) -> tuple[Any, ...]:
         """The codecs on bytes."""
-        return tuple(map(as_object, pipeline(self._model).compressors))
+        return tuple(map(_bound_codec, pipeline(self._model).compressors))
 
     @property
     def compressor(self) -> Any:
@@ -206,7 +225,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     @property
     def order(self) -> str:
         """``"F"`` where chunks are stored with reversed axes, else ``"C"``."""
-        return order(self._model)
+        return memory_order(self._model)
 
     @property
     def dimension_names(self) -> tuple[str | None, ...] | None:
@@ -395,3 +414,55 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     def __repr__(self) -> str:
         return info.array_line(self._model, self._location)
+
+
+# Options that say how chunks become bytes.
+CODECS = {"codecs", "filters", "serializer", "compressors", "compressor", "order"}
+
+
+def like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Options for an array like another: its own where it has them, unless others are given."""
+    found: dict[str, Any] = {"shape": a.shape}
+    if hasattr(a, "dtype"):
+        found["dtype"] = type_of(as_source(a))
+    if isinstance(a, Array):
+        found |= {
+            "chunks": a.chunks,
+            "shards": a.shards,
+            "fill_value": a.fill_value,
+            "dimension_names": a.dimension_names,
+            "zarr_format": a.zarr_format,
+        }
+        if (
+            options.get("zarr_format", a.zarr_format) == a.zarr_format
+            and not CODECS & options.keys()
+        ):
+            found |= codec_options(a)
+    elif isinstance(getattr(a, "chunks", None), tuple):
+        found["chunks"] = tuple(c[0] if isinstance(c, tuple) and c else c for c in a.chunks)
+    return {**found, **options}
+
+
+def type_of(data: Any) -> Any:
+    """Return the type of data; for NumPy byte strings of any length are just objects."""
+    array = data.array if isinstance(data, View) else data
+    is_bytes = isinstance(array, Array) and array._model.data_type.name == "bytes"
+    return bytes if is_bytes else data.dtype
+
+
+def codec_options(a: Array) -> dict[str, Any]:
+    """The codecs of an array as the options that make them."""
+    known = pipeline(a._model)
+    return {
+        "filters": known.filters,
+        "serializer": known.serializer,
+        "compressors": known.compressors,
+    }
+
+
+def _bound_codec(codec: Named) -> Any:
+    """Return the codec object, or its name and configuration where no such codec is known."""
+    try:
+        return bind_codec(codec, "codecs")
+    except OmnizarrError:
+        return codec

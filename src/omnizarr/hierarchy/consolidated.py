@@ -14,9 +14,8 @@ from typing import Any
 
 from omnizarr.errors import InvalidMetadata, StoreError, warn
 from omnizarr.formats import Documents, Format, consolidated
-from omnizarr.hierarchy.fetch import fetch
 from omnizarr.model import GroupModel, Node, paths
-from omnizarr.stores import SetsIf, Store, Versioned, can_list, list_dir, lock
+from omnizarr.stores import SetsIf, Store, Versioned, can_list, get_existing, list_dir, lock
 from omnizarr.stores.base import Kind
 from omnizarr.stores.patience import ATTEMPTS, attempts
 from omnizarr.stores.turns import DOCUMENTS, turn
@@ -59,7 +58,7 @@ class Copies:
         if self._seen == _changes or self._key is None:
             return self._entries is not None
         seen = _changes
-        found = fetch(self._store, [self._key]) if documents is None else documents
+        found = get_existing(self._store, [self._key]) if documents is None else documents
         data = found.get(self._key)
         if data != self._data or self._seen < 0:
             entries = None if data is None else consolidated.read(self._format, data, self._key)
@@ -122,7 +121,7 @@ def note_change() -> None:
 
 def has_copies(store: Store, path: str, format: Format) -> bool:
     """Whether a group at a path or above keeps copies."""
-    found = fetch(store, consolidated.holders(format, path))
+    found = get_existing(store, consolidated.holders(format, path))
     return any(consolidated.read(format, data, key) is not None for key, data in found.items())
 
 
@@ -144,7 +143,7 @@ def keep_right(
     groups = {k: g for path in nodes for k, g in consolidated.holders(format, path).items()}
     if not groups:
         return
-    around = fetch(store, groups) if around is None else around
+    around = get_existing(store, groups) if around is None else around
     for key, group in groups.items():
         if key in around and consolidated.has_copies(format, around[key], key):
             start = paths.prefix(group)
@@ -258,4 +257,4 @@ def _below(
 
 
 def _documents(store: Store, format: Format, path: str) -> dict[str, bytes]:
-    return {paths.name(key): text for key, text in fetch(store, format.keys(path)).items()}
+    return {paths.name(key): text for key, text in get_existing(store, format.keys(path)).items()}

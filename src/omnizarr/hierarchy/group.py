@@ -6,25 +6,35 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Unpack
 
-from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound, Problem, WrongNode, warn
+import numpy as np
+
+from omnizarr import data_types
+from omnizarr.errors import (
+    InvalidMetadata,
+    NodeExists,
+    NodeNotFound,
+    Problem,
+    WrongNode,
+    warn,
+)
 from omnizarr.hierarchy import info
-from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.array import Array, like
 from omnizarr.hierarchy.attributes import json_attributes
+from omnizarr.hierarchy.build import complete, create_node, create_nodes, make_array, move
 from omnizarr.hierarchy.consolidated import Copies
 from omnizarr.hierarchy.info import Info, Tree, tree
-from omnizarr.hierarchy.location import Location, tell
-from omnizarr.hierarchy.lookup import check_absent, format_for, place, why_no_member
-from omnizarr.hierarchy.make import (
-    check_required,
-    complete,
-    create_node,
-    create_nodes,
-    like,
-    make_array,
+from omnizarr.hierarchy.location import (
+    Location,
+    tell,
 )
+from omnizarr.hierarchy.lookup import check_absent, format_for, place, why_no_member
 from omnizarr.hierarchy.node import NodeHandle, frozen
-from omnizarr.hierarchy.options import ZERO, ArrayOptions, NewOptions, shows
-from omnizarr.hierarchy.walk import move
+from omnizarr.hierarchy.options import (
+    ZERO,
+    ArrayOptions,
+    NewOptions,
+    shows,
+)
 from omnizarr.model import ArrayModel, GroupModel, Node
 
 
@@ -411,3 +421,17 @@ for _method in (
     *(Group.empty_like, Group.zeros_like, Group.ones_like, Group.full_like),
 ):
     shows(NewOptions)(_method)
+
+
+def check_required(node: Any, shape: int | Iterable[int], dtype: Any, exact: bool) -> None:
+    """Raise where a node is not an array of that shape and type."""
+    if not isinstance(node, Array):
+        raise WrongNode(f"{node.name} is a group, not an array")
+    wanted = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if node.shape != wanted:
+        raise WrongNode(f"{node.name} has shape {node.shape}, not {wanted}")
+    if dtype is None:
+        return
+    type_ = data_types.bind(data_types.describe(dtype)).dtype
+    if node.dtype != type_ and (exact or not np.can_cast(node.dtype, type_)):
+        raise WrongNode(f"{node.name} has type {node.dtype}, not {type_}")

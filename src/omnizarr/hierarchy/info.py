@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from omnizarr._version import VERSION
+from omnizarr.codecs.specify import inner_chunk_shape, memory_order
 from omnizarr.engine import BoundArray, kernel
 from omnizarr.errors import OmnizarrError
-from omnizarr.hierarchy.chunking import inner_chunks
 from omnizarr.hierarchy.chunks import chunk_counts, stored_size
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.options import order
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 
 # html.escape does the same, but its module brings a table of all entities along.
@@ -82,7 +81,7 @@ def chunk_text(array: ArrayModel) -> str:
     """The chunk shape, or the grid's name."""
     chunks = array.chunk_grid.configuration.get("chunk_shape")
     whole = str(tuple(chunks)) if isinstance(chunks, list) else array.chunk_grid.name
-    inner = inner_chunks(array)
+    inner = inner_chunk_shape(array)
     return whole if inner is None else f"{inner} in shards {whole}"
 
 
@@ -122,7 +121,7 @@ def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info
     info["chunk shape"] = chunk_text(array)
     if array.dimension_names is not None:
         info["dimensions"] = ", ".join(n or "-" for n in array.dimension_names)
-    info["order"] = order(array)
+    info["order"] = memory_order(array)
     info["codecs"] = " -> ".join(repr(c) for c in array.codecs)
     if array.storage_transformers:
         info["transformers"] = ", ".join(repr(t) for t in array.storage_transformers)
@@ -141,7 +140,7 @@ def _grid_text(bound: BoundArray) -> str:
     """How many chunks there are, and in how many shards."""
     counts, grid = chunk_counts(bound), bound.grid
     text = f"{math.prod(counts)} in a grid of {counts}"
-    if inner_chunks(bound.model) is None:
+    if inner_chunk_shape(bound.model) is None:
         return text
     return f"{text}, in {counted(grid.count, 'shard')} in a grid of {grid.shape}"
 

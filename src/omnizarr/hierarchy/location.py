@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -18,9 +18,8 @@ from omnizarr.errors import (
     StoreError,
     warn,
 )
-from omnizarr.formats import Format, Probe, consolidated
+from omnizarr.formats import Format, Probe, consolidated, is_metadata
 from omnizarr.hierarchy.consolidated import Copies, keep_right
-from omnizarr.hierarchy.fetch import fetch
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
@@ -28,6 +27,7 @@ from omnizarr.stores import (
     check_writable,
     erase_prefix,
     erase_values,
+    get_existing,
     list_dir,
     list_prefix,
     one_level,
@@ -104,7 +104,7 @@ class Location:
         return node
 
     def _own(self, problems: list[Problem]) -> Node | None:
-        documents = fetch(self.store, self.format.keys(self.path))
+        documents = get_existing(self.store, self.format.keys(self.path))
         node = self.format.read(self.path, documents, problems)
         if node is None and self.format.implicit_groups:
             return self._implicit()
@@ -133,7 +133,9 @@ class Location:
             return self._filled(copied)
         names = self.child_names()
         start = paths.prefix(self.path)
-        documents = fetch(self.store, [k for n in names for k in self.format.keys(start + n)])
+        documents = get_existing(
+            self.store, [k for n in names for k in self.format.keys(start + n)]
+        )
         found: dict[str, Node | Exception] = {}
         for name, kind in names.items():
             try:
@@ -368,7 +370,7 @@ def existing_node(
     `documents` are those that a probe of the path asks for, where they were fetched already.
     """
     probe = Probe(path, separator=separator_of(store))
-    documents = fetch(store, probe.keys()) if documents is None else documents
+    documents = get_existing(store, probe.keys()) if documents is None else documents
     for format in probe.formats(documents, []):
         try:
             if format.implicit_groups:  # whose documents are not among those
@@ -405,7 +407,7 @@ class Around:
             keys += format.keys(parent)
         keys += Probe(path).keys()
         keys.append(marker(path))
-        return cls(store, path, format, fetch(store, dict.fromkeys(keys)))
+        return cls(store, path, format, get_existing(store, dict.fromkeys(keys)))
 
     def check_root(self) -> None:
         """Raise where another format's hierarchy has a key that this one's needs."""
@@ -462,10 +464,85 @@ def _is_chunk(store: Store, format: Format, key: str, arrays: dict[str, Node | N
     """Whether a key is a chunk's in the encoding of the array that it lies in."""
     for path in paths.ancestors(key):
         if path not in arrays:
-            arrays[path] = format.read(path, fetch(store, format.keys(path)), [])
+            arrays[path] = format.read(path, get_existing(store, format.keys(path)), [])
         array = arrays[path]
         if isinstance(array, ArrayModel):
             encoding = chunk_key_encodings.bind(array.chunk_key_encoding)
             inside = key.removeprefix(format.chunk_prefix(path))
             return encoding.coords(inside, len(array.shape)) is not None
     return False
+
+
+def below(start: Location, node: Node) -> Iterator[tuple[Location, Node | Exception]]:
+    """A node and all below it, each before those in it; one that cannot be read is its error.
+
+    Raises where the members of a group cannot be listed.
+    """
+    left: list[tuple[Location, Node | Exception]] = [(start.listed(), node)]
+    while left:
+        place, found = left.pop()
+        yield place, found
+        if not isinstance(found, GroupModel):
+            continue
+        children = sorted(place.children().items(), reverse=True)
+        left += [(place.child(name), child) for name, child in children]
+
+
+def walk(location: Location, node: Node) -> dict[str, Node]:
+    """All readable nodes at and below a place, by path relative to it."""
+    start = len(paths.prefix(location.path))
+    return {
+        place.path[start:]: found
+        for place, found in below(location, node)
+        if not isinstance(found, Exception)
+    }
+
+
+def readable_nodes(location: Location, node: Node) -> dict[str, Node]:
+    """As `walk`; raise where a node cannot be read, so that none is left out without a word."""
+    start = len(paths.prefix(location.path))
+    found: dict[str, Node] = {}
+    bad: list[str] = []
+    for place, one in below(location, node):
+        if isinstance(one, Exception):
+            bad.append(str(one))
+        else:
+            found[place.path[start:]] = one
+    if bad:
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        raise InvalidMetadata(
+            f"{location} holds a node that cannot be read, so not all of it can be copied:"
+            f" {bad[0]}{more}; repair or erase it first"
+        )
+    return found
+
+
+def warn_of_foreign(
+    location: Location, nodes: Mapping[str, Node], *, members: bool = True
+) -> list[str]:
+    """Warn of what lies in groups and is no part of any node, and return its keys and prefixes.
+
+    `nodes` are all nodes at and below a place by relative path; arrays are not looked into, and
+    groups below the place only where `members` is True.
+    """
+    found = [
+        entry
+        for path, node in nodes.items()
+        if isinstance(node, GroupModel) and (members or not path)
+        for entry in _foreign(location.at(paths.join(location.path, path)), path, nodes)
+    ]
+    if found:
+        some = ", ".join(map(repr, found[:5])) + (", …" if len(found) > 5 else "")
+        warn(f"left out, since it is not Zarr: {some} in {location.store!r}")
+    return found
+
+
+def _foreign(group: Location, path: str, nodes: Mapping[str, Node]) -> Iterator[str]:
+    keys, prefixes = list_dir(group.store, group.format.listing(group.path))
+    yield from (key for key in keys if OURS not in key and not is_metadata(key))
+    for prefix in prefixes:
+        name = paths.name(prefix[:-1])
+        if OURS in name or paths.join(path, name) in nodes:
+            continue
+        if next(iter(list_prefix(group.store, prefix)), None) is not None:  # no empty folder
+            yield prefix

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,10 +25,9 @@ from omnizarr.errors import (
 )
 from omnizarr.formats import Format, Probe, by_name, consolidated
 from omnizarr.hierarchy.consolidated import Copies
-from omnizarr.hierarchy.fetch import fetch, fetch_probe
 from omnizarr.hierarchy.location import Location, separator_of, tell
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.stores import Inside, Store, can_list, file_root, list_dir
+from omnizarr.stores import Inside, Store, can_list, file_root, get_existing, list_dir
 from omnizarr.stores.staging import Mark, interrupted, marker
 
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
@@ -134,7 +133,7 @@ def locate(
 
 def _beside_array(location: Location) -> Node | None:
     """The group whose document stands beside that of an array, with a warning."""
-    documents = fetch(location.store, location.format.keys(location.path)[1:])
+    documents = get_existing(location.store, location.format.keys(location.path)[1:])
     group = location.format.read(location.path, documents, [])
     if group is not None:
         warn(f"an array and a group stand at {location}; the group is opened, read-only")
@@ -163,11 +162,11 @@ def format_for(store: Store, path: str, zarr_format: object) -> Format:
     if zarr_format is not None:
         wanted = by_name(zarr_format, separator)
         probe = Probe("", wanted.name, separator)
-        found = probe.formats(fetch(store, probe.keys()), [])
+        found = probe.formats(get_existing(store, probe.keys()), [])
         return found[0] if found else wanted
     if path:
         probe = Probe("", separator=separator)
-        found = probe.formats(fetch(store, probe.keys()), [])
+        found = probe.formats(get_existing(store, probe.keys()), [])
         if found and found[0].has_groups:
             return found[0]
     return by_name(getattr(store, "default_format", config.get().zarr_format), separator)
@@ -246,7 +245,7 @@ def _is_implicit(store: Store) -> bool:
     """Return True if the hierarchy at the root of a store has groups without documents."""
     with suppress(OmnizarrError):
         probe = Probe("")
-        return any(f.implicit_groups for f in probe.formats(fetch(store, probe.keys()), []))
+        return any(f.implicit_groups for f in probe.formats(get_existing(store, probe.keys()), []))
     return False
 
 
@@ -308,7 +307,28 @@ def _root_around(store: Store) -> Store | None:
     for outer in store.around() if isinstance(store, Inside) else ():
         with suppress(OmnizarrError):  # what lies around need not be ours, or readable
             probe = Probe("")
-            found = probe.formats(fetch(outer, probe.keys()), [])
+            found = probe.formats(get_existing(outer, probe.keys()), [])
             if any(format.implicit_groups for format in found):
                 return outer
     return None
+
+
+def fetch_probe(
+    store: Store, probe: Probe, beside: Callable[[str | None], list[str]] = lambda name: []
+) -> dict[str, bytes]:
+    """Return the documents that a probe asks for, and those `beside` them.
+
+    A store may refuse keys that it cannot have, and a server those that begin with a dot. Where a
+    key cannot be read, that is an error only if no format preferred to the key's has documents.
+    `beside` gives further keys by the name of a format, or for None those of any.
+    """
+    try:
+        return get_existing(store, [*probe.keys(), *beside(probe.wanted)])
+    except StoreError:
+        found: dict[str, bytes] = {}
+        for keys in probe.keys_in_order():
+            found |= get_existing(store, keys)
+            formats = probe.formats(found, [])
+            if formats:
+                return found | get_existing(store, beside(formats[0].name))
+        raise

@@ -9,24 +9,28 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import cached_property
 from types import FunctionType
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 
 from omnizarr import config, data_types, registry
-from omnizarr.codecs import bind_codec
 from omnizarr.codecs.specify import all_named, kind, to_named, with_bytes
+from omnizarr.config import byte_size
 from omnizarr.data_types import DataType
-from omnizarr.errors import InvalidMetadata, OmnizarrError, WrongType, known_names
+from omnizarr.errors import InvalidMetadata, WrongType, known_names
 from omnizarr.formats import Format
 from omnizarr.formats.format import check_attributes
 from omnizarr.hierarchy.attributes import json_attributes
-from omnizarr.hierarchy.chunking import AUTO, chunk_grid, shard_options, shard_shape
+from omnizarr.hierarchy.selection import ArrayConfig
 from omnizarr.model import ArrayModel, FillValue, Named
 from omnizarr.model.node import with_defaults
+
+AUTO: Any = "auto"
+TARGET_BYTES = 2**20  # of a chunk
+SHARD_BYTES = 2**26
 
 _REFUSED = {
     "chunk_store": "documents and chunks lie in one store",
@@ -390,48 +394,6 @@ def _several(given: Any) -> list[Any]:
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """Codecs on arrays, the one from array to bytes, and those on bytes; inside shards, if any."""
-
-    filters: tuple[Named, ...]
-    serializer: Named | None
-    compressors: tuple[Named, ...]
-
-
-def pipeline(array: ArrayModel) -> Pipeline:
-    """The codecs of an array in groups; of a sharded one those that its chunks go through."""
-    return _grouped(array.codecs)
-
-
-def _grouped(codecs: tuple[Named, ...]) -> Pipeline:
-    kinds = [kind(codec) for codec in codecs]
-    middle = [c for c, k in zip(codecs, kinds, strict=True) if k == "array->bytes"]
-    serializer = middle[0] if middle else None
-    filters = tuple(c for c, k in zip(codecs, kinds, strict=True) if k == "array->array")
-    inner = None if serializer is None else serializer.configuration.get("codecs")
-    if isinstance(inner, (list, tuple)) and inner:
-        found = _grouped(tuple(to_named(codec, None) for codec in inner))
-        return Pipeline((*filters, *found.filters), found.serializer, found.compressors)
-    compressors = tuple(c for c, k in zip(codecs, kinds, strict=True) if k == "bytes->bytes")
-    return Pipeline(filters, serializer, compressors)
-
-
-def order(array: ArrayModel) -> str:
-    """``"F"`` where chunks are stored with reversed axes, else ``"C"``."""
-    first = array.codecs[0] if array.codecs else Named("")
-    axes = list(reversed(range(len(array.shape))))
-    return "F" if first.name == "transpose" and first.configuration.get("order") == axes else "C"
-
-
-def as_object(codec: Named) -> Any:
-    """The codec's own object, or its name and configuration where it is not known here."""
-    try:
-        return bind_codec(codec, "codecs")
-    except OmnizarrError:
-        return codec
-
-
 def default_codecs(format: Format, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
     """The codecs for fixed items of that size, or for a variable type's codec.
 
@@ -521,34 +483,110 @@ def _copy(function: Any) -> FunctionType:
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayConfig:
-    """How one handle of an array reads and writes.
+def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Named:
+    """The grid that is meant by what a user writes for the chunks."""
+    itemsize = _itemsize(data_type)
+    if isinstance(chunks, str) and chunks != AUTO:
+        return _regular(guess_chunks(shape, itemsize, byte_size(chunks, "chunks")))
+    if chunks is None or chunks is True or isinstance(chunks, str):
+        return _regular(guess_chunks(shape, itemsize, TARGET_BYTES))
+    one = isinstance(chunks, (int, np.integer))
+    if chunks is False or (one and chunks == -1):
+        return _regular(tuple(max(1, n) for n in shape))
+    if one:
+        chunks = (int(chunks),) * len(shape)
+    sizes = list(chunks)
+    if any(isinstance(c, (list, tuple)) for c in sizes):
+        return Named("rectilinear", {"kind": "inline", "chunk_shapes": [_edges(c) for c in sizes]})
+    sizes += shape[len(sizes) :]
+    if len(sizes) != len(shape):
+        raise InvalidMetadata(
+            f"chunks {chunks!r} has {len(sizes)} entries, the shape {tuple(shape)} has"
+            f" {len(shape)}; give at most one length per axis"
+        )
+    filled = [n if c in (None, -1) else c for c, n in zip(sizes, shape, strict=True)]
+    if any(isinstance(c, bool) or not isinstance(c, (int, np.integer)) for c in filled):
+        raise WrongType(f"chunks: expected positive integers, got {chunks!r}")
+    if any(c < 0 for c in filled):
+        raise InvalidMetadata(f"chunks: expected positive integers, got {chunks!r}")
+    lengths = [int(c) for c in filled]
+    if any(c == 0 and n for c, n in zip(lengths, shape, strict=True)):
+        raise InvalidMetadata(f"chunks: a chunk cannot have length 0, got {chunks!r}")
+    return _regular(tuple(max(1, c) for c in lengths))
 
-    order
-        ``"F"``: values that are read have the first axis fastest in memory.
-    write_empty_chunks
-        Whether chunks of nothing but the fill value are stored; None: as the setting says.
+
+def _regular(chunks: tuple[int, ...]) -> Named:
+    return Named("regular", {"chunk_shape": list(chunks)})
+
+
+def _edges(axis: Any) -> Any:
+    if isinstance(axis, (list, tuple)):
+        return [_edges(a) for a in axis]
+    return int(axis)
+
+
+def guess_chunks(shape: tuple[int, ...], itemsize: int, target: int) -> tuple[int, ...]:
+    """A chunk shape of at most `target` bytes: the longest axis is halved until it fits."""
+    chunks = [max(1, n) for n in shape]
+    while math.prod(chunks) * itemsize > target and max(chunks, default=1) > 1:
+        longest = chunks.index(max(chunks))
+        chunks[longest] = -(-chunks[longest] // 2)
+    return tuple(chunks)
+
+
+def shard_options(shards: Any) -> tuple[Any, str]:
+    """Return the shape of shards, in any form, and where their index is, as zarr-python takes it.
+
+    ``{"shape": (64, 64), "index_location": "start"}`` gives both.
     """
+    if not isinstance(shards, Mapping):
+        return shards, "end"
+    unknown = sorted(map(str, shards.keys() - {"shape", "index_location"}))
+    if unknown or "shape" not in shards:
+        raise InvalidMetadata(
+            f"shards: expected a shape, or an object with 'shape' and 'index_location', got"
+            f" {dict(shards)!r}"
+        )
+    place = shards.get("index_location") or "end"
+    if place not in ("start", "end"):
+        raise InvalidMetadata(f"shards: index_location must be 'start' or 'end', got {place!r}")
+    return shards["shape"], str(place)
 
-    order: Literal["C", "F"] = "C"
-    write_empty_chunks: bool | None = None
 
-    def __post_init__(self) -> None:
-        if self.order not in ("C", "F"):
-            raise InvalidMetadata(f"order must be 'C' or 'F', got {self.order!r}")
+def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[int, ...]:
+    """The shape of a shard: as given, or whole chunks up to a number of bytes."""
+    chunks = array.chunk_grid.configuration.get("chunk_shape")
+    if chunks is None:
+        raise InvalidMetadata(f"shards {shards!r} need chunks of one shape")
+    if shards is True or isinstance(shards, str):
+        target = SHARD_BYTES if shards in (True, AUTO) else byte_size(str(shards), "shards")
+        return _grown(tuple(chunks), array.shape, _itemsize(data_type), target)
+    if isinstance(shards, (int, np.integer)):
+        shards = (shards,) * len(chunks)
+    sizes = tuple(shards)
+    if any(isinstance(n, bool) or not isinstance(n, (int, np.integer)) for n in sizes):
+        raise InvalidMetadata(f"shards: expected positive integers, got {shards!r}")
+    sizes = tuple(int(n) for n in sizes)
+    if len(sizes) != len(chunks) or any(
+        n < c or n % c for n, c in zip(sizes, chunks, strict=False)
+    ):
+        raise InvalidMetadata(f"shards {shards!r} must be a multiple of the chunks {tuple(chunks)}")
+    return sizes
 
-    @classmethod
-    def of(cls, given: Any) -> ArrayConfig:
-        """From a mapping, or an object with such attributes; None leaves all as it is."""
-        if given is None or isinstance(given, cls):
-            return given or cls()
-        known = [f.name for f in fields(cls)]
-        if not isinstance(given, Mapping):
-            given = {name: getattr(given, name) for name in known if hasattr(given, name)}
-        unknown = sorted(given.keys() - set(known))
-        if unknown:
-            raise InvalidMetadata(
-                f"config has an unknown member {unknown[0]!r}; {known_names(unknown[0], known)}"
-            )
-        return cls(**given)
+
+def _grown(
+    chunks: tuple[int, ...], shape: tuple[int, ...], itemsize: int, target: int
+) -> tuple[int, ...]:
+    """Chunks doubled along the axis where the shard is shortest, until it is full."""
+    sizes = list(chunks)
+    while math.prod(sizes) * itemsize * 2 <= target:
+        room = [i for i, (s, n) in enumerate(zip(sizes, shape, strict=True)) if s < n]
+        if not room:
+            break
+        axis = min(room, key=lambda i: sizes[i] / chunks[i])
+        sizes[axis] *= 2
+    return tuple(sizes)
+
+
+def _itemsize(data_type: DataType) -> int:
+    return 16 if data_type.variable else max(1, data_type.dtype.itemsize)

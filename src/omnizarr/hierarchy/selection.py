@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields
 from reprlib import repr as repr_of
 from typing import Any, Literal, Protocol
 
@@ -16,7 +17,6 @@ from omnizarr.chunk_grids import Grid
 from omnizarr.config import configure
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidMetadata, SelectionError, WrongType, known_names
-from omnizarr.hierarchy.options import ArrayConfig
 from omnizarr.indexing import Plan, axis_plan, block_plan, mask_plan, plan, point_plan
 from omnizarr.model import paths
 
@@ -521,3 +521,36 @@ def to_numpy(data: Any, dtype: Any = None) -> npt.NDArray[Any]:
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array__"):
         return np.from_dlpack(data)
     return np.asarray(data, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayConfig:
+    """How one handle of an array reads and writes.
+
+    order
+        ``"F"``: values that are read have the first axis fastest in memory.
+    write_empty_chunks
+        Whether chunks of nothing but the fill value are stored; None: as the setting says.
+    """
+
+    order: Literal["C", "F"] = "C"
+    write_empty_chunks: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.order not in ("C", "F"):
+            raise InvalidMetadata(f"order must be 'C' or 'F', got {self.order!r}")
+
+    @classmethod
+    def of(cls, given: Any) -> ArrayConfig:
+        """From a mapping, or an object with such attributes; None leaves all as it is."""
+        if given is None or isinstance(given, cls):
+            return given or cls()
+        known = [f.name for f in fields(cls)]
+        if not isinstance(given, Mapping):
+            given = {name: getattr(given, name) for name in known if hasattr(given, name)}
+        unknown = sorted(given.keys() - set(known))
+        if unknown:
+            raise InvalidMetadata(
+                f"config has an unknown member {unknown[0]!r}; {known_names(unknown[0], known)}"
+            )
+        return cls(**given)

@@ -19,12 +19,11 @@ from omnizarr.errors import (
     UnknownExtension,
 )
 from omnizarr.formats import V1, V2, V3, Documents, Format, Probe, V3Draft, consolidated
-from omnizarr.hierarchy.fetch import fetch, fetch_probe
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import why_absent
+from omnizarr.hierarchy.lookup import fetch_probe, why_absent
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.registry import lookup
-from omnizarr.stores import MemoryStore, Store
+from omnizarr.stores import MemoryStore, Store, get_existing
 
 
 def validate(
@@ -107,7 +106,7 @@ def _validate_store(store: Store, path: str) -> list[Problem]:
 def _walk(location: Location, problems: list[Problem], seen: dict[str, Node]) -> None:
     """Check a node and all below it; `seen` gathers those that can be read."""
     format, store = location.format, location.store
-    documents = fetch(store, format.keys(location.path))
+    documents = get_existing(store, format.keys(location.path))
     node = _validate_node(store, format, location.path, documents, problems)
     if node is not None:
         seen[location.path] = node
@@ -122,7 +121,7 @@ def _walk(location: Location, problems: list[Problem], seen: dict[str, Node]) ->
         return
     for name, kind in sorted(names.items()):
         child = location.child(name)
-        if kind is not None or fetch(store, format.keys(child.path)):
+        if kind is not None or get_existing(store, format.keys(child.path)):
             _walk(child, problems, seen)
 
 
@@ -236,7 +235,7 @@ def _documents(
 ) -> dict[str, Documents]:
     """The documents of nodes by their names, in one batch."""
     keys = {path: format.keys(paths.join(group, path)) for path in entries}
-    found = fetch(store, [key for every in keys.values() for key in every])
+    found = get_existing(store, [key for every in keys.values() for key in every])
     return {
         path: {paths.name(key): found[key] for key in every if key in found}
         for path, every in keys.items()

@@ -31,10 +31,10 @@ from omnizarr.errors import (
     WrongType,
 )
 from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.chunks import stored_keys
 from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.make import build, make_array
 from omnizarr.hierarchy.options import CreateOptions, shows
 from omnizarr.model import paths
 from omnizarr.ops.partition import Box, Encode, store, stored_axes

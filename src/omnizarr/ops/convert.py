@@ -15,18 +15,17 @@ import numpy as np
 
 from omnizarr import engine, registry, stores
 from omnizarr.codecs.codec import Buffer
+from omnizarr.codecs.specify import inner_chunk_shape
 from omnizarr.data_types import describe
 from omnizarr.engine import BoundArray, chunk_context
 from omnizarr.errors import CannotExpress, ChunkError, NodeExists, OmnizarrError, StoreError
 from omnizarr.formats import Format, by_name
 from omnizarr.formats.codec_names import without_checksums
-from omnizarr.hierarchy.chunking import guess_chunks, inner_chunks
+from omnizarr.hierarchy.build import build_resumable
 from omnizarr.hierarchy.chunks import check_encoded_chunk, stored_keys
-from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.location import Location, readable_nodes, warn_of_foreign
 from omnizarr.hierarchy.lookup import locate
-from omnizarr.hierarchy.make import build_resumable
-from omnizarr.hierarchy.options import check_separator, default_codecs
-from omnizarr.hierarchy.walk import readable_nodes, warn_of_foreign
+from omnizarr.hierarchy.options import check_separator, default_codecs, guess_chunks
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 from omnizarr.stores import Store, check_apart, sizes
@@ -275,7 +274,7 @@ def _respelled(model: ArrayModel, source: BoundArray, goal: Format) -> ArrayMode
 
 def _reencoded(source: BoundArray, model: ArrayModel, goal: Format) -> ArrayModel:
     """A model that the other format can express, with its default codecs."""
-    inner = inner_chunks(model)
+    inner = inner_chunk_shape(model)
     if inner is not None:
         model = model.with_(chunk_grid=Named("regular", {"chunk_shape": list(inner)}))
     variable = {"string": "vlen-utf8", "bytes": "vlen-bytes"}.get(model.data_type.name)

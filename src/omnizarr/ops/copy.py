@@ -12,16 +12,15 @@ from omnizarr.engine import BoundArray
 from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound, StoreError, WrongType
 from omnizarr.formats import is_metadata
 from omnizarr.formats.format import without_misfit
-from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.array import CODECS, Array, like
+from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.chunks import stored_keys
 from omnizarr.hierarchy.create import create_array, new_location
 from omnizarr.hierarchy.group import Group, make_group
-from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.location import Location, below, warn_of_foreign
 from omnizarr.hierarchy.lookup import locate
-from omnizarr.hierarchy.make import CODECS, build, like, make_array
 from omnizarr.hierarchy.options import CreateOptions, shows
 from omnizarr.hierarchy.selection import as_source
-from omnizarr.hierarchy.walk import below, warn_of_foreign
 from omnizarr.model import ArrayModel, paths
 from omnizarr.stores import Store, can_list, list_prefix, overlap, place_of
 from omnizarr.stores.local.files import OURS

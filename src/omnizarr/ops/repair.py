@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from omnizarr.errors import NodeNotFound, OmnizarrError, StoreError, warn
-from omnizarr.hierarchy.consolidate import consolidate_metadata, copies_are_stale
+from omnizarr.hierarchy.open import consolidate_metadata, copies_are_stale
 from omnizarr.stores import (
     Store,
     can_list,

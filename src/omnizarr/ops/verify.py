@@ -23,11 +23,9 @@ from omnizarr.engine.parallel import run_rows
 from omnizarr.errors import ChunkError, InvalidMetadata, OmnizarrError, StoreError
 from omnizarr.formats import Format, Probe, consolidated
 from omnizarr.hierarchy.chunks import absent_keys, chunk_counts, unlisted_keys
-from omnizarr.hierarchy.fetch import fetch_probe
 from omnizarr.hierarchy.info import counted
-from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import locate
-from omnizarr.hierarchy.walk import below
+from omnizarr.hierarchy.location import Location, below
+from omnizarr.hierarchy.lookup import fetch_probe, locate
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.model.node import CHECKSUMS, PREFIX
 from omnizarr.stores import Range, file_root, get_many, list_prefix

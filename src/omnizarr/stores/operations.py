@@ -51,6 +51,13 @@ def get_many(store: Store, requests: Iterable[tuple[str, Range | None]]) -> list
     return [store.get(key, range) for key, range in requests]
 
 
+def get_existing(store: Store, keys: Iterable[str]) -> dict[str, bytes]:
+    """Return the values of those keys that exist, from one batch of requests."""
+    wanted = list(keys)
+    values = get_many(store, [(key, None) for key in wanted])
+    return {k: v for k, v in zip(wanted, values, strict=True) if v is not None}
+
+
 def holding(store: Store) -> AbstractContextManager[GetMany]:
     """A `get_many` for several requests to one value, which others may replace in between."""
     hold = getattr(store, "holding", None)  # quicker than to ask for the protocol

@@ -33,8 +33,8 @@ from omnizarr.errors import (
 )
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_group
-from omnizarr.hierarchy.create import open as open_zarr
 from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.hierarchy.options import ArrayOptions, shows
 
 

@@ -29,8 +29,8 @@ from omnizarr.conventions.geo.transform import (
 )
 from omnizarr.errors import InvalidMetadata, NoSuchLabel, SelectionError, WrongNode, warn
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.create import open as open_zarr
 from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.model import paths
 
 SET = "tile_matrix_set"

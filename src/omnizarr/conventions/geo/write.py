@@ -14,11 +14,16 @@ from omnizarr.conventions.geo.map import open as open_map
 from omnizarr.conventions.geo.transform import Affine
 from omnizarr.errors import InvalidMetadata, known_names
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
+from omnizarr.hierarchy.build import build
 from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.group import Group, make_group
-from omnizarr.hierarchy.make import build
-from omnizarr.hierarchy.options import ArrayOptions, check_options, shows
+from omnizarr.hierarchy.options import (
+    TARGET_BYTES,
+    ArrayOptions,
+    check_options,
+    guess_chunks,
+    shows,
+)
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_chunks, level_shapes
 

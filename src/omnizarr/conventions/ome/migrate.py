@@ -27,14 +27,12 @@ from omnizarr.conventions.ome.versions import (
 )
 from omnizarr.errors import CannotExpress, InvalidMetadata, NodeNotFound, StoreError
 from omnizarr.formats import Format, by_name, consolidated
-from omnizarr.hierarchy.fetch import fetch
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.location import Location, walk
 from omnizarr.hierarchy.lookup import locate
-from omnizarr.hierarchy.walk import walk
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.convert import Progress, Report, convert
-from omnizarr.stores import Range, Store
+from omnizarr.stores import Range, Store, get_existing
 from omnizarr.stores.base import Bytes
 from omnizarr.stores.identity import Place
 from omnizarr.stores.resolve import options_for_two
@@ -148,7 +146,7 @@ def _old_documents(start: Location, nodes: Mapping[str, Node]) -> list[str]:
     keys = [key for path in nodes for key in start.format.keys(path)]
     copy = consolidated.key(start.format, "")
     wanted = list(dict.fromkeys(keys if copy is None else [*keys, copy]))
-    found = fetch(start.store, wanted)
+    found = get_existing(start.store, wanted)
     return [key for key in sorted(wanted, key=lambda k: k.count("/")) if key in found]
 
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, overload
 from omnizarr.conventions.ome.image import Described, Image, Labels, Loaded, image_at, load, member
 from omnizarr.conventions.ome.model import PlateLayout, WellLayout
 from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongNode
-from omnizarr.hierarchy.create import open as open_zarr
 from omnizarr.hierarchy.group import Group
+from omnizarr.hierarchy.open import open as open_zarr
 
 
 class Well(Described, Mapping[str, Image]):

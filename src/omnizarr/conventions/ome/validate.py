@@ -25,9 +25,8 @@ from omnizarr.conventions.ome.versions import (
 )
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
 from omnizarr.formats import Probe
-from omnizarr.hierarchy.fetch import fetch_probe
 from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.lookup import locate
+from omnizarr.hierarchy.lookup import fetch_probe, locate
 from omnizarr.model import ArrayModel, GroupModel, paths
 
 Json = dict[str, Any]

@@ -47,12 +47,18 @@ from omnizarr.conventions.ome.versions import NEWEST, Version, attributes_of, st
 from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongNode, known_names
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.chunking import TARGET_BYTES, guess_chunks
+from omnizarr.hierarchy.build import build
 from omnizarr.hierarchy.create import new_location
-from omnizarr.hierarchy.create import open as open_zarr
 from omnizarr.hierarchy.group import Group, make_group
-from omnizarr.hierarchy.make import build
-from omnizarr.hierarchy.options import ArrayOptions, check_options, key_encoding, shows
+from omnizarr.hierarchy.open import open as open_zarr
+from omnizarr.hierarchy.options import (
+    TARGET_BYTES,
+    ArrayOptions,
+    check_options,
+    guess_chunks,
+    key_encoding,
+    shows,
+)
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import paths
 from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_chunks, level_shapes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from omnizarr import config, registry
@@ -406,3 +407,14 @@ def _numpy_spelling(type_: Any) -> Any:
         [field[0], _numpy_spelling(field[1]), *field[2:]] if pair else field
         for field, pair in zip(type_, pairs, strict=True)
     ]
+
+
+def packed_shard_shape(array: ArrayModel) -> tuple[int, ...] | None:
+    """The shape of a shard where a storage transformer packs chunks of one shape, else None."""
+    chunks = array.chunk_grid.configuration.get("chunk_shape")
+    for transformer in array.storage_transformers:
+        inner = transformer.configuration.get("configuration")
+        per = inner.get("chunks_per_shard") if isinstance(inner, Mapping) else None
+        if transformer.name == SHARDING and isinstance(per, list) and isinstance(chunks, list):
+            return tuple(c * n for c, n in zip(chunks, per, strict=True))
+    return None

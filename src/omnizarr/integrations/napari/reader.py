@@ -21,7 +21,7 @@ from omnizarr.conventions.ome.region import unit_kind, unit_name
 from omnizarr.conventions.ome.versions import stated
 from omnizarr.errors import OmnizarrError, SelectionError
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.create import open as open_zarr
+from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.hierarchy.selection import Shaped
 from omnizarr.hierarchy.view import View
 

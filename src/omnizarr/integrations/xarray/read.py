@@ -23,6 +23,7 @@ import xarray as xr
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from omnizarr.codecs.specify import pipeline
 from omnizarr.conventions.cf.packing import decode_fill
 from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.engine.kernel import empty
@@ -30,9 +31,8 @@ from omnizarr.engine.parallel import run_rows
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule
 from omnizarr.formats.codec_names import split_compressor, to_ids, to_names
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.create import open as open_node
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.options import pipeline
+from omnizarr.hierarchy.open import open as open_node
 from omnizarr.hierarchy.view import View
 from omnizarr.model import Named
 from omnizarr.model.node import ARRAY_TO_BYTES

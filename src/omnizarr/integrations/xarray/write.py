@@ -26,12 +26,12 @@ from omnizarr.errors import (
 )
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.attributes import alone
-from omnizarr.hierarchy.consolidate import consolidate_metadata
-from omnizarr.hierarchy.create import new_location, open_group
+from omnizarr.hierarchy.build import build
+from omnizarr.hierarchy.chunks import with_shape
+from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.group import Group, make_group
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.make import build
-from omnizarr.hierarchy.resize import with_shape
+from omnizarr.hierarchy.open import consolidate_metadata, open_group
 from omnizarr.integrations.xarray.encode import (
     Coded,
     dataset_of,

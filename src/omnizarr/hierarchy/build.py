@@ -8,33 +8,43 @@ that fails or is killed leaves the old node, or none, never a part of one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
-from omnizarr import data_types
 from omnizarr.engine import BoundArray
-from omnizarr.errors import InvalidMetadata, NodeExists, OmnizarrError, WrongNode, WrongType
+from omnizarr.errors import (
+    InvalidMetadata,
+    InvalidName,
+    NodeExists,
+    NodeNotFound,
+    OmnizarrError,
+    StoreError,
+    WrongType,
+)
 from omnizarr.formats import Format, Probe, consolidated, is_metadata
-from omnizarr.hierarchy.array import Array
+from omnizarr.hierarchy.array import Array, type_of
 from omnizarr.hierarchy.chunks import erase_leftovers
 from omnizarr.hierarchy.consolidated import has_copies, keep_right, note_change
-from omnizarr.hierarchy.fetch import fetch
-from omnizarr.hierarchy.location import Around, Location, check_owned, existing_node, incomplete
+from omnizarr.hierarchy.location import (
+    Around,
+    Location,
+    check_owned,
+    existing_node,
+    incomplete,
+    walk,
+)
 from omnizarr.hierarchy.node import described
-from omnizarr.hierarchy.options import ArrayOptions, array_model, pipeline, runtime_config
+from omnizarr.hierarchy.options import ArrayOptions, array_model, runtime_config
 from omnizarr.hierarchy.selection import as_source
-from omnizarr.hierarchy.view import View
-from omnizarr.hierarchy.walk import walk
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
     can_list,
     erase_values,
+    get_existing,
     list_prefix,
     lock_prefix,
     place_of,
@@ -53,9 +63,6 @@ from omnizarr.stores.staging import (
 )
 from omnizarr.stores.turns import REPLACE, turn
 
-# Options that say how chunks become bytes.
-CODECS = {"codecs", "filters", "serializer", "compressors", "compressor", "order"}
-
 
 def make_array(
     location: Location,
@@ -70,7 +77,7 @@ def make_array(
     if data is not None:
         data = as_source(data, dtype)
         shape = data.shape if shape is None else shape
-        dtype = _type_of(data) if dtype is None else dtype
+        dtype = type_of(data) if dtype is None else dtype
     if shape is None:
         raise WrongType("give the shape of the new array, or data")
     model = array_model(location.format, shape, dtype, options)
@@ -126,60 +133,6 @@ def _fill(array: Array, values: Any, options: ArrayOptions) -> None:
         array[...] = values
 
 
-def like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Options for an array like another: its own where it has them, unless others are given."""
-    found: dict[str, Any] = {"shape": a.shape}
-    if hasattr(a, "dtype"):
-        found["dtype"] = _type_of(as_source(a))
-    if isinstance(a, Array):
-        found |= {
-            "chunks": a.chunks,
-            "shards": a.shards,
-            "fill_value": a.fill_value,
-            "dimension_names": a.dimension_names,
-            "zarr_format": a.zarr_format,
-        }
-        if (
-            options.get("zarr_format", a.zarr_format) == a.zarr_format
-            and not CODECS & options.keys()
-        ):
-            found |= codec_options(a)
-    elif isinstance(getattr(a, "chunks", None), tuple):
-        found["chunks"] = tuple(c[0] if isinstance(c, tuple) and c else c for c in a.chunks)
-    return {**found, **options}
-
-
-def _type_of(data: Any) -> Any:
-    """Return the type of data; for NumPy byte strings of any length are just objects."""
-    array = data.array if isinstance(data, View) else data
-    is_bytes = isinstance(array, Array) and array._model.data_type.name == "bytes"
-    return bytes if is_bytes else data.dtype
-
-
-def codec_options(a: Array) -> dict[str, Any]:
-    """The codecs of an array as the options that make them."""
-    known = pipeline(a._model)
-    return {
-        "filters": known.filters,
-        "serializer": known.serializer,
-        "compressors": known.compressors,
-    }
-
-
-def check_required(node: Any, shape: int | Iterable[int], dtype: Any, exact: bool) -> None:
-    """Raise where a node is not an array of that shape and type."""
-    if not isinstance(node, Array):
-        raise WrongNode(f"{node.name} is a group, not an array")
-    wanted = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    if node.shape != wanted:
-        raise WrongNode(f"{node.name} has shape {node.shape}, not {wanted}")
-    if dtype is None:
-        return
-    type_ = data_types.bind(data_types.describe(dtype)).dtype
-    if node.dtype != type_ and (exact or not np.can_cast(node.dtype, type_)):
-        raise WrongNode(f"{node.name} has type {node.dtype}, not {type_}")
-
-
 def complete(nodes: Mapping[str, Any]) -> tuple[dict[str, Node | None], str | None]:
     """Nodes by path, parents first, and their format where one is stated.
 
@@ -209,7 +162,9 @@ def create_nodes(
     """Store nodes below a place, as far as they are missing or described, and give each back."""
     places = {path: start.child(path) for path in nodes}
     probes = [Probe(place.path) for place in places.values()]
-    documents = fetch(start.store, dict.fromkeys(itertools.chain(*(p.keys() for p in probes))))
+    documents = get_existing(
+        start.store, dict.fromkeys(itertools.chain(*(p.keys() for p in probes)))
+    )
     wanted = {}
     for path, node in nodes.items():
         existing = existing_node(start.store, places[path].path, documents)
@@ -333,7 +288,7 @@ def build(location: Location, *, overwrite: bool, operation: str, implied: bool 
         staged.check(_extent(old, location.path))
     if old is not None and not location.path and old.name == location.format.name:
         # What an entry point says of the hierarchy stays true of the new root.
-        for key, text in fetch(location.store, old.root_documents()).items():
+        for key, text in get_existing(location.store, old.root_documents()).items():
             staged.store.set(key, text)
     place = _at(location, staged.store)
     return Build(location, place, staged.store, old, left, staged, overwrite=overwrite)
@@ -476,5 +431,70 @@ def _update_consolidated(target: Location, old: Format | None) -> None:
     keep_right(store, format, {path: None})
     own = replace(target, copies=None, known=None)
     nodes = {paths.join(path, inside): node for inside, node in walk(own, own.load()).items()}
-    around = fetch(store, {key: p for p in nodes for key in consolidated.holders(format, p)})
+    around = get_existing(store, {key: p for p in nodes for key in consolidated.holders(format, p)})
     keep_right(store, format, {p: format.write(p, node) for p, node in nodes.items()}, around)
+
+
+def move(source: Location, target: Location) -> None:
+    """Move a node and all below it to a path of the same hierarchy where nothing is yet.
+
+    Everything is copied first, documents last, and only then erased at the old place: whatever
+    stops it in between, nothing is lost, and what it left at the target hinders no second try.
+    """
+    source.check_writable()
+    target.format.check_name(target.path)
+    if source.find([]) is None:
+        raise NodeNotFound(f"there is no array or group at {source}")
+    if not source.path or paths.prefix(target.path).startswith(paths.prefix(source.path)):
+        raise InvalidName(
+            f"cannot move {paths.show(source.path)} to {paths.show(target.path)}: a node cannot"
+            " be moved into itself, nor the root anywhere"
+        )
+    renamed = dict(_renamed(source, target))
+    if existing_node(target.store, target.path) is not None or not _left_by_move(target, renamed):
+        raise NodeExists(f"there is already something at {target}; erase it first")
+    check_owned(source.store, source.path, source.format)
+    is_metadata = source.format.is_metadata
+    target.create_above()
+    for key in sorted(renamed, key=lambda key: (is_metadata(key), -key.count("/"))):
+        value = source.store.get(key)
+        if value is None:
+            raise StoreError(f"{key!r} in {source.store!r} vanished while {source} was moved")
+        target.store.set(renamed[key], value)
+    keep_right(target.store, target.format, dict(_documents(replace(target, copies=None))))
+    source.erase()
+
+
+def _left_by_move(target: Location, renamed: Mapping[str, str]) -> bool:
+    """Tell if a target has at most what an interrupted move of the same node left there."""
+    origins = {new: old for old, new in renamed.items()}
+    return all(
+        key in origins and target.store.get(key) == target.store.get(origins[key])
+        for key in _keys(target)
+    )
+
+
+def _documents(location: Location) -> Iterator[tuple[str, dict[str, bytes | None]]]:
+    """The documents of a node and of all below it, by path."""
+    for inside, node in walk(location, location.load()).items():
+        path = paths.join(location.path, inside)
+        yield path, location.format.write(path, node)
+
+
+def _keys(location: Location) -> Iterator[str]:
+    """All keys of a node and of what is below it that are stored."""
+    keys, prefixes = location.format.owned(location.path)
+    yield from (key for key in keys if location.store.get(key) is not None)
+    for prefix in prefixes:
+        yield from list_prefix(location.store, prefix)
+
+
+def _renamed(source: Location, target: Location) -> Iterator[tuple[str, str]]:
+    """Old and new key of everything that belongs to a node; a format owns alike at every path."""
+    old, new = source.format.owned(source.path), target.format.owned(target.path)
+    for key, other in zip(old[0], new[0], strict=True):
+        if source.store.get(key) is not None:
+            yield key, other
+    for prefix, other in zip(old[1], new[1], strict=True):
+        for key in list_prefix(source.store, prefix):
+            yield key, other + key[len(prefix) :]
