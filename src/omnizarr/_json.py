@@ -13,7 +13,8 @@ import copy
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias, cast
+from functools import partial
+from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
 from omnizarr.errors import InvalidMetadata, Problem, WrongType
 
@@ -22,9 +23,7 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[Any] | Mapping[str, Any] 
 
 MAX_DEPTH = 64
 MAX_BYTES = 256 * 2**20
-# Only the writer without an indent is compiled, so what equal documents look like is kept.
-MAX_KEPT, MOST_KEPT = 2**13, 512
-_indented: dict[tuple[str, int], bytes] = {}
+LONGEST_KEPT = 2**13  # characters of a text that is worth keeping
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -82,8 +81,23 @@ def load_object(data: bytes, key: str, *, allow_nan: bool = False) -> dict[str, 
     return value
 
 
+class Texts(Protocol):
+    """A cache of indented texts, by those without an indent: only their writer is compiled."""
+
+    def get(self, key: tuple[str, int], /) -> bytes | None:
+        """Return a text that was kept."""
+
+    def put(self, key: tuple[str, int], value: bytes) -> bytes:
+        """Keep a text."""
+
+
 def dumps(
-    value: object, *, indent: int = 2, sort_keys: bool = False, allow_nan: bool = False
+    value: object,
+    *,
+    indent: int = 2,
+    sort_keys: bool = False,
+    allow_nan: bool = False,
+    texts: Texts | None = None,
 ) -> bytes:
     """Canonical JSON text of plain values.
 
@@ -92,21 +106,19 @@ def dumps(
     """
 
     def text(value: object, *, escape: bool = False) -> bytes:
-        short = json.dumps(value, sort_keys=sort_keys, allow_nan=allow_nan, ensure_ascii=escape)
-        found = _indented.get((short, indent)) if len(short) < MAX_KEPT else None
+        write = partial(
+            json.dumps, value, sort_keys=sort_keys, allow_nan=allow_nan, ensure_ascii=escape
+        )
+        key = None if texts is None else (write(), indent)
+        found = None if texts is None or key is None else texts.get(key)
         if found is not None:
             return found
-        long = json.dumps(
-            value, indent=indent, sort_keys=sort_keys, allow_nan=allow_nan, ensure_ascii=escape
-        )
         try:
-            found = long.encode("utf-8")
+            found = write(indent=indent).encode("utf-8")
         except UnicodeEncodeError:  # half a surrogate pair, which JSON can only escape
             return text(value, escape=True)
-        if len(short) < MAX_KEPT:
-            if len(_indented) >= MOST_KEPT:
-                _indented.clear()
-            _indented[short, indent] = found
+        if texts is not None and key is not None and len(key[0]) < LONGEST_KEPT:
+            texts.put(key, found)
         return found
 
     try:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
@@ -28,11 +27,12 @@ from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
 from omnizarr import config
+from omnizarr.concurrency.fork import on_fork
+from omnizarr.concurrency.pool import ThreadPool
 from omnizarr.hierarchy import create
 from omnizarr.hierarchy import open as opening
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
-from omnizarr.stores.threads import Crew
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,7 +61,7 @@ async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     >>> await aio.run(view.read)
     """
     context = contextvars.copy_context()
-    work = functools.partial(_in_turn, functools.partial(function, *args, **kwargs))
+    work = functools.partial(_limited, functools.partial(function, *args, **kwargs))
     future = _workers.submit(context.run, work)
     if _in_trio():
         return await _await_in_trio(future)
@@ -109,44 +109,43 @@ async def _await_in_trio(future: Future[T]) -> T:
     return future.result()
 
 
-class _Turns:
-    """How many operations run now."""
+class _Running:
+    """The number of operations that run now."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.running = 0
+        self.count = 0
 
 
 _runs = contextvars.ContextVar("omnizarr_aio_runs", default=False)
-_turns = _Turns()
-_workers = Crew(config.MAX_THREADS, "omnizarr-aio")
+_running = _Running()
+_workers = ThreadPool(config.MAX_THREADS, "omnizarr-aio")
 
 
-def _in_turn(function: Callable[[], T]) -> T:
-    """What `function` gives, called when no more operations than threads run."""
+def _limited(function: Callable[[], T]) -> T:
+    """Call a function when fewer operations run than there are threads."""
     if _runs.get():  # inside another operation: waiting for its end would take for ever
         return function()
-    turns, limit = _turns, config.get().threads
-    with turns.changed:
-        turns.changed.wait_for(lambda: turns.running < limit)
-        turns.running += 1
+    running, limit = _running, config.get().threads
+    with running.changed:
+        running.changed.wait_for(lambda: running.count < limit)
+        running.count += 1
     _runs.set(True)
     try:
         return function()
     finally:
-        with turns.changed:
-            turns.running -= 1
-            turns.changed.notify_all()
+        with running.changed:
+            running.count -= 1
+            running.changed.notify_all()
 
 
-def _forget() -> None:
-    """A forked child has none of the workers."""
-    global _turns, _workers
-    _turns, _workers = _Turns(), Crew(config.MAX_THREADS, "omnizarr-aio")
+def _reset() -> None:
+    """Forget the operations of the parent in a forked child."""
+    global _running
+    _running = _Running()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+on_fork(in_child=_reset)
 
 
 # From blocking to awaitable

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.stores import LocalStore, turns
+from omnizarr.concurrency import key_locks
+from omnizarr.stores import LocalStore
 from omnizarr.testing import RecordingStore
 
 _events: Counter[str] | None = None
@@ -44,15 +45,15 @@ def heard() -> Iterator[Counter[str]]:
 
 @pytest.fixture
 def turned(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
-    """The keys that threads take turns at, as they take them."""
+    """The keys whose locks threads take, as they take them."""
     taken: list[set[str]] = []
-    find = turns._of
+    find = key_locks._find
 
     def noted(level: int, keys: set[str]) -> Any:
         taken.append(keys)
         return find(level, keys)
 
-    monkeypatch.setattr(turns, "_of", noted)
+    monkeypatch.setattr(key_locks, "_find", noted)
     return taken
 
 

@@ -17,8 +17,8 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import engine
+from omnizarr.concurrency import file_locks
 from omnizarr.storage_transformers import indexed_shards
-from omnizarr.stores import locks
 from tests.soak import interrupts
 
 PROMPT = 20.0  # seconds; a fortieth of it where the machine is not busy with other tests
@@ -131,7 +131,7 @@ def test_waiting_for_another_process_is_interrupted(place: Path) -> None:
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        from omnizarr.stores.locks import locked
+        from omnizarr.concurrency.file_locks import locked
         with locked(place, ["c/0/0"], "chunks"):
             os.write(writing, b"!")
             time.sleep(30)
@@ -168,11 +168,11 @@ def test_waiting_for_a_lease_is_interrupted(tmp_path: Path) -> None:
 
 def test_waiting_for_another_thread_is_interrupted(place: Path) -> None:
     code = """
-    from omnizarr.stores.turns import ENGINE, turn
+    from omnizarr.concurrency import key_locks
     array = oz.open_array(place, "r+")
     taken, release = threading.Event(), threading.Event()
     def hold():
-        with turn(ENGINE, ["c/0/0"]):
+        with key_locks.locked(key_locks.CHUNKS, ["c/0/0"]):
             taken.set()
             release.wait(30)
     threading.Thread(target=hold).start()
@@ -301,13 +301,13 @@ def test_a_finaliser_cannot_change_what_its_own_thread_is_changing(
 
 
 def test_a_finaliser_can_change_other_keys_than_its_thread_does(tmp_path: Path) -> None:
-    array = oz.create_array(tmp_path, shape=2 * locks.MANY + 9, chunks=2, dtype="i4")
-    every = [f"c/{n}" for n in range(locks.MANY)]
+    array = oz.create_array(tmp_path, shape=2 * file_locks.MANY + 9, chunks=2, dtype="i4")
+    every = [f"c/{n}" for n in range(file_locks.MANY)]
     for few, many in (([every[0]], every[1:]), (every, [])):
-        more = [*many, "c/more", *map(str, range(locks.MANY))]
+        more = [*many, "c/more", *map(str, range(file_locks.MANY))]
         with (
-            locks.locked(str(tmp_path), few, "chunks"),
-            locks.locked(str(tmp_path), more, "chunks"),
+            file_locks.locked(str(tmp_path), few, "chunks"),
+            file_locks.locked(str(tmp_path), more, "chunks"),
         ):
             array[-1] = 1
     assert array[-3:].tolist() == [0, 0, 1]

@@ -17,7 +17,7 @@ import trio
 
 import omnizarr as oz
 from omnizarr import aio
-from omnizarr.engine import allowance
+from omnizarr.concurrency import budget
 from tests.soak import loops
 from tests.soak.loops import use
 from tests.test_aio import LOOPS
@@ -94,7 +94,7 @@ def test_cancelled_reads_and_writes_tear_nothing_and_leave_no_thread_at_work(
 
     with oz.configure(engine="reference", threads=4):
         assert asyncio.run(main()) > 10
-    assert allowance._used.threads == 0
+    assert budget._used.threads == 0
     found = array[...].reshape(4, 16, 4, 16).swapaxes(1, 2)
     assert (found > 0).all()
     assert (found[3, 3] == found[3, 3, 0, 0]).all()  # only written as a whole

@@ -52,7 +52,7 @@ def test_waiting_for_the_lock_of_another_process_goes_on_through_signals(tmp_pat
     array = oz.create_array(tmp_path / "x", data=DATA, chunks=DATA.shape)
     code = """
     import sys, time
-    from omnizarr.stores.locks import locked
+    from omnizarr.concurrency.file_locks import locked
     with locked(sys.argv[1], ["c/0/0"], "chunks"):
         print("locked", flush=True)
         time.sleep(0.5)

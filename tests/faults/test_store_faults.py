@@ -19,10 +19,10 @@ import pytest
 
 import omnizarr
 from omnizarr import LocalStore, stores
+from omnizarr.concurrency.retry import Retry
 from omnizarr.errors import StoreError
 from omnizarr.stores import Range, Store, resolve
 from omnizarr.stores.http import HTTPStore
-from omnizarr.stores.retry import Retry
 from tests.servers.fixtures import Cloud
 from tests.servers.web import FAULTS, Web
 

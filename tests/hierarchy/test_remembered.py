@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr import registry
-from omnizarr._json import dumps
-from omnizarr.formats import by_name, remembered
+from omnizarr.formats import by_name, metadata_cache
+from omnizarr.formats.metadata_cache import dumps
 from omnizarr.formats.v3 import V3
 from omnizarr.model import ArrayModel, FillValue, Named, Node
 
@@ -93,11 +93,11 @@ def test_a_wrong_document_is_told_every_time() -> None:
 def test_what_is_kept_is_bounded() -> None:
     store: dict[str, bytes] = {}
     root = oz.create_group(store)
-    for i in range(remembered.MOST + 10):
+    for i in range(metadata_cache._models.size + 10):
         root.create_array(f"a{i}", shape=(i + 1,), dtype="u1")
-    assert len(remembered._models) <= remembered.MOST
+    assert len(metadata_cache._models) <= metadata_cache._models.size
     shapes = {name: member.shape for name, member in root.arrays()}
-    assert shapes == {f"a{i}": (i + 1,) for i in range(remembered.MOST + 10)}
+    assert shapes == {f"a{i}": (i + 1,) for i in range(metadata_cache._models.size + 10)}
 
 
 TEXT = st.text(st.characters(), max_size=5)  # half surrogate pairs too
@@ -136,10 +136,10 @@ def test_a_new_node_is_what_will_be_read_of_it(format: Any) -> None:
     made = oz.create_array(
         store, shape=(5,), chunks=(2,), dtype="f4", zarr_format=format, **options
     )
-    remembered._models.clear()
+    metadata_cache._models.clear()
     assert model(made) == model(oz.open(store))
     made.resize(7)
-    remembered._models.clear()
+    metadata_cache._models.clear()
     assert model(made) == model(oz.open(store))
 
 

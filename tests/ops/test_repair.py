@@ -13,8 +13,9 @@ from click.testing import CliRunner
 
 import omnizarr as oz
 from omnizarr.cli.main import main
+from omnizarr.concurrency import file_locks, leases
 from omnizarr.errors import NodeNotFound, StoreError
-from omnizarr.stores import LocalStore, leases, locks
+from omnizarr.stores import LocalStore
 from omnizarr.stores.local.files import PARTIAL
 from omnizarr.stores.sqlite import SQLiteStore
 
@@ -33,7 +34,7 @@ def damaged(tmp_path: Path) -> Path:
     array[:] = 7
     (root / "c" / f"1{PARTIAL}{gone()}_1f").write_bytes(b"half")
     (root / "c" / f"0{PARTIAL}{os.getpid()}_1f").write_bytes(b"mine")
-    (root / f"{locks.NAME}chunks").touch()
+    (root / f"{file_locks.NAME}chunks").touch()
     return root
 
 
@@ -67,11 +68,16 @@ def test_a_lock_that_is_held_stays(tmp_path: Path) -> None:
     with LocalStore(tmp_path).lock_keys("", ["k"], "chunks"):
         [found] = oz.repair(tmp_path, dry_run=False)
         assert found.state == "in use"
-        assert names(tmp_path) == {f"{locks.NAME}chunks"}
+        assert names(tmp_path) == {f"{file_locks.NAME}chunks"}
 
 
 def test_files_of_other_names_are_never_removed(tmp_path: Path) -> None:
-    kept = {"k.__omnizarr_partial__", f"k{PARTIAL}1_x.txt", f"a{locks.NAME}chunks", locks.NAME}
+    kept = {
+        "k.__omnizarr_partial__",
+        f"k{PARTIAL}1_x.txt",
+        f"a{file_locks.NAME}chunks",
+        file_locks.NAME,
+    }
     for name in kept:
         (tmp_path / name).touch()
     assert oz.repair(tmp_path, dry_run=False, older_than=0) == []
@@ -138,11 +144,17 @@ def test_locks_of_a_database_that_nobody_renews_are_removed(
     store = SQLiteStore(tmp_path / "x.sqlite")
     array = oz.create_array(store, name="a", shape=(3,), dtype="i4")
     array[:] = 7
-    store.set(f"a/{locks.NAME}shape", b"of one who is gone")
+    store.set(f"a/{file_locks.NAME}shape", b"of one who is gone")
     with leases.leased(store, "b/", "shape"):
         found = {left.path: left.state for left in oz.repair(store)}
-        assert found == {f"a/{locks.NAME}shape": "unused", f"b/{locks.NAME}shape": "in use"}
+        assert found == {
+            f"a/{file_locks.NAME}shape": "unused",
+            f"b/{file_locks.NAME}shape": "in use",
+        }
         found = {left.path: left.state for left in oz.repair(store, dry_run=False)}
-        assert found == {f"a/{locks.NAME}shape": "removed", f"b/{locks.NAME}shape": "in use"}
+        assert found == {
+            f"a/{file_locks.NAME}shape": "removed",
+            f"b/{file_locks.NAME}shape": "in use",
+        }
     assert sorted(store.list()) == ["a/c/0", "a/zarr.json", "zarr.json"]
     assert (array[:] == 7).all()

@@ -21,11 +21,10 @@ from hypothesis import strategies as st
 import omnizarr as oz
 from omnizarr import stores
 from omnizarr._json import freeze
+from omnizarr.concurrency.cache import clear_all, typed_key
 from omnizarr.data_types import value_key
-from omnizarr.hierarchy import options
 from omnizarr.integrations.zarr_python import from_zarr, to_zarr
 from omnizarr.model import Named
-from omnizarr.model.typed_key import typed_key
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.identity import digest, own_source, source_of
@@ -186,24 +185,10 @@ def check_frozen(value: Any) -> None:
 def made(given: Any, *, alone: bool) -> tuple[Any, ...]:
     """An array as made from a description, by a process that has seen no other where `alone`."""
     if alone:
-        forget()
+        clear_all()
     store: dict[str, bytes] = {}
     array = given.create(store)
     return store, bits(array[...]), bits(np.array(array.fill_value)), str(array.metadata)
-
-
-def forget() -> None:
-    """Empty all tables."""
-    from omnizarr import _json
-    from omnizarr.data_types import struct
-    from omnizarr.engine import binding
-    from omnizarr.formats import remembered
-
-    for table in (
-        *(options._models, binding._shared, binding._checked, remembered._models),
-        *(remembered._texts, struct._simple, _json._indented),
-    ):
-        table.clear()  # type: ignore[attr-defined]
 
 
 @pytest.mark.filterwarnings("ignore::omnizarr.errors.OmnizarrWarning")
@@ -214,7 +199,7 @@ def test_an_array_is_the_same_whatever_was_made_before(format: Any, data: st.Dat
     one = data.draw(described(format, most=3))
     other = data.draw(described(format, most=3))
     expected = made(one, alone=True), made(other, alone=True)
-    forget()
+    clear_all()
     for _ in range(2):
         assert made(one, alone=False) == expected[0]
         assert made(other, alone=False) == expected[1]

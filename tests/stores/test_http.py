@@ -16,11 +16,11 @@ import pytest
 import omnizarr
 import omnizarr as oz
 from omnizarr import MemoryStore, stores
+from omnizarr.concurrency.retry import Retry
 from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
 from omnizarr.stores import PrefixStore, Range, Store, Versioned, resolve
 from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore
-from omnizarr.stores.retry import Retry
 from tests.servers.web import Web, running
 from tests.stores.object.test_store import in_child
 

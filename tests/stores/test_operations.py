@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.errors import StoreError
-from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, patience
+from omnizarr.stores import LocalStore, MemoryStore, PrefixStore
 from omnizarr.stores.base import GetsManyVersioned, Range
 from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore
@@ -113,7 +115,8 @@ def test_a_shard_of_the_draft_is_one_value_or_the_other(web: Web) -> None:
 
 
 def test_who_is_always_overtaken_gets_an_error(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "ATTEMPTS", 3)
+    few = replace(CONFLICTS, attempts=3)
+    monkeypatch.setattr("omnizarr.stores.operations.CONFLICTS", few)
     values, other = arrays(SHARDED)
     web.values = dict(values.values)
     both = [values.values["c/0"], other]

@@ -9,10 +9,10 @@ from typing import Any
 import fsspec
 import pytest
 
+from omnizarr.concurrency.retry import Retry
 from omnizarr.stores import Store, resolve
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.http import HTTPStore
-from omnizarr.stores.retry import Retry
 from omnizarr.testing.stores import (
     AbsenceTests,
     ClosableTests,

@@ -84,7 +84,7 @@ def test_a_child_that_is_forked_while_a_thread_looks_into_the_cache_does_not_wai
     looks, over = threading.Event(), threading.Event()
 
     def look() -> None:
-        with caches[0]._turn, caches[1]._turn, caches[2]._turn:
+        with caches[0]._lock, caches[1]._lock, caches[2]._lock:
             looks.set()
             over.wait(60)
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr.codecs.codec import Configured, Kind, Spec
+from omnizarr.concurrency.cache import cached
 from omnizarr.data_types import bind as bind_type
 from omnizarr.data_types import describe
 from omnizarr.data_types.data_type import DataType
@@ -70,7 +70,7 @@ def reals(data_type: DataType) -> Reals | None:
     return _reals(data_type.named.name, data_type.dtype.newbyteorder("="))
 
 
-@lru_cache(maxsize=64)
+@cached(64)
 def _reals(name: str, dtype: np.dtype[Any]) -> Reals | None:
     if name in SMALL_INTEGERS:
         bits, signed = SMALL_INTEGERS[name], name.startswith("int")

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from omnizarr._json import kind_of
+from omnizarr.concurrency.cache import MAX_SIZE, Key, typed_key
 from omnizarr.errors import CannotExpress, InvalidMetadata
 from omnizarr.model import Dialect, FillValue, Named
-from omnizarr.model.typed_key import MAX_SIZE, Key, typed_key
 
 MAX_ITEM_BYTES = 2**26  # a fill value alone takes as much
 Scalar: TypeAlias = "np.ndarray[tuple[()], Any]"  # 0-dimensional: keeps every bit

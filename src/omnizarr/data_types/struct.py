@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from omnizarr import registry
+from omnizarr.concurrency.cache import Cache
 from omnizarr.data_types.data_type import DataType, Scalar, from_base64, old, to_base64, wrong
 from omnizarr.data_types.flexible import PATTERN
 from omnizarr.errors import InvalidMetadata
@@ -23,8 +24,7 @@ from omnizarr.model import Dialect, Named
 from omnizarr.model.node import check_members, invalid
 
 STRUCT_NAMES = ("struct", "structured")
-MAX_SIMPLE = 256
-_simple: dict[tuple[int, str], DataType] = {}  # types without a configuration, bound once
+_simple: Cache[tuple[int, str], DataType] = Cache(256)  # types without a configuration
 
 
 def bind_name(named: Named) -> DataType:
@@ -32,13 +32,7 @@ def bind_name(named: Named) -> DataType:
     if named.configuration:
         return _bind_name(named)
     key = (registry.generation(), named.name)
-    bound = _simple.get(key)
-    if bound is None:
-        bound = _bind_name(named)
-        if len(_simple) > MAX_SIMPLE:
-            _simple.clear()
-        _simple[key] = bound
-    return bound
+    return _simple.get(key) or _simple.put(key, _bind_name(named))
 
 
 def _bind_name(named: Named) -> DataType:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from omnizarr import chunk_grids, chunk_key_encodings, data_types, registry
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
 from omnizarr.codecs import Chain, Spec, bind_chain, bind_codec
+from omnizarr.concurrency.cache import Cache, Key
 from omnizarr.data_types.data_type import DataType, Scalar
 from omnizarr.errors import (
     ChunkError,
@@ -30,17 +31,16 @@ from omnizarr.errors import (
     error_context,
 )
 from omnizarr.model import ArrayModel, Named, paths
-from omnizarr.model.typed_key import Key
 from omnizarr.storage_transformers import transform
 from omnizarr.stores import Store
 from omnizarr.stores.identity import own_source
 
 T = TypeVar("T")
 MAX_CHUNK_BYTES = 2**40
-MAX_SHARED = 512
-_shared: dict[Key, Chain] = {}
-# What models were bound to, by the id of their codecs; what is opened again need not be checked.
-_checked: dict[int, tuple[ArrayModel, int, dict[str, Any]]] = {}
+_chains: Cache[Key, Chain] = Cache(512)
+# The parts of bound models by the ids of all that they depend on, which the model keeps alive. So
+# what is opened again need not be checked again.
+_checked: Cache[Key, tuple[ArrayModel, dict[str, Any]]] = Cache(512)
 # What binding depends on, beside the shape.
 _MATTERS = (
     *("data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
@@ -82,19 +82,19 @@ class BoundArray:
                 unknown = True
         if not unknown:
             _ = self.skipped
-            if len(_checked) >= MAX_SHARED:
-                _checked.clear()
             mine = {part: self.__dict__[part] for part in (*_PARTS, "grid")}
-            _checked[id(self.model.codecs)] = (self.model, registry.generation(), mine)
+            _checked.put(self._identity(), (self.model, mine))
         return not unknown
+
+    def _identity(self) -> Key:
+        return registry.generation(), *map(id, _matters(self.model))
 
     def _was_checked(self) -> bool:
         """Whether the same model, but perhaps for its shape, was bound before; then it is now."""
-        model, then, parts = _checked.get(id(self.model.codecs), (None, -1, {}))
-        if model is None or then != registry.generation():
+        found = _checked.get(self._identity())
+        if found is None:
             return False
-        if model is not self.model and not all(map(is_, _matters(model), _matters(self.model))):
-            return False
+        model, parts = found
         grid = parts["grid"]
         if model.shape != self.model.shape:
             grid = grid.resized(self.model.shape)
@@ -198,14 +198,11 @@ class BoundArray:
                 )
             # Many arrays have the same codecs, and a chain is the same for all of them.
             key = self.chain_key(chunk_shape)
-            shared = None if key is None else _shared.get(key)
-            if shared is None:
-                shared = self._named("codecs", lambda: bind_chain(self.model.codecs, spec))
-                if len(_shared) >= MAX_SHARED:
-                    _shared.clear()
+            found = None if key is None else _chains.get(key)
+            if found is None:
+                found = self._named("codecs", lambda: bind_chain(self.model.codecs, spec))
                 if key is not None:
-                    _shared[key] = shared
-            found = shared
+                    _chains.put(key, found)
             self._chains[chunk_shape] = found
         return found
 

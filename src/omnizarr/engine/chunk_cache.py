@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -30,16 +29,16 @@ from omnizarr.codecs import Chain
 from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.pipeline import moved, tell
 from omnizarr.codecs.sharding import Shards, inner_chunk_context, joined
+from omnizarr.concurrency import fork
+from omnizarr.concurrency.budget import no_helpers
+from omnizarr.concurrency.pool import for_each, in_parallel
 from omnizarr.config import ByteBudget
 from omnizarr.engine import reference
-from omnizarr.engine.allowance import alone
 from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.missing import Filled
-from omnizarr.engine.parallel import run_rows
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.stores import Range, Versioned, file_root, get_many
-from omnizarr.stores.requests import in_parallel
 
 Values: TypeAlias = npt.NDArray[Any]
 ENTRY = 512  # bytes that an entry takes besides its values
@@ -65,7 +64,7 @@ class ChunkCache:
         self._flights: dict[Hashable, Flight] = {}
         self._numbers: OrderedDict[Hashable, int] = OrderedDict()
         self._next = itertools.count()
-        self._lock = threading.RLock()
+        self._lock = fork.lock()
 
     def get(
         self, names: Sequence[Hashable], load: Callable[[list[int]], Sequence[Values]]
@@ -78,7 +77,7 @@ class ChunkCache:
         mine: dict[int, Flight] = {}
         theirs: dict[int, Flight] = {}
         try:
-            with alone, self._lock:
+            with no_helpers, self._lock:
                 for i, name in enumerate(names):
                     found[i] = self._kept.get(name)
                     flight = self._flights.get(name)
@@ -93,7 +92,7 @@ class ChunkCache:
                     found[i] = mine[i].values = values
                     self._keep(names[i], values)
         finally:
-            with alone, self._lock:
+            with no_helpers, self._lock:
                 for i, own in mine.items():
                     if self._flights.get(names[i]) is own:
                         del self._flights[names[i]]
@@ -109,14 +108,14 @@ class ChunkCache:
 
     def has(self, name: Hashable) -> bool:
         """Whether an array is kept now."""
-        with alone, self._lock:
+        with no_helpers, self._lock:
             return name in self._kept
 
     def _keep(self, name: Hashable, values: Values) -> None:
         values.flags.writeable = False  # many callers see it
         if _cost(values) > self.limit:
             return
-        with alone, self._lock:
+        with no_helpers, self._lock:
             before = self._kept.pop(name, None)
             self._kept[name] = values
             self.nbytes += _cost(values) - (0 if before is None else _cost(before))
@@ -128,7 +127,7 @@ class ChunkCache:
 
         A key that was not asked for in long is forgotten, and gets another number then.
         """
-        with alone, self._lock:
+        with no_helpers, self._lock:
             found = self._numbers.get(key)
             if found is None:
                 found = self._numbers[key] = next(self._next)
@@ -144,7 +143,7 @@ def _cost(values: Values) -> int:
 
 
 _caches: WeakKeyDictionary[ByteBudget, ChunkCache] = WeakKeyDictionary()
-_guard = threading.RLock()
+_lock = fork.lock()
 
 
 def current() -> ChunkCache | None:
@@ -152,7 +151,7 @@ def current() -> ChunkCache | None:
     budget = config.get().chunk_cache
     if budget is None:
         return None
-    with alone, _guard:
+    with no_helpers, _lock:
         cache = _caches.get(budget)
         if cache is None:
             cache = _caches[budget] = ChunkCache(budget.nbytes)
@@ -160,13 +159,12 @@ def current() -> ChunkCache | None:
 
 
 def _forget() -> None:
-    """A forked child has none of the threads that its parent's caches may wait for."""
-    global _caches, _guard
-    _caches, _guard = WeakKeyDictionary(), threading.RLock()
+    """Start anew in a forked child, which has none of the threads that caches may wait for."""
+    global _caches
+    _caches = WeakKeyDictionary()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+fork.on_fork(in_child=_forget)
 
 
 Name: TypeAlias = tuple[Any, ...]
@@ -256,14 +254,14 @@ def read(
     if not count:
         return
     if file_root(array.store) is not None or not hasattr(array.store, "get_many"):
-        run_rows(rows, count, one, out.nbytes, waits=False)
+        for_each(rows, count, one, out.nbytes, waits=False)
         return
     # Far away a request takes long, so those of many chunks run side by side.
     batch = max(1, config.get().in_flight // (2 * reference.fetched(array, out.nbytes // count)))
     while some := [*itertools.islice(rows, batch)]:
         known = _ahead(cache, array, some, name)
         here = partial(one, known=known)
-        run_rows(iter(some), len(some), here, out.nbytes, waits=False)
+        for_each(iter(some), len(some), here, out.nbytes, waits=False)
 
 
 def _ahead(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.concurrency import key_locks
 from omnizarr.engine import chunk_cache, kernel, reference
 from omnizarr.engine.binding import BoundArray
 from omnizarr.engine.chunk_cache import current
@@ -18,7 +19,6 @@ from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
 from omnizarr.model import paths
 from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import compares, lock, lock_prefix
-from omnizarr.stores.turns import ENGINE, turn
 
 
 def read(
@@ -128,7 +128,10 @@ def exclusive(array: BoundArray, keys: Iterable[str]) -> Iterator[None]:
     stored = [*dict.fromkeys(stored_key(chunks, key) for key in keys)]
     take = lock if chunks is array.store else lock_prefix
     store = None if compares(array.store) else array.store  # by comparing nothing is lost
-    with turn(ENGINE, stored, store), take(array.store, array.prefix, stored, "chunks"):
+    with (
+        key_locks.locked(key_locks.CHUNKS, stored, store),
+        take(array.store, array.prefix, stored, "chunks"),
+    ):
         yield
 
 

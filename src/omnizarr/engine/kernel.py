@@ -23,8 +23,8 @@ from omnizarr.chunk_key_encodings import V2, Default, Draft
 from omnizarr.codecs import Chain
 from omnizarr.codecs.bytes import Bytes, holds_text
 from omnizarr.codecs.transpose import Transpose
+from omnizarr.concurrency.budget import threads
 from omnizarr.data_types import own_type
-from omnizarr.engine.allowance import threads
 from omnizarr.engine.binding import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, PointPlan, Run

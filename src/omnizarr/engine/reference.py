@@ -14,9 +14,11 @@ from omnizarr import config
 from omnizarr.codecs import Chain
 from omnizarr.codecs.codec import Buffer, Region, is_fill, scratch
 from omnizarr.codecs.pipeline import Decode, Steps, run, watch
+from omnizarr.concurrency.pool import for_each, useful_threads
+from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.missing import Coords, Filled
-from omnizarr.engine.parallel import fetch_ahead, run_rows, useful_threads, waits_for
+from omnizarr.engine.prefetch import fetch_ahead
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.storage_transformers import SetsGroups
@@ -32,8 +34,7 @@ from omnizarr.stores import (
     replace,
     set_many,
 )
-from omnizarr.stores.operations import settled
-from omnizarr.stores.patience import ATTEMPTS, attempts
+from omnizarr.stores.operations import settled, waits_for
 
 TOGETHER = 2**20  # bytes of chunks, decoded, that one call fetches
 UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
@@ -50,10 +51,10 @@ def read(
     if in_files and array.first_chain.sharded is None:
         some, number = in_turn(array, plan.rows(), count)
         several = partial(_read_some, array, out=out, filled=filled)
-        run_rows(some, number, several, out.nbytes, waits=False)
+        for_each(some, number, several, out.nbytes, waits=False)
     elif in_files or not hasattr(store, "get_many"):
         one = partial(read_row, array, out=out, filled=filled)
-        run_rows(plan.rows(), count, one, out.nbytes, waits=False)
+        for_each(plan.rows(), count, one, out.nbytes, waits=False)
     elif count:
         size = fetched(array, out.nbytes // count)
         fetch_ahead(
@@ -169,7 +170,7 @@ def _settled(
         return None if data is None else partial(chain.decode_into, data, region)
     if not low_latency or held:
         return (yield from chain.steps(key, region))
-    for _ in attempts():
+    for _ in CONFLICTS.tries():
         steps = chain.steps(key, region)
         first = next(steps)
         answers = yield first
@@ -181,7 +182,7 @@ def _settled(
             decode: Decode | None = end.value
         if first == [(key, None)] or (yield first) == answers:
             return decode
-    raise ChunkError(f"the shard {key!r} was replaced {ATTEMPTS} times while it was read")
+    raise ChunkError(f"the shard {key!r} was replaced {CONFLICTS.attempts} times while it was read")
 
 
 def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None:
@@ -229,7 +230,7 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
         several = None
     elif _lends_buffers(array, store):
         some, number = in_turn(array, rows, count)
-        run_rows(some, number, partial(_write_files, array, value), value.nbytes)
+        for_each(some, number, partial(_write_files, array, value), value.nbytes)
         return
     elif hasattr(store, "change_many"):
         several = _by_group(array, cast(SetsGroups, store), rows)
@@ -240,10 +241,10 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
     waits = waits_for(array.store)
     if several is None:
         one = partial(_write_row, array, value=value)
-        run_rows(rows, count, one, value.nbytes, waits=waits)
+        for_each(rows, count, one, value.nbytes, waits=waits)
     else:
         together = partial(_write_some, array, value)
-        run_rows(iter(several), len(several), together, value.nbytes, waits=waits)
+        for_each(iter(several), len(several), together, value.nbytes, waits=waits)
 
 
 def _lends_buffers(array: BoundArray, store: Store) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -24,12 +23,14 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr.concurrency import fork
+from omnizarr.concurrency.pool import for_each
 from omnizarr.engine.binding import BoundArray
 from omnizarr.engine.dispatch import merge, write, write_row
-from omnizarr.engine.parallel import run_rows, waits_for
 from omnizarr.errors import SelectionError
 from omnizarr.indexing import Plan, Row, axis_plan
 from omnizarr.model import paths
+from omnizarr.stores.operations import waits_for
 
 Coords = tuple[int, ...]
 T = TypeVar("T")
@@ -92,7 +93,7 @@ class Stream:
         self.budget = budget
         self._settled = settled
         self._chunks: OrderedDict[Coords, Gathered] = OrderedDict()
-        self._lock = threading.RLock()
+        self._lock = fork.lock()
         self._nbytes = 0
         self._outside = 0
 
@@ -206,7 +207,7 @@ class Stream:
             self._forget(coords)
 
     def _run(self, several: list[T], one: Callable[[T], None], nbytes: int) -> None:
-        run_rows(iter(several), len(several), one, nbytes, waits=waits_for(self.array.store))
+        for_each(iter(several), len(several), one, nbytes, waits=waits_for(self.array.store))
 
     def _store_one(self, coords: Coords) -> None:
         chunk = self._chunks[coords]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 from omnizarr._json import load_object
+from omnizarr.concurrency.cache import cached
 from omnizarr.errors import InvalidMetadata, Problem, known_names
 from omnizarr.formats.draft.documents import ENTRY, V3Draft
 from omnizarr.formats.format import Documents, Format
-from omnizarr.formats.remembered import LARGEST
+from omnizarr.formats.metadata_cache import LARGEST
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
@@ -20,9 +20,11 @@ NAMES = ("1", "2", "3-draft", "3")
 _V1, _V2, _V3 = V1(), V2(), V3()
 
 
-@lru_cache(64)
-def _says_draft(entry: bytes) -> bool:
+def _is_draft(entry: bytes) -> bool:
     return V3Draft.is_entry(load_object(entry, ENTRY))
+
+
+_is_draft_cached = cached(64)(_is_draft)
 
 
 def by_name(name: object, separator: str = ".") -> Format:
@@ -49,7 +51,7 @@ def is_metadata(key: str) -> bool:
     return any(by_name(name).is_metadata(key) for name in NAMES)
 
 
-@lru_cache(64)
+@cached(64)
 def _all_keys(path: str) -> tuple[str, ...]:
     """The keys of a path in all formats."""
     keys = (key for some in _keys_in_order(path) for key in some)
@@ -109,4 +111,4 @@ class Probe:
         # Most documents need no parsing to see that they are of the final version.
         if own and self.wanted != V3Draft.name and not _WORDS.search(entry):
             return False
-        return _says_draft(entry) if len(entry) < LARGEST else _says_draft.__wrapped__(entry)
+        return (_is_draft_cached if len(entry) < LARGEST else _is_draft)(entry)

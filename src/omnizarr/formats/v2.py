@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnizarr._json import dumps, kind_of, load_object
+from omnizarr._json import kind_of, load_object
 from omnizarr.errors import Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version
+from omnizarr.formats.metadata_cache import dumps, parse_once
 from omnizarr.formats.numpy_types import rounded_once, to_type_string
-from omnizarr.formats.remembered import remembered
 from omnizarr.formats.v1 import check_fill, read_type
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import Fields
@@ -59,7 +59,7 @@ class V2:
         if array not in documents and group not in documents:
             return None
         parts = (documents.get(array), documents.get(group))
-        node = remembered(
+        node = parse_once(
             (self.name, self.separator, *parts),
             sum(len(part) for part in parts if part),
             problems,

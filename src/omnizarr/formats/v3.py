@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeGuard
 
-from omnizarr._json import dumps, kind_of, load_object
+from omnizarr._json import kind_of, load_object
+from omnizarr.concurrency.cache import typed_key
 from omnizarr.errors import InvalidName, Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.codec_names import (
@@ -22,6 +23,7 @@ from omnizarr.formats.codec_names import (
 )
 from omnizarr.formats.draft.extensions import is_sharding
 from omnizarr.formats.format import Documents, Kind, cannot, check_version
+from omnizarr.formats.metadata_cache import dumps, parse_once, split_shape, write_once
 from omnizarr.formats.numpy_types import (
     as_json,
     byte_orders,
@@ -30,10 +32,8 @@ from omnizarr.formats.numpy_types import (
     rounded_once,
     without_order,
 )
-from omnizarr.formats.remembered import own_shape, remembered, written
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import MAX_LENGTH, MAX_RANK, Fields, named
-from omnizarr.model.typed_key import typed_key
 
 REQUIRED = (
     "zarr_format",
@@ -73,17 +73,17 @@ class V3:
         data = documents.get(key)
         if data is None:
             return None
-        return remembered(
+        return parse_once(
             (self.name, data), len(data), problems, lambda: self._read(key, data, problems)
         )
 
     def _read(self, key: str, data: bytes, problems: list[Problem]) -> Node:
         parse = partial(self._read_any, key, data, problems)
-        shape, rest = own_shape(data, _START)
+        shape, rest = split_shape(data, _START)
         if not _is_shape(shape):
             return parse()
         # A document as it is written here, of an array that perhaps only grew.
-        node = remembered((self.name, len(shape), rest), len(rest), problems, parse)
+        node = parse_once((self.name, len(shape), rest), len(rest), problems, parse)
         return node.with_(shape=tuple(shape)) if isinstance(node, ArrayModel) else node
 
     def _read_any(self, key: str, data: bytes, problems: list[Problem]) -> Node:
@@ -95,10 +95,10 @@ class V3:
         rest = {**doc, "shape": [0] * len(shape), "attributes": {}}
         same = typed_key(rest)
         parse = partial(self._parse, key, rest, problems)
-        node = parse() if same is None else remembered((self.name, same), 0, problems, parse)
+        node = parse() if same is None else parse_once((self.name, same), 0, problems, parse)
         if isinstance(node, GroupModel):  # no group has a shape, so this is an error by then
             return node
-        shared = attributes or node.attributes  # one for all that have none, see `written`
+        shared = attributes or node.attributes  # one for all that have none, see `write_once`
         return rounded_once(node.with_(shape=tuple(shape), attributes=shared), data)
 
     def _parse(self, key: str, doc: dict[str, Any], problems: list[Problem]) -> Node:
@@ -216,7 +216,7 @@ class V3:
 
     def write(self, path: str, node: Node) -> dict[str, bytes | None]:
         (key,) = self.keys(path)
-        return {key: written(node, lambda some: dumps(self.document(some), indent=2))}
+        return {key: write_once(node, lambda some: dumps(self.document(some), indent=2))}
 
     def document(self, node: Node) -> dict[str, Any]:
         """The content of a node's document."""

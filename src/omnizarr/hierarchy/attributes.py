@@ -12,12 +12,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol, Self, TypeVar
 
 from omnizarr._json import plain
+from omnizarr.concurrency import key_locks
+from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.errors import StoreError, warn
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
 from omnizarr.stores import SetsIf, Versioned, compares, lock, lock_prefix
-from omnizarr.stores.patience import ATTEMPTS, attempts
-from omnizarr.stores.turns import DOCUMENTS, SHAPE, turn
 
 T = TypeVar("T")
 _MISSING: Any = object()
@@ -139,10 +139,12 @@ def change(location: Location, edit: Callable[[Node], Node]) -> Node:
     location.check_writable()
     keys = location.format.keys(location.path)
     with (
-        turn(DOCUMENTS, keys, None if compares(location.store) else location.store),
+        key_locks.locked(
+            key_locks.METADATA, keys, None if compares(location.store) else location.store
+        ),
         lock(location.store, _directory(keys), keys, "documents"),
     ):
-        for _ in attempts():
+        for _ in CONFLICTS.tries():
             put = _put_if_same(location, keys)
             old = location.load()
             new = edit(old)
@@ -153,8 +155,8 @@ def change(location: Location, edit: Callable[[Node], Node]) -> Node:
             except _Overtaken:
                 continue
     raise StoreError(
-        f"{location} was changed by another writer {ATTEMPTS} times in a row; nothing was stored,"
-        " try again"
+        f"{location} was changed by another writer {CONFLICTS.attempts} times in a row; nothing was"
+        " stored, try again"
     )
 
 
@@ -165,7 +167,10 @@ def alone(*locations: Location) -> Iterator[None]:
     for location in locations:
         location.check_writable()
     store = locations[0].store if locations else None  # of one group, so the same
-    with turn(SHAPE, [key for _, keys in every for key in keys], store), ExitStack() as held:
+    with (
+        key_locks.locked(key_locks.SHAPE, [key for _, keys in every for key in keys], store),
+        ExitStack() as held,
+    ):
         for location, keys in every:
             held.enter_context(lock_prefix(location.store, _directory(keys), keys, "shape"))
         yield

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
+from omnizarr.concurrency import key_locks
 from omnizarr.engine import BoundArray
 from omnizarr.errors import (
     InvalidMetadata,
@@ -61,7 +62,6 @@ from omnizarr.stores.staging import (
     marker,
     stage,
 )
-from omnizarr.stores.turns import REPLACE, turn
 
 
 def make_array(
@@ -332,7 +332,7 @@ def _begin(location: Location, mark: Mark, overwrite: bool, resume: bool = False
 def alone(store: Store) -> Iterator[None]:
     """Keep other threads and processes from putting nodes in their place in a store."""
     key = str(hash(place_of(store)[0]))  # to choose a lock; stores that share one wait in vain
-    with turn(REPLACE, [key]), lock_prefix(store, "", [MARKER], "replace"):
+    with key_locks.locked(key_locks.NODES, [key]), lock_prefix(store, "", [MARKER], "replace"):
         yield
 
 

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from omnizarr.concurrency import key_locks
+from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.errors import InvalidMetadata, StoreError, warn
 from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import SetsIf, Store, Versioned, can_list, get_existing, list_dir, lock
 from omnizarr.stores.base import Kind
-from omnizarr.stores.patience import ATTEMPTS, attempts
-from omnizarr.stores.turns import DOCUMENTS, turn
 
 LARGEST = 2**20  # bytes of copies that are renewed with every change of a node
 _counter = itertools.count(1)
@@ -163,7 +163,7 @@ def keep_right(
 def changing(store: Store, format: Format, key: str, group: str) -> Iterator[None]:
     """Keep others from changing a group's copies, in a document of its own or of theirs."""
     kind: Kind = "documents" if key in format.keys(group) else "copies"
-    with turn(DOCUMENTS, [key]), lock(store, paths.prefix(group), [key], kind):
+    with key_locks.locked(key_locks.METADATA, [key]), lock(store, paths.prefix(group), [key], kind):
         yield
 
 
@@ -182,7 +182,7 @@ def _renew(
 
     `others` finds more nodes whose copies are not right.
     """
-    for _ in attempts():
+    for _ in CONFLICTS.tries():
         generation = store.generation(key) if isinstance(store, Versioned) else None
         data = store.get(key)
         if data is None or not consolidated.has_copies(format, data, key):
@@ -198,8 +198,8 @@ def _renew(
             continue
         return
     raise StoreError(
-        f"{key!r} in {store!r} was changed by another writer {ATTEMPTS} times in a row, so its"
-        " consolidated metadata may be out of date; call consolidate_metadata again"
+        f"{key!r} in {store!r} was changed by another writer {CONFLICTS.attempts} times in a row,"
+        " so its consolidated metadata may be out of date; call consolidate_metadata again"
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, Self, TypeVar
 
 from omnizarr._json import dumps, freeze, loads
+from omnizarr.concurrency.cache import typed_key
 from omnizarr.errors import InvalidMetadata
 from omnizarr.formats import Format
 from omnizarr.formats.format import ATTRIBUTE
@@ -16,7 +17,6 @@ from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import StorePath, locate, place
 from omnizarr.hierarchy.validate import format_of
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.model.typed_key import typed_key
 from omnizarr.stores import Store
 
 M = TypeVar("M", ArrayModel, GroupModel)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from omnizarr._json import load_object
+from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.engine import Missing, check_missing
 from omnizarr.errors import (
     InvalidMetadata,
@@ -34,7 +35,6 @@ from omnizarr.hierarchy.options import (
 )
 from omnizarr.model import paths
 from omnizarr.stores import Store, compares
-from omnizarr.stores.patience import attempts
 
 
 @shows(OpenOptions, returns="Array | Group")
@@ -226,7 +226,7 @@ def _gather(location: Location) -> None:
     store, format, path = location.store, location.format, location.path
     key = consolidated.key(format, path) or ""
     with changing(store, format, key, path):
-        for _ in attempts():
+        for _ in CONFLICTS.tries():
             generation = store.generation(key) if key and compares(store) else None
             stored = store.get(key) if key else None
             text = consolidated.write(format, path, walk(location, location.load()))[key]

@@ -18,6 +18,7 @@ import numpy as np
 
 from omnizarr import config, data_types, registry
 from omnizarr.codecs.specify import all_named, kind, to_named, with_bytes
+from omnizarr.concurrency.cache import Cache
 from omnizarr.config import byte_size
 from omnizarr.data_types import DataType
 from omnizarr.errors import InvalidMetadata, WrongType, known_names
@@ -40,8 +41,7 @@ _REFUSED = {
 _BESIDE = ("shape", "dtype", "data", "overwrite", "path", "zarr_format", "storage_options")
 _VARIABLE = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
 
-MOST_KEPT = 64  # models
-_models: dict[Hashable, tuple[Format, ArrayModel]] = {}
+_models: Cache[Hashable, tuple[Format, ArrayModel]] = Cache(64)
 ZERO: Any = object()  # as a fill value: the zero, or the empty text, of whichever type
 
 
@@ -192,9 +192,7 @@ def array_model(
         return found[1]
     model = _made(format, shape, dtype, options)
     if key is not None:
-        if len(_models) >= MOST_KEPT:
-            _models.clear()
-        _models[key] = format, model  # which keeps the format's id its own
+        _models.put(key, (format, model))  # which keeps the format's id its own
     return model
 
 

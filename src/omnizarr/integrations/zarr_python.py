@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from omnizarr import stores
+from omnizarr.concurrency import event_loop
 from omnizarr.errors import MissingModule, StoreError
-from omnizarr.integrations import loop
 from omnizarr.stores import fsspec
 from omnizarr.stores.base import Bytes, Closes, Range, Store
 from omnizarr.stores.identity import Identity, Place, directory, file, inside, place_of
@@ -95,7 +95,7 @@ class ZarrPythonStore(Closes):
 
     def _run(self, verb: str, what: object, work: Coroutine[Any, Any, T]) -> T:
         with naming(verb, what, self, (Exception,)):
-            return loop.run(self._opened(work))
+            return event_loop.run(self._opened(work))
 
     async def _opened(self, work: Coroutine[Any, Any, T]) -> T:
         """Do it when the store is open; one for zip files does not open itself."""

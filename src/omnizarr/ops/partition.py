@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.chunk_grids import Axis, RegularAxis
-from omnizarr.engine.parallel import run_rows
+from omnizarr.concurrency.pool import for_each
 from omnizarr.hierarchy.array import Array
 from omnizarr.stores import has_cheap_requests
 
@@ -39,7 +39,7 @@ def store(array: Array, box: Box, values: npt.NDArray[Any], encode: Encode | Non
 
     size = PART if has_cheap_requests(array.store) else FAR_PART
     boxes = parts(stored_axes(array), box, size)
-    run_rows(iter(boxes), len(boxes), one, values.nbytes)
+    for_each(iter(boxes), len(boxes), one, values.nbytes)
 
 
 def stored_axes(array: Array) -> tuple[Axis, ...]:

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
+from omnizarr.concurrency.pool import for_each
 from omnizarr.engine.kernel import empty
-from omnizarr.engine.parallel import run_rows
 from omnizarr.errors import InvalidMetadata, known_names
 from omnizarr.hierarchy.array import Array
 
@@ -284,7 +284,7 @@ def _in_threads(values: Values, factors: tuple[int, ...], method: str, out: Valu
         else:
             downsample(part, factors, method, to)
 
-    run_rows(itertools.pairwise(ends), parts, one, values.nbytes)
+    for_each(itertools.pairwise(ends), parts, one, values.nbytes)
 
 
 @dataclass

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from omnizarr.concurrency import file_locks, leases
 from omnizarr.errors import NodeNotFound, OmnizarrError, StoreError, warn
 from omnizarr.hierarchy.open import consolidate_metadata, copies_are_stale
 from omnizarr.stores import (
@@ -21,12 +22,11 @@ from omnizarr.stores import (
     check_writable,
     compares,
     file_root,
-    leases,
     list_prefix,
-    locks,
     resolve,
 )
 from omnizarr.stores.local.files import PARTIAL
+from omnizarr.stores.operations import Conditional
 from omnizarr.stores.staging import FOLDER, interrupted, recover
 
 OLD = 60.0  # seconds
@@ -36,7 +36,7 @@ State: TypeAlias = Literal[
 ]
 What: TypeAlias = Literal["unfinished value", "unfinished node", "lock", "consolidated metadata"]
 _PARTIAL = re.compile(re.escape(PARTIAL) + r"(\d+)(_[0-9a-f]+)?\Z")
-_LOCK = re.compile(re.escape(locks.NAME) + r"[a-z]+\Z")
+_LOCK = re.compile(re.escape(file_locks.NAME) + r"[a-z]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _copies(store: Store, renew: bool) -> Iterator[Leftover]:
     yield Leftover(repr(store), "consolidated metadata", "renewed" if renew else "out of date", 0)
 
 
-def _leases(store: leases.Conditional, remove: bool) -> Iterator[Leftover]:
+def _leases(store: Conditional, remove: bool) -> Iterator[Leftover]:
     """Keys of locks that nobody renews."""
     keys = [k for k in list_prefix(store, "") if _LOCK.fullmatch(k.rpartition("/")[2])]
     before = {key: store.generation(key) for key in keys}
@@ -140,7 +140,7 @@ def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]
             try:
                 status = os.stat(path)
                 if partial is None:
-                    unused = locks.unused(path, remove=remove)
+                    unused = file_locks.is_unused(path, remove=remove)
                 else:
                     fresh = time.time() - status.st_mtime < older_than
                     unused = not fresh and not _runs(int(partial[1]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +17,9 @@ from omnizarr import stores
 from omnizarr.codecs import Chain
 from omnizarr.codecs.codec import Buffer
 from omnizarr.codecs.sharding import Shards, complete, present, span
+from omnizarr.concurrency import fork
+from omnizarr.concurrency.pool import for_each
 from omnizarr.engine import BoundArray
-from omnizarr.engine.parallel import run_rows
 from omnizarr.errors import ChunkError, InvalidMetadata, OmnizarrError, StoreError
 from omnizarr.formats import Format, Probe, consolidated
 from omnizarr.hierarchy.chunks import absent_keys, chunk_counts, unlisted_keys
@@ -111,7 +111,7 @@ def verify(
     location, node = locate(where, paths.normalize(path))
     work = _Verification(location, VerifyReport(depth), progress, missing)
     work.read_nodes(node)
-    run_rows(work.chunks(), ENOUGH, work.check, ENOUGH, waits=False)
+    for_each(work.chunks(), ENOUGH, work.check, ENOUGH, waits=False)
     work.finish()
     return work.report
 
@@ -134,7 +134,7 @@ class _Verification:
         self.formats = probe_formats(start)
         self.found: dict[str, int] = {}  # chunks of each array in its grid
         self.listed = self.done = 0
-        self.lock = threading.RLock()
+        self.lock = fork.lock()
 
     def read_nodes(self, root: Node) -> None:
         """Bind every array; what cannot be is a finding."""

@@ -23,6 +23,7 @@ import numpy as np
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
 from omnizarr.codecs.sharding import Index, ShardLayout, joined, present, span
+from omnizarr.concurrency import key_locks
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
 from omnizarr.model import Named
 from omnizarr.model.node import check_members, invalid
@@ -38,7 +39,6 @@ from omnizarr.stores import (
 )
 from omnizarr.stores.base import Bytes, GetsManyVersioned, Holds
 from omnizarr.stores.operations import OneValue, Replaced, settled
-from omnizarr.stores.turns import mark, turn
 
 BATCH = 256  # how many indices a listing asks for at once
 
@@ -141,7 +141,7 @@ class IndexedShards:
         if isinstance(self.store, Holds | GetsManyVersioned):
             return []
         others = has_low_latency(self.store) and not is_process_local(self.store)
-        return None if others else mark(self.level, shards)  # other processes may
+        return None if others else key_locks.snapshot(self.level, shards)  # other processes may
 
     def _indices(self, shards: Iterable[str], fetch: OneValue | None = None) -> dict[str, Index]:
         """The indices of those shards that exist, in one request."""
@@ -245,7 +245,7 @@ class IndexedShards:
         too: they may have been kept by a resize.
         """
         for shard, new in changes.items():
-            with turn(self.level, [shard]), _shard_context(shard):
+            with key_locks.locked(self.level, [shard]), _shard_context(shard):
                 old = None if len(new) == self.layout.count else self.store.get(shard)
                 chunks = {} if old is None else self.layout.split(old, leave=new)
                 given = {n: v for n, v in new.items() if v is not None}

@@ -6,13 +6,11 @@ used any more and makes room in time.
 
 from __future__ import annotations
 
-import os
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
-from weakref import WeakValueDictionary
 
+from omnizarr.concurrency import fork
 from omnizarr.errors import InvalidMetadata
 from omnizarr.stores.base import Range, Store, Versioned
 from omnizarr.stores.identity import digest, own_source
@@ -49,14 +47,13 @@ class CacheStore(WrapperStore):
         self.cache = MemoryStore() if cache is None else cache
         self.max_bytes = max_bytes
         self.validate = validate
-        self._turn = threading.RLock()
+        self._lock = fork.lock()
         self._lengths: OrderedDict[str, int] = OrderedDict()  # the longest unused first
         for name in list_prefix(self.cache, "") if can_list(self.cache) else ():
             digest, _, size = name.partition("-")
             if size.isdecimal():
                 self._lengths[digest] = int(size)
         self._used = sum(self._lengths.values())
-        _stores[id(self)] = self
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         check_key(key)
@@ -97,7 +94,7 @@ class CacheStore(WrapperStore):
         return digest(own_source(self.inner), key, part, generation)
 
     def _kept(self, digest: str) -> bytes | None:
-        with self._turn:
+        with self._lock:
             size = self._lengths.get(digest)
             if size is None:
                 return None
@@ -110,7 +107,7 @@ class CacheStore(WrapperStore):
             return
         self.cache.set(f"{digest}-{len(value)}", value)
         dropped = []
-        with self._turn:
+        with self._lock:
             self._used += len(value) - self._lengths.pop(digest, 0)
             self._lengths[digest] = len(value)
             while self._used > self.max_bytes:
@@ -130,19 +127,6 @@ class CacheStore(WrapperStore):
 
     def _identity(self) -> tuple[Any, ...]:
         return self.inner, self.validate
-
-
-_stores: WeakValueDictionary[int, CacheStore] = WeakValueDictionary()  # equal ones too
-
-
-def _forget() -> None:
-    """A forked child has none of the threads that may have held a lock."""
-    for store in _stores.values():
-        store._turn = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
 
 
 def _again(inner: Store, cache: Store | None, max_bytes: int, validate: bool) -> CacheStore:

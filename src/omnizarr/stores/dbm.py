@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import dbm
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 from weakref import WeakSet
 
+from omnizarr.concurrency import fork
+from omnizarr.concurrency.fork import gate
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closes, Range, flat
-from omnizarr.stores.forks import gate
 from omnizarr.stores.operations import check_key, check_writable, naming
 
 
@@ -44,12 +44,12 @@ class DBMStore(Closes):
         self._file: Any = None
         self._number: identity.FileNumber | None = None
         self._closed = False
-        self._turn = threading.RLock()
+        self._lock = fork.lock()
         _stores.add(self)
 
     @contextmanager
     def _open(self, verb: str, what: str) -> Iterator[Any]:
-        with gate, self._turn, naming(verb, what, self, (*dbm.error, OSError)):
+        with gate, self._lock, naming(verb, what, self, (*dbm.error, OSError)):
             if self._closed:
                 raise StoreError("the store is closed")
             if self._file is not None:
@@ -100,7 +100,7 @@ class DBMStore(Closes):
 
     def close(self) -> None:
         """Close the file; the store cannot be used afterwards."""
-        with gate, self._turn:
+        with gate, self._lock:
             self._closed = True
             self._release()
 
@@ -113,7 +113,7 @@ class DBMStore(Closes):
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy opens the file when this store has let go of it."""
-        with gate, self._turn:
+        with gate, self._lock:
             self._release()
         return {"path": self.path, "flag": self.flag, "read_only": self.read_only}
 
@@ -135,7 +135,7 @@ class DBMStore(Closes):
 _stores: WeakSet[DBMStore] = WeakSet()
 
 
-@gate.before_fork
+@gate.close_before_fork
 def _release_all() -> None:
     for store in list(_stores):
         store._release()

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import pickle
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+from omnizarr.concurrency import fork
+from omnizarr.concurrency.retry import REMOVED_DIRECTORY, Retry, TransientError, take_retry
 from omnizarr.errors import InvalidMetadata, MissingModule, StoreError, WrongType
 from omnizarr.stores import identity
-from omnizarr.stores.after_fork import keep
 from omnizarr.stores.base import Bytes, Closes, Range, flat, without_secrets
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
-from omnizarr.stores.retry import MayPass, Retry, take_retry
 
-ATTEMPTS = 16  # to write into a folder that others remove while it is empty
 T = TypeVar("T")
 Keys: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]
@@ -114,7 +112,7 @@ class FsspecStore(Closes):
     def _in_process(self) -> tuple[int, Any, AbstractContextManager[Any]]:
         mine = self._mine
         if mine[0] != os.getpid():
-            keep(mine[1])
+            fork.never_release(mine[1])
             fs = pickle.loads(pickle.dumps(mine[1]))
             mine = self._mine = os.getpid(), fs, _lock(fs)
         return mine
@@ -164,13 +162,13 @@ class FsspecStore(Closes):
         path, data = self._path(key), bytes(flat(value))
 
         def write() -> None:
-            for _ in range(ATTEMPTS):  # others remove folders that are empty
-                try:
-                    self.fs.pipe_file(path, data)
-                except FileNotFoundError:
-                    self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-                else:
-                    return
+            try:
+                self.fs.pipe_file(path, data)
+            except FileNotFoundError:
+                REMOVED_DIRECTORY.call(write_with_folder, FileNotFoundError)
+
+        def write_with_folder() -> None:
+            self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
             self.fs.pipe_file(path, data)
 
         self._call("write", key, write)
@@ -298,7 +296,7 @@ class FsspecStore(Closes):
                     raise StoreError(_reason(e)) from e
                 return absent  # type: ignore[no-any-return]  # of the caller's type
             except (ConnectionError, TimeoutError) as e:
-                raise MayPass(_reason(e)) from e
+                raise TransientError(_reason(e)) from e
             except Exception as e:  # what a file system may raise is nowhere written down
                 raise StoreError(_reason(e)) from e
 
@@ -339,7 +337,7 @@ def _blocking(fs: Any) -> Any:
 
 
 def _lock(fs: Any) -> AbstractContextManager[Any]:
-    return nullcontext() if getattr(fs, "async_impl", False) else threading.RLock()
+    return nullcontext() if getattr(fs, "async_impl", False) else fork.lock()
 
 
 def _walks(fs: Any) -> bool:

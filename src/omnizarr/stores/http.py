@@ -6,10 +6,13 @@ signature, say) goes with every request; neither is shown.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import sys
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -18,17 +21,26 @@ from urllib.request import getproxies, proxy_bypass
 import urllib3
 from urllib3.exceptions import HTTPError, MaxRetryError
 
+from omnizarr.concurrency.pool import REQUESTS
+from omnizarr.concurrency.retry import (
+    EMFILE,
+    NO_DESCRIPTORS,
+    RETRY_OPTIONS,
+    TRANSIENT_STATUS,
+    Retry,
+    TransientError,
+    take_retry,
+)
 from omnizarr.errors import ReadOnly, StoreError, known_names
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closes, Range, is_page, shown, without_secrets
-from omnizarr.stores.descriptors import NONE_LEFT, WAITS
+from omnizarr.stores.byte_ranges import fetch_many, fetch_many_versioned
 from omnizarr.stores.operations import check_key
-from omnizarr.stores.requests import CONCURRENCY, fetch_many, fetch_many_versioned
-from omnizarr.stores.retry import PASSING, RETRY_OPTIONS, MayPass, Retry, take_retry
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)\s*", re.IGNORECASE)
 _PIECE = 2**18
 _SETTLED = 3  # seconds after which a date is trusted
+_BEGUN = 0.001  # seconds after which a request has got a file descriptor
 _ABSENT = frozenset({404, 410})
 _OPTIONS = ("headers", "absent_status")
 
@@ -154,21 +166,23 @@ class HTTPStore(Closes):
         requests, however long each of them takes.
         """
         self._pool()  # in a forked process nobody else's requests are under way
-        end, mine, number = time.monotonic() + self.retry.timeout, object(), 0
-        while True:
+        end, mine, failures = time.monotonic() + self.retry.timeout, object(), itertools.count(1)
+
+        def ask() -> tuple[bytes, _Validator] | None:
             self._under_way[mine] = time.monotonic()
             try:
                 return self._ask(url, range, method)
-            except NoDescriptor:
-                self._under_way.pop(mine, None)
-                now = time.monotonic()  # one that has just begun may fail in the same way
-                others = any(now - begun > WAITS[0] for begun in [*self._under_way.values()])
-                if now > end or (number >= len(WAITS) and not others):
-                    raise
             finally:
                 self._under_way.pop(mine, None)
-            time.sleep(WAITS[min(number, len(WAITS) - 1)])
-            number += 1
+
+        def is_worth_waiting(error: NoDescriptor) -> bool:
+            now = time.monotonic()  # one that has just begun may fail in the same way
+            others = any(now - begun > _BEGUN for begun in [*self._under_way.values()])
+            return now <= end and (others or next(failures) < NO_DESCRIPTORS.attempts)
+
+        return replace(NO_DESCRIPTORS, attempts=sys.maxsize).call(
+            ask, NoDescriptor, is_worth_waiting
+        )
 
     def _ask(self, url: str, range: Range | None, method: str) -> tuple[bytes, _Validator] | None:
         end = time.monotonic() + self.retry.timeout
@@ -196,13 +210,13 @@ class HTTPStore(Closes):
             response.release_conn()
         except MaxRetryError as e:
             reason = without_secrets(str(e.reason))
-            kind = NoDescriptor if _no_descriptor(e.reason) else MayPass
+            kind = NoDescriptor if _no_descriptor(e.reason) else TransientError
             raise kind(f"no answer from the server: {reason}") from None
         except (HTTPError, OSError) as e:
             if isinstance(e, StoreError):
                 raise
             reason = without_secrets(str(e))
-            raise MayPass(f"the answer was cut or did not come: {reason}") from None
+            raise TransientError(f"the answer was cut or did not come: {reason}") from None
         return self._judge(response, body, range, "Range" in headers)
 
     def _judge(
@@ -219,8 +233,8 @@ class HTTPStore(Closes):
                 f"access is denied (status {status}); where that means a missing key, give"
                 f" storage_options={{'absent_status': {{{status}}}}}"
             )
-        if status in PASSING:
-            raise MayPass(f"the server answers {_line(response)}", _retry_after(response))
+        if status in TRANSIENT_STATUS:
+            raise TransientError(f"the server answers {_line(response)}", _retry_after(response))
         if status not in (200, 206):
             raise StoreError(f"the server answers {_line(response)}")
         start = range.start if ranged and status == 206 and range is not None else 0
@@ -232,7 +246,7 @@ class HTTPStore(Closes):
         validator = _validator(response)
         if status == 206:
             if not ranged or range is None:
-                raise MayPass("a part came (status 206) where all was asked for")
+                raise TransientError("a part came (status 206) where all was asked for")
             _check_part(response, body, range)
             return body, validator
         if ranged:
@@ -282,14 +296,14 @@ class HTTPStore(Closes):
         return self.url
 
 
-class NoDescriptor(MayPass):
+class NoDescriptor(TransientError):
     """No connection can be made before a file is closed."""
 
 
 def _no_descriptor(error: BaseException | None) -> bool:
     """Return True where an error, or one behind it, is that no file can be opened."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in NONE_LEFT:
+        if isinstance(error, OSError) and error.errno in EMFILE:
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -300,10 +314,10 @@ def _connections(url: str) -> urllib3.PoolManager:
     parts = urlsplit(url)
     proxy = getproxies().get(parts.scheme)
     if proxy is None or proxy_bypass(parts.netloc):
-        return urllib3.PoolManager(maxsize=CONCURRENCY)
+        return urllib3.PoolManager(maxsize=REQUESTS)
     login = urlsplit(proxy).netloc.rpartition("@")[0]
     headers = urllib3.make_headers(proxy_basic_auth=unquote(login)) if login else None
-    return urllib3.ProxyManager(proxy, maxsize=CONCURRENCY, proxy_headers=headers)
+    return urllib3.ProxyManager(proxy, maxsize=REQUESTS, proxy_headers=headers)
 
 
 def _body(response: Any, end: float) -> bytes:
@@ -318,7 +332,7 @@ def _body(response: Any, end: float) -> bytes:
     for piece in response.stream(_PIECE, decode_content=True):
         pieces.append(piece)
         if time.monotonic() > end:
-            raise MayPass("the answer takes too long")
+            raise TransientError("the answer takes too long")
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -334,7 +348,7 @@ def _check_part(response: Any, body: bytes, range: Range) -> None:
     text = response.headers.get("Content-Range", "")
     found = _CONTENT_RANGE.fullmatch(text)
     if found is None or found[1] is None:
-        raise MayPass(f"a part came without its place (Content-Range {text!r})")
+        raise TransientError(f"a part came without its place (Content-Range {text!r})")
     first, stop = int(found[1]), int(found[2]) + 1
     size = None if found[3] == "*" else int(found[3])
     if range.start < 0:
@@ -346,7 +360,7 @@ def _check_part(response: Any, body: bytes, range: Range) -> None:
         right = first == range.start and (end is None or stop == end)
     if not right or len(body) != stop - first:
         asked = _range_header(range)
-        raise MayPass(f"{len(body)} bytes came as {text!r} where {asked!r} was asked for")
+        raise TransientError(f"{len(body)} bytes came as {text!r} where {asked!r} was asked for")
 
 
 def _after_end(response: Any, range: Range) -> bytes:
@@ -354,7 +368,7 @@ def _after_end(response: Any, range: Range) -> bytes:
     found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     size = None if found is None or found[3] == "*" else int(found[3])
     if size is not None and (range.start < size if range.start >= 0 else size > 0):
-        raise MayPass(f"{_range_header(range)!r} of {size} bytes is refused (status 416)")
+        raise TransientError(f"{_range_header(range)!r} of {size} bytes is refused (status 416)")
     return b""
 
 

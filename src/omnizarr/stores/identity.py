@@ -21,8 +21,9 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 from weakref import ref
 
+from omnizarr.concurrency.cache import Key, typed_key
+from omnizarr.concurrency.fork import on_fork
 from omnizarr.errors import StoreError
-from omnizarr.model.typed_key import Key, typed_key
 from omnizarr.stores.base import Store
 
 Place: TypeAlias = tuple[Hashable, ...]
@@ -221,5 +222,4 @@ def _in_child() -> None:
     _process = os.urandom(16).hex()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+on_fork(in_child=_in_child)

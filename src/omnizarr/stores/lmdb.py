@@ -8,16 +8,16 @@ the number of stores.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
+from omnizarr.concurrency import fork
+from omnizarr.concurrency.fork import gate
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import identity, operations
 from omnizarr.stores.base import Bytes, Closes, Range, digest, flat, split_path
-from omnizarr.stores.forks import gate
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, naming
 
 try:
@@ -37,10 +37,10 @@ class _Environment:
         self.path, self._settings = path, settings
         self.number: identity.FileNumber | None = None
         self._handle: lmdb.Environment | None = None
-        self._turn = threading.RLock()
+        self._lock = fork.lock()
 
     def handle(self) -> lmdb.Environment:
-        with self._turn:
+        with self._lock:
             if self._handle is None:
                 self._handle = lmdb.open(self.path, **self._settings)
             return self._handle
@@ -56,10 +56,10 @@ class _Environment:
 
 # By device and inode of the file with the data: a path may lead to another one later.
 _open: WeakValueDictionary[identity.FileNumber, _Environment] = WeakValueDictionary()
-_guard = threading.RLock()
+_lock = fork.lock()
 
 
-@gate.before_fork
+@gate.close_before_fork
 def _close_all() -> None:
     for environment in list(_open.values()):
         environment.close()
@@ -67,7 +67,7 @@ def _close_all() -> None:
 
 def _environment(path: str, options: dict[str, Any]) -> _Environment:
     """Return the environment that a path leads to now; it is created where there is none."""
-    with _guard:
+    with _lock:
         number = _number(path, options)
         found = None if number is None else _open.get(number)
         if found is None:

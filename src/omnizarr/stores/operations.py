@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequen
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TypeGuard, TypeVar
+from typing import Protocol, TypeGuard, TypeVar
 
+from omnizarr.concurrency import leases
+from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.errors import InvalidMetadata, OmnizarrError, ReadOnly, StoreError
-from omnizarr.stores import leases
 from omnizarr.stores.base import (
     Bytes,
     ErasesPrefix,
@@ -37,7 +38,6 @@ from omnizarr.stores.base import (
     Versioned,
     flat,
 )
-from omnizarr.stores.patience import ATTEMPTS, attempts
 
 _BAD_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")  # empty, '.' and '..' segments, NUL
 
@@ -175,7 +175,11 @@ def lock_prefix(
     return lock(store, prefix, keys, kind)
 
 
-def compares(store: Store) -> TypeGuard[leases.Conditional]:
+class Conditional(Store, Versioned, SetsIf, Protocol):
+    """A store that can compare and set."""
+
+
+def compares(store: Store) -> TypeGuard[Conditional]:
     """Whether others are kept from losing a change by comparing, not by locks."""
     # Whether it has an ability is quickly asked of those that have it.
     locks = isinstance(store, Locks)
@@ -190,13 +194,13 @@ def replace(store: Store, key: str, change: Callable[[bytes | None], Bytes]) -> 
     if not compares(store):
         store.set(key, change(store.get(key)))
         return
-    for _ in attempts():
+    for _ in CONFLICTS.tries():
         old, generation = store.get_versioned(key)
         if store.set_if(key, change(old), generation):
             return
     raise StoreError(
-        f"{key!r} in {store!r} was changed by other writers {ATTEMPTS} times in a row; it was not"
-        " stored, try again"
+        f"{key!r} in {store!r} was changed by other writers {CONFLICTS.attempts} times in a row;"
+        " it was not stored, try again"
     )
 
 
@@ -384,14 +388,14 @@ class OneValue:
 def settled(store: Store, read: Callable[[OneValue], T]) -> T:
     """What `read` returns, again where a value was replaced while it was read."""
     key = ""
-    for _ in attempts():
+    for _ in CONFLICTS.tries():
         try:
             with holding(store) as fetch:
                 return read(OneValue(store, fetch))
         except Replaced as e:
             key = str(e)
     raise StoreError(
-        f"{key!r} in {store!r} was replaced {ATTEMPTS} times in a row while it was read;"
+        f"{key!r} in {store!r} was replaced {CONFLICTS.attempts} times in a row while it was read;"
         " read it again when it is written less often"
     )
 
@@ -416,3 +420,11 @@ def naming(
             raise
         reason = (e.strerror if isinstance(e, OSError) else None) or e
         raise StoreError(f"cannot {verb} {what!r} in {store!r}: {reason}") from e
+
+
+def waits_for(store: Store) -> bool:
+    """Return True if an interrupt waits for the values that are being stored.
+
+    Not where a server may stall: a value that is compared and set cannot do harm later.
+    """
+    return has_low_latency(store) or not compares(store)

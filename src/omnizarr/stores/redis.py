@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from omnizarr.concurrency import fork
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.after_fork import keep
 from omnizarr.stores.base import Bytes, Closes, Range, flat
 from omnizarr.stores.operations import check_key, check_offset, check_prefix, check_writable, naming
 
@@ -31,7 +30,7 @@ Values: TypeAlias = list[bytes | None]
 
 _ERRORS = (redis.RedisError, OSError)
 _BATCH = 1000
-_making = threading.RLock()
+_making = fork.lock()
 _VALUE = "local v = redis.call('GET', KEYS[1]) "
 _GENERATION = _VALUE + "return v and redis.sha1hex(v)"
 _SET_IF = _VALUE + (
@@ -89,7 +88,9 @@ class RedisStore(Closes):
         with _making:  # a second client would close the connections of the first
             if self._client is None or self._owner != os.getpid():
                 if self._client is not None:
-                    keep(self._client)  # a thread of the parent may have held its locks
+                    fork.never_release(
+                        self._client
+                    )  # a thread of the parent may have held its locks
                 made = redis.Redis.from_url(self.url, **{"socket_timeout": 60, **self.options})
                 self._client, self._owner = made, os.getpid()
             return self._client
@@ -247,13 +248,3 @@ def _part(exists: bool, value: bytes, range: Range) -> bytes | None:
 
 def _text(answer: Any) -> str | None:
     return None if answer is None else bytes(answer).decode()
-
-
-def _forget() -> None:
-    """A forked child has none of the threads that may have held a lock."""
-    global _making
-    _making = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

@@ -6,11 +6,11 @@ import inspect
 import os
 import re
 from collections.abc import Mapping, MutableMapping
-from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
 from omnizarr import registry
+from omnizarr.concurrency.cache import cached
 from omnizarr.errors import StoreError, known_names
 from omnizarr.stores.base import Bytes, Closes, Range, Store, shown, without_secrets
 from omnizarr.stores.identity import Place, place_of
@@ -270,7 +270,7 @@ def is_small(where: object) -> bool:
     return callable(getattr(where, "set", None)) or not hasattr(where, "__getitem__")
 
 
-@lru_cache(256)
+@cached(256)
 def takes_range(kind: Any) -> bool:
     """Return True if the method `get` of a class takes a range beside the key."""
     try:

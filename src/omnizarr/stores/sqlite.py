@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
+from omnizarr.concurrency.fork import gate
+from omnizarr.concurrency.retry import descriptor_shortage
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity, operations
 from omnizarr.stores.base import Bytes, Closes, Range, digest, flat, split_path
-from omnizarr.stores.descriptors import shortage
-from omnizarr.stores.forks import gate
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, naming
 
 # Inside the class `list` is a method.
@@ -34,7 +34,7 @@ _numbers = itertools.count()
 _stores: WeakValueDictionary[int, SQLiteStore] = WeakValueDictionary()  # equal ones too
 
 
-@gate.before_fork
+@gate.close_before_fork
 def _disconnect() -> None:
     for store in list(_stores.values()):
         store._disconnect()
@@ -300,7 +300,9 @@ def _telling_why() -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as e:
-        found = shortage() if e.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN else ""
+        found = (
+            descriptor_shortage() if e.sqlite_errorcode & 0xFF == sqlite3.SQLITE_CANTOPEN else ""
+        )
         if found:
             raise sqlite3.OperationalError(found) from e
         raise

@@ -21,6 +21,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from omnizarr.concurrency.retry import REMOVED_DIRECTORY
 from omnizarr.errors import StoreError
 from omnizarr.stores.base import Bytes, Range, Store, flat
 from omnizarr.stores.identity import Place, place_of
@@ -339,15 +340,12 @@ class FolderStage:
 
     @staticmethod
     def _rename(old: str, new: str) -> None:
-        for _ in range(ATTEMPTS):
+        def rename() -> None:
             os.makedirs(os.path.dirname(new), exist_ok=True)
-            try:
-                os.replace(old, new)
-                return
-            except FileNotFoundError:  # another writer removed the empty folder around it
-                if not os.path.lexists(old):
-                    raise
-        os.replace(old, new)
+            os.replace(old, new)
+
+        # Another writer may remove the empty folder around it.
+        REMOVED_DIRECTORY.call(rename, FileNotFoundError, lambda _: os.path.lexists(old))
 
     def _write(self, name: str, plan: dict[str, Any]) -> None:
         path = os.path.join(self._folder, name)

@@ -66,17 +66,17 @@ class SlowStore(WrapperStore):
         self.seconds = seconds
         self.most = 0
         self._now = 0
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def _call(self, operation: str, keys: Sequence[str], run: Callable[[], T]) -> T:
-        with self._turn:
+        with self._lock:
             self._now += 1
             self.most = max(self.most, self._now)
         try:
             time.sleep(self.seconds)
             return run()
         finally:
-            with self._turn:
+            with self._lock:
                 self._now -= 1
 
     def __reduce__(self) -> tuple[Any, ...]:

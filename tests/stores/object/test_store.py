@@ -17,10 +17,10 @@ import urllib3
 
 import omnizarr
 from omnizarr import stores
+from omnizarr.concurrency.retry import Retry
 from omnizarr.errors import InvalidMetadata, MissingPackage, ReadOnly, StoreError
 from omnizarr.stores import Range, SetsIf, Versioned, resolve
 from omnizarr.stores.object.store import ObjectStore
-from omnizarr.stores.retry import Retry
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Answer
 

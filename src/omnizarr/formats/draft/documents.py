@@ -14,7 +14,7 @@ import re
 from typing import Any, Protocol
 
 from omnizarr import registry
-from omnizarr._json import dumps, kind_of, load_object
+from omnizarr._json import kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import format
 from omnizarr.formats.draft.extensions import (
@@ -30,6 +30,7 @@ from omnizarr.formats.draft.extensions import (
     write_type,
 )
 from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot
+from omnizarr.formats.metadata_cache import dumps
 from omnizarr.formats.numpy_types import (
     byte_orders,
     itemsize,

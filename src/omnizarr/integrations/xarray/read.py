@@ -24,10 +24,10 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from omnizarr.codecs.specify import pipeline
+from omnizarr.concurrency.pool import for_each
 from omnizarr.conventions.cf.packing import decode_fill
 from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.engine.kernel import empty
-from omnizarr.engine.parallel import run_rows
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule
 from omnizarr.formats.codec_names import split_compressor, to_ids, to_names
 from omnizarr.hierarchy.array import Array
@@ -90,7 +90,7 @@ class Packed(BackendArray):
             with np.errstate(**errors):  # of the calling thread, for those that help
                 self._unpack(self._array[part], inside)
 
-        run_rows(iter(boxes), len(boxes), one, out.nbytes)
+        for_each(iter(boxes), len(boxes), one, out.nbytes)
         return out[tuple(slice(None) if isinstance(k, slice) else 0 for k in key.tuple)]
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import threading
-import time
 import unicodedata
 from collections.abc import Iterator
 from functools import partial
 
+from omnizarr.concurrency.retry import REMOVED_DIRECTORY, retry_on_emfile
 from omnizarr.errors import InvalidName, StoreError
 from omnizarr.stores.base import Bytes, flat
-from omnizarr.stores.descriptors import patiently
 
 try:
     from omnizarr.stores import _files
@@ -28,8 +26,6 @@ except ImportError:  # no compiler when it was installed, or Windows
 
 OURS = ".__omnizarr_"  # in the name of a file that is no value
 PARTIAL = f"{OURS}partial__"  # of one that is being written
-ATTEMPTS = 40  # to write into a directory that others remove while it is empty
-AT_ONCE = 5  # of them without a wait
 
 
 def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) -> bool:
@@ -38,17 +34,17 @@ def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) ->
     Whether it was stored: it is not where `only_new`, and the path is there.
     """
     replace = _replace if _files is None else _files.replace
-    for number in range(1, ATTEMPTS + 1):
-        try:
-            return replace(path, value, sync, only_new)
-        except FileNotFoundError:
-            if number == ATTEMPTS:
-                raise
-            if number > AT_ONCE:
-                time.sleep(random.random() * 0.001 * number)
-            with contextlib.suppress(FileNotFoundError):  # removed while it was empty
-                _make_folder(os.path.dirname(path))
-    return False  # not reached: the last attempt raises
+    try:
+        return replace(path, value, sync, only_new)
+    except FileNotFoundError:
+        pass
+
+    def replace_with_folder() -> bool:
+        with contextlib.suppress(FileNotFoundError):  # removed while it was empty
+            _make_folder(os.path.dirname(path))
+        return replace(path, value, sync, only_new)
+
+    return REMOVED_DIRECTORY.call(replace_with_folder, FileNotFoundError)
 
 
 def replace_files(pairs: list[tuple[str, Bytes]]) -> int:
@@ -124,7 +120,7 @@ def entries(folder: str, root: str) -> tuple[list[str], list[str]]:
     files: list[str] = []
     folders: list[str] = []
     try:
-        with patiently(partial(os.scandir, folder)) as found:
+        with retry_on_emfile(partial(os.scandir, folder)) as found:
             for entry in found:
                 if not _is_folder(entry):
                     files.append(entry.name)
@@ -154,7 +150,7 @@ def folders_below(top: str, root: str) -> Iterator[str]:
     """Return every folder below `top`, relative to it with ``/``; links to folders are some."""
     for inside, _ in walk(top, root):
         try:
-            with patiently(partial(os.scandir, os.path.join(top, inside))) as found:
+            with retry_on_emfile(partial(os.scandir, os.path.join(top, inside))) as found:
                 names = [entry.name for entry in found if _is_folder(entry)]
         except (FileNotFoundError, NotADirectoryError):  # there is no chunk, or no more
             continue

@@ -21,10 +21,10 @@ from typing import TypeAlias, TypeVar
 from urllib.parse import quote
 
 from omnizarr import config
+from omnizarr.concurrency import file_locks
+from omnizarr.concurrency.retry import retry_on_emfile
 from omnizarr.errors import InvalidMetadata, StoreError
-from omnizarr.stores import locks
 from omnizarr.stores.base import Bytes, Closes, GetMany, Kind, Range, split_path
-from omnizarr.stores.descriptors import patiently
 from omnizarr.stores.identity import Place, directory
 from omnizarr.stores.local import files as listing
 from omnizarr.stores.local.files import OURS, PARTIAL, replace_file, replace_files
@@ -172,7 +172,7 @@ class LocalStore(Closes):
         """What `use` makes of the path of a file, or None where there is none."""
         path = self._path(key)
         try:
-            return patiently(partial(use, path))
+            return retry_on_emfile(partial(use, path))
         except OSError as e:
             if not of_the_system(e):
                 raise
@@ -219,7 +219,7 @@ class LocalStore(Closes):
         path = self._path(key)
         sync = config.get().durability == "fsync"
         try:
-            stored = patiently(partial(replace_file, path, value, sync, only_new))
+            stored = retry_on_emfile(partial(replace_file, path, value, sync, only_new))
             if sync and stored:
                 self._sync_folders(path)
             return stored
@@ -243,7 +243,7 @@ class LocalStore(Closes):
         if sys.platform == "win32":
             return  # which does so by itself, and opens no folder
         while len(path := os.path.dirname(path)) >= len(self._start) - 1:
-            descriptor = patiently(partial(os.open, path or ".", os.O_RDONLY))
+            descriptor = retry_on_emfile(partial(os.open, path or ".", os.O_RDONLY))
             try:
                 os.fsync(descriptor)
             finally:
@@ -258,7 +258,9 @@ class LocalStore(Closes):
         names = [key[len(prefix) :] for key in keys]
         try:
             with contextlib.ExitStack() as held:
-                patiently(lambda: held.enter_context(locks.locked(directory, names, kind)))
+                retry_on_emfile(
+                    lambda: held.enter_context(file_locks.locked(directory, names, kind))
+                )
                 yield
         except OSError as e:
             if not of_the_system(e):

@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from omnizarr.concurrency.cache import Key, typed_key
+from omnizarr.concurrency.retry import Retry, descriptor_shortage
 from omnizarr.errors import InvalidMetadata, MissingModule, StoreError
-from omnizarr.model.typed_key import Key, typed_key
 from omnizarr.stores import identity
 from omnizarr.stores.base import Store, without_secrets
-from omnizarr.stores.descriptors import shortage
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.object import library as cloud_library
-from omnizarr.stores.retry import Retry
 
 # Options and variables of the environment that are credentials; obstore reads the variables.
 _OPTIONS = {
@@ -346,7 +345,7 @@ class Bucket:
             reason = without_secrets(str(e).partition("\n")[0])
             raise InvalidMetadata(f"storage_options for {self}: {reason}") from None
         except (library.exceptions.BaseError, ValueError, TypeError) as e:
-            reason = shortage() or without_secrets(str(e).partition("\n")[0])
+            reason = descriptor_shortage() or without_secrets(str(e).partition("\n")[0])
             raise StoreError(f"cannot reach {self}: {reason}") from None
 
     def __str__(self) -> str:

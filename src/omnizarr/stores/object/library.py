@@ -11,7 +11,6 @@ import importlib
 import os
 import sys
 import tempfile
-import threading
 from collections import deque
 from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader
@@ -20,12 +19,13 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakValueDictionary
 
+from omnizarr.concurrency import fork
+from omnizarr.concurrency.cache import Key
+from omnizarr.concurrency.fork import on_fork
 from omnizarr.errors import MissingModule, StoreError
-from omnizarr.model.typed_key import Key
-from omnizarr.stores.after_fork import keep
 
 _NATIVE = "obstore._obstore"
-_guard = threading.RLock()
+_lock = fork.lock()
 _library: ModuleType | None = None
 KEPT = 4  # clients that nobody uses, for those who open one URL after the other
 _clients: WeakValueDictionary[Key, Client] = WeakValueDictionary()
@@ -36,7 +36,7 @@ _forked = False
 def library() -> Any:
     """The module ``obstore``, with ``obstore.store`` and ``obstore.exceptions``."""
     global _library
-    with _guard:
+    with _lock:
         if _library is None:
             _library = _second_copy() if _forked else _imported()
         return _library
@@ -59,7 +59,7 @@ def client(recipe: Key | None, make: Callable[[Any], Any]) -> Client:
     if found is None:
         found = Client(make(library()))
     if recipe is not None:
-        with _guard:
+        with _lock:
             found = _clients.setdefault(recipe, found)
             _recent.append(found)
     return found
@@ -116,15 +116,13 @@ def _copy(path: str) -> str:
 
 
 def _in_child() -> None:
-    global _guard, _library, _clients, _forked
-    _guard = threading.RLock()
+    global _library, _clients, _forked
     _forked = _forked or _NATIVE in sys.modules
     inherited = [*_clients.values()]
     if inherited:
-        keep(inherited)
+        fork.never_release(inherited)
     _clients, _library = WeakValueDictionary(), None
     _recent.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+on_fork(in_child=_in_child)

@@ -14,20 +14,21 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
+from omnizarr.concurrency.pool import in_parallel, interruptible
+from omnizarr.concurrency.retry import (
+    TRANSIENT_STATUS,
+    Retry,
+    TransientError,
+    descriptor_shortage,
+    take_retry,
+)
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closes, Range, flat, is_page, without_secrets
-from omnizarr.stores.descriptors import shortage
+from omnizarr.stores.byte_ranges import fetch_many, fetch_many_versioned
 from omnizarr.stores.object import library
 from omnizarr.stores.object.bucket import PLACES, Bucket, MemoryBucket, own_store
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
-from omnizarr.stores.requests import (
-    fetch_many,
-    fetch_many_versioned,
-    in_parallel,
-    interruptibly,
-)
-from omnizarr.stores.retry import PASSING, MayPass, Retry, take_retry
 
 Meta: TypeAlias = dict[str, Any]
 CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -40,7 +41,7 @@ def fetch(client: Any, path: str, options: dict[str, Any]) -> tuple[bytes, Meta]
     first, end = result.range
     data = bytes(result.bytes())
     if len(data) != end - first or _differs(options, first, end, result.meta["size"]):
-        raise MayPass(f"{len(data)} bytes came as bytes {first} to {end}")
+        raise TransientError(f"{len(data)} bytes came as bytes {first} to {end}")
     if is_page(result.attributes.get("Content-Type"), data, first):
         raise StoreError("a web page came instead of data; is a login needed?")
     return data, result.meta
@@ -393,7 +394,7 @@ class ObjectStore(Closes):
                 return answer  # type: ignore[no-any-return]  # absent is of the caller's type
 
         try:
-            return interruptibly(lambda: self._try(attempt))
+            return interruptible(lambda: self._try(attempt))
         except StoreError as e:
             raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
 
@@ -438,7 +439,7 @@ class ObjectStore(Closes):
     def _refuse(self, error: Exception) -> NoReturn:
         status, reason = status_of(error), reason_of(error)
         if status is None:
-            reason = shortage() or reason
+            reason = descriptor_shortage() or reason
         errors = library.library().exceptions
         if status in (401, 403) or isinstance(
             error, (errors.PermissionDeniedError, errors.UnauthenticatedError)
@@ -452,8 +453,10 @@ class ObjectStore(Closes):
                 f"{reason}; plain HTTP takes storage_options={{'client_options': {{'allow_http':"
                 " True}}"
             ) from None
-        if status in PASSING or (status is None and isinstance(error, errors.GenericError)):
-            raise MayPass(reason) from None
+        if status in TRANSIENT_STATUS or (
+            status is None and isinstance(error, errors.GenericError)
+        ):
+            raise TransientError(reason) from None
         raise StoreError(reason) from None
 
 

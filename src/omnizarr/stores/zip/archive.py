@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-import threading
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
+from omnizarr.concurrency import fork
+from omnizarr.concurrency.file_locks import lock_descriptor, unlock_descriptor
 from omnizarr.errors import StoreError, warn
 from omnizarr.stores.base import Range, Store
 from omnizarr.stores.identity import FileNumber, file_number
@@ -49,7 +49,7 @@ _HEADER = LOCAL_SIZE + 2 * 0xFFFF
 # Archives that this process writes, by device and inode; those without a file yet by their path.
 _writing: WeakValueDictionary[FileNumber, Archive] = WeakValueDictionary()
 _pending: WeakValueDictionary[str, Archive] = WeakValueDictionary()
-_guard = threading.RLock()
+_lock = fork.lock()
 
 
 def open_file(path: str, flags: int = os.O_RDONLY) -> FileBytes | None:
@@ -139,7 +139,7 @@ class Archive:
         self.ordered = path.lower().endswith(".ozx")
         self.live = Live(None, {})
         self.changes = 0
-        self.turn = threading.RLock()
+        self.lock = fork.lock()
         self._owner = os.getpid()
         self._end = 0
         self._comment = b""
@@ -150,7 +150,7 @@ class Archive:
     @staticmethod
     def at(path: str, *, mode: str, deflate: bool) -> Archive:
         """The archive that this process writes at a path."""
-        with _guard:
+        with _lock:
             archive = _find(path)
             if archive is None or archive._owner != os.getpid():
                 archive = Archive(path, deflate=deflate)
@@ -190,7 +190,7 @@ class Archive:
 
     def _register(self) -> None:
         """Let other stores find this archive by the file that it writes."""
-        with _guard:
+        with _lock:
             place = os.path.realpath(self.path)
             if self.live.file is None:
                 _pending[place] = self
@@ -231,7 +231,7 @@ class Archive:
             )
 
     def set(self, key: str, value: bytes | memoryview) -> None:
-        with self.turn:
+        with self.lock:
             self.check_owner()
             file = self._file()
             entry, data = new_entry(key, value, self._end, deflate=self.deflate)
@@ -255,7 +255,7 @@ class Archive:
     def _file(self) -> FileBytes:
         if self.live.file is not None:
             return self.live.file
-        with _guard:  # others find this archive by its path before, and by its file after this
+        with _lock:  # others find this archive by its path before, and by its file after this
             file = open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             if file is None:
                 raise StoreError(f"cannot create {self.path!r}")
@@ -265,7 +265,7 @@ class Archive:
         return file
 
     def erase(self, keys: list[str]) -> None:
-        with self.turn:
+        with self.lock:
             self.check_owner()
             for key in keys:
                 if self.live.entries.pop(key, None) is not None:
@@ -275,7 +275,7 @@ class Archive:
         """Make the file complete; nothing is done where nothing has changed."""
         if self._owner != os.getpid():
             return  # a forked child has a copy of what its parent will finish
-        with self.turn:
+        with self.lock:
             if self.ordered and not self._tidy and self._leads_here():
                 self.compact()
             else:
@@ -283,7 +283,7 @@ class Archive:
 
     def flush(self) -> None:
         """Put a directory behind the entries, so that every program can read the file."""
-        with self.turn:
+        with self.lock:
             self.check_owner()
             file = self.live.file
             if file is None or self.changes == self._saved:
@@ -319,7 +319,7 @@ class Archive:
 
     def compact(self) -> None:
         """Write the live entries anew, and nothing else; the file is replaced at the end."""
-        with self.turn:
+        with self.lock:
             self.check_owner()
             old, live = self.live
             if old is None:
@@ -339,7 +339,7 @@ class Archive:
                     end = _copy(old, live[name], new, entries[name], self.ordered)
                 directory = self._directory(new, entries, end)
                 new.write(end, directory)
-                with _guard:  # others find this archive by the old file, or by the new one
+                with _lock:  # others find this archive by the old file, or by the new one
                     self.check_file()  # what else is there now must not be replaced
                     os.replace(partial, self.path)
                     self.live = Live(new, entries)
@@ -373,7 +373,7 @@ def _copy(source: FileBytes, entry: Entry, target: FileBytes, copy: Entry, wide:
 
 def writing(path: str) -> Archive | None:
     """The archive at a path, if this process is writing it."""
-    with _guard:
+    with _lock:
         archive = _find(path)
     return archive if archive is not None and archive.live.file is not None else None
 
@@ -388,18 +388,6 @@ def _find(path: str) -> Archive | None:
     file = None if found is None else found.live.file
     return found if file is not None and file.number == number else None
 
-
-def _forget() -> None:
-    global _guard
-    _guard = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
-
-
-if sys.platform != "win32":
-    import fcntl
 
 _EXTRA = 96  # as much as the extra field of a local header is expected to have
 
@@ -432,7 +420,7 @@ class FileBytes:
         self.descriptor = descriptor
         status = os.fstat(descriptor)
         self.number = status.st_dev, status.st_ino
-        self._turn = threading.RLock()  # for the place of the next write
+        self._lock = fork.lock()  # for the position of the next write
         self._locked_by: int | None = None
 
     def size(self) -> int:
@@ -451,7 +439,7 @@ class FileBytes:
     def _read(self, start: int, length: int) -> bytes:
         if hasattr(os, "pread"):
             return os.pread(self.descriptor, length, start)
-        with self._turn:
+        with self._lock:
             os.lseek(self.descriptor, start, os.SEEK_SET)
             return os.read(self.descriptor, length)
 
@@ -460,23 +448,21 @@ class FileBytes:
 
     def write(self, start: int, data: bytes | memoryview) -> None:
         view = memoryview(data)
-        with self._turn:
+        with self._lock:
             os.lseek(self.descriptor, start, os.SEEK_SET)
             while view:
                 view = view[os.write(self.descriptor, view) :]
 
     def lock(self, path: str) -> None:
         """Keep other writers out, also those of other processes."""
-        if sys.platform == "win32":
-            return
         try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            raise StoreError(
-                f"{path!r} is being written by another process; a ZIP archive has one writer"
-            ) from e
+            locked = lock_descriptor(self.descriptor)
         except OSError as e:
             raise StoreError(f"cannot lock {path!r}: {e.strerror or e}") from e
+        if not locked:
+            raise StoreError(
+                f"{path!r} is being written by another process; a ZIP archive has one writer"
+            )
         self._locked_by = os.getpid()
 
     def close(self) -> None:
@@ -486,8 +472,8 @@ class FileBytes:
             return
         with contextlib.suppress(OSError):
             # Forked children may still have the file open.
-            if sys.platform != "win32" and self._locked_by == os.getpid():
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            if self._locked_by == os.getpid():
+                unlock_descriptor(descriptor)
             os.close(descriptor)
 
     def __del__(self) -> None:

@@ -175,7 +175,7 @@ class ZipStore(Closes):
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         """Whether it was stored; a ZIP archive has one process that writes, maybe in threads."""
         archive = self._write()
-        with naming("write", key, self), archive.turn:
+        with naming("write", key, self), archive.lock:
             if self.generation(key) != generation:
                 return False
             archive.set(check_key(key), flat(value))
@@ -196,7 +196,7 @@ class ZipStore(Closes):
     def erase_prefix(self, prefix: str) -> None:
         check_prefix(prefix)
         archive = self._write()
-        with naming("erase", f"{prefix}…", self), archive.turn:
+        with naming("erase", f"{prefix}…", self), archive.lock:
             archive.erase([name for name in archive.live.entries if name.startswith(prefix)])
 
     # Listing

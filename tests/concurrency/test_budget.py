@@ -1,4 +1,4 @@
-"""Threads and bytes of all calls together stay within one allowance."""
+"""Threads and bytes of all calls together stay within one budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import config
-from omnizarr.engine import allowance
+from omnizarr.concurrency import budget
+from omnizarr.concurrency.pool import run_on_threads
 from omnizarr.stores import Range
 
 
@@ -61,11 +62,11 @@ def test_helpers_leave_when_other_calls_begin() -> None:
     def work() -> None:
         begun.wait(10)
         others.wait(10)
-        left.append(allowance.surplus())
+        left.append(budget.is_superfluous())
 
     def call() -> None:
         begun.wait(10)
-        with allowance.threads(4) as count:
+        with budget.threads(4) as count:
             assert count == 1
             others.wait(10)
             while len(left) < 4:
@@ -73,10 +74,10 @@ def test_helpers_leave_when_other_calls_begin() -> None:
 
     with oz.configure(threads=4), ThreadPoolExecutor(1) as pool:
         second = pool.submit(contextvars.copy_context().run, call)
-        allowance.on_threads(work, 4, nothing)
+        run_on_threads(work, 4, nothing)
         second.result()
     assert sorted(left) == [False, False, False, True]
-    assert allowance._used.threads == 0
+    assert budget._used.threads == 0
 
 
 def test_many_callers_do_not_multiply_threads() -> None:
@@ -102,12 +103,12 @@ def test_a_call_from_inside_a_worker_gets_what_is_left(busy: int, most: int) -> 
 
     def inner() -> None:
         inside.wait(30)
-        with allowance.threads(8) as count:
+        with budget.threads(8) as count:
             seen.append(count)
             inside.wait(30)  # until all of them are counted
 
     with oz.configure(threads=most):
-        allowance.on_threads(inner, busy, nothing)
+        run_on_threads(inner, busy, nothing)
     assert len(seen) == busy
     assert sum(seen) == most
 
@@ -118,39 +119,39 @@ def test_everything_is_given_back_also_after_an_error() -> None:
 
     with oz.configure(threads=3):
         with pytest.raises(KeyError, match="no"):
-            allowance.on_threads(fail, 3, nothing)
-        with allowance.threads(9) as count:
+            run_on_threads(fail, 3, nothing)
+        with budget.threads(9) as count:
             assert count == 3
-        with allowance.bytes_in_flight(100) as granted:
+        with budget.bytes_in_flight(100) as granted:
             assert granted == 100
-    assert (allowance._used.threads, allowance._used.nbytes) == (0, 0)
+    assert (budget._used.threads, budget._used.nbytes) == (0, 0)
 
 
 def test_bytes_are_shared_and_nobody_goes_without() -> None:
-    with oz.configure(in_flight=5 * allowance.LEAST):
+    with oz.configure(in_flight=5 * budget.LEAST_BYTES):
         most = 10**12
-        with allowance.bytes_in_flight(most) as first, allowance.bytes_in_flight(most) as second:
-            assert (first, second) == (5 * allowance.LEAST, allowance.LEAST)
-        with allowance.bytes_in_flight(10**12) as again:
+        with budget.bytes_in_flight(most) as first, budget.bytes_in_flight(most) as second:
+            assert (first, second) == (5 * budget.LEAST_BYTES, budget.LEAST_BYTES)
+        with budget.bytes_in_flight(10**12) as again:
             assert again == first
 
 
 def test_workers_have_the_settings_of_their_caller() -> None:
     seen: list[Any] = []
     with oz.configure(threads=3, v1_order="writer"):
-        allowance.on_threads(lambda: seen.append(config.get().v1_order), 3, nothing)
+        run_on_threads(lambda: seen.append(config.get().v1_order), 3, nothing)
     assert seen == ["writer"] * 3
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_forked_while_all_threads_are_busy_has_its_own() -> None:
     _, array = watched()
-    with oz.configure(threads=2, engine="reference"), allowance.threads(2):
+    with oz.configure(threads=2, engine="reference"), budget.threads(2):
         child = os.fork()
         if child == 0:
             good = False
             try:
-                with allowance.threads(2) as count:
+                with budget.threads(2) as count:
                     good = count == 2
                 good = good and int(array[...][-1]) == 2**18 - 1
             finally:
@@ -160,6 +161,6 @@ def test_a_child_forked_while_all_threads_are_busy_has_its_own() -> None:
 
 def test_a_call_of_a_thread_that_has_a_lock_gets_no_helpers() -> None:
     seen = set()
-    with oz.configure(threads=4), allowance.alone:
-        allowance.on_threads(lambda: seen.add(threading.get_ident()), 4, lambda: None)
+    with oz.configure(threads=4), budget.no_helpers:
+        run_on_threads(lambda: seen.add(threading.get_ident()), 4, lambda: None)
     assert seen == {threading.get_ident()}

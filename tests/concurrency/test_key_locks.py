@@ -1,4 +1,4 @@
-"""Turns: threads that change the same value wait for each other, and never in a circle."""
+"""Key locks: threads that change the same value wait for each other, and never for ever."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from omnizarr.concurrency import key_locks
 from omnizarr.hierarchy.attributes import alone
 from omnizarr.storage_transformers import indexed_shards
-from omnizarr.stores import turns
 from omnizarr.stores.sqlite import SQLiteStore
-from omnizarr.stores.turns import ENGINE, turn
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "LOOK", 0.05)
+    monkeypatch.setattr(key_locks, "OUT_OF_ORDER_WAIT", 0.2)
 
 
 def together(*works: Callable[[], None]) -> None:
@@ -36,17 +35,17 @@ def together(*works: Callable[[], None]) -> None:
 def test_threads_that_would_wait_in_a_circle_are_told(count: int) -> None:
     """As finalisers do that strike in the middle of a change and want what another changes."""
     keys = [f"c/{n}" for n in range(count)]
-    assert len({hash(key) % turns.COUNT for key in keys}) == count
+    assert len({hash(key) % key_locks.SLOTS for key in keys}) == count
     all_have_one = threading.Barrier(count)
     told: dict[str, str] = {}
     done: list[str] = []
 
     def work(number: int) -> None:
-        with turn(ENGINE, [keys[number]]):
+        with key_locks.locked(key_locks.CHUNKS, [keys[number]]):
             all_have_one.wait()
             wanted = keys[(number + 1) % count]
             try:
-                with turn(ENGINE, [wanted]):
+                with key_locks.locked(key_locks.CHUNKS, [wanted]):
                     done.append(wanted)
             except oz.StoreError as e:
                 told[wanted] = str(e)
@@ -55,25 +54,24 @@ def test_threads_that_would_wait_in_a_circle_are_told(count: int) -> None:
     assert told
     assert sorted([*told, *done]) == keys
     assert all(f"cannot change {key!r}: another thread" in words for key, words in told.items())
-    assert not turns._waits
 
 
 def test_one_in_order_is_never_told_even_where_a_finaliser_waits_for_it() -> None:
     both = threading.Barrier(2)
     told: list[str] = []
-    first, second = sorted(("c/0", "c/1"), key=lambda key: hash(key) % turns.COUNT)
+    first, second = sorted(("c/0", "c/1"), key=lambda key: hash(key) % key_locks.SLOTS)
 
     def in_order() -> None:
-        with turn(turns.SHAPE, ["x"]):
+        with key_locks.locked(key_locks.SHAPE, ["x"]):
             both.wait()
-            with turn(ENGINE, [first, second]):
+            with key_locks.locked(key_locks.CHUNKS, [first, second]):
                 told.append("done")
 
     def finaliser() -> None:
-        with turn(ENGINE, [second]):
+        with key_locks.locked(key_locks.CHUNKS, [second]):
             both.wait()
             try:
-                with turn(turns.SHAPE, ["x"]):
+                with key_locks.locked(key_locks.SHAPE, ["x"]):
                     told.append("not told")
             except oz.StoreError:
                 told.append("told")
@@ -82,26 +80,36 @@ def test_one_in_order_is_never_told_even_where_a_finaliser_waits_for_it() -> Non
     assert told == ["told", "done"]
 
 
-def test_waiting_long_is_no_circle() -> None:
+def test_who_waits_in_order_waits_as_long_as_it_takes() -> None:
     has_it, asked = threading.Event(), threading.Event()
     order: list[str] = []
 
     def slow() -> None:
-        with turn(ENGINE, ["c/1"]):
+        with key_locks.locked(key_locks.CHUNKS, ["c/1"]):
             has_it.set()
             asked.wait(60)
-            threading.Event().wait(20 * turns.LOOK)
+            threading.Event().wait(3 * key_locks.OUT_OF_ORDER_WAIT)
             order.append("slow")
 
-    def nested() -> None:
-        with turn(ENGINE, ["c/0"]):
+    def waits() -> None:
+        with key_locks.locked(key_locks.SHAPE, ["c/0"]):
             has_it.wait(60)
             asked.set()
-            with turn(ENGINE, ["c/1"]):
-                order.append("nested")
+            with key_locks.locked(key_locks.CHUNKS, ["c/1"]):
+                order.append("waited")
 
-    together(slow, nested)
-    assert order == ["slow", "nested"]
+    together(slow, waits)
+    assert order == ["slow", "waited"]
+
+
+def test_locks_are_made_when_they_are_needed() -> None:
+    before = len(key_locks._locks)
+    with key_locks.locked(77, ["a", "b"]), key_locks.locked(76, ["a"]):
+        pass
+    assert len(key_locks._locks) - before <= 3
+    array = oz.create_array(None, shape=4, chunks=4, dtype="i4")
+    array[1:3] = 1
+    assert len(key_locks._locks) - before <= 5
 
 
 @pytest.mark.parametrize("kind", ["memory", "directory", "sqlite"])
@@ -139,7 +147,7 @@ def test_a_finaliser_in_the_middle_of_a_shard_of_the_draft_needs_no_help() -> No
     found: list[list[int]] = []
 
     def strike() -> None:
-        with oz.configure(threads=4), turn(1, shards):  # as if it struck here
+        with oz.configure(threads=4), key_locks.locked(1, shards):  # as if it struck here
             for array in arrays:
                 array[1:7, 1:7] = 0
                 found.append(array[...].sum(axis=1).tolist())

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.stores import LocalStore, locks
+from omnizarr.concurrency import file_locks
+from omnizarr.stores import LocalStore
 
 SPAWN = multiprocessing.get_context("spawn")
 ROUNDS = 100
-FILE = f"{locks.NAME}chunks"
+FILE = f"{file_locks.NAME}chunks"
 
 
 def count(path: str, key: str) -> None:
@@ -55,7 +56,7 @@ def run(*processes: multiprocessing.process.BaseProcess) -> None:
 @pytest.fixture(params=["ranges", "whole files"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "whole files":  # as where descriptions own no ranges of bytes
-        monkeypatch.setattr(locks, "_HAS_RANGES", False)
+        monkeypatch.setattr(file_locks, "_HAS_RANGES", False)
     return str(request.param)
 
 
@@ -110,11 +111,11 @@ def test_different_keys_do_not_wait_for_each_other(tmp_path: Path) -> None:
 def test_two_that_leave_together_leave_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each finds the other still there, and only then do both let go."""
-    both, first, lock = threading.Barrier(2, timeout=30), set[int](), locks._lock
+    """Both look for others at the same moment."""
+    both, first, lock = threading.Barrier(2, timeout=30), set[int](), file_locks._lock
 
     def together(descriptor: int, kind: int, start: int, length: int, *, wait: bool = True) -> None:
-        leaves = start == 0 and not wait and descriptor not in first
+        leaves = not wait and descriptor not in first
         if leaves:
             first.add(descriptor)
             both.wait()
@@ -125,10 +126,10 @@ def test_two_that_leave_together_leave_no_file(
                 both.wait()
 
     def hold(key: str) -> None:
-        with locks.locked(str(tmp_path), [key], "chunks"):
+        with file_locks.locked(str(tmp_path), [key], "chunks"):
             both.wait()
 
-    monkeypatch.setattr(locks, "_lock", together)
+    monkeypatch.setattr(file_locks, "_lock", together)
     threads = [threading.Thread(target=hold, args=(key,)) for key in "ab"]
     for thread in threads:
         thread.start()
@@ -147,13 +148,13 @@ def test_many_keys_are_one_lock(tmp_path: Path) -> None:
 
 def test_a_whole_chunk_takes_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
-    real = locks._enter
+    real = file_locks._enter
 
-    def enter(path: str, wanted: list[int]) -> locks._File | None:
+    def enter(path: str, wanted: list[int]) -> file_locks._File | None:
         taken.append(path)
         return real(path, wanted)
 
-    monkeypatch.setattr(locks, "_enter", enter)
+    monkeypatch.setattr(file_locks, "_enter", enter)
     array = oz.create_array(tmp_path / "x", shape=(8,), chunks=(4,), dtype="i4")
     array[:] = 1
     assert taken == []
@@ -182,7 +183,7 @@ def test_a_child_forked_while_a_thread_waits_for_a_lock_does_not_get_it(tmp_path
     waiting = threading.Thread(target=lambda: wait_for(store))
     with store.lock_keys("", ["k"], "chunks"):
         waiting.start()
-        while len(locks._open_files) < 2:
+        while len(file_locks._open_files) < 2:
             time.sleep(0.001)
         child = os.fork()
         if child == 0:

@@ -1,4 +1,4 @@
-"""Rows of a plan on several threads, and fetching ahead.
+"""Fetching ahead: chunks of many rows in one request, decoded while the next are on their way.
 
 For stores that can fetch several values in one go, which those far away do side by side. A row is
 a generator of requests (`codecs.steps`); those of a batch run side by side too, so that a batch of
@@ -13,13 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from omnizarr import config
 from omnizarr.codecs.pipeline import Steps, run, together
-from omnizarr.engine.allowance import bytes_in_flight, on_threads, surplus
+from omnizarr.concurrency.budget import bytes_in_flight, is_superfluous
+from omnizarr.concurrency.pool import run_on_threads
 from omnizarr.errors import OmnizarrError
-from omnizarr.stores import Store, compares, has_low_latency
+from omnizarr.stores import Store
 from omnizarr.stores.operations import OneValue, Replaced, settled
-from omnizarr.stores.requests import until
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -47,10 +46,10 @@ def fetch_ahead(
         def work() -> None:
             for row, found in feed:
                 use(row, found)
-                if surplus():
+                if is_superfluous():
                     return
 
-        on_threads(work, threads, feed.stop, waits=False)
+        run_on_threads(work, threads, feed.stop, waits=False)
 
 
 class _Feed(Generic[R, T]):
@@ -112,53 +111,3 @@ class _Feed(Generic[R, T]):
 
     def _one(self, row: R) -> T:
         return settled(self._store, lambda fetch: run(self._steps(row), fetch))
-
-
-SMALL = 2**16  # below this many bytes a call stays on its own thread
-
-
-def useful_threads(count: int, nbytes: int) -> int:
-    """How many threads are worth it for so many chunks and bytes."""
-    return min(config.get().threads, count) if nbytes >= SMALL else 1
-
-
-def run_rows(
-    rows: Iterator[R], count: int, one: Callable[[R], None], nbytes: int, *, waits: bool = True
-) -> None:
-    """Call `one` for every row, on a few threads where that is worth it.
-
-    Without `waits` an interrupt does not wait for rows that have begun.
-    """
-    threads = useful_threads(count, nbytes)
-    if threads <= 1:
-        for row in rows:
-            one(row)
-        return
-    lock = threading.Lock()
-    batch = max(1, min(32, count // (4 * threads)))
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set() and not surplus():
-            with lock:
-                some = list(itertools.islice(rows, batch))
-            if not some:
-                return
-            for row in some:
-                if stop.is_set():
-                    return
-                one(row)
-
-    def work_until_stopped() -> None:
-        with until(stop.is_set):
-            work()
-
-    on_threads(work_until_stopped, threads, stop.set, waits=waits)
-
-
-def waits_for(store: Store) -> bool:
-    """Whether an interrupt waits for the values that are being stored, as far as they have begun.
-
-    Not where a server may stall: what it compares and replaces cannot do harm later.
-    """
-    return has_low_latency(store) or not compares(store)

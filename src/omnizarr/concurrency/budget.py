@@ -1,0 +1,163 @@
+"""One budget of threads and of bytes for all reads and writes of this process.
+
+A call that comes while others are busy, or from one of their threads, gets fewer threads, so that
+threads do not multiply under Dask or in nested calls. Nobody waits: a call always has its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from omnizarr import config
+from omnizarr.concurrency.fork import on_fork
+from omnizarr.concurrency.key_locks import CHUNKS, holds_below
+
+LEAST_BYTES = 2**20  # that a call may always have in flight
+
+
+class _Used:
+    """The threads and bytes that are in use now."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # a finaliser may run while this thread has it
+        self.threads = 0
+        self.nbytes = 0
+
+
+class Helper:
+    """A thread that helps a call: counted until it ends, or until it is needed no more."""
+
+    def __init__(self, used: _Used) -> None:
+        self._used, self._counted = used, True
+        self._ended = threading.Lock()
+        self._ended.acquire()
+
+    def give_back(self) -> None:
+        """Count the thread no more."""
+        with self._used.lock:
+            if self._counted:
+                self._counted = False
+                self._used.threads -= 1
+
+    def begin(self) -> None:
+        """Note that this thread is the helper."""
+        _thread.counted, _thread.helper = True, self
+
+    def end(self) -> None:
+        """Note that the thread has done its work."""
+        self.give_back()
+        self._ended.release()
+
+    def wait(self) -> None:
+        """Wait for the thread to end; `Thread.join` does not survive an interrupt."""
+        with self._ended:
+            pass
+
+
+class _Thread(threading.local):
+    """The state of one thread."""
+
+    counted = False  # among those in use
+    locks = 0  # that it has and that helpers want, see `no_helpers`
+    helper: Helper | None = None
+
+
+_used = _Used()
+_thread = _Thread()
+
+
+class _NoHelpers:
+    """A context in which calls of this thread use no other, as it has a lock that those want.
+
+    They come from a finaliser or signal handler, and would wait for their own thread.
+    """
+
+    def __enter__(self) -> None:
+        _thread.locks += 1
+
+    def __exit__(self, *exception: object) -> None:
+        _thread.locks -= 1
+
+
+no_helpers = _NoHelpers()
+
+
+class threads:
+    """The number of threads that a call may use until the block ends, its own among them."""
+
+    __slots__ = ("_more", "_own", "_used", "_wanted")
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+
+    def __enter__(self) -> int:
+        self._used = _used
+        self._own, self._more = _take(_used, self._wanted)
+        _thread.counted = True
+        return 1 + self._more
+
+    def __exit__(self, *exception: object) -> None:
+        _thread.counted = not self._own
+        with self._used.lock:
+            self._used.threads -= self._own + self._more
+
+
+@contextmanager
+def helpers(wanted: int) -> Iterator[list[Helper]]:
+    """Yield the helpers that a call on up to `wanted` threads may have."""
+    if _thread.locks or holds_below(CHUNKS):
+        wanted = 1
+    used = _used
+    own, more = _take(used, wanted)
+    before, _thread.counted, _thread.helper = _thread.helper, True, None
+    try:
+        yield [Helper(used) for _ in range(more)]
+    finally:
+        _thread.counted, _thread.helper = not own, before
+        with used.lock:
+            used.threads -= own
+
+
+def _take(used: _Used, wanted: int) -> tuple[int, int]:
+    """Count this thread, if it is not yet, and as many more as are wanted and free."""
+    own = 0 if _thread.counted else 1
+    with used.lock:
+        more = max(0, min(wanted - 1, config.get().threads - used.threads - own))
+        used.threads += own + more
+    return own, more
+
+
+def is_superfluous() -> bool:
+    """Return True if this thread only helps, and should end since other calls have begun."""
+    if _thread.helper is None or _used.threads <= config.get().threads:
+        return False
+    with _used.lock:
+        if _used.threads <= config.get().threads:
+            return False
+        _thread.helper.give_back()
+    _thread.helper = None
+    return True
+
+
+@contextmanager
+def bytes_in_flight(wanted: int) -> Iterator[int]:
+    """Yield how many bytes a call may hold; at least `LEAST_BYTES` or all that it wants."""
+    used = _used
+    with used.lock:
+        granted = min(wanted, max(LEAST_BYTES, config.get().in_flight - used.nbytes))
+        used.nbytes += granted
+    try:
+        yield granted
+    finally:
+        with used.lock:
+            used.nbytes -= granted
+
+
+def _reset() -> None:
+    global _used, _thread
+    _used, _thread = _Used(), _Thread()
+
+
+on_fork(in_child=_reset)

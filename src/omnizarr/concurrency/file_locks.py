@@ -1,0 +1,232 @@
+"""Locks between processes: bytes of a lock file in a directory, one for each key.
+
+They are held through an open file description, so that the system releases them when a process
+dies. One file for each kind of lock carries them all; kinds are apart because a thread that holds a
+lock of one may wait for one of another. Whoever leaves and can lock the whole file removes it. Who
+waited meanwhile sees that its file is no longer the one in the directory, and opens the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import struct
+import sys
+import threading
+import zlib
+from collections.abc import Iterable, Iterator
+
+from omnizarr.concurrency.fork import on_fork
+from omnizarr.concurrency.key_locks import refuse_reentry
+from omnizarr.concurrency.retry import REMOVED_DIRECTORY
+from omnizarr.errors import warn
+
+if sys.platform != "win32":
+    import fcntl
+
+NAME = ".__omnizarr_lock__"  # the start of the name of a lock file; the kind follows
+MANY = 64  # keys; for more of them the whole range is locked at once
+_BYTES = 2**32
+# Elsewhere the structure that is packed below has another order.
+_HAS_RANGES = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLKW")
+_PASSING = {errno.ENOMEM, errno.EIO, errno.EDEADLK}  # also of file systems that have locks
+_open_files: set[_File] = set()
+_warned: set[str] = set()
+
+
+class _Claim:
+    """Keys that a thread is changing, by their bytes."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self.keys = {zlib.crc32(os.fsencode(key)): key for key in keys}
+        self.has_all = False  # of the file
+
+
+class _Held(threading.local):
+    """What this thread is changing, by lock file; several where a finaliser runs in the middle."""
+
+    def __init__(self) -> None:
+        self.claims: dict[str, list[_Claim]] = {}
+
+
+_held = _Held()
+
+
+class _File:
+    """An open lock file, which a forked child closes at once.
+
+    Otherwise the lock of a parent that is killed would last as long as the child.
+    """
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, path: str) -> None:
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        _open_files.add(self)
+
+    def close(self) -> None:
+        _open_files.discard(self)
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(directory: str, keys: Iterable[str], kind: str) -> Iterator[None]:
+    """Wait until no other process or thread has these keys of a directory, and hold them."""
+    claim = _Claim(keys)
+    if not claim.keys:
+        yield
+        return
+    path = os.path.join(directory, NAME + kind)
+    outer = _held.claims.setdefault(path, [])
+    for other in outer:
+        for byte in other.keys.keys() & claim.keys.keys():
+            refuse_reentry(claim.keys[byte], directory)
+    whole = not _HAS_RANGES or (len(claim.keys) > MANY and not outer)
+    ranges = [(0, _BYTES)] if whole else [(byte, 1) for byte in sorted(claim.keys)]
+    has_all = any(other.has_all for other in outer)
+    outer.append(claim)
+    file = None
+    try:
+        file = None if has_all else _enter(path, ranges)
+        claim.has_all = whole
+        yield
+    finally:
+        outer.remove(claim)
+        if not outer:
+            _held.claims.pop(path, None)
+        if file is not None:
+            _leave(path, file)
+
+
+def is_unused(path: str, *, remove: bool) -> bool:
+    """Return True if nobody has a lock in a lock file; then it can be removed too."""
+    if sys.platform == "win32":
+        return False
+    if not os.path.exists(path):
+        return True
+    file = _File(path)
+    try:
+        return _lock_all(file, path, remove=remove)
+    finally:
+        file.close()
+
+
+def lock_descriptor(descriptor: int) -> bool:
+    """Lock a file as a whole, or return False where another process has it locked."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def unlock_descriptor(descriptor: int) -> None:
+    """Release what `lock_descriptor` has locked, also for forked children that have it open."""
+    if sys.platform != "win32":
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _enter(path: str, ranges: list[tuple[int, int]]) -> _File | None:
+    """Return a file that has the locks; None where the file system knows none."""
+    if sys.platform == "win32":
+        return None
+    while True:
+        file = _open(path)
+        try:
+            for start, length in ranges:
+                _lock(file.descriptor, fcntl.F_WRLCK, start, length)
+            if _is_at(file.descriptor, path):
+                return file
+        except OSError as e:
+            file.close()
+            if e.errno in _PASSING:
+                raise
+            _warn_once(path, e)
+            return None
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def _open(path: str) -> _File:
+    try:
+        return _File(path)
+    except FileNotFoundError:
+        pass
+
+    def make() -> _File:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return _File(path)
+
+    return REMOVED_DIRECTORY.call(make, FileNotFoundError)
+
+
+def _leave(path: str, file: _File) -> None:
+    """Release the locks, and remove the file where nobody else has one."""
+    if file.descriptor < 0:
+        return  # in a forked child, which has closed it
+    try:
+        # Released first: of two who leave together, the last one finds the file free.
+        _lock(file.descriptor, fcntl.F_UNLCK, 0, _BYTES)
+        with contextlib.suppress(OSError):
+            _lock_all(file, path, remove=True)
+    finally:
+        file.close()
+
+
+def _lock_all(file: _File, path: str, *, remove: bool) -> bool:
+    """Return True if nobody has a lock in a file, which is removed then where asked for."""
+    try:
+        _lock(file.descriptor, fcntl.F_WRLCK, 0, _BYTES, wait=False)
+    except BlockingIOError:
+        return False
+    try:
+        if remove and _is_at(file.descriptor, path):
+            os.unlink(path)
+    finally:  # not by closing: a child that was forked just now has the file open too
+        _lock(file.descriptor, fcntl.F_UNLCK, 0, _BYTES)
+    return True
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _lock(descriptor: int, kind: int, start: int, length: int, *, wait: bool = True) -> None:
+    """Lock a range of bytes; where file descriptions own no ranges, the file as a whole."""
+    if not _HAS_RANGES:
+        operation = fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX
+        fcntl.flock(descriptor, operation | (0 if wait else fcntl.LOCK_NB))
+        return
+    command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
+    fcntl.fcntl(descriptor, command, struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0))
+
+
+def _warn_once(path: str, error: OSError) -> None:
+    directory = os.path.dirname(path)
+    if directory not in _warned:
+        _warned.add(directory)
+        warn(
+            f"{directory!r} has no locks between processes ({error.strerror or error});"
+            " let only one process change a chunk at a time",
+            stacklevel=6,
+        )
+
+
+def _close_all() -> None:
+    """Close the files of the parent; a child does not hold its locks."""
+    global _held
+    _held = _Held()
+    for file in [*_open_files]:
+        file.close()
+
+
+on_fork(in_child=_close_all)

@@ -1,0 +1,117 @@
+"""Forks: the hooks of all modules, locks that a child finds free, and libraries that must wait.
+
+A forked child has a copy of the memory of its parent but none of the other threads. A lock that one
+of them held would stay locked, a library that one was inside of may be in any state, and closing an
+inherited connection would take it from the parent.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+from weakref import WeakSet
+
+_locks: WeakSet[Any] = WeakSet()
+
+
+def on_fork(
+    *,
+    before: Callable[[], object] | None = None,
+    in_parent: Callable[[], object] | None = None,
+    in_child: Callable[[], object] | None = None,
+) -> None:
+    """Have functions called around every fork of this process; nothing where there is no fork."""
+    given = {"before": before, "after_in_parent": in_parent, "after_in_child": in_child}
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(**{name: hook for name, hook in given.items() if hook is not None})
+
+
+def lock() -> threading.RLock:
+    """Return a re-entrant lock that is free in forked children, whoever held it in the parent.
+
+    Re-entrant, because a finaliser or a signal handler may run while its thread holds the lock.
+    """
+    made = threading.RLock()
+    _locks.add(made)
+    return made
+
+
+def never_release(inherited: Any) -> None:
+    """Keep an object that was inherited from the parent until this process ends.
+
+    The kernel watches a connection for both processes; closing it here would make the parent wait
+    for ever.
+    """
+    import ctypes  # noqa: PLC0415 - slow, and needed in few forked children only
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
+
+
+class Gate:
+    """Lets many threads use a library at once, and a fork happen while none does.
+
+    SQLite, LMDB and DBM have locks of their own, and what is open in a process must not be used in
+    its children. So a fork waits until no thread is inside such a library, and all files are closed
+    before it; parent and child open them again when they need them.
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+        self._closers: list[Callable[[], None]] = []
+        on_fork(before=self._close, in_parent=self._open, in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._closing = False
+        self._mine = threading.local()  # its depth: how often this thread is inside
+
+    def _close(self) -> None:
+        depth = getattr(self._mine, "depth", 0)  # a finaliser may fork inside
+        with self._changed:
+            self._closing = True
+            self._changed.wait_for(lambda: self._inside <= depth)
+        if not depth:
+            for close in self._closers:
+                close()
+
+    def _open(self) -> None:
+        with self._changed:
+            self._closing = False
+            self._changed.notify_all()
+
+    def close_before_fork(self, close: Callable[[], None]) -> Callable[[], None]:
+        """Have `close` called before every fork, while no thread is inside."""
+        self._closers.append(close)
+        return close
+
+    def __enter__(self) -> None:
+        depth = getattr(self._mine, "depth", 0)
+        with self._changed:
+            self._changed.wait_for(lambda: depth or not self._closing)
+            self._inside += 1
+        self._mine.depth = depth + 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._changed:
+            self._inside -= 1
+            if self._closing:
+                self._changed.notify_all()
+        self._mine.depth -= 1
+
+
+def _free_locks() -> None:
+    for one in list(_locks):
+        one._at_fork_reinit()
+
+
+on_fork(in_child=_free_locks)
+gate = Gate()

@@ -1,0 +1,135 @@
+"""Locks between the threads of this process: who changes part of a value holds the lock of its key.
+
+Changing part of a chunk, or one chunk of a shard, reads the old value and stores a new one; what
+another thread stored in between would be lost. Whole values need no lock.
+
+Every thread takes its locks from the highest level down and in one order, so that no two wait for
+each other. Only a finaliser or a signal handler, which runs in the middle of what its thread does,
+can come out of order. If it wants what its own thread is changing, it gets an error at once; if
+another thread holds what it wants, it waits for a limited time and gets an error then.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from omnizarr.concurrency.fork import on_fork
+from omnizarr.errors import StoreError
+
+# Levels. Storage transformers count from 0 upwards, the engine is above them all.
+CHUNKS = 2**31
+METADATA = CHUNKS + 1
+SHAPE = METADATA + 1  # with the chunks that a new shape shows or hides
+NODES = SHAPE + 1  # that replace others
+
+SLOTS = 4096  # locks of a level at most; keys that share one wait for each other without need
+OUT_OF_ORDER_WAIT = 10.0  # seconds
+
+
+class _Lock:
+    """A re-entrant lock that counts how often it was taken."""
+
+    __slots__ = ("count", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.count = 0
+
+    def release(self) -> None:
+        with suppress(RuntimeError):  # an interrupt came before it was taken
+            self.lock.release()
+
+
+class _Held(threading.local):
+    """The levels, stores and keys that this thread is changing."""
+
+    def __init__(self) -> None:
+        self.claims: list[tuple[int, Any, set[str]]] = []
+
+
+_locks: dict[tuple[int, int], _Lock] = {}  # by level and slot, made when they are first needed
+_held = _Held()
+
+
+@contextmanager
+def locked(level: int, keys: Iterable[str], store: Any = None) -> Iterator[None]:
+    """Wait until no other thread has a lock of these keys, and hold them until the block ends.
+
+    Where a store is given, it is an error if this thread holds a key of that store already.
+    """
+    wanted, claims, taken = set(keys), _held.claims, list[_Lock]()
+    if store is not None:
+        _refuse_held(claims, level, wanted, store)
+    in_order = all(level < other for other, _, _ in claims)
+    claim = level, store, wanted
+    claims.append(claim)
+    try:
+        for one in _find(level, wanted):
+            taken.append(one)  # before it is taken: an interrupt may come right after
+            if not one.lock.acquire(timeout=-1 if in_order else OUT_OF_ORDER_WAIT):
+                _refuse_to_wait(min(wanted))
+            one.count += 1
+        yield
+    finally:
+        for one in reversed(taken):
+            one.release()
+        claims[:] = [c for c in claims if c is not claim]
+
+
+def holds_below(level: int) -> bool:
+    """Return True if this thread holds a lock of a lower level."""
+    return any(other < level for other, _, _ in _held.claims)
+
+
+def snapshot(level: int, keys: Iterable[str]) -> list[int] | None:
+    """Return what is the same until a thread locks one of the keys; None while another does."""
+    counts: list[int] = []
+    for one in _find(level, set(keys)):
+        try:
+            if not one.lock.acquire(blocking=False):
+                return None
+            counts.append(one.count)
+        finally:
+            one.release()
+    return counts
+
+
+def refuse_reentry(key: str, where: Any) -> None:
+    """Raise for a key that this thread is in the middle of changing."""
+    raise StoreError(
+        f"cannot change {key!r} in {where!r}: this thread is in the middle of changing it; a"
+        " finaliser or signal handler should leave that to another thread"
+    )
+
+
+def _refuse_held(
+    claims: list[tuple[int, Any, set[str]]], level: int, wanted: set[str], store: Any
+) -> None:
+    for other_level, other_store, keys in claims:
+        if other_level == level and not wanted.isdisjoint(keys) and other_store == store:
+            refuse_reentry(min(wanted & keys), store)
+
+
+def _refuse_to_wait(key: str) -> None:
+    raise StoreError(
+        f"cannot change {key!r}: another thread is changing it for more than"
+        f" {OUT_OF_ORDER_WAIT:g} s, and this one is in the middle of another change; a finaliser or"
+        " signal handler should leave that to another thread"
+    )
+
+
+def _find(level: int, keys: set[str]) -> list[_Lock]:
+    """Return the locks of keys, in the order in which they are to be taken."""
+    slots = [(level, number) for number in sorted({hash(key) % SLOTS for key in keys})]
+    return [_locks.get(slot) or _locks.setdefault(slot, _Lock()) for slot in slots]
+
+
+def _reset() -> None:
+    global _locks, _held
+    _locks, _held = {}, _Held()
+
+
+on_fork(in_child=_reset)

@@ -1,0 +1,286 @@
+"""Threads: helpers of one call, and a pool for requests, which mostly wait.
+
+No thread keeps the process from ending. Where none can be started, at the end of the interpreter or
+at a limit of the system, the caller does the work itself.
+"""
+
+from __future__ import annotations
+
+import _thread
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from contextlib import contextmanager
+from functools import partial
+from queue import SimpleQueue
+from typing import ParamSpec, TypeVar
+
+from omnizarr import config
+from omnizarr.concurrency import fork
+from omnizarr.concurrency.budget import Helper, helpers, is_superfluous
+
+P = ParamSpec("P")
+A = TypeVar("A")
+R = TypeVar("R")
+
+REQUESTS = 64  # of this process that run at a time
+SMALL = 2**16  # below this many bytes a call stays on its own thread
+START = 2.0  # seconds that a thread may take to begin
+
+
+def start_thread(work: Callable[[], object], name: str) -> bool:
+    """Run `work` in a thread of its own, or return False where none can be started.
+
+    ``Thread.start`` would wait for ever for a thread that has no memory to begin with.
+    """
+    if sys.is_finalizing():
+        return False
+    begun, claimed = threading.Lock(), threading.Lock()
+    begun.acquire()
+
+    def run() -> None:
+        begun.release()
+        if claimed.acquire(blocking=False):
+            work()
+
+    run.__qualname__ = name  # which the interpreter prints with an error of a thread
+    try:
+        _thread.start_new_thread(run, ())
+    except (RuntimeError, MemoryError):
+        return False
+    return begun.acquire(timeout=START) or not claimed.acquire(blocking=False)
+
+
+# Helpers of one call
+
+
+def useful_threads(count: int, nbytes: int) -> int:
+    """Return how many threads are worth it for so many chunks and bytes."""
+    return min(config.get().threads, count) if nbytes >= SMALL else 1
+
+
+def run_on_threads(
+    work: Callable[[], None], wanted: int, stop: Callable[[], object], *, waits: bool = True
+) -> None:
+    """Call `work` on up to `wanted` threads at once, this one among them.
+
+    The first error is raised when all of them have ended; `stop` has the others end soon. Between
+    its parts `work` may ask `is_superfluous` and return early. Without `waits` an interrupt
+    (Ctrl-C, not an error) is raised at once, and the helpers end later. They are started for the
+    call and end with it, so that a fork finds none of them.
+    """
+    settings, errors, started = config.get(), list[BaseException](), 0
+
+    def help_out(helper: Helper) -> None:
+        try:
+            config.inherit(settings)
+            helper.begin()
+            work()
+        except BaseException as e:  # raised below, on the calling thread
+            errors.append(e)
+            stop()
+        finally:
+            helper.end()
+
+    with helpers(wanted) as found:
+        try:
+            for helper in found:
+                if not start_thread(partial(help_out, helper), "omnizarr-helper"):
+                    break
+                started += 1
+            work()
+            for helper in found[:started]:
+                helper.wait()
+        except BaseException as e:
+            stop()
+            for helper in found[:started] if waits or isinstance(e, Exception) else ():
+                helper.wait()
+            raise
+        finally:
+            for helper in found[started:]:
+                helper.give_back()
+    if errors:
+        raise errors[0]
+
+
+def for_each(
+    items: Iterator[A],
+    count: int,
+    function: Callable[[A], None],
+    nbytes: int,
+    *,
+    waits: bool = True,
+) -> None:
+    """Call a function for every item, on a few threads where so many bytes are worth it.
+
+    Without `waits` an interrupt does not wait for calls that have begun.
+    """
+    threads = useful_threads(count, nbytes)
+    if threads <= 1:
+        for item in items:
+            function(item)
+        return
+    lock, stop = threading.Lock(), threading.Event()
+    batch = max(1, min(32, count // (4 * threads)))
+
+    def work() -> None:
+        while not stop.is_set() and not is_superfluous():
+            with lock:
+                some = list(itertools.islice(items, batch))
+            if not some:
+                return
+            for item in some:
+                if stop.is_set():
+                    return
+                function(item)
+
+    def work_until_stopped() -> None:
+        with abandoned_when(stop.is_set):
+            work()
+
+    run_on_threads(work_until_stopped, threads, stop.set, waits=waits)
+
+
+# Requests
+
+
+class ThreadPool:
+    """Up to so many threads that call what is submitted, and wait for more.
+
+    An executor of the standard library would be waited for when the interpreter ends: a request
+    to a server that does not answer, long abandoned, would hold it for minutes. Its locks are also
+    not for finalisers, which may run while this thread has them. A forked child starts anew.
+    """
+
+    def __init__(self, size: int, name: str) -> None:
+        self._size, self._name = size, name
+        self._reset()
+        fork.on_fork(in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._lock = threading.RLock()
+        self._count = self._idle = 0
+        self._waiting: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def submit(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Return the future result of a call, made here and now where there is no thread."""
+        future: Future[R] = Future()
+        job = partial(_settle, future, partial(function, *args, **kwargs))
+        if sys.is_finalizing() or not self._hand_over(job):
+            job()
+        return future
+
+    def _hand_over(self, job: Callable[[], None]) -> bool:
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            elif self._count < self._size:
+                self._count += 1
+                if not start_thread(self._work, self._name):
+                    self._count -= 1
+            if self._count:
+                self._waiting.put(job)
+            return self._count > 0
+
+    def _work(self) -> None:
+        _request.pool = self
+        self._waiting.get()()
+        while True:
+            with self._lock:
+                if not (free := self._waiting.empty()):
+                    job = self._waiting.get()
+                else:
+                    self._idle += 1
+            if free:
+                self._waiting.get()()
+            else:
+                job()
+                del job  # a thread that waits must not keep the store of its last job
+
+
+def _settle(future: Future[R], function: Callable[[], R]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(function())
+    except BaseException as e:  # raised where the result is asked for
+        future.set_exception(e)
+
+
+class _Request(threading.local):
+    """The state of a thread that sends requests."""
+
+    pool: ThreadPool | None = None  # that it belongs to
+    ends: tuple[Callable[[], bool], ...] = ()  # True of one: nobody waits for the answer
+
+
+_request = _Request()
+_requests = ThreadPool(REQUESTS, "omnizarr-request")
+
+
+def in_parallel(function: Callable[[A], R], items: Sequence[A]) -> list[R]:
+    """Return the results for all items, in order; the first error is raised, the rest cancelled."""
+    if len(items) < 2 or _request.pool is _requests:  # which must not wait for itself
+        return [function(item) for item in items]
+    futures, ended = list[Future[R]](), threading.Event()
+    try:
+        ends = (*_request.ends, ended.is_set)
+        futures.extend(_requests.submit(_call, ends, function, item) for item in items)
+        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        failed = next((f for f in futures if f in done and f.exception() is not None), None)
+        return [future.result() for future in futures] if failed is None else [failed.result()]
+    finally:
+        ended.set()
+        for future in futures:
+            future.cancel()
+
+
+def interruptible(function: Callable[[], R]) -> R:
+    """Return what a function returns that takes long and does not notice signals.
+
+    They come to the main thread only, so there another thread calls it.
+    """
+    if threading.get_ident() != threading.main_thread().ident:
+        return function()
+    ended = threading.Event()
+    try:
+        ends = (*_request.ends, ended.is_set)
+        return _requests.submit(_call, ends, lambda _: function(), None).result()
+    finally:
+        ended.set()
+
+
+def is_abandoned() -> bool:
+    """Return True if nobody waits any more for what this thread does, so that it does not retry.
+
+    A value that is stored late could take the place of a newer one.
+    """
+    return any(ended() for ended in _request.ends)
+
+
+@contextmanager
+def abandoned_when(ended: Callable[[], bool]) -> Iterator[None]:
+    """Abandon requests of this thread inside the block when a function returns True."""
+    before = _request.ends
+    _request.ends = (*before, ended)
+    try:
+        yield
+    finally:
+        _request.ends = before
+
+
+def _call(ends: tuple[Callable[[], bool], ...], function: Callable[[A], R], item: A) -> R:
+    before, _request.ends = _request.ends, ends
+    try:
+        return function(item)
+    finally:
+        _request.ends = before
+
+
+def _reset() -> None:
+    _request.pool = None
+
+
+fork.on_fork(in_child=_reset)

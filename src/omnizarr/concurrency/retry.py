@@ -1,0 +1,140 @@
+"""Retries: one loop and one policy for everything that is tried again.
+
+That is requests to servers that may fail for a moment, changes that other writers were quicker
+with, files that cannot be opened while too many are, and directories that others remove.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import math
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from omnizarr.concurrency.pool import is_abandoned
+from omnizarr.errors import InvalidMetadata, StoreError
+
+T = TypeVar("T")
+TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})  # of HTTP
+
+
+class TransientError(StoreError):
+    """A failure that another attempt may not meet; `after`: seconds the server asks to wait."""
+
+    def __init__(self, message: str, after: float = 0.0) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class Conflict(Exception):
+    """Another writer has changed a value since it was read; the change is to be made again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How failed requests are repeated; all times are in seconds.
+
+    Only failures that may pass are repeated: no connection, a reset, a short answer, a time-out,
+    408, 425, 429 and 5xx. An attempt begins only if it can end before the deadline.
+    """
+
+    attempts: int = 6
+    timeout: float = 60.0  # of one attempt, from connecting to the last byte
+    deadline: float = 180.0  # of a call with all its attempts
+    first_wait: float = 0.1  # doubles from attempt to attempt; each wait is at least half of it
+    longest_wait: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise InvalidMetadata(f"attempts must be at least 1, got {self.attempts!r}")
+        for name in ("timeout", "deadline", "first_wait", "longest_wait"):
+            if not getattr(self, name) > 0:
+                raise InvalidMetadata(f"{name} must be positive, got {getattr(self, name)!r}")
+        if self.timeout > self.deadline:
+            object.__setattr__(self, "timeout", self.deadline)
+
+    def call(
+        self,
+        attempt: Callable[[], T],
+        errors: type[Exception] | tuple[type[Exception], ...] = TransientError,
+        is_transient: Callable[[Any], bool] = lambda error: True,
+    ) -> T:
+        """Return what `attempt` returns, called again while it raises one of `errors`.
+
+        The last error is raised; a `TransientError` with the number of attempts and their time.
+        """
+        start = time.monotonic()
+        for number in itertools.count(1):
+            try:
+                return attempt()
+            except errors as e:
+                if not is_transient(e):
+                    raise
+                wait = max(self._wait(number), getattr(e, "after", 0.0))
+                spent = time.monotonic() - start
+                late = spent + wait + self.timeout > self.deadline
+                if late or number >= self.attempts or is_abandoned():
+                    if errors is not TransientError:
+                        raise
+                    why = f"deadline {self.deadline:g} s" if late else "no attempts left"
+                    tries = f"{number} attempt{'s' if number > 1 else ''}"
+                    raise StoreError(f"{e} ({tries} in {spent:.1f} s, {why})") from e.__cause__
+            time.sleep(wait)
+        raise AssertionError  # not reached: the count has no end
+
+    def tries(self) -> Iterator[int]:
+        """Yield the numbers of all attempts, after a wait before each but the first."""
+        for number in range(self.attempts):
+            if number:
+                time.sleep(self._wait(number))
+            yield number
+
+    def _wait(self, number: int) -> float:
+        most = min(self.longest_wait, self.first_wait * 2.0 ** min(number - 1, 64))
+        return random.uniform(most / 2, most)
+
+
+def _local(attempts: int, first_wait: float, longest_wait: float) -> Retry:
+    """Return a policy for what this machine does, which takes no time itself."""
+    return Retry(attempts, 1e-9, math.inf, first_wait, longest_wait)
+
+
+CONFLICTS = _local(200, 0.001, 0.5)  # of compare-and-set
+NO_DESCRIPTORS = _local(8, 0.0015, 0.1)  # those of other threads are free again in a moment
+REMOVED_DIRECTORY = _local(40, 0.0001, 0.03)  # by others, while it is empty
+EMFILE = (errno.EMFILE, errno.ENFILE)
+RETRY_OPTIONS = ("retry", *(f.name for f in fields(Retry)))
+
+
+def take_retry(options: dict[str, Any]) -> Retry:
+    """Return the policy that storage options ask for, and remove its options from them."""
+    given = options.pop("retry", None)
+    if given is not None and not isinstance(given, Retry):
+        raise InvalidMetadata(f"storage option 'retry' must be a Retry, got {given!r}")
+    changes = {f.name: options.pop(f.name) for f in fields(Retry) if f.name in options}
+    base = given or Retry()
+    return Retry(**{f.name: changes.get(f.name, getattr(base, f.name)) for f in fields(Retry)})
+
+
+def retry_on_emfile(call: Callable[[], T]) -> T:
+    """Return what `call` returns, tried again where no file descriptor is left for it."""
+    try:
+        return call()  # the ordinary case, for which nothing is measured
+    except OSError as e:
+        if e.errno not in EMFILE:
+            raise
+    return NO_DESCRIPTORS.call(call, OSError, lambda e: e.errno in EMFILE)
+
+
+def descriptor_shortage() -> str:
+    """Return the system's message if no file can be opened now, which libraries do not pass on."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as e:
+        return e.strerror or str(e)
+    return ""

@@ -1,0 +1,89 @@
+"""Caches: bounded, keyed by complete values, empty in children, and off at one switch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.concurrency import cache
+from omnizarr.concurrency.cache import Cache, cached, typed_key
+
+
+@pytest.fixture
+def table() -> Iterator[Cache[Any, Any]]:
+    made: Cache[Any, Any] = Cache(3)
+    yield made
+    cache._caches.remove(made)
+
+
+def test_a_full_cache_is_emptied(table: Cache[Any, Any]) -> None:
+    for number in range(10):
+        assert table.put(number, -number) == -number
+        assert table.get(number) == -number
+        assert len(table) <= 3
+    assert table.get("missing") is None
+
+
+def test_one_switch_turns_all_of_them_off(table: Cache[Any, Any]) -> None:
+    table.put("a", 1)
+    with cache.switched_off():
+        assert table.get("a") is None
+        assert table.put("a", 1) == 1
+        assert table.get("a") is None
+        store: dict[str, bytes] = {}
+        oz.create_array(store, data=np.arange(8), chunks=3, attributes={"a": 1})
+        assert oz.open_array(store)[...].tolist() == list(range(8))
+        assert {len(each) for each in cache._caches} == {0}
+    table.put("a", 1)
+    assert table.get("a") == 1
+
+
+def test_a_function_is_called_once_for_equal_arguments() -> None:
+    calls: list[tuple[str, ...]] = []
+
+    @cached(2)
+    def joined(*parts: str) -> str:
+        calls.append(parts)
+        return "".join(parts)
+
+    assert [joined("a", "b"), joined("a", "b"), joined("ab")] == ["ab"] * 3
+    assert calls == [("a", "b"), ("ab",)]
+    with cache.switched_off():
+        joined("a", "b")
+        joined("a", "b")
+    assert len(calls) == 4
+    cache._caches.pop()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_begins_with_empty_caches(table: Cache[Any, Any]) -> None:
+    oz.create_array(None, data=np.arange(8))
+    table.put("a", 1)
+    child = os.fork()
+    if child == 0:
+        empty = all(len(each) == 0 for each in cache._caches)
+        os._exit(0 if empty and table.put("b", 2) == table.get("b") else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert table.get("a") == 1
+
+
+EQUAL_IN_PYTHON = [1, 1.0, True, 0, 0.0, -0.0, False, [1], (1,), [1.0], {"a": 1}, {"a": True}, "1"]
+
+
+@given(st.sampled_from(EQUAL_IN_PYTHON), st.sampled_from(EQUAL_IN_PYTHON))
+def test_keys_are_equal_for_equal_types_and_bits_only(a: Any, b: Any) -> None:
+    assert (typed_key(a) == typed_key(b)) == (a is b)
+
+
+def test_what_is_no_plain_data_has_no_key() -> None:
+    assert typed_key(object()) is None
+    assert typed_key(["x" * 5000]) is None
+    assert typed_key(["x" * 5000], max_size=None) is not None

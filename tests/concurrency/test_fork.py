@@ -1,0 +1,99 @@
+"""Forks: locks that children find free, and libraries that no child inherits half used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from omnizarr.concurrency import fork
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+def good_in_child(check: object) -> bool:
+    """Return True if a forked child finds that `check` returns True, in time."""
+    child = os.fork()
+    if child == 0:
+        good = False
+        try:
+            good = bool(check())  # type: ignore[operator]  # any function
+        finally:
+            os._exit(0 if good else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_lock_of_another_thread_is_free_in_a_child() -> None:
+    lock, held, release = fork.lock(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            release.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(30)
+    assert not lock.acquire(blocking=False)
+    assert good_in_child(lambda: lock.acquire(timeout=10))
+    release.set()
+    thread.join()
+
+
+def test_a_lock_is_for_the_same_thread_again() -> None:
+    """A finaliser may run while its thread has it."""
+    lock = fork.lock()
+    with lock, lock:
+        assert good_in_child(lambda: lock.acquire(timeout=10))
+
+
+def test_a_fork_waits_for_those_inside_a_gate_and_closes_before() -> None:
+    gate, inside, seen = fork.Gate(), threading.Event(), list[str]()
+    gate.close_before_fork(lambda: seen.append("closed"))
+
+    def use() -> None:
+        with gate:
+            inside.set()
+            threading.Event().wait(0.2)
+            seen.append("used")
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    inside.wait(30)
+
+    def check() -> bool:
+        with gate:
+            return seen == ["used", "closed"]
+
+    assert good_in_child(check)
+    thread.join()
+    with gate:  # and parents go on
+        assert seen == ["used", "closed"]
+
+
+def test_what_is_inherited_is_not_released_even_at_the_end_of_the_child() -> None:
+    code = """
+    import os
+    from omnizarr.concurrency import fork
+    class Connection:
+        def __del__(self):
+            print("released", flush=True)
+    connection = Connection()
+    child = os.fork()
+    if not child:
+        fork.never_release(connection)
+        del connection
+        raise SystemExit
+    os.waitpid(child, 0)
+    print("parent", flush=True)
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["parent", "released"]
