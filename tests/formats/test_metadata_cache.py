@@ -1,4 +1,4 @@
-"""Documents that are parsed once, and models that are bound once, are shared without a leak."""
+"""Metadata that is parsed once, and models that are bound once, are shared without a leak."""
 
 from __future__ import annotations
 
