@@ -2,14 +2,14 @@ from typing import Any
 
 def chain(
     shape: tuple[int, ...],
-    perm: tuple[int, ...],
+    permutation: tuple[int, ...],
     itemsize: int,
     swap: int,
     steps: tuple[tuple[int, int, int, int, int, int, int], ...],
     fill: bytes,
     keep_empty: bool,
     inner: Any,
-    index_crc: bool,
+    index_checksum: bool,
     index_swap: bool,
     index_at_end: bool,
     /,
@@ -17,18 +17,18 @@ def chain(
 def load_deflate(file: str, /) -> bool: ...
 def memory(size: int, /) -> Any: ...
 def run(
-    chain: Any,
+    pipeline: Any,
     plan: tuple[Any, ...] | list[Any],
     root: bytes,
     values: list[bytes | None] | None,
     prefix: bytes,
-    style: int,
+    key_style: int,
     separator: int,
     array: Any,
     writing: bool,
     sync: bool,
-    leave_absent: bool,
+    skip_missing: bool,
     threads: int,
-    small: int,
+    min_bytes: int,
     /,
 ) -> list[int] | None: ...

@@ -1,0 +1,143 @@
+#include "chunks/batch.h"
+
+#include "chunks/read.h"
+#include "chunks/shards.h"
+#include "chunks/write.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SLICE (1 << 20)                /* decoded bytes of a shard that one thread encodes at a time */
+#define INTERRUPT_INTERVAL 100000000LL /* nanoseconds between two questions whether to stop */
+
+/* Return about how many times as long a byte takes as one that is copied or that LZ4 handles. */
+static int64_t cost_per_byte(const oz_pipeline *pipeline, int writing) {
+    int64_t most = 1;
+    for (int i = 0; i < pipeline->nsteps; i++) {
+        const oz_step *step = &pipeline->steps[i];
+        int slow_blosc = step->codec == OZ_BLOSC && step->compressor != OZ_BLOSC_LZ4 &&
+                         step->compressor != OZ_BLOSC_SNAPPY;
+        int64_t cost = step->codec == OZ_GZIP || step->codec == OZ_ZLIB ? 4
+                       : step->codec == OZ_ZSTD || slow_blosc           ? 2
+                                                                        : 1;
+        if (cost > 1 && writing) cost *= 4;
+        if (cost > most) most = cost;
+    }
+    return most;
+}
+
+/* Estimate the cost of a row: bytes to read, decode or encode, weighted by their codecs. */
+static int64_t estimate_cost(const oz_batch *batch, const oz_row *row) {
+    const oz_pipeline *pipeline = batch->pipeline;
+    const oz_pipeline *inner = pipeline->inner ? pipeline->inner : pipeline;
+    int64_t first, end, bytes = pipeline->itemsize;
+    for (int i = 0; i < pipeline->ndim; i++) {
+        int64_t touched = (row->count[i] - 1) * row->step[i] / inner->shape[i] + 1;
+        bytes *= pipeline->inner ? touched * inner->shape[i] : row->count[i];
+    }
+    int64_t cost = cost_per_byte(inner, batch->writing);
+    if (pipeline->inner || (inner->nsteps == 0 && !batch->writing)) return cost * bytes;
+    if (batch->writing || !oz_blosc_is_last(pipeline)) return cost * pipeline->nbytes;
+    oz_box box = {row->inner, row->count, row->step, NULL, NULL};
+    oz_box_range(pipeline, &box, &first, &end);
+    return cost * (end - first);
+}
+
+static int useful_threads(const oz_batch *batch, int most, int64_t min_bytes) {
+    int64_t cost = 0;
+    if (most < 1) most = 1;
+    if (most > OZ_MAX_THREADS) most = OZ_MAX_THREADS;
+    for (int64_t n = 0; n < batch->rows && cost / most < min_bytes; n++) {
+        oz_row row;
+        oz_get_row(batch, n, &row);
+        cost += estimate_cost(batch, &row);
+    }
+    int64_t useful = min_bytes > 0 ? cost / min_bytes : most;
+    return useful < 1 ? 1 : useful < most ? (int)useful : most;
+}
+
+oz_status oz_batch_prepare(oz_batch *batch, int *threads, int64_t min_bytes) {
+    const oz_pipeline *pipeline = batch->pipeline;
+    size_t rows = (size_t)batch->rows;
+    int64_t total;
+    int shards = pipeline->inner && !batch->elements;
+    *threads = useful_threads(batch, *threads, min_bytes);
+    batch->slices = 1;
+    if (shards && batch->writing && oz_any_whole_shard(batch)) {
+        int64_t wanted = pipeline->nbytes / SLICE, most = pipeline->inner_count;
+        batch->slices = wanted < 1 ? 1 : wanted < most ? wanted : most;
+        batch->jobs = calloc(rows + 1, sizeof *batch->jobs);
+        if (!batch->jobs) return OZ_NO_MEMORY;
+    } else if (shards && !batch->writing && batch->rows < 4 * *threads && *threads > 1) {
+        batch->slices = 4 * *threads;
+        batch->identities = calloc(rows + 1, sizeof *batch->identities);
+        if (!batch->identities) return OZ_NO_MEMORY;
+    }
+    if (__builtin_mul_overflow(batch->rows, batch->slices, &total)) return OZ_UNSUPPORTED;
+    if (total < *threads) *threads = (int)total;
+    batch->statuses = calloc(rows + 1, sizeof *batch->statuses);
+    return batch->statuses ? OZ_OK : OZ_NO_MEMORY;
+}
+
+/* Return 1, and set `last` to now, where the interval has passed since then. */
+static int is_due(struct timespec *last) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t passed = (int64_t)(now.tv_sec - last->tv_sec) * 1000000000 + now.tv_nsec - last->tv_nsec;
+    if (passed < INTERRUPT_INTERVAL) return 0;
+    *last = now;
+    return 1;
+}
+
+/* Take slices until there are none left. */
+static void work(oz_batch *batch, oz_interrupted *interrupted) {
+    oz_workspace *workspace = oz_workspace_take(); /* owned: given back below */
+    struct timespec last;
+    clock_gettime(CLOCK_MONOTONIC, &last);
+    int64_t total = batch->rows * batch->slices;
+    while (!atomic_load(&batch->stop)) {
+        int64_t n = atomic_fetch_add(&batch->next, 1);
+        if (n >= total) break;
+        int64_t row = n / batch->slices, slice = n % batch->slices;
+        oz_status status = OZ_NO_MEMORY;
+        if (workspace)
+            status = batch->writing ? oz_write_row(batch, workspace, row, slice)
+                                    : oz_read_row(batch, workspace, row, slice);
+        if (status) atomic_store(&batch->statuses[row], (unsigned char)status);
+        if (interrupted && is_due(&last) && interrupted(batch)) atomic_store(&batch->stop, 1);
+    }
+    if (workspace) oz_workspace_give(workspace);
+}
+
+static void *thread_main(void *batch) {
+    work(batch, NULL);
+    return NULL;
+}
+
+/* The new threads block all signals: those are left to Python's own threads. */
+void oz_batch_run(oz_batch *batch, int threads, oz_interrupted *interrupted) {
+    pthread_t started[OZ_MAX_THREADS];
+    sigset_t all, before;
+    int count = 0;
+    if (threads > 1) {
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        for (; count < threads - 1; count++)
+            if (pthread_create(&started[count], NULL, thread_main, batch) != 0) break;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    work(batch, interrupted);
+    for (int i = 0; i < count; i++) pthread_join(started[i], NULL);
+}
+
+void oz_batch_free(oz_batch *batch) {
+    for (int64_t i = 0; batch->jobs && i < batch->rows; i++)
+        oz_free_shard_job(batch, batch->jobs[i]);
+    for (int64_t i = 0; batch->stored && i < batch->rows; i++) free(batch->stored[i].own);
+    if (batch->directory >= 0) close(batch->directory);
+    free(batch->path), free(batch->values), free(batch->stored);
+    free(batch->jobs), free(batch->statuses), free(batch->identities), free(batch);
+}

@@ -1,0 +1,195 @@
+/* The module omnizarr.engine._kernel: one call reads or writes a whole batch. */
+#include "python/arguments.h"
+
+#include "chunks/batch.h"
+
+#include <blosc2.h>
+#include <fcntl.h>
+#include <string.h>
+
+#define FEW_ROWS 8 /* for which opening the directory takes longer than using paths */
+
+/* Arguments of `run` that the batch does not hold. */
+typedef struct {
+    PyObject *pipeline, *plan, *values, *array; /* borrowed from the arguments */
+    PyObject *kept;                             /* new reference: the values, unchanged by others */
+    const char *root;                           /* borrowed from the arguments */
+    Py_ssize_t root_size;
+    Py_buffer view; /* owned: released by release_arguments */
+    int threads;
+    long long min_bytes;
+} run_arguments;
+
+/* Return 1 where the Python handler of a signal has raised; for the calling thread only. */
+static int signal_raised(oz_batch *batch) {
+    PyEval_RestoreThread(batch->python);
+    int raised = PyErr_CheckSignals();
+    batch->python = PyEval_SaveThread();
+    return raised;
+}
+
+/* Take the values in memory, which the tuple keeps alive. */
+static oz_status take_values(oz_batch *batch, PyObject *values) {
+    size_t rows = (size_t)batch->rows;
+    if (PyTuple_GET_SIZE(values) != batch->rows) return oz_raise("expected a value for every row");
+    batch->values = calloc(rows + 1, sizeof *batch->values);
+    if (batch->writing) batch->stored = calloc(rows + 1, sizeof *batch->stored);
+    if (!batch->values || (batch->writing && !batch->stored)) {
+        PyErr_NoMemory();
+        return OZ_PYTHON;
+    }
+    for (int64_t i = 0; i < batch->rows; i++) {
+        PyObject *value = PyTuple_GET_ITEM(values, i);
+        if (PyBytes_Check(value)) {
+            batch->values[i].data = (const unsigned char *)PyBytes_AS_STRING(value);
+            batch->values[i].size = (size_t)PyBytes_GET_SIZE(value);
+        } else if (value != Py_None) {
+            return oz_raise("values must be bytes or None");
+        }
+    }
+    return OZ_OK;
+}
+
+/* Open the directory of the keys, or make a prefix of its path to read a few of them. */
+static oz_status open_directory(oz_batch *batch, const char *root, size_t size) {
+    if (batch->writing || batch->rows > FEW_ROWS) {
+        batch->directory = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return batch->directory < 0 ? OZ_SYSTEM : OZ_OK;
+    }
+    batch->path = malloc(size + batch->prefix_size + 1);
+    if (!batch->path) return OZ_NO_MEMORY;
+    memcpy(batch->path, root, size);
+    memcpy(batch->path + size, batch->prefix, batch->prefix_size);
+    batch->prefix = batch->path, batch->prefix_size += size;
+    batch->directory = AT_FDCWD;
+    return OZ_OK;
+}
+
+static oz_status check_key_encoding(const oz_batch *batch) {
+    int separator = batch->separator;
+    if (batch->key_style < 0 || batch->key_style > 2 || (separator != '.' && separator != '/'))
+        return oz_raise("unknown chunk key encoding");
+    if (memchr(batch->prefix, 0, batch->prefix_size) ||
+        (batch->prefix_size && batch->prefix[0] == '/'))
+        return oz_raise("invalid prefix");
+    return OZ_OK;
+}
+
+static oz_status take_arguments(oz_batch *batch, PyObject *args, run_arguments *given) {
+    Py_ssize_t prefix_size;
+    if (!PyArg_ParseTuple(args, "OOy#Oy#iiOpppiL", &given->pipeline, &given->plan, &given->root,
+                          &given->root_size, &given->values, &batch->prefix, &prefix_size,
+                          &batch->key_style, &batch->separator, &given->array, &batch->writing,
+                          &batch->sync, &batch->skip_missing, &given->threads,
+                          &given->min_bytes))
+        return OZ_PYTHON;
+    batch->prefix_size = (size_t)prefix_size;
+    batch->pipeline = oz_pipeline_of(given->pipeline);
+    if (!batch->pipeline || check_key_encoding(batch)) return OZ_PYTHON;
+    int flags = PyBUF_STRIDES | (batch->writing ? 0 : PyBUF_WRITABLE);
+    if (PyObject_GetBuffer(given->array, &given->view, flags) != 0) return OZ_PYTHON;
+    if (oz_take_plan(batch, &given->view, given->plan)) return OZ_PYTHON;
+    if (given->values != Py_None) {
+        if (!PyList_Check(given->values)) return oz_raise("values must be a list");
+        given->kept = PyList_AsTuple(given->values);
+        return given->kept ? take_values(batch, given->kept) : OZ_PYTHON;
+    }
+    size_t size = (size_t)given->root_size;
+    if (!size || memchr(given->root, 0, size) || given->root[size - 1] != '/')
+        return oz_raise("invalid root");
+    return open_directory(batch, given->root, size);
+}
+
+static void release_arguments(run_arguments *given) {
+    if (given->view.obj) PyBuffer_Release(&given->view);
+    Py_XDECREF(given->kept);
+}
+
+/* Return a list of the rows that were not done. */
+static PyObject *list_failed(const oz_batch *batch) {
+    PyObject *result = PyList_New(0);
+    for (int64_t i = 0; result && i < batch->rows; i++)
+        if (atomic_load(&batch->statuses[i])) {
+            PyObject *number = PyLong_FromLongLong(i);
+            if (!number || PyList_Append(result, number) != 0) Py_CLEAR(result);
+            Py_XDECREF(number);
+        }
+    return result;
+}
+
+/* Replace the values in the list by those that were stored in memory. */
+static oz_status give_values(oz_batch *batch, PyObject *values) {
+    for (int64_t i = 0; i < batch->rows; i++) {
+        oz_value *v = &batch->stored[i];
+        PyObject *value = v->own ? PyBytes_FromStringAndSize((const char *)v->own, (Py_ssize_t)v->size)
+                                 : Py_NewRef(Py_None);
+        free(v->own);
+        v->own = NULL;
+        if (!value || PyList_SetItem(values, i, value) != 0) return OZ_PYTHON;
+    }
+    return OZ_OK;
+}
+
+static PyObject *run_batch(oz_batch *batch, run_arguments *given) {
+    oz_status status = oz_batch_prepare(batch, &given->threads, given->min_bytes);
+    if (status == OZ_NO_MEMORY) return PyErr_NoMemory();
+    if (status) {
+        oz_raise("too many rows");
+        return NULL;
+    }
+    batch->python = PyEval_SaveThread();
+    oz_batch_run(batch, given->threads, signal_raised);
+    PyEval_RestoreThread(batch->python);
+    if (atomic_load(&batch->stop)) return NULL;
+    PyObject *result = list_failed(batch);
+    if (result && batch->stored && give_values(batch, given->values)) Py_CLEAR(result);
+    return result;
+}
+
+/* run(pipeline, plan, root, values, prefix, key_style, separator, array, writing, sync, skip_missing,
+ *     threads, min_bytes) -> the rows that were not done, None where the root cannot be opened
+ *
+ * Values that are written to memory come back in the list `values`. */
+static PyObject *run(PyObject *Py_UNUSED(module), PyObject *args) {
+    run_arguments given = {0};
+    PyObject *result = NULL;
+    oz_batch *batch = calloc(1, sizeof *batch); /* owned: freed below */
+    if (!batch) return PyErr_NoMemory();
+    batch->directory = -1;
+    oz_status status = take_arguments(batch, args, &given);
+    if (status == OZ_OK) result = run_batch(batch, &given);
+    else if (status != OZ_PYTHON) result = Py_NewRef(Py_None);
+    release_arguments(&given);
+    oz_free_plan(batch);
+    oz_batch_free(batch);
+    return result;
+}
+
+/* load_deflate(file) -> True where it has all functions that gzip and zlib need */
+static PyObject *load_deflate(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *path;
+    if (!PyArg_ParseTuple(args, "O&", PyUnicode_FSConverter, &path)) return NULL;
+    oz_status status = oz_deflate_load(PyBytes_AS_STRING(path));
+    Py_DECREF(path);
+    return PyBool_FromLong(status == OZ_OK);
+}
+
+static PyMethodDef methods[] = {
+    {"load_deflate", load_deflate, METH_VARARGS, "Use the libdeflate in a shared library."},
+    {"chain", oz_pipeline_new, METH_VARARGS, "Return a codec pipeline for chunks of one shape."},
+    {"memory", oz_result_memory_new, METH_VARARGS, "Return memory for a large result."},
+    {"run", run, METH_VARARGS, "Read or write a batch; return the rows that were not done."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_kernel", "Read and write batches of chunks without the GIL.", -1,
+    methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__kernel(void) {
+    unsigned char bytes[2][16] = {{0}};
+    blosc2_init();
+    blosc2_shuffle(2, 16, bytes[0], bytes[1]); /* it detects the processor in the first call */
+    return oz_result_memory_init() ? NULL : PyModule_Create(&definition);
+}
