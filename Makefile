@@ -9,7 +9,8 @@ PYTHON ?= python3
 VENV := .venv
 SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 BIN := $(VENV)/$(SCRIPTS)
-SOURCES := pyproject.toml setup.py $(wildcard src/kernel/* src/strings/* src/files/* src/blocks/*)
+SOURCES := pyproject.toml setup.py $(wildcard $(addprefix src/,$(addsuffix /*.[ch], \
+	kernel kernel/* files strings blocks include)))
 SUM := $(shell cat $(SOURCES) | cksum | cut -d" " -f1)
 STAMP := $(VENV)/.installed-$(SUM)
 LIGHT := $(VENV)/.package-$(SUM)
@@ -53,19 +54,23 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The demo needs the package alone, as a user installs it; everything else the tests' packages too.
+# The demo needs the package alone, as a user installs it.
 $(LIGHT): $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable .
 	rm -f $(VENV)/.package-*
 	touch $@
 
-# pip before 25.1 cannot read dependency groups, so it is brought up to date first.
-$(STAMP): $(LIGHT)
+# Tests need their packages, and a build of the compiled modules in which warnings are errors and
+# nothing is left out. pip before 25.1 cannot read dependency groups, so it is updated first.
+STRICT := OMNIZARR_STRICT_BUILD=1
+
+$(STAMP): $(SOURCES)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --group test
-	rm -f $(VENV)/.installed-*
-	touch $@
+	$(STRICT) $(BIN)/python -m pip install --quiet --editable . --group test
+	rm -f $(VENV)/.package-* $(VENV)/.installed-*
+	touch $(LIGHT) $@
 
 NEWEST_PYTHON = $(firstword $(foreach v,3.14 3.13 3.12 3.11, \
 	$(wildcard $(HOME)/.pyenv/versions/$(v).*/bin/python3) \
@@ -81,7 +86,7 @@ test-newest: $(NEWEST_STAMP)
 $(NEWEST_STAMP): $(SOURCES)
 	test -x $(NEWEST)/$(SCRIPTS)/python || $(NEWEST_PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/$(SCRIPTS)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(NEWEST)/$(SCRIPTS)/python -m pip install --quiet --editable . --group test
+	$(STRICT) $(NEWEST)/$(SCRIPTS)/python -m pip install --quiet --editable . --group test
 	rm -f $(NEWEST)/.installed-*
 	touch $@
 
