@@ -147,7 +147,7 @@ def _killed_stage(store: Any) -> None:
     whole = Extent(("zarr.json",), (), ("",))
     staged: Any = stage(store)
     oz.create_array(staged.store, data=VALUES * 3, chunks=(4, 4))
-    name = "_move_new" if isinstance(store, LocalStore) else "_finish"
+    name = "_move_new" if isinstance(store, LocalStore) else "_apply"
 
     def stop(*args: Any) -> None:
         raise Killed
@@ -155,7 +155,7 @@ def _killed_stage(store: Any) -> None:
     setattr(staged, name, stop)
     staged.recover = lambda: None
     with suppress(Killed):
-        staged.put(whole, whole)
+        staged.replace(whole, whole)
     assert [left.complete for left in interrupted(store)] == [True]
 
 

@@ -28,7 +28,7 @@ from omnizarr.model import Named
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.identity import digest, own_source, source_of
-from omnizarr.stores.staging import WithheldStore
+from omnizarr.stores.staging import DeferredMetadataStore
 from omnizarr.testing import RecordingStore
 from tests.property.strategies import FORMATS, bits, described, json_values, regular
 
@@ -375,7 +375,7 @@ def in_memory() -> list[Any]:
         stores.PrefixStore(MemoryStore(values), "a"),
         stores.ReadOnlyStore(MemoryStore(values)),
         from_zarr(to_zarr(MemoryStore())),
-        WithheldStore(LocalStore("a"), lambda key: True, "hidden"),
+        DeferredMetadataStore(LocalStore("a"), lambda key: True, "hidden"),
         RecordingStore(LocalStore("a")),
         type("Own", (LocalStore,), {})("a"),
         type("Own", (LocalStore,), {})("a"),

@@ -54,11 +54,11 @@ from omnizarr.stores import (
 from omnizarr.stores.local.files import OURS
 from omnizarr.stores.staging import (
     MARKER,
+    DeferredMetadataStore,
     Extent,
     Mark,
     Stage,
     Stages,
-    WithheldStore,
     marker,
     stage,
 )
@@ -195,7 +195,7 @@ class Build:
     old: Format | None = None  # of the node that is replaced
     leftovers: tuple[str, ...] = ()  # keys of an earlier, incomplete attempt
     stage: Stage | None = None
-    withheld: WithheldStore | None = None
+    withheld: DeferredMetadataStore | None = None
     overwrite: bool = False
     keep: bool = False  # what was written before an error stays, to go on from there
 
@@ -235,7 +235,7 @@ class Build:
                 target.create_above()
             if self.stage is not None:
                 old = Extent((), self.leftovers, ())
-                self.stage.put(old if self.old is None else _extent(self.old, target.path), new)
+                self.stage.replace(old if self.old is None else _extent(self.old, target.path), new)
                 self.stage.discard()
             elif self.withheld is not None:
                 self.withheld.publish(new.has)
@@ -324,7 +324,7 @@ def _begin(location: Location, mark: Mark, overwrite: bool, resume: bool = False
         erase_values(store, _leftovers(location, overwrite))
         if not set_new(store, marker(path), mark.write()):
             raise NodeExists(f"another writer is just creating {location}; open it later")
-    withheld = WithheldStore(store, location.format.is_metadata, marker(path))
+    withheld = DeferredMetadataStore(store, location.format.is_metadata, marker(path))
     return Build(location, _at(location, withheld), store, withheld=withheld)
 
 

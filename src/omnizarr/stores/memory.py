@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
-from dataclasses import dataclass, field
 
 from omnizarr.stores.base import Bytes, Closes, Range, flat
 from omnizarr.stores.identity import Identity, Place, inside
 from omnizarr.stores.operations import check_key, check_writable
-from omnizarr.stores.staging import Extent
+from omnizarr.stores.staging import Extent, Stage
 
 
 class MemoryStore(Closes):
@@ -74,9 +73,9 @@ class MemoryStore(Closes):
         found = ((key, self.values.get(check_key(key))) for key in keys)
         return {key: len(value) for key, value in found if value is not None}
 
-    def stage(self) -> MemoryStage:
-        """Return a place for values that are to replace others."""
-        return MemoryStage(self)
+    def stage(self, name: str | None = None) -> MemoryStage:
+        """Return a store for values that are to replace others."""
+        return MemoryStage(self, name)
 
     def place(self, prefix: str = "") -> Place:
         return inside(("memory", Identity(self.values)), prefix)
@@ -91,24 +90,27 @@ class MemoryStore(Closes):
         return "memory"
 
 
-@dataclass
-class MemoryStage:
-    """A dictionary of its own, whose values are moved."""
+class MemoryStage(Stage):
+    """A dictionary of its own, whose values are moved; a killed process leaves nothing."""
 
     target: MemoryStore
-    store: MemoryStore = field(default_factory=MemoryStore)
+
+    def __init__(self, target: MemoryStore, name: str | None = None) -> None:
+        super().__init__(target, name)
+        self._staged: dict[str, bytes] = {}
+        self.store = MemoryStore(self._staged)
 
     def check(self, old: Extent) -> None:
         """Raise nothing: whatever is in memory can be replaced."""
 
-    def put(self, old: Extent, new: Extent) -> None:
+    def replace(self, old: Extent, new: Extent) -> None:
         gone = [key for key in self.target.list() if old.has(key)]
         gone.sort(key=lambda key: key not in old.metadata)
-        staged = [key for key in self.store.values if new.has(key)]
+        staged = [key for key in self._staged if new.has(key)]
         staged.sort(key=lambda key: key in new.metadata)
         try:
             self._move(gone, staged)
-        except BaseException:  # an interrupt, of which nothing shall be lost
+        except BaseException:  # an interrupt must not lose anything
             self._move(gone, staged)
             raise
 
@@ -116,7 +118,7 @@ class MemoryStage:
         for key in gone:
             self.target.erase(key)
         for key in staged:
-            self.target.set(key, self.store.values[key])
+            self.target.set(key, self._staged[key])
 
     def discard(self) -> None:
-        self.store.values.clear()
+        self._staged.clear()

@@ -1,27 +1,27 @@
-"""Stage new values beside old ones and replace the old ones when all are complete.
+"""Write new values out of sight and replace the old ones when all of them are complete.
 
-A directory renames what was written in a folder of its own; memory moves it; any other store
-copies it key by key. The old node vanishes and the new one appears with its metadata, which goes
-first and comes last. What is left of a process that was killed can be told by `interrupted`, and
-`recover` puts the old values back, or the new ones in their place where all of them were complete.
+A `Stage` keeps new values below a prefix of the store itself and copies them key by key;
+directories rename files instead, and memory moves values. Metadata is erased first and stored
+last, so that a reader finds the old node, none, or the new one, never a mixture. A plan that is
+stored beside the staged values lets `recover` finish, or undo, what a killed writer began.
+
+Where no node is replaced, chunks may go to their place at once: a `DeferredMetadataStore` holds
+back the metadata, and a marker says that the node is incomplete.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from omnizarr.concurrency.retry import REMOVED_DIRECTORY
 from omnizarr.errors import StoreError
 from omnizarr.stores.base import Bytes, Range, Store, flat
 from omnizarr.stores.identity import Place, place_of
@@ -39,13 +39,15 @@ from omnizarr.stores.operations import (
     sizes,
 )
 
-FOLDER = f"{OURS}staged__"  # in the root of a store, a folder for each node that is being written
-ATTEMPTS = 16  # to make a folder that others remove while it is empty
+FOLDER = f"{OURS}staged__"  # in the root of a store: one prefix for each node that is being written
+PLAN = "plan.json"  # in a stage that is replacing something: what goes where
+Plan: TypeAlias = dict[str, Any]
+_NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """All keys of a node and of those below it: its own metadata, other keys, prefixes."""
+    """The keys of a node and of those below it: its own metadata, other keys, prefixes."""
 
     metadata: tuple[str, ...]
     keys: tuple[str, ...]
@@ -57,32 +59,136 @@ class Extent:
         return named or (key.startswith(self.prefixes) and OURS not in key)
 
 
-class Stage(Protocol):
-    """A place beside a store; `store` is empty, and takes what is to replace something."""
+class Stage:
+    """New values below a prefix of the target store, which are copied to their place.
 
-    @property
-    def store(self) -> Store: ...
+    `store` is empty and takes the new values. Subclasses replace more quickly.
+    """
+
+    def __init__(self, target: Store, name: str | None = None) -> None:
+        self.target = target
+        self.name = name or _new_name()
+        self.prefix = f"{FOLDER}/{self.name}/"
+
+    @cached_property
+    def store(self) -> Store:
+        """The store that takes the new values."""
+        from omnizarr.stores.wrappers import PrefixStore  # noqa: PLC0415 - rarely needed
+
+        return PrefixStore(self.target, f"{self.prefix}new")
 
     def check(self, old: Extent) -> None:
-        """Raise where something cannot be replaced."""
+        """Raise if something cannot be replaced."""
+        if not can_list(self.target):
+            raise StoreError(f"{self.target!r} cannot list its keys, so nothing can be replaced")
+        self.target.erase(self.prefix + PLAN)  # not there yet: raises where nothing can be erased
 
-    def put(self, old: Extent, new: Extent) -> None:
+    def replace(self, old: Extent, new: Extent) -> None:
         """Replace all that belongs to `old` by what is staged and belongs to `new`."""
+        try:
+            plan = self._make_plan(old, new)
+            self._write(PLAN, plan)
+            self._apply(plan)
+        except BaseException:
+            with contextlib.suppress(Exception):  # else it is left for `recover`
+                self._try_again()
+            raise
+        self._finish(plan)
+
+    @property
+    def pending(self) -> bool:
+        """True while values are being put in their place."""
+        return self._read(PLAN) is not None
 
     def discard(self) -> None:
-        """Erase what is left here."""
+        """Erase the staged values, unless they are just replacing others."""
+        if can_list(self.target) and not self.pending:
+            erase_prefix(self.target, self.prefix)
+
+    def recover(self) -> None:
+        """Finish, or undo, what an interrupted writer began, and erase what is left of it."""
+        plan = self._read(PLAN)
+        if plan is not None:
+            self._resume(plan)
+            self._finish(plan)
+        self.discard()
+
+    def _make_plan(self, old: Extent, new: Extent) -> Plan:
+        staged = [key for key in list_prefix(self.store, "") if new.has(key)]
+        listed = {key for prefix in old.prefixes for key in list_prefix(self.target, prefix)}
+        found = {*listed, *old.keys, *old.metadata}
+        metadata = [*old.metadata, *new.metadata]
+        return {
+            "old": sorted(key for key in found if old.has(key)),
+            "new": staged,
+            "metadata": metadata,
+            "had": _digests(self.target, metadata),
+        }
+
+    def _apply(self, plan: Plan) -> None:
+        """Erase old values and copy new ones; may be repeated after an interruption."""
+        metadata, staged = set(plan["metadata"]), plan["new"]
+        kept = {*staged} - metadata
+        gone = [key for key in plan["old"] if key not in kept]
+        erase_values(self.target, sorted(gone, key=lambda key: key not in metadata))
+        for key in sorted(staged, key=lambda key: (key in metadata, -key.count("/"))):
+            value = self.store.get(key)
+            if value is None:
+                raise StoreError(f"{key!r} vanished from {self.store!r} while it was put in place")
+            self.target.set(key, value)
+
+    def _try_again(self) -> None:
+        """Complete an interrupted `replace`; nothing was touched if there is no plan yet."""
+        plan = self._read(PLAN)
+        if plan is not None:
+            self._apply(plan)
+            self._finish(plan)
+
+    def _resume(self, plan: Plan) -> None:
+        """Apply the plan of a killed writer, unless another node was created there since."""
+        now = _digests(self.target, plan["metadata"])
+        new = _digests(self.store, plan["metadata"])
+        applied = all(self.target.get(key) == self.store.get(key) for key in plan["new"])
+        complete = bool(now) and now in (plan["had"], new) and not applied
+        if complete or not {*plan["had"], *new}.issuperset(now):
+            raise self._conflict()
+        self._apply(plan)
+
+    def _finish(self, plan: Plan) -> None:
+        self.target.erase(self.prefix + PLAN)
+
+    def _write(self, name: str, content: Plan) -> None:
+        self.target.set(self.prefix + name, json.dumps(content).encode())
+
+    def _read(self, name: str) -> Plan | None:
+        text = self.target.get(self.prefix + name)
+        plan: Plan | None = None if text is None else json.loads(text)
+        return plan
+
+    def _conflict(self) -> StoreError:
+        return StoreError(
+            f"a writer was killed while it replaced a node in {self.target!r}, and there is one"
+            " now: it was made again, or is still the old one; what the writer left is in"
+            f" {FOLDER}/{self.name}: take it from there, or erase it"
+        )
+
+
+def _digests(store: Store, keys: Iterable[str]) -> list[str]:
+    """Return digests of those values that exist."""
+    values = (store.get(key) for key in keys)
+    return [blake2b(value).hexdigest() for value in values if value is not None]
 
 
 @runtime_checkable
 class Stages(Protocol):
     """Can put staged values in their place without copying them."""
 
-    def stage(self) -> Stage: ...
+    def stage(self, name: str | None = None) -> Stage: ...
 
 
-def stage(store: Store) -> Stage:
-    """Return a new place beside a store."""
-    return store.stage() if isinstance(store, Stages) else KeyStage(store)
+def stage(store: Store, name: str | None = None) -> Stage:
+    """Return a new stage of a store, or the one with a name that a killed writer left."""
+    return store.stage(name) if isinstance(store, Stages) else Stage(store, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +211,7 @@ def interrupted(store: Store) -> list[Interrupted]:
         name = prefix[len(FOLDER) + 1 : -1]
         parts = _NAME.fullmatch(name)
         if parts is not None:
-            complete = store.get(f"{FOLDER}/{name}/{PLAN}") is not None
+            complete = store.get(f"{prefix}{PLAN}") is not None
             here = parts[2] == _machine()
             found.append(Interrupted(name, int(parts[1]), here, int(parts[3]), complete))
     return found
@@ -113,17 +219,11 @@ def interrupted(store: Store) -> list[Interrupted]:
 
 def recover(store: Store, name: str) -> None:
     """Finish what a killed writer was putting in its place, or erase what it had not completed."""
-    make = getattr(store, "stage", None)
-    left = KeyStage(store, name) if make is None else make(name)
-    left.recover()
+    stage(store, name).recover()
 
 
-Plan: TypeAlias = dict[str, list[str]]
-PLAN, MOVED = "plan.json", "moved"  # in a stage: what goes where; all old values are out of the way
-
-
-def new_name() -> str:
-    """Return a name for a stage that no other has, and that tells process, machine and time."""
+def _new_name() -> str:
+    """Return a unique name for a stage, made of process, machine and time."""
     return f"{os.getpid()}_{_machine()}_{int(time.time())}_{os.urandom(4).hex()}"
 
 
@@ -132,303 +232,28 @@ def _machine() -> str:
     return blake2b(name.encode(), digest_size=4).hexdigest()
 
 
-_NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
-
-
-@dataclass
-class KeyStage:
-    """Keys below a prefix of the store itself, which are copied to their place."""
-
-    inner: Store
-    name: str = field(default_factory=new_name)
-
-    @cached_property
-    def store(self) -> Store:
-        from omnizarr.stores.wrappers import PrefixStore  # noqa: PLC0415 - rarely needed
-
-        return PrefixStore(self.inner, f"{FOLDER}/{self.name}/new")
-
-    def check(self, old: Extent) -> None:
-        if not can_list(self.inner):
-            raise StoreError(f"{self.inner!r} cannot list its keys, so nothing can be replaced")
-        self.inner.erase(self._plan)  # which is not there: raises where nothing can be erased
-
-    @property
-    def _plan(self) -> str:
-        return f"{FOLDER}/{self.name}/{PLAN}"
-
-    def put(self, old: Extent, new: Extent) -> None:
-        staged = [key for key in list_prefix(self.store, "") if new.has(key)]
-        listed = {key for prefix in old.prefixes for key in list_prefix(self.inner, prefix)}
-        found = {*listed, *old.keys, *old.metadata}
-        gone = sorted(key for key in found if old.has(key))
-        metadata = [*old.metadata, *new.metadata]
-        plan = {
-            "old": gone,
-            "new": staged,
-            "metadata": metadata,
-            "had": self._digests(self.inner, metadata),
-        }
-        self.inner.set(self._plan, json.dumps(plan).encode())
-        try:
-            self._finish(plan)
-        except BaseException:
-            with contextlib.suppress(Exception):  # else it is left for `recover`
-                self._finish(plan)
-            raise
-
-    @staticmethod
-    def _digests(store: Store, keys: Iterable[str]) -> list[str]:
-        """Return digests of those values that are there."""
-        values = (store.get(key) for key in keys)
-        return [blake2b(value).hexdigest() for value in values if value is not None]
-
-    def _in_place(self, plan: Plan) -> bool:
-        """Return True where all staged values have been copied."""
-        return all(self.inner.get(key) == self.store.get(key) for key in plan["new"])
-
-    def _finish(self, plan: Plan) -> None:
-        metadata, staged = set(plan["metadata"]), plan["new"]
-        kept = {*staged} - metadata
-        gone = [key for key in plan["old"] if key not in kept]
-        erase_values(self.inner, sorted(gone, key=lambda key: key not in metadata))
-        for key in sorted(staged, key=lambda key: (key in metadata, -key.count("/"))):
-            value = self.store.get(key)
-            if value is None:
-                raise StoreError(f"{key!r} vanished from {self.store!r} while it was put in place")
-            self.inner.set(key, value)
-        self.inner.erase(self._plan)
-
-    @property
-    def pending(self) -> bool:
-        """True while values are being put in their place."""
-        return self.inner.get(self._plan) is not None
-
-    def discard(self) -> None:
-        if can_list(self.inner) and not self.pending:
-            erase_prefix(self.inner, f"{FOLDER}/{self.name}/")
-
-    def recover(self) -> None:
-        """Copy again where a copy was interrupted, and erase what is left."""
-        text = self.inner.get(self._plan)
-        if text is not None:
-            plan: Plan = json.loads(text)
-            now = self._digests(self.inner, plan["metadata"])
-            new = self._digests(self.store, plan["metadata"])
-            whole = bool(now) and now in (plan["had"], new) and not self._in_place(plan)
-            if whole or not {*plan["had"], *new}.issuperset(now):
-                raise StoreError(in_the_way(self.inner, self.name))
-            self._finish(plan)
-        self.discard()
-
-
-@dataclass
-class FolderStage:
-    """A folder in a directory, whose entries are renamed."""
-
-    root: str  # which ends with a separator
-    inner: Store  # a store in the folder of new entries
-    name: str
-    sync: Callable[[str], None] | None = None  # has the disk store the names on the way to a path
-    made_root: bool = False
-
-    @cached_property
-    def store(self) -> Store:
-        self.made_root = not os.path.isdir(self.root)
-        try:
-            os.makedirs(os.path.join(self._folder, "new"), exist_ok=True)
-        except OSError as e:
-            self.discard()
-            raise StoreError(f"cannot write in {self.root!r}: {e.strerror or e}") from e
-        return self.inner
-
-    @property
-    def _folder(self) -> str:
-        return folder(self.root, self.name)
-
-    def check(self, old: Extent) -> None:
-        for prefix in old.prefixes:
-            path = self.root + prefix[:-1]
-            if prefix and os.path.islink(path):
-                raise StoreError(
-                    f"cannot replace {path!r}: it is a symbolic link; remove the link itself, or"
-                    " replace what it leads to at its own place"
-                )
-
-    def put(self, old: Extent, new: Extent) -> None:
-        try:
-            plan = {
-                "old": self._entries(self.root, old, first=True),
-                "new": self._entries(os.path.join(self._folder, "new", ""), new, first=False),
-            }
-            whole = bool(old.prefixes)  # all that is there belongs to the old node
-            self._write(PLAN, {**plan, "whole": whole})
-            self._move_old(plan["old"])
-            self._write(MOVED, {})
-            self._move_new(plan["new"], whole)
-        except BaseException as e:
-            with contextlib.suppress(OSError):  # else it is left for `recover`
-                self.recover()
-            if not isinstance(e, OSError):
-                raise
-            remedy = "; omnizarr repair finishes that" if self._has(PLAN) else ""
-            raise StoreError(
-                f"cannot replace a node in {self.root!r}: {e.strerror or e}{remedy}"
-            ) from e
-        self._finished()
-
-    def _finished(self) -> None:
-        """Have the disk store all names, and erase what is left."""
-        if self.sync is not None:
-            with open(os.path.join(self._folder, PLAN)) as file:
-                moved = json.load(file)
-            for path in (*moved["old"], *moved["new"]):
-                self.sync(self.root + path)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._folder, PLAN))
-        self.discard()
-
-    def _entries(self, top: str, extent: Extent, first: bool) -> list[str]:
-        """Paths of files and folders, those of metadata first or last."""
-        found = [*extent.keys, *(p[:-1] for p in extent.prefixes if p)]
-        if "" in extent.prefixes:
-            names = os.listdir(top) if os.path.isdir(top) else []
-            found += [name for name in names if OURS not in name]
-        unique = dict.fromkeys([*extent.metadata, *found])
-        there = [path for path in unique if os.path.lexists(top + path)]
-        roots = set(there)
-        outermost = [p for p in there if not any(a in roots for a in _above(p))]
-        return sorted(outermost, key=lambda path: (path in extent.metadata) is not first)
-
-    def _move_old(self, paths: list[str]) -> None:
-        for path in paths:
-            with contextlib.suppress(FileNotFoundError):  # another writer was quicker
-                self._rename(self.root + path, os.path.join(self._folder, "old", path))
-
-    def _move_new(self, paths: list[str], whole: bool) -> None:
-        new = os.path.join(self._folder, "new", "")
-        for path in paths:
-            if not os.path.lexists(new + path):
-                continue  # moved before an interruption
-            if whole:
-                self._replace(new + path, path)
-            else:
-                self._merge(new + path, self.root + path)
-
-    def _replace(self, new: str, path: str) -> None:
-        """Rename a file or folder; what a late writer of the old node made there goes first."""
-        for number in range(ATTEMPTS):
-            try:
-                self._rename(new, self.root + path)
-                return
-            except OSError as e:
-                if e.errno not in (errno.ENOTEMPTY, errno.EEXIST) or number == ATTEMPTS - 1:
-                    raise
-            with contextlib.suppress(FileNotFoundError):
-                late = os.path.join(self._folder, f"late{number}", path)
-                self._rename(self.root + path, late)
-
-    def _merge(self, new: str, place: str) -> None:
-        """Rename a file or folder; into a folder that is there, entry by entry."""
-        try:
-            self._rename(new, place)
-        except OSError as e:
-            if e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            for name in os.listdir(new):
-                self._merge(os.path.join(new, name), os.path.join(place, name))
-
-    @staticmethod
-    def _rename(old: str, new: str) -> None:
-        def rename() -> None:
-            os.makedirs(os.path.dirname(new), exist_ok=True)
-            os.replace(old, new)
-
-        # Another writer may remove the empty folder around it.
-        REMOVED_DIRECTORY.call(rename, FileNotFoundError, lambda _: os.path.lexists(old))
-
-    def _write(self, name: str, plan: dict[str, Any]) -> None:
-        path = os.path.join(self._folder, name)
-        with open(f"{path}.part", "w") as file:
-            json.dump(plan, file)
-        os.replace(f"{path}.part", path)
-
-    def _has(self, name: str) -> bool:
-        return os.path.exists(os.path.join(self._folder, name))
-
-    def discard(self) -> None:
-        if self._has(PLAN):
-            return  # it may hold what is nowhere else: `recover` decides
-        with contextlib.suppress(OSError):
-            shutil.rmtree(self._folder)
-        with contextlib.suppress(OSError):  # others are at work in it
-            os.rmdir(os.path.dirname(self._folder))
-            if self.made_root:
-                os.rmdir(self.root)
-
-    def recover(self) -> None:
-        """Put new entries in their place where the old ones had gone; else the old ones back."""
-        if not self._has(PLAN):
-            self.discard()
-            return
-        with open(os.path.join(self._folder, PLAN)) as file:
-            plan = json.load(file)
-        side = "new" if self._has(MOVED) else "old"
-        staged = os.path.join(self._folder, side, "")
-        left = [path for path in plan[side] if os.path.lexists(staged + path)]
-        if plan["whole"] and any(os.path.lexists(self.root + path) for path in left):
-            raise StoreError(in_the_way(self.root, self.name))
-        if side == "new":
-            self._move_new(left, plan["whole"])
-        else:
-            for path in reversed(left):
-                with contextlib.suppress(FileNotFoundError):
-                    self._rename(staged + path, self.root + path)
-        self._finished()
-
-
-def in_the_way(store: object, name: str) -> str:
-    """Return the message for a node that was made where an interrupted writer had left another."""
-    return (
-        f"a writer was killed while it replaced a node in {store!r}, and there is one now: it was"
-        f" made again, or is still the old one; what the writer left is in {FOLDER}/{name}: take it"
-        " from there, or erase it"
-    )
-
-
-def folder(root: str, name: str) -> str:
-    """Return the folder of a stage in a directory."""
-    return os.path.join(root, FOLDER, name)
-
-
-def _above(path: str) -> Iterator[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
-
-
-MARKER = f"{OURS}incomplete__"  # the name of a key beside chunks whose metadata are to come
+MARKER = f"{OURS}incomplete__"  # the name of a key beside chunks whose metadata is stored last
 
 
 def marker(path: str) -> str:
-    """Return the key that tells that the node at a path is incomplete."""
+    """Return the key whose presence means that the node at a path is incomplete."""
     return f"{path}/{MARKER}" if path else MARKER
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The value of a marker: which operation writes the node, and a digest of what it writes."""
+    """The value of a marker: the operation that writes the node, and a digest of its plan."""
 
     operation: str
     plan: str = ""
 
     def write(self) -> bytes:
-        """Return it as it is stored."""
+        """Return the stored form."""
         return json.dumps({"operation": self.operation, "plan": self.plan}).encode()
 
     @classmethod
     def read(cls, value: bytes) -> Mark:
-        """Return what is stored; of another writer's marker, as little as can be told."""
+        """Return a stored marker; one of another program is just "a writer"."""
         try:
             stored = json.loads(value)
             return cls(str(stored["operation"]), str(stored["plan"]))
@@ -439,15 +264,15 @@ class Mark:
         return self.operation
 
 
-class WithheldStore:
-    """`inner`, in which no metadata appear before `publish`; who writes through this sees them.
+class DeferredMetadataStore:
+    """`inner`, in which no metadata appears before `publish`; whoever writes through this sees it.
 
     So a reader finds no node before it is complete, whatever interrupts its writer.
     """
 
     def __init__(self, inner: Store, is_metadata: Callable[[str], bool], hidden: str) -> None:
         self.inner = inner
-        self.hidden = hidden  # the key of the marker, which is for others
+        self.hidden = hidden  # the key of the marker, which is for other writers
         self.is_metadata = is_metadata
         self.metadata: dict[str, bytes] = {}
         self.published: list[str] = []
@@ -503,14 +328,14 @@ class WithheldStore:
         return place_of(self.inner, prefix)
 
     def publish(self, belongs: Callable[[str], bool]) -> None:
-        """Store the metadata that belong to a node, the innermost first."""
+        """Store the metadata that belongs to a node, the innermost first."""
         mine = [key for key in self.metadata if belongs(key)]
         for key in sorted(mine, key=lambda key: (-key.count("/"), key)):
             self.published.append(key)
             self.inner.set(key, self.metadata[key])
 
     def retract(self) -> None:
-        """Erase the metadata that were published, the outermost first."""
+        """Erase the metadata that was published, the outermost first."""
         while self.published:
             self.inner.erase(self.published[-1])
             self.published.pop()

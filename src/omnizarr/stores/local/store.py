@@ -28,9 +28,9 @@ from omnizarr.stores.base import Bytes, Closes, GetMany, Kind, Range, split_path
 from omnizarr.stores.identity import Place, directory
 from omnizarr.stores.local import files as listing
 from omnizarr.stores.local.files import OURS, PARTIAL, replace_file, replace_files
+from omnizarr.stores.local.staging import DirectoryStage
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, of_the_system
-from omnizarr.stores.staging import FolderStage, new_name
-from omnizarr.stores.staging import folder as staging_folder
+from omnizarr.stores.staging import Stage
 
 try:
     from omnizarr.stores import _files
@@ -335,13 +335,12 @@ class LocalStore(Closes):
         for parent in Path(os.path.realpath(self.root)).parents:
             yield LocalStore(parent, read_only=True)
 
-    def stage(self, name: str | None = None) -> FolderStage:
-        """Return a new folder for values that are to replace others, or one that is there."""
-        name = name or new_name()
+    def stage(self, name: str | None = None) -> Stage:
+        """Return a new folder for values that are to replace others, or an existing one."""
         root = self._start or os.path.join(".", "")
-        new = os.path.join(staging_folder(root, name), "new")
         sync = self._sync_folders if config.get().durability == "fsync" else None
-        return FolderStage(root, type(self)(new, read_only=self.read_only), name, sync)
+        make = partial(type(self), read_only=self.read_only)
+        return DirectoryStage(self, name, root, make, sync)
 
     def answers_by(self) -> tuple[str]:
         """What its values depend on beside their place: an inode may be used again."""

@@ -1,0 +1,184 @@
+"""The stage of a directory: new files are written in a folder of their own and renamed.
+
+Old files are moved aside before new ones get their names. A killed writer leaves a plan, and a note
+once all old files are aside: `recover` puts the old ones back before that, the new ones in their
+place after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+from omnizarr.concurrency.retry import REMOVED_DIRECTORY
+from omnizarr.errors import StoreError
+from omnizarr.stores.base import Store
+from omnizarr.stores.local.files import OURS
+from omnizarr.stores.staging import PLAN, Extent, Plan, Stage
+
+MOVED = "moved"  # in a stage: all old files are out of the way
+ATTEMPTS = 16  # to replace a folder that late writers fill
+
+
+class DirectoryStage(Stage):
+    """A folder in a directory, whose entries are renamed.
+
+    `root` ends with a separator; `make` returns the store of a folder, and `sync` has the disk
+    store the names on the way to a path.
+    """
+
+    def __init__(
+        self,
+        target: Store,
+        name: str | None,
+        root: str,
+        make: Callable[[str], Store],
+        sync: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(target, name)
+        self.root = root
+        self._make = make
+        self._sync = sync
+        self._made_root = False
+
+    @property
+    def _folder(self) -> str:
+        return os.path.join(self.root, *self.prefix.split("/"))
+
+    @cached_property
+    def store(self) -> Store:
+        self._made_root = not os.path.isdir(self.root)
+        new = os.path.join(self._folder, "new")
+        try:
+            os.makedirs(new, exist_ok=True)
+        except OSError as e:
+            self.discard()
+            raise StoreError(f"cannot write in {self.root!r}: {e.strerror or e}") from e
+        return self._make(new)
+
+    def check(self, old: Extent) -> None:
+        for prefix in old.prefixes:
+            path = self.root + prefix[:-1]
+            if prefix and os.path.islink(path):
+                raise StoreError(
+                    f"cannot replace {path!r}: it is a symbolic link; remove the link itself, or"
+                    " replace what it leads to at its own place"
+                )
+
+    def replace(self, old: Extent, new: Extent) -> None:
+        try:
+            super().replace(old, new)
+        except OSError as e:
+            remedy = "; omnizarr repair finishes that" if self.pending else ""
+            raise StoreError(
+                f"cannot replace a node in {self.root!r}: {e.strerror or e}{remedy}"
+            ) from e
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError):
+            super().discard()
+        if self._made_root:
+            with contextlib.suppress(OSError):  # somebody else has stored something
+                os.rmdir(self.root)
+
+    def _make_plan(self, old: Extent, new: Extent) -> Plan:
+        return {
+            "old": self._entries(self.root, old, metadata_first=True),
+            "new": self._entries(os.path.join(self._folder, "new", ""), new, metadata_first=False),
+            "whole": bool(old.prefixes),  # all that is there belongs to the old node
+        }
+
+    def _apply(self, plan: Plan) -> None:
+        for path in plan["old"]:
+            with contextlib.suppress(FileNotFoundError):  # another writer was faster
+                self._rename(self.root + path, os.path.join(self._folder, "old", path))
+        self._write(MOVED, {})
+        self._move_new(plan["new"], plan["whole"])
+
+    def _try_again(self) -> None:
+        self.recover()
+
+    def _resume(self, plan: Plan) -> None:
+        """Put new files in their place if all old ones are aside; else put the old ones back."""
+        side = "old" if self._read(MOVED) is None else "new"
+        staged = os.path.join(self._folder, side, "")
+        left = [path for path in plan[side] if os.path.lexists(staged + path)]
+        if plan["whole"] and any(os.path.lexists(self.root + path) for path in left):
+            raise self._conflict()
+        if side == "new":
+            self._move_new(left, plan["whole"])
+            return
+        for path in reversed(left):
+            with contextlib.suppress(FileNotFoundError):
+                self._rename(staged + path, self.root + path)
+
+    def _finish(self, plan: Plan) -> None:
+        if self._sync is not None:
+            for path in (*plan["old"], *plan["new"]):
+                self._sync(self.root + path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._folder, PLAN))
+
+    @staticmethod
+    def _entries(top: str, extent: Extent, metadata_first: bool) -> list[str]:
+        """Return the paths of files and folders, those of metadata first or last."""
+        found = [*extent.keys, *(p[:-1] for p in extent.prefixes if p)]
+        if "" in extent.prefixes:
+            names = os.listdir(top) if os.path.isdir(top) else []
+            found += [name for name in names if OURS not in name]
+        unique = dict.fromkeys([*extent.metadata, *found])
+        there = [path for path in unique if os.path.lexists(top + path)]
+        roots = set(there)
+        outermost = [p for p in there if not any(a in roots for a in _above(p))]
+        return sorted(outermost, key=lambda path: (path in extent.metadata) is not metadata_first)
+
+    def _move_new(self, paths: list[str], whole: bool) -> None:
+        new = os.path.join(self._folder, "new", "")
+        for path in paths:
+            if not os.path.lexists(new + path):
+                continue  # moved before an interruption
+            if whole:
+                self._replace(new + path, path)
+            else:
+                self._merge(new + path, self.root + path)
+
+    def _replace(self, new: str, path: str) -> None:
+        """Rename a file or folder; what a late writer of the old node made there goes first."""
+        for number in range(ATTEMPTS):
+            try:
+                self._rename(new, self.root + path)
+                return
+            except OSError as e:
+                if e.errno not in (errno.ENOTEMPTY, errno.EEXIST) or number == ATTEMPTS - 1:
+                    raise
+            with contextlib.suppress(FileNotFoundError):
+                late = os.path.join(self._folder, f"late{number}", path)
+                self._rename(self.root + path, late)
+
+    def _merge(self, new: str, path: str) -> None:
+        """Rename a file or folder; into a folder that exists, entry by entry."""
+        try:
+            self._rename(new, path)
+        except OSError as e:
+            if e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            for name in os.listdir(new):
+                self._merge(os.path.join(new, name), os.path.join(path, name))
+
+    @staticmethod
+    def _rename(old: str, new: str) -> None:
+        def rename() -> None:
+            os.makedirs(os.path.dirname(new), exist_ok=True)
+            os.replace(old, new)
+
+        # Another writer may remove the empty folder around it.
+        REMOVED_DIRECTORY.call(rename, FileNotFoundError, lambda _: os.path.lexists(old))
+
+
+def _above(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
