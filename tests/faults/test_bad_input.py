@@ -1,4 +1,4 @@
-"""Hostile and broken input: one error of the project's tree, in bounded memory and time."""
+"""Hostile and broken input: an error of this library, in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import lzma
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numcodecs
@@ -16,12 +17,13 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from tests.soak import inputs
 
 BOMB = bytes(2**26)  # 64 MiB of zeros, a few hundred KiB at most when packed
 
 
-def document(**changes: Any) -> dict[str, Any]:
-    """A good version 3 document, changed."""
+def metadata(**changes: Any) -> dict[str, Any]:
+    """Return valid version 3 metadata with some fields changed or dropped."""
     doc: dict[str, Any] = {
         "zarr_format": 3,
         "node_type": "array",
@@ -36,11 +38,11 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def opened(**changes: Any) -> oz.Array:
-    return oz.open_array({"zarr.json": json.dumps(document(**changes)).encode()})
+    return oz.open_array({"zarr.json": json.dumps(metadata(**changes)).encode()})
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"shape": [-1]}, "shape[0]"),
         ({"shape": [2**63]}, "63 bits"),
@@ -74,22 +76,22 @@ def opened(**changes: Any) -> oz.Array:
         ({"surprise": 1}, "surprise"),
         ({"zarr_format": 4}, "zarr_format"),
         ({"node_type": "thing"}, "node_type"),
-        *(({name: "drop"}, name) for name in document() if name != "zarr_format"),
+        *(({name: "drop"}, name) for name in metadata() if name != "zarr_format"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::omnizarr.errors.OmnizarrWarning")
-def test_a_wrong_document_is_an_error_that_names_the_field(
-    changes: dict[str, Any], words: str
+def test_invalid_metadata_is_an_error_that_names_the_field(
+    changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises((oz.InvalidMetadata, oz.UnknownExtension)) as error:
         _ = opened(**changes).dtype
-    assert words in str(error.value)
+    assert message in str(error.value)
     assert "zarr.json" in str(error.value) or "'/'" in str(error.value)
-    assert any(words in str(p) for p in oz.validate(document(**changes)))
+    assert any(message in str(p) for p in oz.validate(metadata(**changes)))
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    doc = document(shape=[-1], fill_value="drop", codecs=[3], surprise=True)
+    doc = metadata(shape=[-1], fill_value="drop", codecs=[3], surprise=True)
     with pytest.raises(oz.InvalidMetadata) as error:
         oz.open_array({"zarr.json": json.dumps(doc).encode()})
     fields = {p.field for p in error.value.problems}
@@ -98,7 +100,7 @@ def test_all_problems_are_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (b"", "line 1 column 1"),
         (b"{", "line 1 column 2"),
@@ -113,15 +115,15 @@ def test_all_problems_are_reported_at_once() -> None:
         (b'{"zarr_format": 3,}', "line 1 column"),
     ],
 )
-def test_broken_json_is_an_error_that_names_the_key_and_the_place(text: bytes, words: str) -> None:
+def test_invalid_json_is_an_error_with_key_and_position(text: bytes, message: str) -> None:
     with pytest.raises(oz.InvalidMetadata) as error:
         oz.open({"zarr.json": text})
-    assert words in str(error.value)
+    assert message in str(error.value)
     assert "zarr.json" in str(error.value)
 
 
 def peak(call: Callable[[], object]) -> int:
-    """The most memory that Python and NumPy held during a call."""
+    """Return the peak memory of Python and NumPy during a call."""
     tracemalloc.start()
     try:
         call()
@@ -156,7 +158,7 @@ BOMBS: dict[str, tuple[Any, bytes]] = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_decompression_bomb_is_refused_without_being_unpacked(name: str) -> None:
+def test_a_decompression_bomb_is_refused_before_it_is_decompressed(name: str) -> None:
     codec, bomb = BOMBS[name]
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=100, dtype="i4", chunks=100, codecs=["bytes", codec])
@@ -171,16 +173,16 @@ def test_a_decompression_bomb_is_refused_without_being_unpacked(name: str) -> No
 
 
 @pytest.mark.parametrize("dtype", [str, bytes])
-def test_a_vlen_chunk_that_lies_about_its_count_is_refused(dtype: type) -> None:
+def test_a_vlen_chunk_with_a_false_item_count_is_refused(dtype: type) -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=4, dtype=dtype, compressors=None)
-    for lie in (b"\xff\xff\xff\xff", b"\4\0\0\0" + b"\xff\xff\xff\x7f" + b"abc", b"\4\0", b""):
-        store["c/0"] = lie
+    for bad in (b"\xff\xff\xff\xff", b"\4\0\0\0" + b"\xff\xff\xff\x7f" + b"abc", b"\4\0", b""):
+        store["c/0"] = bad
         with pytest.raises(oz.ChunkError, match=r"chunk \(0,\)"):
             oz.open_array(store)[...]
 
 
-def test_a_giant_array_costs_nothing_until_it_is_read() -> None:
+def test_creating_a_giant_array_takes_little_memory() -> None:
     store: dict[str, bytes] = {}
 
     def make() -> None:
@@ -195,14 +197,14 @@ def test_a_giant_array_costs_nothing_until_it_is_read() -> None:
     assert sorted(store) == ["c/0/0/0", "zarr.json"]
 
 
-def test_a_chunk_that_no_machine_can_hold_is_refused_when_opened() -> None:
+def test_an_array_with_chunks_larger_than_any_memory_is_refused_on_opening() -> None:
     grid = {"name": "regular", "configuration": {"chunk_shape": [2**50]}}
     with pytest.raises(oz.InvalidMetadata, match="one chunk"):
         opened(shape=[2**50], chunk_grid=grid)
 
 
 @pytest.mark.parametrize("size", [0, 1, 15, 17, 1000])
-def test_a_chunk_of_the_wrong_size_is_an_error_with_both_sizes(size: int) -> None:
+def test_a_chunk_of_the_wrong_size_is_an_error_that_states_both_sizes(size: int) -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, path="a", shape=4, dtype="i4", codecs=["bytes"])
     store["a/c/0"] = bytes(size)
@@ -211,7 +213,7 @@ def test_a_chunk_of_the_wrong_size_is_an_error_with_both_sizes(size: int) -> Non
     assert (error.value.path, error.value.chunk, error.value.key) == ("/a", (0,), "a/c/0")
 
 
-def test_pickle_is_refused_by_name_and_never_run() -> None:
+def test_pickle_is_refused_by_name_and_never_executed() -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=2, dtype=object, object_codec=numcodecs.JSON(), zarr_format=2)
     text = json.loads(store[".zarray"])
@@ -225,7 +227,7 @@ def test_pickle_is_refused_by_name_and_never_run() -> None:
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../b", "..", "a\\..\\b", "./a", "a\0b"])
-def test_no_path_leads_out_of_a_hierarchy(path: str, in_tmp: Any) -> None:
+def test_a_path_cannot_escape_the_hierarchy(path: str, in_tmp: Any) -> None:
     group = oz.create_group("inside")
     with pytest.raises(oz.InvalidName):
         group.create_array(path, shape=1)
@@ -234,7 +236,7 @@ def test_no_path_leads_out_of_a_hierarchy(path: str, in_tmp: Any) -> None:
     assert sorted(p.name for p in in_tmp.iterdir()) == ["inside"]
 
 
-def test_a_broken_node_does_not_block_its_siblings() -> None:
+def test_an_invalid_node_does_not_block_its_siblings() -> None:
     store: dict[str, bytes] = {}
     group = oz.create_group(store)
     group.create_array("good", data=np.arange(3))
@@ -249,43 +251,53 @@ def test_a_broken_node_does_not_block_its_siblings() -> None:
 
 
 @pytest.mark.parametrize("chunks", [0, -2, (0,), (-2,), (2.5,)])
-def test_chunks_of_no_length_are_refused_however_they_are_written(chunks: Any) -> None:
+def test_a_chunk_length_of_zero_is_refused_in_every_notation(chunks: Any) -> None:
     with pytest.raises(oz.InvalidMetadata, match="chunks: "):
         oz.create_array({}, shape=4, chunks=chunks)
 
 
 @pytest.mark.parametrize("threads", [0, -3, 1.5, "2", True])
-def test_a_number_of_threads_that_makes_no_sense_is_refused(threads: Any) -> None:
+def test_an_invalid_number_of_threads_is_refused(threads: Any) -> None:
     with pytest.raises(oz.InvalidMetadata, match="at least 1"), oz.configure(threads=threads):
         pass
 
 
-def test_an_unknown_compressor_is_answered_with_the_known_ones() -> None:
+def test_the_error_for_an_unknown_compressor_suggests_a_known_one() -> None:
     with pytest.raises(oz.UnknownExtension, match="codec 'zstandard'; did you mean 'zstd'"):
         oz.create_array({}, shape=4, compressors="zstandard")
 
 
-def test_a_wrong_setting_of_a_known_codec_does_not_make_it_unknown() -> None:
+def test_an_invalid_configuration_of_a_known_codec_is_not_an_unknown_codec() -> None:
     codec = {"name": "numcodecs.quantize", "configuration": {"digits": 2, "dtype": "<i4"}}
     codecs = [codec, {"name": "bytes", "configuration": {"endian": "little"}}]
     with pytest.raises(oz.InvalidMetadata, match="only floating point data types"):
         _ = opened(codecs=codecs)[...]
 
 
-def test_one_bad_node_does_not_hide_the_problems_of_the_next() -> None:
+def test_the_problems_of_every_node_are_reported() -> None:
     store: dict[str, bytes] = {}
     group = oz.create_group(store)
     for name in "abc":
         group.create_array(name, shape=2, dtype="i2")
     for name, member in (("a", "codecs"), ("b", "fill_value")):
-        document = json.loads(store[f"{name}/zarr.json"])
-        store[f"{name}/zarr.json"] = json.dumps({**document, member: None}).encode()
+        changed = json.loads(store[f"{name}/zarr.json"])
+        store[f"{name}/zarr.json"] = json.dumps({**changed, member: None}).encode()
     found = {(p.key, p.field) for p in oz.validate(store)}
     assert found == {("a/zarr.json", "codecs"), ("b/zarr.json", "fill_value")}
 
 
-def test_a_problem_of_one_field_is_not_repeated_for_those_that_need_it() -> None:
+def test_a_problem_is_not_repeated_for_dependent_fields() -> None:
     grid = {"name": "regular", "configuration": {"chunk_shape": [0]}}
-    problems = oz.validate(document(chunk_grid=grid))
+    problems = oz.validate(metadata(chunk_grid=grid))
     assert [p.field for p in problems] == ["chunk_grid"]
     assert str(problems[0]).startswith("zarr.json: chunk_grid: chunk grid 'regular': ")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_corrupted_input_gives_values_or_an_omnizarr_error(seed: int, tmp_path: Path) -> None:
+    tally = inputs.run(seed, 60, str(tmp_path / "x.zip"))
+    assert tally["inputs"] == 60 * 13
+    for kind in inputs.KINDS:
+        assert tally[f"{kind} refused"] > 20
+    assert tally["documents read"]
+    assert tally["chunks read"]

@@ -1,4 +1,4 @@
-"""Directories that someone else packed: special files, links in circles, depths, giant claims."""
+"""Directories packed by others: special files, circular links, great depth, giant shapes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ ENGINES = ["auto", "reference"]
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", ["pipe", "loop", "device"])
-def test_a_chunk_that_is_no_file_is_an_error(kind: str, engine: str, tmp_path: Path) -> None:
+def test_a_chunk_that_is_not_a_regular_file_is_an_error(
+    kind: str, engine: str, tmp_path: Path
+) -> None:
     array = oz.create_array(tmp_path, shape=4, chunks=4, dtype="u1")
     (tmp_path / "c").mkdir()
     _special(tmp_path / "c/0", kind)
@@ -30,7 +32,7 @@ def test_a_chunk_that_is_no_file_is_an_error(kind: str, engine: str, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["pipe", "loop", "device"])
-def test_a_document_that_is_no_file_is_an_error(kind: str, tmp_path: Path) -> None:
+def test_metadata_that_is_not_a_regular_file_is_an_error(kind: str, tmp_path: Path) -> None:
     _special(tmp_path / "zarr.json", kind)
     with pytest.raises(oz.StoreError, match=r"zarr\.json"):
         oz.open(tmp_path)
@@ -45,17 +47,17 @@ def _special(path: Path, kind: str) -> None:
 
 def test_a_value_is_never_written_through_a_link(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
-    outside.write_text("mine")
+    outside.write_text("kept")
     array = oz.create_array(tmp_path / "x", shape=4, chunks=4, dtype="u1")
     (tmp_path / "x/c").mkdir()
     (tmp_path / "x/c/0").symlink_to(outside)
     with oz.configure(engine="reference"):
         array.set_encoded_chunk((0,), oz.array(np.ones(4, "u1")).get_encoded_chunk((0,)) or b"")
-    assert outside.read_text() == "mine"
+    assert outside.read_text() == "kept"
     assert array[...].tolist() == [1] * 4
 
 
-def test_folders_that_lead_to_each_other_are_listed_once(tmp_path: Path) -> None:
+def test_folders_with_circular_links_are_listed_once(tmp_path: Path) -> None:
     for name in ("x", "x/a", "x/b"):
         oz.create_group(tmp_path / name)
     (tmp_path / "x/a/to").symlink_to(tmp_path / "x/b")
@@ -65,7 +67,7 @@ def test_folders_that_lead_to_each_other_are_listed_once(tmp_path: Path) -> None
     assert names == ["a", "a/to", "b", "b/to"]
 
 
-def test_few_folders_with_many_links_do_not_become_many_nodes(tmp_path: Path) -> None:
+def test_links_cannot_multiply_nodes_without_limit(tmp_path: Path) -> None:
     for level in range(12):
         folder = tmp_path / f"{level}"
         folder.mkdir()
@@ -90,7 +92,7 @@ WALKS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("name", WALKS)
-def test_a_hierarchy_deeper_than_any_is_an_error_that_says_so(name: str, tmp_path: Path) -> None:
+def test_a_hierarchy_beyond_the_depth_limit_is_an_error(name: str, tmp_path: Path) -> None:
     start = os.getcwd()
     top = tmp_path / "x"
     top.mkdir()
@@ -108,7 +110,7 @@ def test_a_hierarchy_deeper_than_any_is_an_error_that_says_so(name: str, tmp_pat
 
 
 def giant(where: Path, inner: bool) -> oz.Array:
-    """An array of 2^62 chunks, one of which is stored and damaged."""
+    """Create an array of 2^62 chunks, one of which is stored and damaged."""
     codecs: list[Any] = [{"name": "bytes"}]
     if inner:
         config = {"chunk_shape": [1, 1], "codecs": codecs, "index_codecs": index()}
@@ -136,7 +138,7 @@ def index() -> list[Any]:
 
 
 @pytest.mark.parametrize("inner", [False, True])
-def test_the_number_of_chunks_costs_nothing(inner: bool, tmp_path: Path) -> None:
+def test_an_array_with_2_to_the_62_chunks_is_inspected_quickly(inner: bool, tmp_path: Path) -> None:
     array = giant(tmp_path / "a", inner)
     assert array.nchunks == 2**62
     assert str(array.info_complete())
@@ -160,7 +162,7 @@ def test_the_number_of_chunks_costs_nothing(inner: bool, tmp_path: Path) -> None
         assert array[5 :: 2**30, 7].tolist() == [0, 0]
 
 
-def test_text_that_unpacks_without_end_is_refused() -> None:
+def test_text_that_decompresses_beyond_the_limit_is_refused() -> None:
     store: dict[str, bytes] = {}
     array = oz.create_array(
         store, shape=3, dtype=str, compressors={"name": "gzip", "configuration": {"level": 9}}

@@ -1,4 +1,4 @@
-"""Signals: Ctrl-C stops what is long at once, tears nothing, and the process can go on."""
+"""Ctrl-C: long operations stop at once, nothing is torn, and the process can continue."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr import engine
-from omnizarr.concurrency import file_locks
 from omnizarr.storage_transformers import indexed_shards
+from tests.servers.s3 import SimpleStorage
+from tests.servers.web import Answer, running
 from tests.soak import interrupts
 
 PROMPT = 20.0  # seconds; a fortieth of it where the machine is not busy with other tests
@@ -26,7 +26,7 @@ BEGIN = """
 import os, signal, sys, threading, time
 import numpy as np
 import omnizarr as oz
-place, engine = sys.argv[1:]
+location, engine = sys.argv[1:]
 oz.config.set(engine=engine, threads=4)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def interrupt_in(seconds):
@@ -37,7 +37,7 @@ def interrupt_in(seconds):
         sent = time.monotonic()
         os.kill(os.getpid(), signal.SIGINT)
     threading.Thread(target=send, daemon=True).start()
-def told(work):
+def interrupt(work):
     interrupt_in(0.3)
     try:
         work()
@@ -47,23 +47,23 @@ def told(work):
 
 
 @contextmanager
-def stalling(document: bytes | None = None) -> Iterator[str]:
-    """The URL of a server that answers with a document, if it has one, and else not at all."""
+def stalling_server(metadata: bytes | None = None) -> Iterator[str]:
+    """Run a server that returns the metadata, if given, and never answers other requests."""
     over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if document is None or "/c/" in self.path:
+            if metadata is None or "/c/" in self.path:
                 over.wait(60)
                 return
-            found = document if self.path.endswith("zarr.json") else b""
+            found = metadata if self.path.endswith("zarr.json") else b""
             self.send_response(200 if found else 404)
             self.send_header("Content-Length", str(len(found)))
             self.end_headers()
             self.wfile.write(found)
 
-        def log_message(self, *words: object) -> None:
-            """Say nothing."""
+        def log_message(self, *args: object) -> None:
+            """Print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -79,15 +79,15 @@ def stalling(document: bytes | None = None) -> Iterator[str]:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def location(tmp_path: Path) -> Path:
     oz.create_array(tmp_path / "x", data=np.ones((256, 512), "i4"), chunks=(64, 64))
     return tmp_path / "x"
 
 
-def run(code: str, place: object, engine: str = "auto") -> list[str]:
-    """The lines that a program prints; it must not say anything else, and end in time."""
+def run(code: str, location: object, engine: str = "auto") -> list[str]:
+    """Run a program and return its output; it must print no error and end in time."""
     program = BEGIN + textwrap.dedent(code)
-    command = [sys.executable, "-c", program, str(place), engine]
+    command = [sys.executable, "-c", program, str(location), engine]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
@@ -100,7 +100,7 @@ def assert_prompt(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(interrupts.TASKS)))
-def test_an_interrupt_is_prompt_tears_nothing_and_leaves_no_lock(
+def test_an_interrupt_is_prompt_and_leaves_neither_torn_values_nor_locks(
     number: int, tmp_path: Path
 ) -> None:
     engine = interrupts.ENGINES[number % 2]
@@ -113,50 +113,50 @@ def test_an_interrupt_is_prompt_tears_nothing_and_leaves_no_lock(
     assert found == {"interrupts": 2, "torn": 0, "stuck": 0, "busy": 0, "noise": 0}
 
 
-def test_a_server_that_does_not_answer_holds_neither_the_read_nor_the_end_of_the_process() -> None:
-    with stalling() as url:
-        assert_prompt(run("told(lambda: oz.open(place))", url))
+def test_opening_from_a_server_that_does_not_answer_can_be_interrupted() -> None:
+    with stalling_server() as url:
+        assert_prompt(run("interrupt(lambda: oz.open(location))", url))
 
 
-def test_a_read_of_many_chunks_from_a_server_that_stalls_is_interrupted(place: Path) -> None:
-    with stalling((place / "zarr.json").read_bytes()) as url:
-        code = "array = oz.open_array(place)\ntold(lambda: array[...])"
+def test_reading_chunks_from_a_stalled_server_can_be_interrupted(location: Path) -> None:
+    with stalling_server((location / "zarr.json").read_bytes()) as url:
+        code = "array = oz.open_array(location)\ninterrupt(lambda: array[...])"
         for engine in ("auto", "reference"):
             assert_prompt(run(code, url, engine))
 
 
-def test_waiting_for_another_process_is_interrupted(place: Path) -> None:
+def test_waiting_for_another_process_can_be_interrupted(location: Path) -> None:
     code = """
-    array = oz.open_array(place, "r+")
+    array = oz.open_array(location, "r+")
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         from omnizarr.concurrency.file_locks import locked
-        with locked(place, ["c/0/0"], "chunks"):
+        with locked(location, ["c/0/0"], "chunks"):
             os.write(writing, b"!")
             time.sleep(30)
         os._exit(0)
     os.read(reading, 1)
     def change():
         array[:3, :3] = 2
-    told(change)
+    interrupt(change)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     change()
     print(array[:4, 0].tolist())
     """
-    lines = run(code, place)
+    lines = run(code, location)
     assert_prompt(lines)
     assert lines[1] == "[2, 2, 2, 1]"
 
 
-def test_waiting_for_a_lease_is_interrupted(tmp_path: Path) -> None:
+def test_waiting_for_a_lease_can_be_interrupted(tmp_path: Path) -> None:
     code = """
     from omnizarr.stores.sqlite import SQLiteStore
-    store = SQLiteStore(place)
+    store = SQLiteStore(location)
     array = oz.create_array(store, data=np.arange(3))
     store.set(".__omnizarr_lock__shape", b"{}")
-    told(lambda: array.append([7]))
+    interrupt(lambda: array.append([7]))
     store.erase(".__omnizarr_lock__shape")
     array.append([8])
     print(array[...].tolist(), [key for key in store.list() if "lock" in key])
@@ -166,10 +166,10 @@ def test_waiting_for_a_lease_is_interrupted(tmp_path: Path) -> None:
     assert lines[1] == "[0, 1, 2, 8] []"
 
 
-def test_waiting_for_another_thread_is_interrupted(place: Path) -> None:
+def test_waiting_for_another_thread_can_be_interrupted(location: Path) -> None:
     code = """
     from omnizarr.concurrency import key_locks
-    array = oz.open_array(place, "r+")
+    array = oz.open_array(location, "r+")
     taken, release = threading.Event(), threading.Event()
     def hold():
         with key_locks.locked(key_locks.CHUNKS, ["c/0/0"]):
@@ -179,12 +179,12 @@ def test_waiting_for_another_thread_is_interrupted(place: Path) -> None:
     taken.wait()
     def change():
         array[:3, :3] = 2
-    told(change)
+    interrupt(change)
     release.set()
     change()
     print(array[:4, 0].tolist())
     """
-    lines = run(code, place)
+    lines = run(code, location)
     assert_prompt(lines)
     assert lines[1] == "[2, 2, 2, 1]"
 
@@ -193,18 +193,18 @@ def test_waiting_for_another_thread_is_interrupted(place: Path) -> None:
     ("engine", "per_shard"),
     [("auto", None), ("reference", None), ("reference", (2, 4))],
 )
-def test_a_signal_handler_may_read_write_and_fork_in_the_middle_of_anything(
-    engine: str, per_shard: tuple[int, int] | None, place: Path
+def test_a_signal_handler_can_read_write_and_fork_at_any_moment(
+    engine: str, per_shard: tuple[int, int] | None, location: Path
 ) -> None:
     if per_shard is not None:
-        place = place.with_name("sharded")
+        location = location.with_name("sharded")
         oz.create_array(
-            place, data=np.ones((256, 512), "i4"), chunks=(64, 64), zarr_format="3-draft",
+            location, data=np.ones((256, 512), "i4"), chunks=(64, 64), zarr_format="3-draft",
             storage_transformers=[indexed_shards(per_shard)],
         )  # fmt: skip
     code = """
-    array = oz.open_array(place, "r+")
-    other = oz.create_array(place + "-other", shape=(64, 64), chunks=(8, 8), dtype="i4")
+    array = oz.open_array(location, "r+")
+    other = oz.create_array(location + "-other", shape=(64, 64), chunks=(8, 8), dtype="i4")
     calls = []
     def handle(number, frame):
         calls.append(len(calls))
@@ -218,9 +218,9 @@ def test_a_signal_handler_may_read_write_and_fork_in_the_middle_of_anything(
                 other[3:50, 3:50] = len(calls)
                 os._exit(0)
             assert os.waitpid(child, 0)[1] == 0
-        if go_on:
+        if repeat:
             signal.setitimer(signal.ITIMER_REAL, 0.01)
-    go_on = True
+    repeat = True
     signal.signal(signal.SIGALRM, handle)
     signal.setitimer(signal.ITIMER_REAL, 0.01)
     with oz.configure(chunk_cache="1MB"):
@@ -229,21 +229,23 @@ def test_a_signal_handler_may_read_write_and_fork_in_the_middle_of_anything(
             array[3:200, 5:300] = 1
             assert (array[...] == 1).all()
             array.attrs["used"] = 1
-    go_on = False
+    repeat = False
     time.sleep(0.1)
     assert (other[3:50, 3:50] == other.attrs["calls"]).all()
     print("all right")
     """
-    assert run(code, place, engine) == ["all right"]
+    assert run(code, location, engine) == ["all right"]
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
-def test_an_exception_of_any_signal_is_as_good_as_an_interrupt(engine: str, place: Path) -> None:
+def test_an_exception_from_a_signal_handler_is_handled_like_an_interrupt(
+    engine: str, location: Path
+) -> None:
     code = """
     class Enough(Exception): pass
     def raise_it(number, frame):
         raise (SystemExit if number == signal.SIGTERM else Enough)
-    array = oz.open_array(place, "r+")
+    array = oz.open_array(location, "r+")
     for number, error in ((signal.SIGALRM, Enough), (signal.SIGTERM, SystemExit)) * 5:
         signal.signal(number, raise_it)
         timer = threading.Timer(0.03, os.kill, (os.getpid(), number))
@@ -254,60 +256,97 @@ def test_an_exception_of_any_signal_is_as_good_as_an_interrupt(engine: str, plac
                 array[...] = 1
         except error:
             timer.join()
-        except oz.ChunkError as e:  # it came in the middle of a codec, whose errors are told so
+        except oz.ChunkError as e:  # it came in the middle of a codec, which wraps it
             timer.join()
             assert isinstance(e.__cause__.__cause__, error)
     assert (array[...] == 1).all()
     print("all right")
     """
-    assert run(code, place, engine) == ["all right"]
+    assert run(code, location, engine) == ["all right"]
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError, TimeoutError, oz.NodeNotFound])
-def test_an_error_of_a_signal_handler_is_no_proof_of_absence(
-    error: type[Exception], place: Path
+def test_an_error_from_a_signal_handler_is_not_taken_for_a_missing_key(
+    error: type[Exception], location: Path
 ) -> None:
     def raise_it(*_: object) -> None:
         raise error("of the handler")
 
-    store, before = oz.LocalStore(place), signal.signal(signal.SIGUSR1, raise_it)
+    store, before = oz.LocalStore(location), signal.signal(signal.SIGUSR1, raise_it)
     try:
         with pytest.raises(error, match="of the handler"):
-            store._with("zarr.json", _signalled)
+            store._with("zarr.json", _raise_signal)
         with pytest.raises(error, match="of the handler"), store.lock_keys("", ["x"], "chunks"):
-            _signalled("")
+            _raise_signal("")
     finally:
         signal.signal(signal.SIGUSR1, before)
 
 
-def _signalled(path: str) -> str:
-    """A path; a signal has come meanwhile."""
+def _raise_signal(path: str) -> str:
+    """Raise a signal and return the path."""
     signal.raise_signal(signal.SIGUSR1)
     return path
 
 
-@pytest.mark.parametrize("kind", ["memory", "directory"])
-def test_a_finaliser_cannot_change_what_its_own_thread_is_changing(
-    kind: str, tmp_path: Path
+class StallingBucket(SimpleStorage):
+    """A bucket that accepts no chunk while it stalls, and answers those with an error later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buckets["bucket"] = {}
+        self.resumed = threading.Event()
+        self.resumed.set()
+        self.waiting = 0
+
+    def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        if path in ("/stall", "/resume"):
+            (self.resumed.clear if path == "/stall" else self.resumed.set)()
+            return Answer(200)
+        if method == "PUT" and "/c/" in path and not self.resumed.is_set():
+            self.waiting += 1
+            self.resumed.wait(60)
+            return Answer(500)
+        return super().answer(method, path, headers, body)
+
+
+@pytest.fixture
+def server() -> Iterator[StallingBucket]:
+    with running(StallingBucket()) as started:
+        assert isinstance(started, StallingBucket)
+        yield started
+        started.resumed.set()
+
+
+@pytest.mark.parametrize("part", ["...", "slice(3, 60000)"])
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_a_write_to_a_stalled_bucket_can_be_interrupted_and_repeated(
+    part: str, engine: str, server: StallingBucket
 ) -> None:
-    store = oz.MemoryStore() if kind == "memory" else oz.LocalStore(tmp_path)
-    array = oz.create_array(store, shape=8, chunks=8, dtype="i4")
-    with engine.exclusive(array._bound, ["c/0"]):  # as if it struck here
-        with pytest.raises(oz.StoreError, match="in the middle of changing it"):
-            array[:3] = 1
-        assert array[:3].tolist() == [0, 0, 0]
-    array[:3] = 1
-    assert array[:4].tolist() == [1, 1, 1, 0]
-
-
-def test_a_finaliser_can_change_other_keys_than_its_thread_does(tmp_path: Path) -> None:
-    array = oz.create_array(tmp_path, shape=2 * file_locks.MANY + 9, chunks=2, dtype="i4")
-    every = [f"c/{n}" for n in range(file_locks.MANY)]
-    for few, many in (([every[0]], every[1:]), (every, [])):
-        more = [*many, "c/more", *map(str, range(file_locks.MANY))]
-        with (
-            file_locks.locked(str(tmp_path), few, "chunks"),
-            file_locks.locked(str(tmp_path), more, "chunks"),
-        ):
-            array[-1] = 1
-    assert array[-3:].tolist() == [0, 0, 1]
+    options = {
+        "endpoint": server.url,
+        "region": "us-east-1",
+        "access_key_id": "key",
+        "secret_access_key": "secret",
+    }
+    url, old = "s3://bucket/x", np.arange(1, 2**16 + 1, dtype="i4")
+    array = oz.create_array(url, data=old, chunks=2**13, storage_options=options)
+    code = f"""
+    from urllib.request import urlopen
+    array = oz.open_array("{url}", mode="r+", storage_options={options!r})
+    def write():
+        array[{part}] = 7
+    urlopen("{server.url}/stall").read()
+    interrupt(write)
+    urlopen("{server.url}/resume").read()
+    before = array[...]
+    write()
+    print(before.tolist() == list(range(1, 2**16 + 1)), array[5], flush=True)
+    """
+    lines = run(code, "", engine)
+    assert_prompt(lines)
+    assert lines[1] == "True 7"
+    assert server.waiting > 0
+    expected = old.copy()
+    expected[eval(part)] = 7
+    assert np.array_equal(array[...], expected)
+    assert not any("lock" in key for key in server.buckets["bucket"])

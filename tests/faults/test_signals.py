@@ -1,4 +1,4 @@
-"""Signals that come all the time, with a handler that does nothing: nothing fails for them."""
+"""Frequent signals with a handler that does nothing make no operation fail."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ENGINES = ["auto", "reference"]
 
 
 @contextmanager
-def signals() -> Iterator[list[int]]:
-    """Send SIGALRM to this process again and again; the list grows with each."""
+def frequent_signals() -> Iterator[list[int]]:
+    """Send SIGALRM to this process repeatedly; the list grows with each."""
     came: list[int] = []
     before = signal.signal(signal.SIGALRM, lambda number, _: came.append(number))
     signal.setitimer(signal.ITIMER_REAL, EVERY, EVERY)
@@ -37,18 +37,18 @@ def signals() -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_every_operation_goes_on_through_signals(
+def test_every_operation_continues_after_signals(
     operation: str, engine: Any, tmp_path: Path
 ) -> None:
     number = 0
-    with oz.configure(engine=engine, threads=4), signals() as came:
+    with oz.configure(engine=engine, threads=4), frequent_signals() as came:
         while len(came) < 20:
             number += 1
             steps = OPERATIONS[operation](tmp_path / str(number))
             finish(steps, next(steps)())
 
 
-def test_waiting_for_the_lock_of_another_process_goes_on_through_signals(tmp_path: Path) -> None:
+def test_waiting_for_a_lock_of_another_process_continues_after_signals(tmp_path: Path) -> None:
     array = oz.create_array(tmp_path / "x", data=DATA, chunks=DATA.shape)
     code = """
     import sys, time
@@ -62,7 +62,7 @@ def test_waiting_for_the_lock_of_another_process_goes_on_through_signals(tmp_pat
         assert other.stdout is not None
         assert other.stdout.readline() == "locked\n"
         start = time.monotonic()
-        with signals() as came:
+        with frequent_signals() as came:
             array[BOX] = 7
     assert time.monotonic() - start > 0.3
     assert len(came) > 50
@@ -70,8 +70,8 @@ def test_waiting_for_the_lock_of_another_process_goes_on_through_signals(tmp_pat
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_requests_to_servers_go_on_through_signals(engine: Any) -> None:
-    with simple_storage("bucket") as port, oz.configure(engine=engine), signals() as came:
+def test_requests_to_servers_continue_after_signals(engine: Any) -> None:
+    with simple_storage("bucket") as port, oz.configure(engine=engine), frequent_signals() as came:
         options = {
             "endpoint": f"http://127.0.0.1:{port}",
             "region": "us-east-1",

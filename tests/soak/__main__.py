@@ -30,9 +30,9 @@ from tests.soak import (
     inputs,
     kills,
     peers,
-    running,
+    process_parts,
+    resource_parts,
     sequences,
-    shortages,
     writers,
 )
 from tests.soak.page import Table, show
@@ -59,8 +59,8 @@ def main() -> None:
     parser.add_argument(
         "--processes", type=int, default=PROCESSES, help="inputs, sequences: number of processes"
     )
-    running.add_arguments(parser)
-    shortages.add_arguments(parser)
+    process_parts.add_arguments(parser)
+    resource_parts.add_arguments(parser)
     sequences.add_arguments(parser)
     given = parser.parse_args()
     unknown = set(given.parts) - set(PARTS)
@@ -140,7 +140,7 @@ def _writers(folder: Path, given: Given) -> None:
                     found = writers.run(make(task), task, count, THREADS, rounds)
                     yield LABELS.get(kind, kind), task, f"{THREADS} x {count}", *found.values()
 
-    show(WRITERS, rows(), anew=not given.stores)
+    show(WRITERS, rows(), replace=not given.stores)
 
 
 LIBRARIES = Table(
@@ -212,7 +212,7 @@ def _starts(folder: Path, given: Given) -> None:
                     found = forks.run(path, method, action, state, given.repeats, given.at_once)
                     yield method, action, state, given.at_once, *found.values()
 
-    show(STARTS, rows(), anew=not given.methods)
+    show(STARTS, rows(), replace=not given.methods)
 
 
 # Damage
@@ -228,8 +228,8 @@ FAULTS = Table(
 def _faults(folder: Path, given: Given) -> None:
     def rows() -> Rows:
         reads = faults.faulted_reads(1, given.faults)
-        told = reads["error"] + reads["missing chunk reported"]
-        yield "reads through a failing store", reads["reads"], told, reads["right values"], 0
+        errors = reads["error"] + reads["missing chunk reported"]
+        yield "reads through a failing store", reads["reads"], errors, reads["right values"], 0
         flips = faults.flipped_bits(1, given.faults)
         yield "flipped bits in default arrays", flips["flips"], flips["noticed"], 0, 0
 
@@ -240,7 +240,7 @@ INPUTS = Table(
     "Hostile inputs",
     f"Metadata of all formats, chunks of {len(inputs.CODECS) + len(inputs.TEXT)} codec pipelines,"
     " shards and ZIP archives,\n"
-    f"corrupted at random and read. Limits: {inputs.PATIENCE:g} s per input, and"
+    f"corrupted at random and read. Limits: {inputs.TIMEOUT:g} s per input, and"
     f" {inputs.MEMORY // 2**20} MiB of address space\n"
     "beyond what the process has at its start. The run stops at the first crash, the first error\n"
     "that is not omnizarr's, or the first limit exceeded.",
@@ -288,8 +288,8 @@ PARTS: dict[str, Callable[[Path, Given], None]] = {
     "starts": _starts,
     "faults": _faults,
     "inputs": _inputs,
-    **running.PARTS,
-    **shortages.PARTS,
+    **process_parts.PARTS,
+    **resource_parts.PARTS,
     **sequences.PARTS,
 }
 

@@ -18,7 +18,7 @@ import numpy as np
 import omnizarr as oz
 
 ENGINES = ("auto", "reference")
-PATIENCE = 60.0  # seconds, after which a process is taken to hang
+TIMEOUT = 60.0  # seconds, after which a process is taken to hang
 SHAPE = (256, 512)
 BEGIN = """
 import atexit, os, sys, threading, time, weakref
@@ -145,11 +145,9 @@ def run(place: Path, program: str, engine: str, python: str = sys.executable) ->
     begin = time.monotonic()
     command = [python, "-W", "ignore::DeprecationWarning", "-c", code, str(place), engine]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=PATIENCE
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
     except subprocess.TimeoutExpired as e:
-        return {"wrong": f"it hangs: {e.stderr!r}", "seconds": PATIENCE}
+        return {"wrong": f"it hangs: {e.stderr!r}", "seconds": TIMEOUT}
     wrong = "" if done.returncode == 0 and not done.stderr else f"{done.returncode} {done.stderr}"
     found = oz.open_array(place)[...]
     if not np.array_equal(found, np.ones(SHAPE)):

@@ -1,7 +1,7 @@
-/* Memory that runs out when it is told to: loaded before the C library (LD_PRELOAD).
+/* Make allocations fail on request: loaded before the C library (LD_PRELOAD).
  *
  * `fail_from` has the n-th allocation of at least so many bytes fail, or that and all after it,
- * until `fail_no_more`, which tells how many have failed.
+ * until `fail_no_more`, which returns how many have failed.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -122,7 +122,7 @@ def _noticed(store: MemoryStore, key: str, engine: str) -> str:
         try:
             array[...]
         except oz.ChunkError as e:
-            require(e.key == key, f"{e.key!r} is told, not {key!r}")
+            require(e.key == key, f"{e.key!r} was reported instead of {key!r}")
             return "noticed"
     raise AssertionError(f"a flipped bit in {key!r} went unnoticed by {engine}")
 

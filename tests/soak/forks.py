@@ -27,7 +27,7 @@ ACTIONS = ("read", "write", "pool")
 STATES = ("cold", "warm")
 SHAPE = (64, 64)
 PAUSE = 0.002  # seconds between two reads of a busy parent, for its children to get on
-PATIENCE = 60.0  # seconds, after which a process is taken to hang
+TIMEOUT = 60.0  # seconds, after which a process is taken to hang
 
 
 def run(
@@ -140,7 +140,7 @@ def _start(path: str, method: str, action: str, repeats: int, at_once: int) -> d
             number += 1
         time.sleep(0.002)
         now = time.monotonic()
-        for one in [r for r in running if r.done() or now - r.began > PATIENCE]:
+        for one in [r for r in running if r.done() or now - r.began > TIMEOUT]:
             slowest = max(slowest, now - one.began)
             if one.done():
                 failed += not one.good()

@@ -1,7 +1,7 @@
 """Hostile inputs: metadata, chunks, shards and archives, corrupted at random.
 
 Each is read as a user would. It gives values, or an error of this library; anything else, and an
-input that takes longer than `PATIENCE`, is an AssertionError that names the seed. Run alone with
+input that takes longer than `TIMEOUT`, is an AssertionError that names the seed. Run alone with
 ``python -m tests.soak.inputs --seconds 60``, which also bounds the memory of the process.
 """
 
@@ -30,7 +30,7 @@ from omnizarr.data_types import bind as bind_type
 from omnizarr.model import Named
 from omnizarr.stores import MemoryStore
 
-PATIENCE = 5.0  # seconds for one input, on a machine that does much else
+TIMEOUT = 5.0  # seconds for one input, on a machine that does much else
 MEMORY = 2**31  # bytes of address space above what the process has when it begins
 LITTLE = Named("bytes", {"endian": "little"})
 CODECS: dict[str, tuple[Named, ...]] = {
@@ -290,7 +290,7 @@ def one(kind: str, seed: str, file: str) -> str:
     except Exception as e:
         raise AssertionError(f"{kind} {seed}: {type(e).__name__}: {e}") from e
     taken = time.monotonic() - begin
-    if taken > PATIENCE:
+    if taken > TIMEOUT:
         raise AssertionError(f"{kind} {seed}: took {taken:.1f} s")
     return answer
 
@@ -335,7 +335,7 @@ def main() -> None:
     parser.add_argument("--file", default="/tmp/omnizarr-soak.zip")
     given = parser.parse_args()
     bound_memory()
-    found = run(given.seed, given.rounds, given.file, given.seconds, 12 * PATIENCE)
+    found = run(given.seed, given.rounds, given.file, given.seconds, 12 * TIMEOUT)
     for what, count in sorted(found.items()):
         print(f"{count:9} {what}")
 

@@ -32,10 +32,10 @@ from omnizarr.stores.staging import MARKER  # which a conversion leaves, to be r
 
 ENGINES = ("auto", "reference")
 CHUNKS = {"64 KiB": 2**16, "4 MiB": 2**22}
-SIZE = 2**25  # bytes of an array, unless told otherwise
+SIZE = 2**25  # bytes of an array, by default
 PIECES = 4  # in which a writer gets a chunk; those that it has got are stored in the end
 LONGEST = 0.3  # seconds until the interrupt comes
-PATIENCE = 60.0  # seconds, after which a thread is taken to wait for ever
+TIMEOUT = 60.0  # seconds, after which a thread is taken to wait for ever
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def _goes_on(place: Place) -> bool:
 
     other = threading.Thread(target=use, daemon=True)
     other.start()
-    other.join(PATIENCE)
+    other.join(TIMEOUT)
     return not other.is_alive()
 
 

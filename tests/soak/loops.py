@@ -28,7 +28,7 @@ from tests.test_aio import LOOPS
 
 DATA = np.arange(64 * 64, dtype="i4").reshape(64, 64)
 PART = (slice(3, 40), slice(5, 50))
-PATIENCE = 60.0  # seconds, after which a round is taken to hang
+TIMEOUT = 60.0  # seconds, after which a round is taken to hang
 chance = random.Random(1)
 
 
@@ -115,7 +115,7 @@ def run(folder: Path, loop: str, task: str, rounds: int) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     words = [str(folder), loop, task, str(rounds)]
     command = [sys.executable, "-m", "tests.soak.loops", *words]
-    limit = PATIENCE + rounds * 5
+    limit = TIMEOUT + rounds * 5
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
     if done.returncode:
         raise RuntimeError(f"{loop}, {task}: {done.returncode}: {done.stderr[-2000:]}")
@@ -136,7 +136,7 @@ def main(folder: str, loop: str, task: str, rounds: str) -> None:
             times.append(time.monotonic() - start)
 
     LOOPS[loop](all_rounds)
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while budget._used.threads and time.monotonic() < end:
         time.sleep(0.01)  # what was cancelled ends behind the caller's back
     busy = budget._used.threads

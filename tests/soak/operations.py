@@ -206,7 +206,7 @@ def verify(place: Path) -> Operation:
 
     def act() -> Any:
         report = oz.verify(place / "x")
-        for finding in report.findings:  # a chunk that could not be read is told of, not raised
+        for finding in report.findings:  # a chunk that could not be read is reported, not raised
             raise oz.StoreError(f"{place}: {finding}")
         return report
 

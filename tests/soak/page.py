@@ -35,10 +35,10 @@ class Table:
 
 
 def show(
-    table: Table, rows: Iterable[Sequence[Any]], *, anew: bool = True, page: Path = PAGE
+    table: Table, rows: Iterable[Sequence[Any]], *, replace: bool = True, page: Path = PAGE
 ) -> None:
-    """Write rows to the page as they arrive; with `anew`, replace all existing rows."""
-    if anew:
+    """Write rows to the page as they arrive; with `replace`, replace all existing rows."""
+    if replace:
         _change(page, table, None)
     for row in rows:
         print(table.title, *row, flush=True)

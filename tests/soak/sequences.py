@@ -65,7 +65,7 @@ def cause(report: str) -> str:
     return " > ".join(f"{file}:{line} {name}" for file, line, name in calls[-4:])
 
 
-def _told(unraisable: Any) -> None:
+def _ignore_store_errors(unraisable: Any) -> None:
     """Ignore warnings about archives that were replaced while stores had unwritten changes."""
     if not isinstance(unraisable.exc_value, StoreError):
         sys.__unraisablehook__(unraisable)
@@ -75,7 +75,7 @@ def run(seconds: float, first: int) -> tuple[Counter[str], dict[str, int]]:
     """Run new seeds until time runs out; return a tally, and failures with their counts."""
     warnings.simplefilter("error", OmnizarrWarning)
     warnings.simplefilter("error", RuntimeWarning)
-    sys.unraisablehook = _told
+    sys.unraisablehook = _ignore_store_errors
     chance, end = random.Random(first), time.monotonic() + seconds
     found: dict[str, int] = {}
     while time.monotonic() < end:

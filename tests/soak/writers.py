@@ -90,7 +90,7 @@ def _threads(
 
 
 def _elements(array: Any, writer: int, rounds: int) -> tuple[int, int]:
-    """Count losses, and reads that differ from the next one."""
+    """Count failures, and reads that differ from the next one."""
     width = len(array) // (len(array) if array.shards is None else array.shards[0] // 2)
     part = slice(writer * width, (writer + 1) * width)
     lost, misread = 0, 0

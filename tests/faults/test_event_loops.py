@@ -1,4 +1,4 @@
-"""Running event loops: the blocking functions work inside them, and the awaitable ones in all."""
+"""Blocking and awaitable functions inside running event loops."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATA = np.arange(64 * 64, dtype="i4").reshape(64, 64)
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 @pytest.mark.parametrize("kind", ["memory", "directory", "fsspec", "sqlite", "zip"])
 @pytest.mark.parametrize("loop", LOOPS)
-def test_blocking_calls_work_inside_a_running_loop(
+def test_blocking_calls_work_inside_a_running_event_loop(
     loop: str, kind: str, engine: Any, tmp_path: Path
 ) -> None:
     from omnizarr.stores.sqlite import SQLiteStore
@@ -49,7 +49,7 @@ def test_blocking_calls_work_inside_a_running_loop(
 
 
 @pytest.mark.parametrize("outer", LOOPS)
-def test_loops_in_threads_of_a_loop_do_not_wait_for_each_other(outer: str) -> None:
+def test_event_loops_in_threads_do_not_deadlock(outer: str) -> None:
     async def inner() -> int:
         array = await aio.create_array(None, data=DATA, chunks=(16, 16))
         return int((await array.getitem(...)).sum())
@@ -70,7 +70,7 @@ def test_loops_in_threads_of_a_loop_do_not_wait_for_each_other(outer: str) -> No
     assert LOOPS[outer](main) == int(DATA.sum()) * (3 + 2 * 3)
 
 
-def test_cancelled_reads_and_writes_tear_nothing_and_leave_no_thread_at_work(
+def test_cancelled_reads_and_writes_leave_no_torn_value_and_no_busy_thread(
     tmp_path: Path,
 ) -> None:
     array = oz.create_array(tmp_path, shape=(64, 64), chunks=(16, 16), dtype="i4")
@@ -100,7 +100,7 @@ def test_cancelled_reads_and_writes_tear_nothing_and_leave_no_thread_at_work(
     assert (found[3, 3] == found[3, 3, 0, 0]).all()  # only written as a whole
 
 
-def test_a_loop_that_is_closed_while_an_operation_runs_does_no_harm() -> None:
+def test_a_loop_can_be_closed_while_an_operation_runs() -> None:
     code = """
     import asyncio, threading
     import omnizarr as oz
@@ -130,7 +130,7 @@ def test_a_loop_that_is_closed_while_an_operation_runs_does_no_harm() -> None:
 
 @pytest.fixture
 def kernel() -> Any:
-    """A Jupyter kernel in a process of its own, and a client."""
+    """Start a Jupyter kernel in another process, and a client."""
     pytest.importorskip("ipykernel")
     manager = pytest.importorskip("jupyter_client.manager")
     started, client = manager.start_new_kernel(kernel_name="python3", startup_timeout=120)
@@ -139,7 +139,7 @@ def kernel() -> Any:
     started.shutdown_kernel(now=True)
 
 
-def test_a_jupyter_kernel_reads_writes_awaits_and_is_interrupted(
+def test_a_jupyter_kernel_can_read_write_await_and_be_interrupted(
     kernel: Any, tmp_path: Path
 ) -> None:
     manager, client = kernel
@@ -155,11 +155,11 @@ def test_a_jupyter_kernel_reads_writes_awaits_and_is_interrupted(
     import asyncio, numpy as np, omnizarr as oz
     from omnizarr import aio
     assert asyncio.get_running_loop().is_running()
-    place = {str(tmp_path / "x")!r}
-    array = oz.create_array(place, data=np.arange(4096).reshape(64, 64), chunks=(16, 16))
+    location = {str(tmp_path / "x")!r}
+    array = oz.create_array(location, data=np.arange(4096).reshape(64, 64), chunks=(16, 16))
     array[3:40, 3:40] = 1
     assert array[3, 3] == 1
-    opened = await aio.open_array(place)
+    opened = await aio.open_array(location)
     assert (await opened.getitem((3, 3))) == 1
     """
     assert run(begin)["status"] == "ok"
@@ -179,9 +179,7 @@ def test_a_jupyter_kernel_reads_writes_awaits_and_is_interrupted(
 
 
 @pytest.mark.parametrize("task", loops.TASKS)
-def test_round_after_round_in_a_running_loop_is_right_and_leaves_no_thread_at_work(
-    task: str, tmp_path: Path
-) -> None:
+def test_repeated_operations_in_a_loop_leave_no_busy_thread(task: str, tmp_path: Path) -> None:
     names = [*LOOPS]
     loop = names[[*loops.TASKS].index(task) % len(names)]
     found = loops.run(tmp_path, loop, task, 6)

@@ -1,13 +1,15 @@
-"""Disks that are full, cannot be written or not be read: clear errors, and nothing is lost."""
+"""Disks that are full, read-only, unreadable or failing: clear errors, and no loss."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +17,33 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
+from omnizarr import LocalStore, stores
+from omnizarr.errors import StoreError
+from omnizarr.stores import Range
 
 DATA = np.random.default_rng(0).integers(1, 2**30, (128, 128), dtype="i4")
 ENGINES = ["auto", "reference"]
+OLD, NEW = b"old value", b"new value!"
 SMALL_DISK = 'mount -t tmpfs -o size=2m tmpfs "$0" && exec "$@"'
 BEGIN = """
 import os, sys, warnings
 import numpy as np
 import omnizarr as oz
 from omnizarr import ome
-place, engine = sys.argv[1:]
+location, engine = sys.argv[1:]
 oz.config.set(engine=engine, threads=4)
 data = np.random.default_rng(0).integers(1, 2**30, (128, 128), dtype="i4")
 def store_of(kind):
     if kind == "zip":
         from omnizarr.stores import ZipStore
-        return ZipStore(place + "/x.zip", mode="a")
+        return ZipStore(location + "/x.zip", mode="a")
     if kind == "sqlite":
         from omnizarr.stores.sqlite import SQLiteStore
-        return SQLiteStore(place + "/x.sqlite")
+        return SQLiteStore(location + "/x.sqlite")
     if kind == "lmdb":
         from omnizarr.stores.lmdb import LMDBStore
-        return LMDBStore(place + "/x.lmdb")
-    return oz.LocalStore(place + "/x")
+        return LMDBStore(location + "/x.lmdb")
+    return oz.LocalStore(location + "/x")
 def make(store):
     group = oz.create_group(store)
     group.create_array("a", data=data, chunks=(64, 64))
@@ -56,34 +62,34 @@ def changes(group):
     yield "append", lambda: a.append(np.tile(data, (9, 1)))
     yield "attributes", lambda: a.attrs.__setitem__("k", "v" * 10**6)
     yield "array", lambda: group.create_array("new", data=data)
-    yield "copy", lambda: oz.from_array(place + "/copy", data=a)
-    yield "convert", lambda: oz.convert(group.store, place + "/converted", zarr_format=2)
-    yield "image", lambda: ome.write(place + "/image", data, axes="yx")
+    yield "copy", lambda: oz.from_array(location + "/copy", data=a)
+    yield "convert", lambda: oz.convert(group.store, location + "/converted", zarr_format=2)
+    yield "image", lambda: ome.write(location + "/image", data, axes="yx")
     yield "consolidate", lambda: oz.consolidate_metadata(group.store)
-def refused(words, group):
+def refused(messages, group):
     count = 0
     for name, change in changes(group):
         try:
             change()
         except oz.OmnizarrError as e:
             count += 1
-            if not any(word in str(e) for word in words):
+            if not any(message in str(e) for message in messages):
                 print(name, type(e), e)
     return count
 """
 
 
-def run(code: str, command: list[str], place: Path, engine: str) -> str:
+def run(code: str, command: list[str], location: Path, engine: str) -> str:
     program = BEGIN + textwrap.dedent(code)
-    words = [*command, sys.executable, "-c", program, str(place), engine]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240)
+    arguments = [*command, sys.executable, "-c", program, str(location), engine]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-def mounting(script: str, place: Path) -> list[str]:
-    """The command that runs another one where a file system of its own is mounted."""
-    command = ["unshare", "--mount", "sh", "-c", script, str(place)]
+def mount_command(script: str, location: Path) -> list[str]:
+    """Return a command prefix that runs a program in its own mount namespace."""
+    command = ["unshare", "--mount", "sh", "-c", script, str(location)]
     if not shutil.which("unshare") or subprocess.run([*command, "true"], check=False).returncode:
         pytest.skip("no file system can be mounted here")
     return command
@@ -99,52 +105,54 @@ def mounting(script: str, place: Path) -> list[str]:
         ("lmdb", "auto"),
     ],
 )
-def test_a_full_disk_is_told_and_loses_nothing(kind: str, engine: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_no_stored_value_is_lost(
+    kind: str, engine: str, tmp_path: Path
+) -> None:
     code = f"""
     store = store_of({kind!r})
     group = make(store)
-    filler = os.open(place + "/filler", os.O_WRONLY | os.O_CREAT)
+    filler = os.open(location + "/filler", os.O_WRONLY | os.O_CREAT)
     try:
         while os.write(filler, bytes(1024)):
             pass
     except OSError:
         os.close(filler)
     print(refused(["No space left", "disk is full"], group) > 8)  # a small one may find room
-    os.unlink(place + "/filler")
+    os.unlink(location + "/filler")
     store.close()
     again = oz.open_group(store_of({kind!r}), "r+")
     known = [*data.ravel(), 3, 7]  # some of several chunks may have been stored
     print(np.isin(again["a"][...], known).all(), np.isin(again["b"][...], known).all())
     print(oz.verify(again.store).ok, sorted(set(again.keys()) - {{"new"}}))
-    names = [name for _, _, names in os.walk(place) for name in names]
+    names = [name for _, _, names in os.walk(location) for name in names]
     print([name for name in names if "__omnizarr" in name])
     again["a"][...] = data[::-1]
     print(np.array_equal(again["a"][...], data[::-1]))
     """
-    said = run(code, mounting(SMALL_DISK, tmp_path), tmp_path, engine)
-    assert said.splitlines() == ["True", "True True", "True ['a', 'b']", "[]", "True"]
+    output = run(code, mount_command(SMALL_DISK, tmp_path), tmp_path, engine)
+    assert output.splitlines() == ["True", "True True", "True ['a', 'b']", "[]", "True"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_read_only_file_system_is_read_and_says_so_when_written(
+def test_a_read_only_file_system_can_be_read_and_refuses_writes(
     engine: str, tmp_path: Path
 ) -> None:
     group = oz.create_group(tmp_path / "x")
     group.create_array("a", data=DATA, chunks=(64, 64))
     group.create_array("b", data=DATA, chunks=(16, 64), shards=(64, 128))
     code = """
-    group = oz.open_group(place + "/x", mode="r+")
+    group = oz.open_group(location + "/x", mode="r+")
     print(refused(["Read-only file system"], group))
     print(np.array_equal(group["a"][...], data), np.array_equal(group["b"][...], data))
-    print(oz.verify(place + "/x").ok, oz.repair(place + "/x"))
+    print(oz.verify(location + "/x").ok, oz.repair(location + "/x"))
     """
     script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
-    said = run(code, mounting(script, tmp_path), tmp_path, engine)
-    assert said.splitlines() == ["12", "True True", "True []"]
+    output = run(code, mount_command(script, tmp_path), tmp_path, engine)
+    assert output.splitlines() == ["12", "True True", "True []"]
 
 
-def as_nobody(work: Any) -> str:
-    """What a child says that has no rights of its own; `work` prints."""
+def output_without_privileges(work: Any) -> str:
+    """Run a function without privileges in a forked child and return its text."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -157,8 +165,8 @@ def as_nobody(work: Any) -> str:
         finally:
             os._exit(0)
     os.close(writing)
-    with os.fdopen(reading) as said:
-        text = said.read()
+    with os.fdopen(reading) as output:
+        text = output.read()
     os.waitpid(child, 0)
     return text
 
@@ -191,7 +199,7 @@ DENIED = {
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such rights")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("name", "mode"), DENIED)
-def test_what_may_not_be_read_or_written_is_told_and_never_absent(
+def test_denied_access_is_an_error_and_not_a_missing_key(
     name: str, mode: int, engine: str, tmp_path: Path
 ) -> None:
     for folder in (tmp_path, *tmp_path.parents[:3]):
@@ -216,7 +224,7 @@ def test_what_may_not_be_read_or_written_is_told_and_never_absent(
 
     (root / name).chmod(mode)
     try:
-        assert set(as_nobody(work).split()) == DENIED[name, mode]
+        assert set(output_without_privileges(work).split()) == DENIED[name, mode]
     finally:
         (root / name).chmod(0o777)
     again = oz.open_group(root)
@@ -231,17 +239,17 @@ def test_what_may_not_be_read_or_written_is_told_and_never_absent(
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("durability", ["rename", "fsync"])
 @pytest.mark.parametrize("replaces", [False, True])
-def test_with_fsync_every_file_is_on_the_disk_before_its_name_and_the_name_after(
+def test_fsync_durability_syncs_a_file_before_and_its_folders_after_the_rename(
     replaces: bool, durability: str, engine: str, tmp_path: Path
 ) -> None:
     code = f"""
-    array = oz.create_array(place + "/x", shape=(4, 4), chunks=(4, 4), dtype="i4")
+    array = oz.create_array(location + "/x", shape=(4, 4), chunks=(4, 4), dtype="i4")
     if {replaces}:
         array[...] = 2
     with oz.configure(durability={durability!r}):
-        os.mkdir(place + "/begin")
+        os.mkdir(location + "/begin")
         array[...] = 1
-        os.mkdir(place + "/end")
+        os.mkdir(location + "/end")
     """
     log = tmp_path / "calls"
     calls = "trace=linkat,rename,renameat,renameat2,fsync,fdatasync,mkdir,mkdirat,openat"
@@ -258,3 +266,71 @@ def test_with_fsync_every_file_is_on_the_disk_before_its_name_and_the_name_after
     assert "fsync(" in steps[0]
     for folder in ("/x/c/0>", "/x/c>", "/x>"):
         assert any(folder in line for line in steps[named + 1 :]), (folder, steps)
+
+
+def broken(number: int) -> Callable[..., Any]:
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ELOOP])
+def test_an_operating_system_error_is_a_store_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    store = LocalStore(tmp_path / "data")
+    store.set("a/k", OLD)
+    with monkeypatch.context() as patch:
+        patch.setattr("omnizarr.stores.local.files._files", None)  # it asks the system itself
+        patch.setattr(os, "open", broken(number))
+        patch.setattr("builtins.open", broken(number))
+        patch.setattr(os, "scandir", broken(number))
+        for call in (
+            lambda: store.get("a/k"),
+            lambda: store.get("a/k", Range(1, 2)),
+            lambda: store.set("a/k", NEW),
+            lambda: list(stores.list_prefix(store, "a/")),
+            lambda: stores.list_dir(store, "a/"),
+        ):
+            with pytest.raises(StoreError, match=os.strerror(number)):
+                call()
+    assert store.get("a/k") == OLD
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_write_that_fails_half_way_keeps_the_old_value(tmp_path: Path) -> None:
+    """A limit on the file size simulates a full disk: the write stops half-way."""
+    import resource
+    import signal
+
+    store = LocalStore(tmp_path / "data")
+    store.set("a/k", OLD)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+            store.set("a/k", b"x" * 5000)
+        except StoreError as e:
+            status = 0 if "a/k" in str(e) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.get("a/k") == OLD
+    assert list(store.list()) == ["a/k"]
+    assert [p.name for p in (tmp_path / "data" / "a").iterdir()] == ["k"]
+
+
+def test_a_directory_under_the_name_of_a_key_is_no_value_and_is_not_overwritten(
+    tmp_path: Path,
+) -> None:
+    store = LocalStore(tmp_path)
+    store.set("a/k", OLD)
+    assert store.get("a") is None
+    assert store.get("a", Range(0, 1)) is None
+    with pytest.raises(StoreError, match=r"'.*a'"):
+        store.set("a", NEW)
+    store.erase("a")
+    assert store.get("a/k") == OLD

@@ -1,4 +1,4 @@
-"""Writers at the same time lose nothing, in every kind of store; the long run is `make soak`."""
+"""Concurrent writers lose no change in any kind of store; the long run is `make soak`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.servers.redis import redis_server
-from tests.soak import writers
+from tests.soak import blocks, writers
 
 
 @pytest.fixture(scope="module")
@@ -44,27 +44,27 @@ def store(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize("task", writers.TASKS)
-def test_no_change_is_lost(store: Any, kind: str, task: str) -> None:
+def test_concurrent_changes_are_not_lost(store: Any, kind: str, task: str) -> None:
     processes = 1 if kind == "zip" else 2
     found = writers.run(store, task, processes, threads=2, rounds=10)
     assert (found["changes"], found["lost"], found["errors"]) == (processes * 20, 0, 0)
 
 
-def test_locks_leave_nothing_in_a_directory(tmp_path: Path) -> None:
+def test_no_lock_file_is_left_in_a_directory(tmp_path: Path) -> None:
     for task in writers.TASKS:
         writers.run(str(tmp_path / task), task, processes=2, threads=2, rounds=3)
     names = {name for _, _, files in os.walk(tmp_path) for name in files}
     assert names == {"zarr.json", "0"}
 
 
-def test_a_bucket_loses_no_change(s3: Any) -> None:
+def test_concurrent_changes_to_a_bucket_are_not_lost(s3: Any) -> None:
     for task in writers.TASKS:
         store = oz.open_group(f"{s3.url}/{task}", storage_options=s3.options, mode="a").store
         found = writers.run(store, task, processes=1, threads=4, rounds=3)
         assert (found["changes"], found["lost"], found["errors"]) == (12, 0, 0)
 
 
-def test_two_handles_with_different_roots_take_the_same_lock(tmp_path: Path) -> None:
+def test_handles_with_different_roots_take_the_same_lock(tmp_path: Path) -> None:
     group = oz.create_group(tmp_path / "g")
     inside = group.create_array("x", shape=(0,), chunks=(4,), dtype="i8")
     alone = oz.open(tmp_path / "g" / "x", mode="r+")
@@ -74,14 +74,14 @@ def test_two_handles_with_different_roots_take_the_same_lock(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["directory", "zip", "sqlite", "lmdb", "redis"])
-def test_a_shard_that_is_replaced_while_it_is_read_is_read_again(store: Any) -> None:
+def test_a_shard_replaced_during_a_read_is_read_again(store: Any) -> None:
     options: dict[str, Any] = {"chunks": (2,), "shards": (8,), "compressors": None}
     array = oz.create_array(store, name="x", shape=(8,), dtype="i4", fill_value=0, **options)
     array[4:6] = 2
     bound = array._data
     steps = reference._steps(bound, (0,), (slice(4, 6, 1),))
     index = get_many(bound.store, next(steps))
-    array[:] = [1, 1, 1, 1, 2, 2, 3, 3]  # what was at the place of the third is the first now
+    array[:] = [1, 1, 1, 1, 2, 2, 3, 3]  # where the third chunk was, the first is now
     wanted = steps.send(index)
     assert decoded(steps, wanted, bound.store) == [2, 2]
 
@@ -94,3 +94,10 @@ def decoded(steps: Any, wanted: Any, store: Any) -> list[int]:
         found = np.empty(2, "i4")
         end.value(found)
         return found.tolist()
+
+
+@pytest.mark.parametrize(("kind", "repeats"), [("threads", 10), ("processes", 4)])
+def test_unaligned_blocks_can_be_written_concurrently(
+    tmp_path: Path, kind: str, repeats: int
+) -> None:
+    assert blocks.run(tmp_path, kind, repeats) == {"arrays": repeats, "wrong": 0}

@@ -1,7 +1,7 @@
 """The same failures for several libraries: killed writers, forks after use, failing files.
 
-``python -m tests.soak.losses LIBRARY FOLDER ACCIDENT COUNT`` runs in an interpreter of its own, and
-prints what it saw. All libraries work on one array ``x`` of uncompressed chunks in a directory.
+``python -m tests.soak.failures LIBRARY FOLDER FAILURE COUNT`` runs in its own interpreter and
+prints the counts. All libraries work on one array ``x`` of uncompressed chunks in a directory.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from tests.soak import peers
 
 SIDE = 2**18  # elements of a chunk, 1 MiB
 LONGEST = 0.05  # seconds until a writer is killed
-PATIENCE = 30.0  # seconds, after which a child is taken to hang
+TIMEOUT = 30.0  # seconds, after which a child is taken to hang
 NOBODY = 65534
 
 
-def run(library: str, folder: Path, accident: str, count: int) -> dict[str, int]:
+def run(library: str, folder: Path, failure: str, count: int) -> dict[str, int]:
     """Count attempts, and each kind of failure."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    command = [sys.executable, "-m", "tests.soak.losses", library, str(folder), accident]
+    command = [sys.executable, "-m", "tests.soak.failures", library, str(folder), failure]
     done = subprocess.run([*command, str(count)], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"{library} {accident}: {done.stderr}")
+        raise RuntimeError(f"{library} {failure}: {done.stderr}")
     found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def can(library: str, accident: str) -> bool:
-    return peers.can(library, "append" if accident == "killed append" else "chunk")
+def can(library: str, failure: str) -> bool:
+    return peers.can(library, "append" if failure == "killed append" else "chunk")
 
 
-def _child(work: Callable[[], object], tell: int | None = None) -> int:
+def _child(work: Callable[[], object], report_to: int | None = None) -> int:
     """Fork a process that works in a loop and reports its first success."""
     child = os.fork()
     if child == 0:
@@ -56,17 +56,17 @@ def _child(work: Callable[[], object], tell: int | None = None) -> int:
             while True:
                 work()
                 code = 0
-                if tell is None:
+                if report_to is None:
                     break
-                os.write(tell, b"!")
+                os.write(report_to, b"!")
         finally:
             os._exit(code)
     return child
 
 
-def _ended(child: int, patience: float) -> int | None:
+def _ended(child: int, timeout: float) -> int | None:
     """Return the exit status of a child; kill it and return None if it hangs."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while time.monotonic() < end:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
@@ -81,7 +81,7 @@ def _killed(work: Callable[[], object], wait: float) -> None:
     reading, writing = os.pipe()
     child = _child(work, writing)
     os.close(writing)
-    ready, _, _ = select.select([reading], [], [], PATIENCE)
+    ready, _, _ = select.select([reading], [], [], TIMEOUT)
     if not ready or not os.read(reading, 1):
         raise RuntimeError("a writer does not begin")
     time.sleep(wait)
@@ -151,7 +151,7 @@ def fork_after_use(library: str, folder: str, count: int) -> dict[str, int]:
 
     work()
     for _ in range(count):
-        status = _ended(_child(work), PATIENCE)
+        status = _ended(_child(work), TIMEOUT)
         hung += status is None
         failed += status not in (None, 0)
         if hung == 3:  # each takes long
@@ -184,14 +184,14 @@ def _empty(path: Path) -> None:
     os.truncate(path, 0)
 
 
-FAILURES = (_forbid, _forbid_folder, _loop, _cut, _empty)
+FILE_FAILURES = (_forbid, _forbid_folder, _loop, _cut, _empty)
 
 
 def failing_file(library: str, folder: str, count: int) -> dict[str, int]:
     """Count reads of a failing file that return values nevertheless."""
     wrong = 0
     Path(folder).chmod(0o755)
-    for fail in (_nothing, *FAILURES):
+    for fail in (_nothing, *FILE_FAILURES):
         shutil.rmtree(Path(folder) / "x", ignore_errors=True)
         oz.create_array(folder, name="x", shape=8, chunks=4, dtype="i4", compressors=None)
         oz.open_array(folder, "r+", path="x")[...] = 7
@@ -205,15 +205,15 @@ def failing_file(library: str, folder: str, count: int) -> dict[str, int]:
                 os.setuid(NOBODY)
             peers.opened(library, folder)[:]
 
-        read = _ended(_child(work), PATIENCE) == 0
+        read = _ended(_child(work), TIMEOUT) == 0
         (Path(folder) / "x/c").chmod(0o777)
         wrong += read and fail is not _nothing
         if not read and fail is _nothing:
             raise RuntimeError("the library cannot read at all")
-    return {"tried": len(FAILURES), "wrong values": wrong}
+    return {"tried": len(FILE_FAILURES), "wrong values": wrong}
 
 
-ACCIDENTS: dict[str, Callable[[str, str, int], dict[str, int]]] = {
+FAILURES: dict[str, Callable[[str, str, int], dict[str, int]]] = {
     "killed write": killed_write,
     "killed append": killed_append,
     "fork after use": fork_after_use,
@@ -221,12 +221,12 @@ ACCIDENTS: dict[str, Callable[[str, str, int], dict[str, int]]] = {
 }
 
 
-def main(library: str, folder: str, accident: str, count: str) -> None:
+def main(library: str, folder: str, failure: str, count: str) -> None:
     if library in ("zarr-python", "zarrs"):
         __import__("zarr")  # once, not in every child
     elif library == "tensorstore":
         __import__("tensorstore")
-    print(json.dumps(ACCIDENTS[accident](library, folder, int(count))))
+    print(json.dumps(FAILURES[failure](library, folder, int(count))))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Few file descriptors, little memory, and running event loops."""
+"""Tables of runs with few file descriptors, little memory, or a running event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interrupts, interpreter exit, and failures compared with other libraries."""
+"""Tables of interrupts, interpreter exits, and failures compared with other libraries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tests.soak import exits, interrupts, losses, peers
+from tests.soak import exits, failures, interrupts, peers
 from tests.soak.page import Table, show
 
 Rows: TypeAlias = Iterator[tuple[Any, ...]]
@@ -62,39 +62,39 @@ def _exits(folder: Path, given: Given) -> None:
     show(EXITS, rows())
 
 
-ACCIDENTS = Table(
+FAILURES = Table(
     "Failures compared with other libraries",
     "The same tests on a directory. Killed write: chunks of 1 MiB that were neither old nor new\n"
     "after their writer was killed (SIGKILL). Killed append: arrays whose shape included elements\n"
     "that nobody wrote. Fork after use: child processes that did not end within "
-    f"{losses.PATIENCE:g} s, or\nended with an error; the test stops after three that hang."
+    f"{failures.TIMEOUT:g} s, or\nended with an error; the test stops after three that hang."
     " Failing file: reads of a\nchunk whose file is unreadable, truncated, empty or a link to"
     " itself, which returned values\nnevertheless. tensorstore has no `append`; zarrs is a codec"
     " pipeline for zarr-python.",
-    ("accident", "library", "tried", "torn or wrong", "hung", "failed"),
+    ("failure", "library", "tried", "torn or wrong", "hung", "failed"),
     labels=2,
 )
 
 
-def _accidents(folder: Path, given: Given) -> None:
+def _failures(folder: Path, given: Given) -> None:
     os.chmod(folder, 0o755)  # one of them is another user's
 
     def rows() -> Rows:
-        for accident in losses.ACCIDENTS:
-            for library in (lib for lib in peers.LIBRARIES if losses.can(lib, accident)):
-                place = folder / library / accident.replace(" ", "-")
-                found = losses.run(library, place, accident, given.accidents)
+        for failure in failures.FAILURES:
+            for library in (lib for lib in peers.LIBRARIES if failures.can(lib, failure)):
+                place = folder / library / failure.replace(" ", "-")
+                found = failures.run(library, place, failure, given.failures)
                 wrong = found.get("torn", found.get("wrong values", "-"))
                 more = (found.get("hung", "-"), found.get("failed", "-"))
-                yield accident, peers.label(library), found["tried"], wrong, *more
+                yield failure, peers.label(library), found["tried"], wrong, *more
 
-    show(ACCIDENTS, rows())
+    show(FAILURES, rows())
 
 
 PARTS: dict[str, Callable[[Path, Given], None]] = {
     "interrupts": _interrupts,
     "exits": _exits,
-    "accidents": _accidents,
+    "failures": _failures,
 }
 
 
@@ -102,4 +102,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of these parts."""
     parser.add_argument("--interrupts", type=int, default=50, help="interrupts of each work")
     parser.add_argument("--exits", type=int, default=20, help="runs of each program that ends")
-    parser.add_argument("--accidents", type=int, default=100, help="tries of each accident")
+    parser.add_argument("--failures", type=int, default=100, help="tries of each failure")

@@ -1,4 +1,4 @@
-"""Few open files are enough; with none left there is an error that says so, and nothing is lost."""
+"""Few file descriptors are enough; without any, the error says so and nothing is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NONE_LEFT = "Too many open files"
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_handful_of_descriptors_is_enough_and_less_is_an_error_that_loses_nothing(
+def test_operations_need_few_descriptors_and_lose_nothing_without_them(
     operation: str, engine: Any, tmp_path: Path
 ) -> None:
     with oz.configure(engine=engine, threads=8):
@@ -34,7 +34,7 @@ def test_a_handful_of_descriptors_is_enough_and_less_is_an_error_that_loses_noth
     assert found["reported"] + found["succeeded"] == descriptors.HANDFUL + 1
 
 
-def test_what_is_loaded_on_first_use_is_not_taken_for_absent_but_told(tmp_path: Path) -> None:
+def test_a_lazy_import_without_descriptors_is_not_reported_as_unknown_name(tmp_path: Path) -> None:
     oz.create_array(tmp_path / "x", data=[1, 2, 3], compressors=oz.codecs.GzipCodec())
     code = """
     import os, resource, sys
@@ -75,10 +75,10 @@ def test_what_is_loaded_on_first_use_is_not_taken_for_absent_but_told(tmp_path: 
     assert (done.stderr, done.stdout) == ("", "[1, 2, 3]\n")
 
 
-def test_threads_that_read_a_database_say_that_files_are_too_many_and_keep_none(
+def test_threads_reading_a_database_report_too_many_open_files_and_leak_none(
     tmp_path: Path,
 ) -> None:
-    told: list[str] = []
+    results: list[str] = []
     with SQLiteStore(tmp_path / "x.sqlite") as store:
         store.set("key", b"value")
         start = threading.Barrier(8)
@@ -86,9 +86,9 @@ def test_threads_that_read_a_database_say_that_files_are_too_many_and_keep_none(
         def read() -> None:
             start.wait()
             try:
-                told.append(str(store.get("key")))
+                results.append(str(store.get("key")))
             except oz.StoreError as e:
-                told.append(str(e))
+                results.append(str(e))
             start.wait()
 
         threads = [threading.Thread(target=read) for _ in range(8)]
@@ -97,18 +97,18 @@ def test_threads_that_read_a_database_say_that_files_are_too_many_and_keep_none(
                 thread.start()
             for thread in threads:
                 thread.join()
-            other = threading.Thread(target=lambda: told.append(str(store.get("key"))))
+            other = threading.Thread(target=lambda: results.append(str(store.get("key"))))
             other.start()
             other.join()
-    right = [one for one in told if one == "b'value'"]
-    assert len(right) >= 2
-    assert all(NONE_LEFT in one for one in told if one not in right)
-    assert told[-1] == "b'value'"
+    values = [one for one in results if one == "b'value'"]
+    assert len(values) >= 2
+    assert all(NONE_LEFT in one for one in results if one not in values)
+    assert results[-1] == "b'value'"
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """Of a server in a process of its own, which has descriptors enough, with an array."""
+    """Return the port of a server in another process, with an array in its bucket."""
     with simple_storage("bucket") as port:
         oz.create_array("s3://bucket/x", data=DATA, chunks=(16, 16), storage_options=options(port))
         yield port
@@ -124,7 +124,7 @@ def options(port: int, attempts: int = 6) -> dict[str, Any]:
     }
 
 
-def test_a_web_server_is_read_through_a_few_connections_or_told_why_not(port: int) -> None:
+def test_a_web_server_is_read_with_few_descriptors(port: int) -> None:
     url = f"http://127.0.0.1:{port}/bucket/x"
     array = oz.open_array(url, storage_options={"attempts": 2})
     for count in (0, descriptors.HANDFUL):
@@ -137,8 +137,8 @@ def test_a_web_server_is_read_through_a_few_connections_or_told_why_not(port: in
                     array[...]
 
 
-def test_a_slow_web_server_is_read_through_a_few_connections() -> None:
-    """D9b: whoever found no descriptor gave up while others still waited for their answers."""
+def test_a_slow_web_server_is_read_with_few_descriptors() -> None:
+    """D9b: a request without a descriptor waits for one while other requests are running."""
     with simple_storage("bucket", latency=0.15) as port:
         oz.create_array("s3://bucket/x", data=DATA, chunks=(16, 16), storage_options=options(port))
         array = oz.open_array(f"http://127.0.0.1:{port}/bucket/x", storage_options={"attempts": 1})
@@ -147,7 +147,7 @@ def test_a_slow_web_server_is_read_through_a_few_connections() -> None:
             assert np.array_equal(array[...], DATA)
 
 
-def test_a_bucket_is_used_through_a_few_connections_or_told_why_not(port: int) -> None:
+def test_a_bucket_is_used_with_few_descriptors(port: int) -> None:
     # A client that was used has connections left, so each of these has one of its own.
     wanted = [{**options(port, 2), "timeout": 5 + n} for n in range(3)]
     store = ObjectStore.from_url("s3://bucket/x", **wanted[0])

@@ -1,4 +1,4 @@
-"""Functions of the conventions remove no byte of data unless they are told to, either."""
+"""No function of the conventions removes data unless its name or an argument says so."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ import xarray as xr
 import omnizarr as oz
 from omnizarr import aio, cf, geo, ome
 from omnizarr import xarray as oz_xarray
+from tests.faults.test_no_data_loss import DATA, OTHER, stored
 
-DATA = np.arange(1, 401, dtype="i4").reshape(20, 20)
-OTHER = np.full((7, 7), 9, "i4")
 DATASET = xr.Dataset({"a": (("y", "x"), OTHER)})
 Call = Callable[[Path], Any]
 
 
 def populate(where: Path) -> None:
-    """An image with labels, a plate, a dataset and a map, each with what others may have added."""
+    """Write an image with labels, a plate, a dataset and a map, with an additional array."""
     root = oz.create_group(where)
     ome.write(where, DATA, path="image", axes="yx")
     ome.write(where / "old", DATA, axes="yx", version="0.4")
@@ -33,11 +32,11 @@ def populate(where: Path) -> None:
     ome.write_plate(where, {"A/1": [DATA]}, path="plate", axes="yx")
     oz_xarray.write(xr.Dataset({"a": (("y", "x"), DATA)}), where, group="dataset")
     geo.write(where, DATA.astype("f4"), path="map", crs=4326, transform=(1, 0, 0, 0, -1, 0))
-    root.create_array("image/mine", data=DATA)
+    root.create_array("image/added", data=DATA)
 
 
 def run(work: Any) -> Any:
-    """What an awaitable gives."""
+    """Run an awaitable and return its result."""
     import asyncio
 
     async def main() -> Any:
@@ -96,7 +95,7 @@ CALLS: dict[ModuleType, dict[str, list[Call]]] = {
         "write_crs": [
             lambda at: geo.write_crs(oz.open_array(at, "r+", path="dataset/a"), 4326),
             lambda at: geo.write_crs(oz.open_array(at, "r+", path="dataset/a"), 4326, name="y"),
-            lambda at: geo.write_crs(oz.open_array(at, "r+", path="image/mine"), 4326, name="0"),
+            lambda at: geo.write_crs(oz.open_array(at, "r+", path="image/added"), 4326, name="0"),
         ],
         "open": [lambda at: geo.open(at, "r+", path="map")],
         "read_crs": [lambda at: geo.read_crs(oz.open_array(at, path="dataset/a"))],
@@ -136,19 +135,15 @@ CASES = [
 
 
 @pytest.mark.parametrize("module", CALLS, ids=lambda m: m.__name__)
-def test_the_lists_have_every_public_function(module: ModuleType) -> None:
+def test_every_public_function_is_listed(module: ModuleType) -> None:
     names = getattr(module, "__all__", None) or [n for n in dir(module) if n[0] != "_"]
     functions = {n for n in names if inspect.isfunction(getattr(module, n))}
     assert functions == CALLS[module].keys()
 
 
-def stored(where: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(where)): f.read_bytes() for f in where.rglob("*") if f.is_file()}
-
-
 @pytest.mark.filterwarnings("ignore:.*documents of zarr 3 and zarr 2")  # undo needs the old ones
 @pytest.mark.parametrize("call", CASES)
-def test_no_chunk_is_removed_or_changed(call: Call, tmp_path: Path) -> None:
+def test_no_call_removes_or_changes_a_chunk(call: Call, tmp_path: Path) -> None:
     where = tmp_path / "x"
     populate(where)
     before = stored(where)
@@ -159,5 +154,5 @@ def test_no_chunk_is_removed_or_changed(call: Call, tmp_path: Path) -> None:
     assert before.keys() <= after.keys()
     chunks = {k for k in before if not k.endswith(("zarr.json", ".zattrs", ".zarray", ".zgroup"))}
     assert {k for k in chunks if after[k] != before[k]} == set()
-    for path in ("image/0", "image/labels/cells/0", "old/0", "image/mine", "plate/A/1/0/0"):
+    for path in ("image/0", "image/labels/cells/0", "old/0", "image/added", "plate/A/1/0/0"):
         assert np.array_equal(oz.open_array(where / path)[...], DATA)

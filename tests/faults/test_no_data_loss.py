@@ -1,4 +1,4 @@
-"""No public function removes a byte of data unless its name, or what it is given, says so."""
+"""No public function removes data unless its name or an argument says so."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FORMATS = [1, 2, "3-draft", 3]
 DATA = np.arange(1, 401, dtype="i4").reshape(20, 20)
 OTHER = np.full((7, 7), 9, "i4")
 
-# These change what they are told to, and are shown elsewhere to change nothing else.
+# These assign values; other tests show that they change nothing else.
 ASSIGN = {
     *("append", "writer", "set_basic_selection", "set_block_selection", "set_encoded_chunk"),
     *("set_coordinate_selection", "set_mask_selection", "set_orthogonal_selection"),
 }
-SAY_SO = {"delete"}
-# They take no place where something is stored, or are other words for calls in the list.
+DELETE = {"delete"}
+# These take no store, or are aliases of calls in the list.
 HARMLESS = {
     *("configure", "register", "print_debug_info", "with_config", "astype", "chunk_key", "at"),
     *("get_basic_selection", "get_block_selection", "get_coordinate_selection"),
@@ -48,7 +48,7 @@ def stored(where: Path) -> dict[str, bytes]:
     return {str(f.relative_to(where)): f.read_bytes() for f in where.rglob("*") if f.is_file()}
 
 
-def is_document(key: str) -> bool:
+def is_metadata(key: str) -> bool:
     return key.endswith((".json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "meta", "attrs"))
 
 
@@ -60,7 +60,7 @@ def _consume(result: Any) -> Any:
 
 
 def functions() -> dict[str, list[Call]]:
-    """Calls of every public function on a place where something is stored; `new` is free."""
+    """Return calls of every public function on a store that has data; `new` is free."""
     new = {"shape": (7, 7), "dtype": "f8"}
     calls: dict[str, list[Call]] = {
         "array": [lambda at, _: oz.array(OTHER, store=at)],
@@ -149,7 +149,7 @@ def _filled(to: Path) -> oz.Group:
 
 
 def methods() -> dict[str, list[Call]]:
-    """As `functions`, of the methods of arrays and groups."""
+    """Return the same for the methods of arrays and groups."""
 
     def array(at: Path) -> Any:
         try:
@@ -211,7 +211,7 @@ def methods() -> dict[str, list[Call]]:
     return calls
 
 
-def test_the_lists_below_have_every_public_function() -> None:
+def test_every_public_function_is_listed() -> None:
     public = {n for n in oz.__all__ if inspect.isfunction(getattr(oz, n))}
     assert public - HARMLESS == functions().keys()
     of_nodes = {
@@ -220,7 +220,7 @@ def test_the_lists_below_have_every_public_function() -> None:
         for n in dir(node)
         if not n.startswith("_") and callable(getattr(node, n))
     }
-    assert of_nodes - HARMLESS - ASSIGN - SAY_SO == methods().keys()
+    assert of_nodes - HARMLESS - ASSIGN - DELETE == methods().keys()
 
 
 CALLS = [
@@ -233,16 +233,18 @@ CALLS = [
 
 @pytest.mark.parametrize("zarr_format", FORMATS)
 @pytest.mark.parametrize("call", CALLS)
-def test_what_is_stored_stays(call: Call, zarr_format: Any, tmp_path: Path) -> None:
+def test_no_call_removes_or_changes_stored_data(
+    call: Call, zarr_format: Any, tmp_path: Path
+) -> None:
     where = tmp_path / "x.zarr"
     populate(where, zarr_format)
     before = stored(where)
-    assert sum(not is_document(key) for key in before) >= 4
+    assert sum(not is_metadata(key) for key in before) >= 4
     with warnings.catch_warnings(), contextlib.suppress(oz.OmnizarrError):
         warnings.simplefilter("ignore")
         _consume(call(where, tmp_path / "new.zarr"))
     after = stored(where)
-    assert {k: v for k, v in before.items() if not is_document(k)}.items() <= after.items()
+    assert {k: v for k, v in before.items() if not is_metadata(k)}.items() <= after.items()
     assert before.keys() <= after.keys()
     node = oz.open(where, zarr_format=zarr_format)
     assert node.attrs["k"] == 1
@@ -250,7 +252,7 @@ def test_what_is_stored_stays(call: Call, zarr_format: Any, tmp_path: Path) -> N
     for array in arrays:
         again = oz.open_array(where, "r+", path=array.path, zarr_format=zarr_format)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that chunks show again
+            warnings.simplefilter("ignore")  # about chunks that reappear
             again.resize((20, 20))
         assert np.array_equal(again[...], DATA)
 
@@ -268,23 +270,23 @@ def test_what_is_stored_stays(call: Call, zarr_format: Any, tmp_path: Path) -> N
         lambda at: oz.group(at, overwrite=True),
     ],
 )
-@pytest.mark.parametrize("mine", ["notes.txt", "a/notes.txt", "g/photo.jpg", "empty/x/y"])
-def test_overwriting_refuses_where_something_is_not_zarr(
-    call: Callable[[Path], Any], zarr_format: Any, mine: str, tmp_path: Path
+@pytest.mark.parametrize("name", ["notes.txt", "a/notes.txt", "g/photo.jpg", "empty/x/y"])
+def test_overwriting_keeps_files_that_are_not_zarr(
+    call: Callable[[Path], Any], zarr_format: Any, name: str, tmp_path: Path
 ) -> None:
     where = tmp_path / "x"
     populate(where, zarr_format)
     if zarr_format == "3-draft":
-        mine = f"data/root/{mine}"
-    (where / mine).parent.mkdir(parents=True, exist_ok=True)
-    (where / mine).write_text("not Zarr")
+        name = f"data/root/{name}"
+    (where / name).parent.mkdir(parents=True, exist_ok=True)
+    (where / name).write_text("not Zarr")
     before = stored(where)
     with contextlib.suppress(oz.OmnizarrError):
         call(where)
     assert before.items() <= stored(where).items()
 
 
-def test_links_are_removed_and_not_what_they_lead_to(tmp_path: Path) -> None:
+def test_deleting_a_link_keeps_its_target(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     oz.create_array(outside, data=DATA, chunks=(10, 10))
     group = oz.create_group(tmp_path / "x")
