@@ -25,12 +25,12 @@ def test_settings_change_inside_the_block_only() -> None:
 
 def test_unknown_settings_and_values_are_refused_by_name() -> None:
     with (
-        pytest.raises(oz.InvalidMetadata, match="'thread'; did you mean 'threads'"),
+        pytest.raises(oz.InvalidArgument, match="'thread'; did you mean 'threads'"),
         oz.configure(thread=1),
     ):
         pass
     with (
-        pytest.raises(oz.InvalidMetadata, match="fallback must be one of"),
+        pytest.raises(oz.InvalidArgument, match="fallback must be one of"),
         oz.configure(fallback="x"),
     ):
         pass
@@ -84,7 +84,7 @@ def test_sizes_are_numbers_or_texts(tmp_path: Path) -> None:
         with oz.configure(threads=1) as same:
             assert same.chunk_cache is inside.chunk_cache
     with (
-        pytest.raises(oz.InvalidMetadata, match="chunk_cache: 'much' is not a size"),
+        pytest.raises(oz.InvalidArgument, match="chunk_cache: 'much' is not a size"),
         oz.configure(chunk_cache="much"),
     ):
         pass
@@ -113,7 +113,7 @@ def test_settings_of_zarr_python_that_mean_nothing_here_are_told() -> None:
         config.set({"codec_pipeline.path": "x"}),
     ):
         assert config.get("codec_pipeline.path", "none") == "none"
-    with pytest.raises(oz.InvalidMetadata, match="'speed'"):
+    with pytest.raises(oz.InvalidArgument, match="'speed'"):
         config.set({"speed": 1})
     with pytest.raises(KeyError, match="speed"):
         config.get("speed")
@@ -180,7 +180,7 @@ def test_a_list_of_codecs_cannot_be_changed_from_outside() -> None:
 @pytest.mark.parametrize("value", ["quick", b"fast", {"name": "gzip"}, None, 3])
 def test_codecs_that_are_no_choice_and_no_list_are_refused(value: object) -> None:
     with (
-        pytest.raises(oz.InvalidMetadata, match="codecs must be 'fast' or 'portable' or a list"),
+        pytest.raises(oz.InvalidArgument, match="codecs must be 'fast' or 'portable' or a list"),
         oz.configure(codecs=value),
     ):
         pass

@@ -99,13 +99,13 @@ def test_an_unknown_option_is_a_type_error_as_for_any_function() -> None:
 
 @pytest.mark.parametrize("mode", ["W", "ww", "rw", "wr", "w+", "wb", "write", "-w", "w--", ""])
 def test_no_mode_that_replaces_data_is_suggested(mode: Any) -> None:
-    with pytest.raises(oz.InvalidMetadata) as caught:
+    with pytest.raises(oz.InvalidArgument) as caught:
         oz.open({}, mode=mode)
     assert "did you mean 'w'" not in str(caught.value)
 
 
 def test_a_name_like_no_other_lists_what_there_is() -> None:
-    with pytest.raises(oz.InvalidMetadata, match=r"r\+ reads and writes what is there"):
+    with pytest.raises(oz.InvalidArgument, match=r"r\+ reads and writes what is there"):
         oz.open({}, mode="qqqq")  # type: ignore[call-overload]  # what is tested
     with pytest.raises(oz.UnknownExtension, match=r"known: .*blosc.*gzip.*zstd"):
         new(compressors="qqqqqq")

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, overload
 
 from omnizarr._json import freeze
-from omnizarr.errors import InvalidMetadata, known_names, warn
+from omnizarr.errors import InvalidArgument, known_names, warn
 
 ROOT = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
@@ -107,7 +107,7 @@ def byte_size(size: int | str, what: str) -> int:
     except ValueError:
         number = 0.0
     if match is None or number <= 0:
-        raise InvalidMetadata(f"{what}: {size!r} is not a size such as '1MB' or '512 KiB'")
+        raise InvalidArgument(f"{what}: {size!r} is not a size such as '1MB' or '512 KiB'")
     power = " kmgt".index(match[2].lower() or " ")
     return max(1, int(number * (1024 if match[3] else 1000) ** power))
 
@@ -269,11 +269,11 @@ def _checked(changes: dict[str, Any]) -> dict[str, Any]:
     for name, value in changes.items():
         if name not in _NAMES:
             known = known_names(name, sorted(_NAMES))
-            raise InvalidMetadata(f"unknown setting {name!r}; {known}")
+            raise InvalidArgument(f"unknown setting {name!r}; {known}")
         if name in _ALLOWED and value not in _ALLOWED[name]:
-            raise InvalidMetadata(f"{name} must be one of {_ALLOWED[name]}, got {value!r}")
+            raise InvalidArgument(f"{name} must be one of {_ALLOWED[name]}, got {value!r}")
         if name == "threads" and (type(value) is not int or value < 1):
-            raise InvalidMetadata(f"threads must be an integer of at least 1, got {value!r}")
+            raise InvalidArgument(f"threads must be an integer of at least 1, got {value!r}")
         if name == "codecs" and value not in CODECS:
             found[name] = _codec_list(value)
         if name in ("in_flight", "max_unpacked"):
@@ -288,7 +288,7 @@ def _codec_list(value: Any) -> tuple[Any, ...]:
     """A copy of a list of codecs, which its giver may go on to change."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         names = " or ".join(map(repr, CODECS))
-        raise InvalidMetadata(f"codecs must be {names} or a list of codecs, got {value!r}")
+        raise InvalidArgument(f"codecs must be {names} or a list of codecs, got {value!r}")
     return tuple(map(freeze, copy.deepcopy(list(value))))  # all arrays to come share it
 
 

@@ -3,10 +3,11 @@
 ::
 
     OmnizarrError
-    ├── InvalidMetadata (ValueError)        a document, or what was asked for, is not valid Zarr
-    │   ├── InvalidName (ValueError)        a node name or path that the format forbids
-    │   ├── NoSuchLabel (KeyError)          a variable or a coordinate that is not there
-    │   └── WrongType (TypeError)           something of a type that does not belong there
+    ├── InvalidMetadata (ValueError)        stored or proposed metadata that are not valid
+    ├── InvalidArgument (ValueError)        an argument, option or value that is not allowed
+    │   ├── InvalidName (InvalidMetadata)   a node name or path that the format forbids
+    │   ├── NoSuchLabel (KeyError)          a variable or coordinate that does not exist
+    │   └── WrongType (TypeError)           an argument of the wrong type
     ├── UnknownExtension (LookupError, ValueError)   a codec, data type … not known here
     ├── CannotExpress (ValueError)          valid, but the chosen format has no words for it
     ├── NodeNotFound (KeyError, FileNotFoundError, ValueError)
@@ -14,6 +15,7 @@
     ├── WrongNode (TypeError, ValueError)   not the kind, shape or type of node that was asked for
     ├── ReadOnly (PermissionError, TypeError, ValueError)
     ├── StoreError (OSError)                the store failed, or cannot do what was asked
+    │   └── Conflict (OSError)              another writer was faster; try again
     ├── ChunkError (OSError)                one chunk cannot be read or written
     │   └── MissingChunk (KeyError)         there is none, and missing="raise" was asked for
     ├── SelectionError (IndexError, ValueError)   a selection or values that do not fit the array
@@ -37,6 +39,8 @@ from typing import Any, Literal, TypeAlias
 __all__ = [
     "CannotExpress",
     "ChunkError",
+    "Conflict",
+    "InvalidArgument",
     "InvalidMetadata",
     "InvalidName",
     "MissingAttribute",
@@ -82,7 +86,7 @@ class OmnizarrError(Exception):
 
 
 class InvalidMetadata(OmnizarrError, ValueError):
-    """A document or a request that is not valid Zarr; `problems` lists everything found."""
+    """Metadata, stored or about to be stored, that are not valid; `problems` lists all of them."""
 
     def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
         super().__init__(message)
@@ -90,7 +94,7 @@ class InvalidMetadata(OmnizarrError, ValueError):
 
     @classmethod
     def of(cls, problems: list[Problem], what: str) -> InvalidMetadata:
-        """One error for all `problems` of `what`."""
+        """Return one error for all `problems` of `what`."""
         errors = [p for p in problems if p.level == "error"]
         if len(errors) == 1:
             return cls(f"{what}: {errors[0]}", tuple(errors))
@@ -98,16 +102,20 @@ class InvalidMetadata(OmnizarrError, ValueError):
         return cls(f"{what}: {len(errors)} problems{lines}", tuple(errors))
 
 
-class InvalidName(InvalidMetadata):
-    """A node name or path that the format forbids."""
+class InvalidArgument(OmnizarrError, ValueError):
+    """An argument, option or value that a function does not accept."""
 
 
-class NoSuchLabel(InvalidMetadata, KeyError):
-    """A request names a variable of a dataset, or a coordinate, that is not there."""
+class InvalidName(InvalidArgument, InvalidMetadata):
+    """A node name or path, given or stored, that the format forbids."""
 
 
-class WrongType(InvalidMetadata, TypeError):
-    """Something of a type that does not belong there."""
+class NoSuchLabel(InvalidArgument, KeyError):
+    """An argument names a variable of a dataset, or a coordinate, that does not exist."""
+
+
+class WrongType(InvalidArgument, TypeError):
+    """An argument of the wrong type."""
 
 
 class UnknownExtension(OmnizarrError, LookupError, ValueError):
@@ -141,6 +149,15 @@ class ReadOnly(OmnizarrError, PermissionError, TypeError, ValueError):
 
 class StoreError(OmnizarrError, OSError):
     """The store failed, or cannot do what was asked of it."""
+
+
+class Conflict(StoreError):
+    """Another writer changed the same data at the same time; nothing is lost by trying again.
+
+    An `OSError`, as are the errors with which the operating system reports a lost race
+    (`FileExistsError`, `BlockingIOError`): a loop that retries failed input and output also
+    retries this.
+    """
 
 
 class ChunkError(OmnizarrError, OSError):

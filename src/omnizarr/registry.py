@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any, Literal, TypeAlias, get_args
 
 from omnizarr.errors import (
-    InvalidMetadata,
+    InvalidArgument,
     MissingAttribute,
     MissingPackage,
     StoreError,
@@ -59,16 +59,16 @@ def register(kind: Kind, name: str, target: Any, *aliases: str, replace: bool = 
     What a program defined before under the same name is replaced when it runs again.
     """
     if kind not in KINDS:
-        raise InvalidMetadata(f"unknown kind {kind!r} of extension; {known_names(kind, KINDS)}")
+        raise InvalidArgument(f"unknown kind {kind!r} of extension; {known_names(kind, KINDS)}")
     for each in (name, *aliases):
         if not _NAME.fullmatch(each):
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"{each!r} cannot be registered as a {kind.replace('_', ' ')}: a name has a-z, 0-9,"
                 " '-', '_' and '.', and starts with a letter"
             )
         known = _table.get((kind, each))
         if not replace and known is not None and _origin(known) != _origin(target):
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"{kind.replace('_', ' ')} {each!r} is known already, as {_origin(known)};"
                 " replace=True replaces it"
             )

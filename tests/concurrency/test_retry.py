@@ -17,7 +17,7 @@ from omnizarr.concurrency.retry import (
     retry_on_emfile,
     take_retry,
 )
-from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 
 
 def failing(times: int, after: float = 0.0) -> tuple[list[float], object]:
@@ -73,7 +73,7 @@ def test_options_make_the_policy() -> None:
     assert options == {"region": "x"}
     assert take_retry({"retry": Retry(attempts=9), "deadline": 7}) == Retry(9, 7.0, 7.0)
     for wrong in ({"attempts": 0}, {"timeout": 0}, {"deadline": -1}, {"retry": 3}):
-        with pytest.raises(InvalidMetadata):
+        with pytest.raises(InvalidArgument):
             take_retry(dict(wrong))
 
 

@@ -479,7 +479,7 @@ def test_fallbacks_can_be_switched_on_and_off() -> None:
         assert oz.open_array(store, path="a").dtype == "<i4"
     with oz.configure(fallback="refuse"), pytest.raises(oz.UnknownExtension, match="weird"):
         oz.open_array(store, path="a")[...]
-    with pytest.raises(oz.InvalidMetadata, match="fallback"), oz.configure(fallback="maybe"):
+    with pytest.raises(oz.InvalidArgument, match="fallback"), oz.configure(fallback="maybe"):
         pass
 
 

@@ -20,6 +20,7 @@ from omnizarr import chunk_grids, chunk_key_encodings, stores
 from omnizarr.errors import (
     CannotExpress,
     ChunkError,
+    InvalidArgument,
     InvalidMetadata,
     OmnizarrWarning,
     ReadOnly,
@@ -235,7 +236,7 @@ def test_an_unknown_transformer_is_refused_at_creation_and_when_data_are_read() 
 
 @pytest.mark.parametrize("given", ["sharding", 3, {"type": "indexed"}])
 def test_an_entry_that_names_no_transformer_is_refused(given: object) -> None:
-    with pytest.raises(InvalidMetadata, match="storage_transformers"):
+    with pytest.raises(InvalidArgument, match="storage_transformers"):
         omnizarr.create_array({}, shape=(4,), zarr_format="3-draft", storage_transformers=[given])
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import omnizarr
 from omnizarr import LocalStore, stores
-from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import Range
 from omnizarr.stores.local import files as listing
 from omnizarr.stores.local import store as local
@@ -59,7 +59,7 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
     assert opened == ["C:\\data\\foo\\bar"]
     assert list(store.list()) == ["top", "foo/bar"]
     for key in ("..\\up", "foo\\..\\..\\up", "D:/x", "D:x"):
-        with pytest.raises(InvalidMetadata, match="key"):
+        with pytest.raises(InvalidArgument, match="key"):
             store.get(key)
 
 
@@ -153,11 +153,11 @@ def test_a_missing_directory_lists_nothing(store: LocalStore) -> None:
 @pytest.mark.parametrize("prefix", ["a", "a/b", "/", "../", "a//"])
 def test_a_prefix_is_empty_or_ends_with_a_slash(store: LocalStore, prefix: str) -> None:
     put(store, "a/b")
-    with pytest.raises(InvalidMetadata, match=r"prefix|key"):
+    with pytest.raises(InvalidArgument, match=r"prefix|key"):
         list(stores.list_prefix(store, prefix))
-    with pytest.raises(InvalidMetadata, match=r"prefix|key"):
+    with pytest.raises(InvalidArgument, match=r"prefix|key"):
         stores.list_dir(store, prefix)
-    with pytest.raises(InvalidMetadata, match=r"prefix|key"):
+    with pytest.raises(InvalidArgument, match=r"prefix|key"):
         stores.erase_prefix(store, prefix)
     assert sorted(store.list()) == ["a/b"]
 

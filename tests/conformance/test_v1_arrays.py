@@ -227,7 +227,7 @@ def test_the_order_is_the_layout_of_bytes_in_a_chunk(
 def test_another_order_is_refused() -> None:
     with pytest.raises(oz.InvalidMetadata, match="meta: order: expected 'C' or 'F'"):
         oz.open(store_of(order="A"))
-    with pytest.raises(oz.InvalidMetadata, match="order"):
+    with pytest.raises(oz.InvalidArgument, match="order"):
         oz.create_array({}, shape=4, dtype="i4", order="A", zarr_format=1)
 
 

@@ -297,7 +297,7 @@ def test_a_stated_separator_wins_and_an_impossible_one_is_refused() -> None:
     store = store_of(shape=[2, 2], chunks=[1, 2], dimension_separator=".")
     store["1.0"] = np.array([7, 8], "<i4").tobytes()
     assert oz.open_array(store, dimension_separator="/")[1].tolist() == [7, 8]
-    with pytest.raises(oz.InvalidMetadata, match="dimension_separator"):
+    with pytest.raises(oz.InvalidArgument, match="dimension_separator"):
         oz.open_array(store, dimension_separator="-")
 
 
@@ -381,7 +381,7 @@ def test_arrays_of_varying_length_are_read() -> None:
 @pytest.mark.shows("V2-77")
 def test_objects_are_not_written_unless_a_codec_is_given() -> None:
     store: dict[str, bytes] = {}
-    with pytest.raises(oz.InvalidMetadata, match="object_codec"):
+    with pytest.raises(oz.InvalidArgument, match="object_codec"):
         oz.create_array(store, shape=4, dtype=object, zarr_format=2)
     assert store == {}
     z = oz.create_array(store, shape=2, dtype=object, object_codec=numcodecs.JSON(), zarr_format=2)

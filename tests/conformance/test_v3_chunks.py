@@ -47,7 +47,7 @@ def test_a_chunk_length_of_zero_is_read_only_where_the_array_is_empty_and_never_
         open_doc(chunk_grid=regular(0))
     with pytest.raises(oz.InvalidMetadata, match="chunk_shape"):
         open_doc(chunk_grid=regular(-1))
-    with pytest.raises(oz.InvalidMetadata, match="chunks"):
+    with pytest.raises(oz.InvalidArgument, match="chunks"):
         oz.create_array(shape=(6,), chunks=(0,), dtype="u1")
     store = put(array_doc(shape=[0, 6], chunk_grid=regular(0, 4)))
     array = oz.open_array(store, mode="r+")

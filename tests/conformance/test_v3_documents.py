@@ -312,7 +312,7 @@ def test_dimension_names_are_strings_or_null_for_every_axis() -> None:
     assert open_doc(**two).dimension_names is None
     for wrong in (["x"], ["x", "y", "z"], [1, 2], "xy", [["x"], "y"], {"x": 0}):
         assert "dimension_names" in refused(array_doc(**two, dimension_names=wrong))
-    with pytest.raises(oz.InvalidMetadata, match="dimension_names"):
+    with pytest.raises(oz.InvalidArgument, match="dimension_names"):
         oz.create_array(shape=(2, 2), dtype="u1", dimension_names=["x"])
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=(2, 2), dtype="u1", dimension_names=["x", None])

@@ -74,7 +74,7 @@ def test_a_key_that_ends_with_a_slash_or_leads_elsewhere_is_refused(
 ) -> None:
     for store in (oz.MemoryStore({}), oz.LocalStore(tmp_path / "store")):
         for act in (lambda s: s.set(key, b"1"), lambda s: s.get(key), lambda s: s.erase(key)):
-            with pytest.raises(oz.InvalidMetadata) as caught:
+            with pytest.raises(oz.InvalidArgument) as caught:
                 act(store)
             assert repr(key) in str(caught.value)
     assert list(tmp_path.iterdir()) == []
@@ -122,7 +122,7 @@ def test_listing_keys_prefixes_and_one_level(store: Any) -> None:
 def test_a_prefix_ends_with_a_slash_and_starts_without(store: Any, prefix: str) -> None:
     fill(store, "a/b", "ab/c", "foo/x")
     for act in (stores.list_dir, stores.erase_prefix, lambda s, p: list(stores.list_prefix(s, p))):
-        with pytest.raises(oz.InvalidMetadata) as caught:
+        with pytest.raises(oz.InvalidArgument) as caught:
             act(store, prefix)
         assert "prefix" in str(caught.value) or "key" in str(caught.value)
     assert sorted(stores.list_prefix(store, "")) == ["a/b", "ab/c", "foo/x"]

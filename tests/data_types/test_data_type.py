@@ -9,7 +9,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.data_types import bind, describe
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidArgument, InvalidMetadata
 from omnizarr.model import Dialect, FillValue, Named
 from tests.conformance.small_stores import v1_store
 
@@ -97,7 +97,7 @@ def test_a_structure_whose_fields_are_not_one_after_another_is_refused_with_the_
     offsets: list[int],
 ) -> None:
     mixed = {"names": ["a", "b"], "formats": ["f8", "f8"], "offsets": offsets, "itemsize": 16}
-    with pytest.raises(oz.InvalidMetadata, match="repack_fields"):
+    with pytest.raises(oz.InvalidArgument, match="repack_fields"):
         describe(np.dtype(mixed))
 
 
@@ -122,7 +122,7 @@ def test_elements_larger_than_any_memory_are_refused(name: str) -> None:
 @pytest.mark.parametrize("dtype", ["U", "S", np.str_, np.bytes_, [("a", "f4"), ("b", "U")]])
 def test_text_without_a_length_is_refused_as_a_type_of_new_arrays(dtype: Any) -> None:
     """Items had no bytes, and what was stored could not be read."""
-    with pytest.raises(InvalidMetadata, match=r"no length; write '.10' .* or (str|bytes) for any"):
+    with pytest.raises(InvalidArgument, match=r"no length; write '.10' .* or (str|bytes) for any"):
         oz.create_array({}, shape=2, dtype=dtype)
 
 

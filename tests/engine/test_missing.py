@@ -223,9 +223,9 @@ def test_a_view_tells_its_missing_chunks() -> None:
 
 def test_another_word_for_missing_is_refused(tmp_path: Path) -> None:
     array = oz.create_array(tmp_path, shape=4, dtype="i4")
-    with pytest.raises(oz.InvalidMetadata, match="missing must be one of"):
+    with pytest.raises(oz.InvalidArgument, match="missing must be one of"):
         array.read(missing="ignore")  # type: ignore[arg-type]  # which is the point
-    with pytest.raises(oz.InvalidMetadata, match="missing must be one of"):
+    with pytest.raises(oz.InvalidArgument, match="missing must be one of"):
         oz.open(tmp_path, missing="ignore")  # type: ignore[arg-type]  # which is the point
 
 

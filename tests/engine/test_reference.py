@@ -268,7 +268,7 @@ def test_the_reference_engine_can_be_points(tmp_path: Path) -> None:
     array = create(tmp_path / "x", "<u2", "raw", "C")
     with oz.configure(engine="reference"):
         assert kernel._layout(array._bound) is None
-    with pytest.raises(oz.InvalidMetadata, match="engine"), oz.configure(engine="warp"):
+    with pytest.raises(oz.InvalidArgument, match="engine"), oz.configure(engine="warp"):
         pass
 
 

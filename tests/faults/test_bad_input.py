@@ -252,13 +252,13 @@ def test_an_invalid_node_does_not_block_its_siblings() -> None:
 
 @pytest.mark.parametrize("chunks", [0, -2, (0,), (-2,), (2.5,)])
 def test_a_chunk_length_of_zero_is_refused_in_every_notation(chunks: Any) -> None:
-    with pytest.raises(oz.InvalidMetadata, match="chunks: "):
+    with pytest.raises(oz.InvalidArgument, match="chunks: "):
         oz.create_array({}, shape=4, chunks=chunks)
 
 
 @pytest.mark.parametrize("threads", [0, -3, 1.5, "2", True])
 def test_an_invalid_number_of_threads_is_refused(threads: Any) -> None:
-    with pytest.raises(oz.InvalidMetadata, match="at least 1"), oz.configure(threads=threads):
+    with pytest.raises(oz.InvalidArgument, match="at least 1"), oz.configure(threads=threads):
         pass
 
 

@@ -156,7 +156,7 @@ def test_options_that_python_takes_for_equal_are_told_apart() -> None:
         assert type(stored) is type(value)
     fills = [repr(document(fill_value=v)["fill_value"]) for v in (0.0, -0.0, 1.5)]
     assert fills == ["0.0", "-0.0", "1.5"]
-    with pytest.raises(oz.InvalidMetadata, match="unknown option"):
+    with pytest.raises(oz.WrongType, match="unknown option"):
         document(attribute={})
 
 

@@ -103,7 +103,7 @@ def test_empty_chunks_are_stored_by_a_handle_that_says_so() -> None:
     with oz.open_array(store, "r+", write_empty_chunks=True).writer() as writer:
         writer[...] = 0
     assert {"c/0", "c/1"} <= store.keys()
-    with pytest.raises(oz.InvalidMetadata, match="'speed'"):
+    with pytest.raises(oz.InvalidArgument, match="'speed'"):
         array.with_config({"speed": 1})
 
 
@@ -187,7 +187,7 @@ def test_arrays_are_exported_by_dlpack_and_iteration() -> None:
 
 def test_a_lone_surrogate_is_refused_with_its_place() -> None:
     array = oz.create_array(shape=1, dtype=str)
-    with pytest.raises(oz.InvalidMetadata, match=r"position 1.*lone surrogate"):
+    with pytest.raises(oz.InvalidArgument, match=r"position 1.*lone surrogate"):
         array[...] = "a\ud800"
 
 

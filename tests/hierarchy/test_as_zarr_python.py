@@ -14,7 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.errors import CannotExpress, InvalidMetadata, ReadOnly, StoreError, WrongNode
+from omnizarr.errors import (
+    CannotExpress,
+    InvalidArgument,
+    InvalidMetadata,
+    ReadOnly,
+    StoreError,
+    WrongNode,
+)
 from omnizarr.stores import PrefixStore, ReadOnlyStore, Store
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.sqlite import SQLiteStore
@@ -83,9 +90,9 @@ def test_shards_may_be_a_shape_with_the_place_of_the_index(place: str | None) ->
 def test_shards_that_are_no_shape_are_refused() -> None:
     """D11b."""
     options: dict[str, Any] = {"shape": (8, 8), "chunks": (2, 2), "dtype": "u1"}
-    with pytest.raises(InvalidMetadata, match="expected a shape, or an object with 'shape'"):
+    with pytest.raises(InvalidArgument, match="expected a shape, or an object with 'shape'"):
         oz.create_array({}, **options, shards={"shap": (4, 4)})
-    with pytest.raises(InvalidMetadata, match="'start' or 'end', got 'middle'"):
+    with pytest.raises(InvalidArgument, match="'start' or 'end', got 'middle'"):
         oz.create_array({}, **options, shards={"shape": (4, 4), "index_location": "middle"})
     start = {"shape": (4, 4), "index_location": "start"}
     with pytest.raises(CannotExpress, match="the index of a shard at its start"):

@@ -346,7 +346,7 @@ def test_copies_that_are_asked_for_must_be_there() -> None:
     for open_ in (oz.open, oz.open_group, oz.open_consolidated):
         with pytest.raises(ValueError, match="consolidate_metadata"):
             open_(store, use_consolidated=True)
-    with pytest.raises(oz.InvalidMetadata, match="True, False or None"):
+    with pytest.raises(oz.InvalidArgument, match="True, False or None"):
         oz.open_group(store, use_consolidated=".other")
     with pytest.raises(TypeError, match="open_group"):
         oz.open_consolidated(store, use_consolidated=False)

@@ -113,7 +113,7 @@ def test_the_mean_of_the_largest_numbers_does_not_overflow() -> None:
 
 
 def test_an_unknown_method_names_the_known_ones() -> None:
-    with pytest.raises(oz.InvalidMetadata, match="known: mean, mode, nearest, max, gaussian"):
+    with pytest.raises(oz.InvalidArgument, match="known: mean, mode, nearest, max, gaussian"):
         downsample(np.zeros((2, 2)), (2, 2), "median")
 
 

@@ -236,7 +236,7 @@ def test_any_store_is_verified(tmp_path: Path) -> None:
 
 
 def test_another_depth_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(oz.InvalidMetadata, match="depth must be one of"):
+    with pytest.raises(oz.InvalidArgument, match="depth must be one of"):
         oz.verify(hierarchy(tmp_path), depth="deep")  # type: ignore[arg-type]  # the point
 
 
@@ -343,7 +343,7 @@ def test_the_command_lists_absent_chunks(tmp_path: Path) -> None:
     strict = CliRunner().invoke(main, [*command, "--missing", "error"])
     assert strict.exit_code == 1
     assert "error / chunk (1,) ('c/1'): is absent, and reads as the fill value" in strict.output
-    with pytest.raises(oz.InvalidMetadata, match="missing must be one of"):
+    with pytest.raises(oz.InvalidArgument, match="missing must be one of"):
         oz.verify(tmp_path / "x", missing="raise")  # type: ignore[arg-type]
 
 

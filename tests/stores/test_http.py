@@ -17,7 +17,7 @@ import omnizarr
 import omnizarr as oz
 from omnizarr import MemoryStore, stores
 from omnizarr.concurrency.retry import Retry
-from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
+from omnizarr.errors import InvalidArgument, ReadOnly, StoreError
 from omnizarr.stores import PrefixStore, Range, Store, Versioned, resolve
 from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore
@@ -87,7 +87,7 @@ def test_keys_are_percent_encoded_paths_below_the_url(web: Web) -> None:
 
 @pytest.mark.parametrize("key", ["..", "a/../../up", "/etc", "a//b", "a/", "", "a\0b", "."])
 def test_keys_that_may_lead_outside_are_refused(web: Web, key: str) -> None:
-    with pytest.raises(InvalidMetadata, match="key"):
+    with pytest.raises(InvalidArgument, match="key"):
         open_store(web).get(key)
     assert web.log == []
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from omnizarr import MemoryStore, stores
-from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
+from omnizarr.errors import InvalidArgument, ReadOnly, StoreError
 from omnizarr.stores import Range, Store
 
 
@@ -103,7 +103,7 @@ def test_a_range_is_part_of_a_value(part: Range, expected: bytes) -> None:
 def test_keys_that_no_store_may_have_are_refused(key: str) -> None:
     store = MemoryStore({"a": b"x"})
     for call in (lambda: store.get(key), lambda: store.set(key, b"y"), lambda: store.erase(key)):
-        with pytest.raises(InvalidMetadata, match="key") as caught:
+        with pytest.raises(InvalidArgument, match="key") as caught:
             call()
         assert repr(key) in str(caught.value)
     assert store.values == {"a": b"x"}

@@ -15,7 +15,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import stores
-from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import LocalStore, MemoryStore, Range, SetsIf, Store, Versioned, resolve
 from omnizarr.stores.base import SetsPartially
 from omnizarr.stores.cache import CacheStore
@@ -159,7 +159,7 @@ def test_a_prefix_hides_what_is_beside_it() -> None:
     stores.erase_prefix(store, "")
     assert values == {"a/bc": b"2", "a/k": b"3", "k": b"4"}
     for bad in ("../x", "/a", "a//b"):
-        with pytest.raises(InvalidMetadata):
+        with pytest.raises(InvalidArgument):
             PrefixStore(MemoryStore(), bad)
 
 
@@ -244,7 +244,7 @@ def test_a_damaged_or_lost_copy_is_fetched_again(tmp_path: Path) -> None:
 
 
 def test_a_store_that_cannot_tell_changes_is_cached_only_on_request() -> None:
-    with pytest.raises(InvalidMetadata, match="validate=False"):
+    with pytest.raises(InvalidArgument, match="validate=False"):
         CacheStore(KeyValueStore())
     assert CacheStore(KeyValueStore(), validate=False).read_only
 

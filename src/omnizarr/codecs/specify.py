@@ -10,7 +10,7 @@ from typing import Any
 
 from omnizarr import registry
 from omnizarr.codecs.codec import plain_member
-from omnizarr.errors import InvalidMetadata, WrongType, error_context
+from omnizarr.errors import InvalidArgument, InvalidMetadata, WrongType, error_context
 from omnizarr.model import ArrayModel, Named
 from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX, with_defaults
 
@@ -65,7 +65,7 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
         return _completed(Named(name, config), itemsize)
     if hasattr(codec, "get_config"):  # numcodecs
         return to_named(codec.get_config())
-    raise InvalidMetadata(
+    raise InvalidArgument(
         f"{codec!r} is not a codec; give a codec object, a name such as 'zstd', or its JSON"
     )
 
@@ -74,7 +74,7 @@ def all_named(codecs: Iterable[Any], where: str, itemsize: int | None = 1) -> li
     """The names and configurations of codecs; errors name the place of one in `where`."""
     found = []
     for i, codec in enumerate(codecs):
-        with error_context(f"{where}[{i}]", catch=(InvalidMetadata,)):
+        with error_context(f"{where}[{i}]", catch=(InvalidMetadata, InvalidArgument)):
             found.append(to_named(codec, itemsize))
     return found
 

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from omnizarr.concurrency.file_locks import NAME
 from omnizarr.concurrency.pool import start_thread
-from omnizarr.errors import StoreError
+from omnizarr.errors import Conflict
 
 LEASE = 15.0  # seconds without a sign of life
 POLL = 0.05  # seconds at most between two looks at a lock of somebody else
@@ -63,7 +63,7 @@ def leased(store: CompareAndSetStore, prefix: str, kind: str) -> Iterator[None]:
                 lease.ended.wait()
             lease.release()
     if lease.lost:
-        raise StoreError(
+        raise Conflict(
             f"the lock {lease.key!r} in {store!r} was taken over by another writer, since this one"
             f" gave no sign for {LEASE:g} s; what was written meanwhile may be incomplete"
         )

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from omnizarr.concurrency.pool import is_abandoned
-from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 
 T = TypeVar("T")
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})  # of HTTP
@@ -51,10 +51,10 @@ class Retry:
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
-            raise InvalidMetadata(f"attempts must be at least 1, got {self.attempts!r}")
+            raise InvalidArgument(f"attempts must be at least 1, got {self.attempts!r}")
         for name in ("timeout", "deadline", "first_wait", "longest_wait"):
             if not getattr(self, name) > 0:
-                raise InvalidMetadata(f"{name} must be positive, got {getattr(self, name)!r}")
+                raise InvalidArgument(f"{name} must be positive, got {getattr(self, name)!r}")
         if self.timeout > self.deadline:
             object.__setattr__(self, "timeout", self.deadline)
 
@@ -115,7 +115,7 @@ def take_retry(options: dict[str, Any]) -> Retry:
     """Return the policy that storage options ask for, and remove its options from them."""
     given = options.pop("retry", None)
     if given is not None and not isinstance(given, Retry):
-        raise InvalidMetadata(f"storage option 'retry' must be a Retry, got {given!r}")
+        raise InvalidArgument(f"storage option 'retry' must be a Retry, got {given!r}")
     changes = {f.name: options.pop(f.name) for f in fields(Retry) if f.name in options}
     base = given or Retry()
     return Retry(**{f.name: changes.get(f.name, getattr(base, f.name)) for f in fields(Retry)})

@@ -9,7 +9,7 @@ import numpy as np
 from omnizarr import registry
 from omnizarr.data_types import numeric
 from omnizarr.data_types.numeric import NUMPY, SMALL_FLOATS, SMALL_INTEGERS
-from omnizarr.errors import InvalidMetadata, WrongType, known_names
+from omnizarr.errors import InvalidArgument, WrongType, known_names
 from omnizarr.model import Named
 
 _KINDS = {np.dtype(code).str[1:]: name for name, code in reversed(NUMPY.items())}
@@ -50,7 +50,7 @@ def _named(dtype: np.dtype[Any]) -> Named:
         return Named("object")
     if dtype.kind in "SU" and not dtype.itemsize:
         any_length = "str" if dtype.kind == "U" else "bytes"
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"data type {dtype.str!r} has no length; write '{dtype.kind}10' for up to 10"
             f" characters, or {any_length} for any length"
         )
@@ -61,7 +61,7 @@ def _named(dtype: np.dtype[Any]) -> Named:
     if dtype.kind in "Mm":
         unit, scale = np.datetime_data(dtype)
         if unit == "generic":
-            raise InvalidMetadata(f"data type {dtype.str!r} has no unit; write {dtype.str}[ns]")
+            raise InvalidArgument(f"data type {dtype.str!r} has no unit; write {dtype.str}[ns]")
         name = "numpy.datetime64" if dtype.kind == "M" else "numpy.timedelta64"
         return Named(name, {"unit": unit, "scale_factor": scale, **endian})
     if dtype.name in SMALL_FLOATS or dtype.name in SMALL_INTEGERS:
@@ -74,18 +74,18 @@ def _named(dtype: np.dtype[Any]) -> Named:
         return Named(name, endian)
     if dtype.str[1:] in _KINDS:
         return Named(_KINDS[dtype.str[1:]], endian)
-    raise InvalidMetadata(f"data type {dtype!r} cannot be stored in Zarr")
+    raise InvalidArgument(f"data type {dtype!r} cannot be stored in Zarr")
 
 
 def _struct(dtype: np.dtype[Any]) -> Named:
     if dtype.fields is None or dtype.names is None:
-        raise InvalidMetadata(f"data type {dtype!r} has no fields")
+        raise InvalidArgument(f"data type {dtype!r} has no fields")
     fields: list[dict[str, Any]] = []
     end = 0
     for name in dtype.names:
         inner, offset = dtype.fields[name][:2]
         if offset < end:
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"data type {dtype!r} has overlapping fields, or fields in another order than their"
                 " bytes; Zarr stores records packed: use numpy.lib.recfunctions.repack_fields"
             )

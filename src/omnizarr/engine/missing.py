@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from omnizarr.codecs.codec import Region
 from omnizarr.engine.binding import BoundArray
-from omnizarr.errors import InvalidMetadata, MissingChunk, warn
+from omnizarr.errors import InvalidArgument, MissingChunk, warn
 from omnizarr.indexing import Row
 from omnizarr.model import paths
 
@@ -28,7 +28,7 @@ SHOWN = 3  # places that a warning names
 def check_missing(missing: object) -> None:
     """Raise where `missing` is none of the choices."""
     if missing not in CHOICES:
-        raise InvalidMetadata(f"missing must be one of {CHOICES}, got {missing!r}")
+        raise InvalidArgument(f"missing must be one of {CHOICES}, got {missing!r}")
 
 
 class Filled:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from omnizarr._json import load_object
-from omnizarr.errors import InvalidMetadata, InvalidName, Problem
+from omnizarr.errors import InvalidArgument, InvalidMetadata, InvalidName, Problem
 from omnizarr.formats.format import Documents, Format, cannot
 from omnizarr.formats.metadata_cache import dumps
 from omnizarr.formats.v2 import NAMES, V2
@@ -36,7 +36,7 @@ def key(format: Format, path: str, name: str | None = None) -> str | None:
         return paths.prefix(path) + (name or KEY)
     if isinstance(format, V3):
         if name is not None:
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"use_consolidated={name!r}: zarr 3 keeps the copies in the group's own document;"
                 " give True, False or None"
             )

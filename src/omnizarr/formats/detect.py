@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from omnizarr._json import load_object
 from omnizarr.concurrency.cache import cached
-from omnizarr.errors import InvalidMetadata, Problem, known_names
+from omnizarr.errors import InvalidArgument, Problem, known_names
 from omnizarr.formats.draft.documents import ENTRY, V3Draft
 from omnizarr.formats.format import Documents, Format
 from omnizarr.formats.metadata_cache import LARGEST
@@ -41,7 +41,7 @@ def by_name(name: object, separator: str = ".") -> Format:
         "3draft": V3Draft,
     }
     if text not in formats:
-        raise InvalidMetadata(f"unknown zarr_format {name!r}; {known_names(name, NAMES)}")
+        raise InvalidArgument(f"unknown zarr_format {name!r}; {known_names(name, NAMES)}")
     kind = formats[text]
     return V2(separator) if kind is V2 else kind()
 

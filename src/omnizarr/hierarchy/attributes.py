@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, TypeVar
 from omnizarr._json import plain
 from omnizarr.concurrency import key_locks
 from omnizarr.concurrency.retry import CONFLICTS
-from omnizarr.errors import StoreError, warn
+from omnizarr.errors import Conflict, warn
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
 from omnizarr.stores import SetsIf, Versioned, compares, lock, lock_prefix
@@ -154,7 +154,7 @@ def change(location: Location, edit: Callable[[Node], Node]) -> Node:
                 return location.save(None if getattr(old, "implicit", False) else old, new, put)
             except _Overtaken:
                 continue
-    raise StoreError(
+    raise Conflict(
         f"{location} was changed by another writer {CONFLICTS.attempts} times in a row; nothing was"
         " stored, try again"
     )

@@ -17,7 +17,7 @@ from typing import Any
 from omnizarr.concurrency import key_locks
 from omnizarr.engine import BoundArray
 from omnizarr.errors import (
-    InvalidMetadata,
+    InvalidArgument,
     InvalidName,
     NodeExists,
     NodeNotFound,
@@ -82,7 +82,7 @@ def make_array(
         raise WrongType("give the shape of the new array, or data")
     model = array_model(location.format, shape, dtype, options)
     if data is not None and tuple(data.shape) != model.shape:
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"data of shape {tuple(data.shape)} do not fit the shape {model.shape} that was given;"
             " leave one of them out"
         )
@@ -148,11 +148,11 @@ def complete(nodes: Mapping[str, Any]) -> tuple[dict[str, Node | None], str | No
             versions.setdefault(version, name)
     if len(versions) > 1:
         stated = ", ".join(f"{name!r} is zarr {version}" for version, name in versions.items())
-        raise InvalidMetadata(f"the nodes of one hierarchy have one format, but {stated}")
+        raise InvalidArgument(f"the nodes of one hierarchy have one format, but {stated}")
     for path in list(found):
         for above in paths.ancestors(path):
             if isinstance(found.setdefault(above, None), ArrayModel):
-                raise InvalidMetadata(f"{above!r} is an array, so {path!r} cannot be below it")
+                raise InvalidArgument(f"{above!r} is an array, so {path!r} cannot be below it")
     return dict(sorted(found.items())), next(iter(versions), None)
 
 

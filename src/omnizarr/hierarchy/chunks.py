@@ -21,6 +21,7 @@ from omnizarr.codecs.specify import inner_chunk_shape
 from omnizarr.engine import BoundArray, Stream, chunk_context, exclusive
 from omnizarr.errors import (
     ChunkError,
+    InvalidArgument,
     InvalidMetadata,
     ReadOnly,
     SelectionError,
@@ -341,10 +342,10 @@ def within(old: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
 def _checked(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayModel:
     """The model with the new shape; raises where that cannot be."""
     if outside not in ("keep", "erase"):
-        raise InvalidMetadata(f"outside must be 'keep' or 'erase', got {outside!r}")
+        raise InvalidArgument(f"outside must be 'keep' or 'erase', got {outside!r}")
     old = array.model.shape
     if len(shape) != len(old) or any(n < 0 for n in shape):
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"cannot resize {old} to {shape}: expected {len(old)} lengths of at least 0"
         )
     model = with_shape(array.model, shape)

@@ -14,7 +14,7 @@ from typing import Any
 
 from omnizarr.concurrency import key_locks
 from omnizarr.concurrency.retry import CONFLICTS
-from omnizarr.errors import InvalidMetadata, StoreError, warn
+from omnizarr.errors import Conflict, InvalidMetadata, warn
 from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import SetsIf, Store, Versioned, can_list, get_existing, list_dir, lock
@@ -197,7 +197,7 @@ def _renew(
         elif not store.set_if(key, text, generation):
             continue
         return
-    raise StoreError(
+    raise Conflict(
         f"{key!r} in {store!r} was changed by another writer {CONFLICTS.attempts} times in a row,"
         " so its consolidated metadata may be out of date; call consolidate_metadata again"
     )

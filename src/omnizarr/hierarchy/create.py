@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.errors import (
-    InvalidMetadata,
+    InvalidArgument,
     NodeExists,
     NodeNotFound,
     WrongType,
@@ -285,7 +285,7 @@ def save(
     """Store one array, or several in a group: ``arr_0``, ``arr_1``, … and those given by name."""
     wanted = zarr_version if zarr_format is None else zarr_format
     if not args and not kwargs:
-        raise InvalidMetadata("give at least one array to save")
+        raise InvalidArgument("give at least one array to save")
     named = kwargs.keys() - _OPTIONS
     if len(args) == 1 and not named:
         save_array(
@@ -346,7 +346,7 @@ def save_group(
     arrays = {f"arr_{i}": a for i, a in enumerate(args)}
     arrays |= {k: v for k, v in kwargs.items() if k not in _OPTIONS}
     if not arrays:
-        raise InvalidMetadata("give at least one array to save")
+        raise InvalidArgument("give at least one array to save")
     for name, values in arrays.items():
         if values is None or np.isscalar(values):
             raise WrongType(f"{name}={values!r} is neither an array nor an option of create_array")

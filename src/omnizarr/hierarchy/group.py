@@ -10,7 +10,7 @@ import numpy as np
 
 from omnizarr import data_types
 from omnizarr.errors import (
-    InvalidMetadata,
+    InvalidArgument,
     NodeExists,
     NodeNotFound,
     Problem,
@@ -111,7 +111,7 @@ class Group(NodeHandle[GroupModel]):
         `use_consolidated_for_children` is False.
         """
         if max_depth is not None and max_depth < 0:
-            raise InvalidMetadata(f"max_depth must be None or at least 0, got {max_depth}")
+            raise InvalidArgument(f"max_depth must be None or at least 0, got {max_depth}")
         location = self._location
         if not use_consolidated_for_children:
             location = replace(location, copies=None)
@@ -246,7 +246,7 @@ class Group(NodeHandle[GroupModel]):
         """
         wanted, _ = complete(nodes)
         if wanted.pop("", None) is not None:
-            raise InvalidMetadata(
+            raise NodeExists(
                 f"{self._location} is there already; leave the node '' out, or use the function"
                 " create_hierarchy"
             )

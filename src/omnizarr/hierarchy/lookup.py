@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 from omnizarr import config, stores
 from omnizarr.engine import Missing
 from omnizarr.errors import (
+    InvalidArgument,
     InvalidMetadata,
     NodeNotFound,
     OmnizarrError,
@@ -67,7 +68,7 @@ def place(
     starts from there.
     """
     if mode not in MODES:
-        raise InvalidMetadata(f"mode {mode!r} is not known; {_meant(mode)}{_EXPLAINED}")
+        raise InvalidArgument(f"mode {mode!r} is not known; {_meant(mode)}{_EXPLAINED}")
     start = ""
     if hasattr(store, "store") and hasattr(store, "path") and not isinstance(store, Store):
         store, start = store.store, store.path

@@ -8,7 +8,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from omnizarr._json import dumps, freeze, loads
 from omnizarr.concurrency.cache import typed_key
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidArgument, InvalidMetadata
 from omnizarr.formats import Format
 from omnizarr.formats.format import ATTRIBUTE
 from omnizarr.hierarchy.attributes import Attributes, change, json_attributes
@@ -257,7 +257,7 @@ def described(path: str, given: Any) -> tuple[Node, str | None]:
         return frozen(given), None
     document = given.to_dict() if hasattr(given, "to_dict") else given
     if not isinstance(document, Mapping):
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"{path!r}: expected metadata, a model or a JSON document, got {type(given).__name__}"
         )
     attributes = document.get("attributes") or {}

@@ -12,7 +12,7 @@ from omnizarr._json import load_object
 from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.engine import Missing, check_missing
 from omnizarr.errors import (
-    InvalidMetadata,
+    InvalidArgument,
     NodeExists,
     WrongType,
     known_names,
@@ -281,7 +281,7 @@ def _mode(mode: str | None, store: Any, options: Mapping[str, Any]) -> Any:
 
 def one_format(zarr_format: int | str | None, zarr_version: int | str | None) -> int | str | None:
     if None not in (zarr_format, zarr_version) and str(zarr_format) != str(zarr_version):
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"zarr_format {zarr_format!r} and zarr_version {zarr_version!r} are two names for one"
             " option; give one"
         )

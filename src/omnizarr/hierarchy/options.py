@@ -21,7 +21,7 @@ from omnizarr.codecs.specify import all_named, kind, to_named, with_bytes
 from omnizarr.concurrency.cache import Cache
 from omnizarr.config import byte_size
 from omnizarr.data_types import DataType
-from omnizarr.errors import InvalidMetadata, WrongType, known_names
+from omnizarr.errors import InvalidArgument, WrongType, known_names
 from omnizarr.formats import Format
 from omnizarr.formats.format import check_attributes
 from omnizarr.hierarchy.attributes import json_attributes
@@ -179,7 +179,7 @@ def check_options(options: Mapping[str, Any]) -> None:
         raise WrongType(f"unknown option {name!r}; {known_names(name, known)}")
     for name, remedy in _REFUSED.items():
         if options.get(name) is not None:
-            raise InvalidMetadata(f"{name} is not offered, got {options[name]!r}; {remedy}")
+            raise InvalidArgument(f"{name} is not offered, got {options[name]!r}; {remedy}")
 
 
 def array_model(
@@ -211,7 +211,7 @@ def _made(
     object_codec = options.get("object_codec")
     given = [options.get(name) for name in ("object_codec", "filters", "serializer", "codecs")]
     if named.name == "object" and not any(_several(g) for g in given):
-        raise InvalidMetadata(
+        raise InvalidArgument(
             "dtype object needs object_codec, such as VLenUTF8() or JSON() of numcodecs;"
             " for text use dtype=str, for byte strings dtype=bytes"
         )
@@ -227,7 +227,7 @@ def _made(
     names = options.get("dimension_names")
     names = None if names is None else tuple(names)
     if names is not None and len(names) != len(lengths):
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"dimension_names has {len(names)} entries, but the array has {len(lengths)} axes"
         )
     attributes = json_attributes(options.get("attributes") or {})
@@ -255,7 +255,7 @@ def _made(
 def _chunks(options: ArrayOptions) -> Any:
     chunks, shape = options.get("chunks"), options.get("chunk_shape")
     if chunks is not None and shape is not None:
-        raise InvalidMetadata("chunks and chunk_shape are two names for one option; give one")
+        raise InvalidArgument("chunks and chunk_shape are two names for one option; give one")
     return AUTO if chunks is None and shape is None else shape if chunks is None else chunks
 
 
@@ -277,16 +277,16 @@ def lengths_of(shape: int | Iterable[int]) -> tuple[int, ...]:
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
             raise WrongType(f"shape: expected integers >= 0, got {n!r}")
         if n < 0:
-            raise InvalidMetadata(f"shape: expected integers >= 0, got {n!r}")
+            raise InvalidArgument(f"shape: expected integers >= 0, got {n!r}")
     if math.prod(int(n) for n in lengths) >= 2**63:
-        raise InvalidMetadata(f"shape: the product of {lengths} does not fit into 63 bits")
+        raise InvalidArgument(f"shape: the product of {lengths} does not fit into 63 bits")
     return tuple(int(n) for n in lengths)
 
 
 def check_separator(separator: str | None) -> str | None:
     """`separator`, or an error where no format has such a one."""
     if separator not in (None, "/", "."):
-        raise InvalidMetadata(f"dimension_separator must be '/' or '.', got {separator!r}")
+        raise InvalidArgument(f"dimension_separator must be '/' or '.', got {separator!r}")
     return separator
 
 
@@ -308,7 +308,7 @@ def key_encoding(format: Format, options: ArrayOptions) -> Named:
         if "separator" in given:
             config["separator"] = given["separator"]
         return with_defaults("chunk_key_encoding", Named(given["name"], config))
-    raise InvalidMetadata(f"chunk_key_encoding: expected '/', '.' or its JSON, got {given!r}")
+    raise InvalidArgument(f"chunk_key_encoding: expected '/', '.' or its JSON, got {given!r}")
 
 
 def _fill(options: ArrayOptions, data_type: DataType, format: Format) -> FillValue:
@@ -334,7 +334,7 @@ def _codecs(
     size = itemsize or 1
     order = options.get("order") or "C"
     if order not in ("C", "F"):
-        raise InvalidMetadata(f"order must be 'C' or 'F', got {order!r}")
+        raise InvalidArgument(f"order must be 'C' or 'F', got {order!r}")
     front = [Named("transpose", {"order": list(reversed(range(rank)))})] if order == "F" else []
     given = options.get("codecs")
     if given is not None:
@@ -381,7 +381,7 @@ def _transformer(given: Any) -> Named:
         return Named(given["extension"], members)
     if isinstance(given, Mapping) and isinstance(given.get("name"), str):
         return Named(given["name"], given.get("configuration", {}))
-    raise InvalidMetadata(
+    raise InvalidArgument(
         f"storage_transformers: expected an object with 'extension' or 'name', got {given!r}"
     )
 
@@ -498,7 +498,7 @@ def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Name
         return Named("rectilinear", {"kind": "inline", "chunk_shapes": [_edges(c) for c in sizes]})
     sizes += shape[len(sizes) :]
     if len(sizes) != len(shape):
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"chunks {chunks!r} has {len(sizes)} entries, the shape {tuple(shape)} has"
             f" {len(shape)}; give at most one length per axis"
         )
@@ -506,10 +506,10 @@ def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Name
     if any(isinstance(c, bool) or not isinstance(c, (int, np.integer)) for c in filled):
         raise WrongType(f"chunks: expected positive integers, got {chunks!r}")
     if any(c < 0 for c in filled):
-        raise InvalidMetadata(f"chunks: expected positive integers, got {chunks!r}")
+        raise InvalidArgument(f"chunks: expected positive integers, got {chunks!r}")
     lengths = [int(c) for c in filled]
     if any(c == 0 and n for c, n in zip(lengths, shape, strict=True)):
-        raise InvalidMetadata(f"chunks: a chunk cannot have length 0, got {chunks!r}")
+        raise InvalidArgument(f"chunks: a chunk cannot have length 0, got {chunks!r}")
     return _regular(tuple(max(1, c) for c in lengths))
 
 
@@ -541,13 +541,13 @@ def shard_options(shards: Any) -> tuple[Any, str]:
         return shards, "end"
     unknown = sorted(map(str, shards.keys() - {"shape", "index_location"}))
     if unknown or "shape" not in shards:
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"shards: expected a shape, or an object with 'shape' and 'index_location', got"
             f" {dict(shards)!r}"
         )
     place = shards.get("index_location") or "end"
     if place not in ("start", "end"):
-        raise InvalidMetadata(f"shards: index_location must be 'start' or 'end', got {place!r}")
+        raise InvalidArgument(f"shards: index_location must be 'start' or 'end', got {place!r}")
     return shards["shape"], str(place)
 
 
@@ -555,7 +555,7 @@ def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[in
     """The shape of a shard: as given, or whole chunks up to a number of bytes."""
     chunks = array.chunk_grid.configuration.get("chunk_shape")
     if chunks is None:
-        raise InvalidMetadata(f"shards {shards!r} need chunks of one shape")
+        raise InvalidArgument(f"shards {shards!r} need chunks of one shape")
     if shards is True or isinstance(shards, str):
         target = SHARD_BYTES if shards in (True, AUTO) else byte_size(str(shards), "shards")
         return _grown(tuple(chunks), array.shape, _itemsize(data_type), target)
@@ -563,12 +563,12 @@ def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[in
         shards = (shards,) * len(chunks)
     sizes = tuple(shards)
     if any(isinstance(n, bool) or not isinstance(n, (int, np.integer)) for n in sizes):
-        raise InvalidMetadata(f"shards: expected positive integers, got {shards!r}")
+        raise InvalidArgument(f"shards: expected positive integers, got {shards!r}")
     sizes = tuple(int(n) for n in sizes)
     if len(sizes) != len(chunks) or any(
         n < c or n % c for n, c in zip(sizes, chunks, strict=False)
     ):
-        raise InvalidMetadata(f"shards {shards!r} must be a multiple of the chunks {tuple(chunks)}")
+        raise InvalidArgument(f"shards {shards!r} must be a multiple of the chunks {tuple(chunks)}")
     return sizes
 
 

@@ -16,7 +16,7 @@ from omnizarr import engine
 from omnizarr.chunk_grids import Grid
 from omnizarr.config import configure
 from omnizarr.engine import BoundArray, Missing
-from omnizarr.errors import InvalidMetadata, SelectionError, WrongType, known_names
+from omnizarr.errors import InvalidArgument, SelectionError, WrongType, known_names
 from omnizarr.indexing import Plan, axis_plan, block_plan, mask_plan, plan, point_plan
 from omnizarr.model import paths
 
@@ -362,7 +362,7 @@ def _typed(
             raise ValueError("its items have no bytes")
         return out
     except UnicodeEncodeError as e:
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"text with {e.object[e.start : e.end]!r} at position {e.start} cannot be stored:"
             f" {e.encoding} has no bytes for a lone surrogate"
         ) from None
@@ -538,7 +538,7 @@ class ArrayConfig:
 
     def __post_init__(self) -> None:
         if self.order not in ("C", "F"):
-            raise InvalidMetadata(f"order must be 'C' or 'F', got {self.order!r}")
+            raise InvalidArgument(f"order must be 'C' or 'F', got {self.order!r}")
 
     @classmethod
     def of(cls, given: Any) -> ArrayConfig:
@@ -550,7 +550,7 @@ class ArrayConfig:
             given = {name: getattr(given, name) for name in known if hasattr(given, name)}
         unknown = sorted(given.keys() - set(known))
         if unknown:
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"config has an unknown member {unknown[0]!r}; {known_names(unknown[0], known)}"
             )
         return cls(**given)

@@ -9,7 +9,13 @@ from typing import Any, Literal, TypeAlias
 
 from omnizarr import stores
 from omnizarr.engine import BoundArray
-from omnizarr.errors import InvalidMetadata, NodeExists, NodeNotFound, StoreError, WrongType
+from omnizarr.errors import (
+    InvalidArgument,
+    NodeExists,
+    NodeNotFound,
+    StoreError,
+    WrongType,
+)
 from omnizarr.formats import is_metadata
 from omnizarr.formats.format import without_misfit
 from omnizarr.hierarchy.array import CODECS, Array, like
@@ -157,14 +163,14 @@ def copy(
     every node. Gives the numbers of arrays copied and skipped, and of bytes.
     """
     if if_exists not in ("raise", "replace", "skip", "skip_initialized"):
-        raise InvalidMetadata(f"if_exists must be raise, replace or skip, got {if_exists!r}")
+        raise InvalidArgument(f"if_exists must be raise, replace or skip, got {if_exists!r}")
     _check_nodes(source, dest)
     name = name or paths.name(getattr(source, "path", "") or "")
     if not name:
-        raise InvalidMetadata("the root has no name; give the name that the copy shall have")
+        raise InvalidArgument("the root has no name; give the name that the copy shall have")
     tell = log or (lambda line: None)
     if dest is None and not dry_run:
-        raise InvalidMetadata("give the group that the copy shall be in")
+        raise InvalidArgument("give the group that the copy shall be in")
     exists = dest is not None and name in dest
     if hasattr(source, "shape"):
         if exists and if_exists == "raise":
@@ -300,7 +306,7 @@ def copy_store(
     numbers of keys copied and skipped, and of bytes.
     """
     if if_exists not in ("raise", "replace", "skip"):
-        raise InvalidMetadata(f"if_exists must be raise, replace or skip, got {if_exists!r}")
+        raise InvalidArgument(f"if_exists must be raise, replace or skip, got {if_exists!r}")
     options = options_for_two(source, dest, storage_options, destination_options)
     old = stores.resolve(source, read_only=True, storage_options=options[0])
     new = stores.resolve(dest, storage_options=options[1])

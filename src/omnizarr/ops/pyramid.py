@@ -22,7 +22,7 @@ import numpy.typing as npt
 from omnizarr import config
 from omnizarr.concurrency.pool import for_each
 from omnizarr.engine.kernel import empty
-from omnizarr.errors import InvalidMetadata, known_names
+from omnizarr.errors import InvalidArgument, known_names
 from omnizarr.hierarchy.array import Array
 
 try:
@@ -40,7 +40,7 @@ def downsample(
     """`values` made smaller, in `out` where it is given; `gaussian` repeats the border elements."""
     factors = tuple(factors)
     if method not in NAMES:
-        raise InvalidMetadata(f"method {method!r} is not known; {known_names(method, NAMES)}")
+        raise InvalidArgument(f"method {method!r} is not known; {known_names(method, NAMES)}")
     if out is None:
         shape = [-(-n // f) for n, f in zip(values.shape, factors, strict=True)]
         out = np.empty(shape, values.dtype)
@@ -110,7 +110,7 @@ def _mean(values: Values, factors: Factors) -> Values:
         wide = np.promote_types(dtype, np.float32 if dtype.itemsize == 2 else np.float64)
         return _fold(values.astype(wide, copy=False), factors, np.add) / count
     if dtype.kind not in "iub":
-        raise InvalidMetadata(f"the mean of {dtype} is not defined; use method='nearest'")
+        raise InvalidArgument(f"the mean of {dtype} is not defined; use method='nearest'")
     if dtype.itemsize < 8:
         sums = _fold(values.astype(np.int64), factors, np.add)
         return np.asarray((sums + count // 2) // count)
@@ -161,7 +161,7 @@ def gaussian(values: Values, factors: Factors) -> Values:
     """
     dtype = values.dtype
     if dtype.kind not in "iubf":
-        raise InvalidMetadata(f"a gaussian of {dtype} is not defined; use method='nearest'")
+        raise InvalidArgument(f"a gaussian of {dtype} is not defined; use method='nearest'")
     out: Values = values.astype(np.float64 if dtype.itemsize > 2 else np.float32, order="C")
     for axis, f in enumerate(factors):
         if f == 1:

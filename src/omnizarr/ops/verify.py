@@ -20,7 +20,7 @@ from omnizarr.codecs.sharding import Shards, complete, present, span
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.pool import for_each
 from omnizarr.engine import BoundArray
-from omnizarr.errors import ChunkError, InvalidMetadata, OmnizarrError, StoreError
+from omnizarr.errors import ChunkError, InvalidArgument, OmnizarrError, StoreError
 from omnizarr.formats import Format, Probe, consolidated
 from omnizarr.hierarchy.chunks import absent_keys, chunk_counts, unlisted_keys
 from omnizarr.hierarchy.info import counted
@@ -104,9 +104,9 @@ def verify(
     done, chunks found so far, and an array's path.
     """
     if depth not in DEPTHS:
-        raise InvalidMetadata(f"depth must be one of {DEPTHS}, got {depth!r}")
+        raise InvalidArgument(f"depth must be one of {DEPTHS}, got {depth!r}")
     if missing not in MISSING:
-        raise InvalidMetadata(f"missing must be one of {MISSING}, got {missing!r}")
+        raise InvalidArgument(f"missing must be one of {MISSING}, got {missing!r}")
     where = stores.resolve(store, read_only=True, storage_options=storage_options)
     location, node = locate(where, paths.normalize(path))
     work = _Verification(location, VerifyReport(depth), progress, missing)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from omnizarr.concurrency import fork
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidArgument
 from omnizarr.stores.base import Range, Store, Versioned
 from omnizarr.stores.identity import digest, own_source
 from omnizarr.stores.memory import MemoryStore
@@ -39,7 +39,7 @@ class CacheStore(WrapperStore):
         validate: bool = True,
     ) -> None:
         if validate and not isinstance(inner, Versioned):
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"{inner!r} cannot tell whether a value has changed; give validate=False if its"
                 " values never change"
             )

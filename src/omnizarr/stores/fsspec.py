@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY, Retry, TransientError, take_retry
-from omnizarr.errors import InvalidMetadata, MissingModule, StoreError, WrongType
+from omnizarr.errors import InvalidArgument, MissingModule, StoreError, WrongType
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closes, Range, flat, without_secrets
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
@@ -46,7 +46,7 @@ class FsspecStore(Closes):
         if not isinstance(read_only, bool):
             raise WrongType(f"read_only must be True or False, got {read_only!r}; path= is another")
         if not all(hasattr(fs, name) for name in ("cat_file", "pipe_file", "find", "ls")):
-            raise InvalidMetadata(f"{type(fs).__name__} is not a file system of fsspec")
+            raise InvalidArgument(f"{type(fs).__name__} is not a file system of fsspec")
         fs = _blocking(fs)
         self._mine = os.getpid(), fs, _lock(fs)
         self.path = str(fs._strip_protocol(path)).rstrip("/")

@@ -18,7 +18,13 @@ from typing import Protocol, TypeGuard, TypeVar
 
 from omnizarr.concurrency import leases
 from omnizarr.concurrency.retry import CONFLICTS
-from omnizarr.errors import InvalidMetadata, OmnizarrError, ReadOnly, StoreError
+from omnizarr.errors import (
+    Conflict,
+    InvalidArgument,
+    OmnizarrError,
+    ReadOnly,
+    StoreError,
+)
 from omnizarr.stores.base import (
     Bytes,
     ErasesPrefix,
@@ -198,7 +204,7 @@ def replace(store: Store, key: str, change: Callable[[bytes | None], Bytes]) -> 
         old, generation = store.get_versioned(key)
         if store.set_if(key, change(old), generation):
             return
-    raise StoreError(
+    raise Conflict(
         f"{key!r} in {store!r} was changed by other writers {CONFLICTS.attempts} times in a row;"
         " it was not stored, try again"
     )
@@ -301,7 +307,7 @@ def is_key(text: str) -> bool:
 def check_key(key: str) -> str:
     """`key`, or an error: keys are relative, do not end in a slash and never lead outside."""
     if _BAD_KEY.search(key):
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"key {key!r} is not allowed: no empty, '.' or '..' segments, no outer slashes, no NUL"
         )
     return key
@@ -310,7 +316,7 @@ def check_key(key: str) -> str:
 def check_prefix(prefix: str) -> None:
     """Raise unless a prefix is empty or ends in a slash."""
     if prefix and not prefix.endswith("/"):
-        raise InvalidMetadata(f"prefix {prefix!r} must end with '/'")
+        raise InvalidArgument(f"prefix {prefix!r} must end with '/'")
     if prefix:
         check_key(prefix[:-1])
 
@@ -394,7 +400,7 @@ def settled(store: Store, read: Callable[[OneValue], T]) -> T:
                 return read(OneValue(store, fetch))
         except Replaced as e:
             key = str(e)
-    raise StoreError(
+    raise Conflict(
         f"{key!r} in {store!r} was replaced {CONFLICTS.attempts} times in a row while it was read;"
         " read it again when it is written less often"
     )

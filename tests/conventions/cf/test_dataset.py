@@ -102,11 +102,11 @@ def test_dimensions_belong_to_the_group_that_names_them_and_are_seen_below() -> 
 
 def test_a_variable_that_does_not_fit_is_refused() -> None:
     dataset = climate({})
-    with pytest.raises(oz.InvalidMetadata, match="'time' has length 5 here, but 3"):
+    with pytest.raises(oz.InvalidArgument, match="'time' has length 5 here, but 3"):
         dataset.create_variable("v", np.zeros(5), dimensions=["time"])
-    with pytest.raises(oz.InvalidMetadata, match="2 axes"):
+    with pytest.raises(oz.InvalidArgument, match="2 axes"):
         dataset.create_variable("v", np.zeros((3, 2)), dimensions=["time"])
-    with pytest.raises(oz.InvalidMetadata, match="not a type of NetCDF"):
+    with pytest.raises(oz.InvalidArgument, match="not a type of NetCDF"):
         dataset.create_variable("v", np.zeros(3, "M8[s]"), dimensions=["time"])
     assert "v" not in dataset
 

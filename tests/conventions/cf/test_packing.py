@@ -94,7 +94,7 @@ def test_a_value_that_cannot_be_stored_is_refused(
     dtype: str, attributes: dict[str, Any], value: float, words: str
 ) -> None:
     array = oz.create_array({}, shape=1, dtype=dtype, attributes=attributes)
-    with pytest.raises(oz.InvalidMetadata, match=words):
+    with pytest.raises(oz.InvalidArgument, match=words):
         oz.cf.decode(array)[...] = [value]
     assert array.nchunks_initialized == 0
 

@@ -96,7 +96,7 @@ def test_nanoseconds_stay_nanoseconds() -> None:
 
 def test_a_time_between_whole_units_is_not_stored_as_an_integer() -> None:
     array = oz.create_array({}, shape=1, dtype="i4", attributes={"units": "days since 2000-01-01"})
-    with pytest.raises(oz.InvalidMetadata, match="not whole"):
+    with pytest.raises(oz.InvalidArgument, match="not whole"):
         oz.cf.decode(array)[...] = np.array(["2000-01-01T12"], "M8[h]")
 
 

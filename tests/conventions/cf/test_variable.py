@@ -44,11 +44,11 @@ def test_parts_are_read_and_assigned_by_text() -> None:
     assert texts[0, 1:].tolist() == [b"bc", b"def"]
     assert texts.view[:, 2][...].tolist() == [b"def", b"long"]
     assert texts[..., [2, 0]].tolist() == [[b"def", b"a"], [b"long", b""]]
-    with pytest.raises(oz.InvalidMetadata, match="5 bytes, and 4 are stored"):
+    with pytest.raises(oz.InvalidArgument, match="5 bytes, and 4 are stored"):
         texts[0, 0] = "rather"[:5]
-    with pytest.raises(oz.InvalidMetadata, match="_Encoding = 'utf-8'"):
+    with pytest.raises(oz.InvalidArgument, match="_Encoding = 'utf-8'"):
         texts[0, 0] = "ü"
-    with pytest.raises(oz.InvalidMetadata, match="expected texts"):
+    with pytest.raises(oz.InvalidArgument, match="expected texts"):
         texts[0, 0] = 5
     with pytest.raises(oz.SelectionError, match="single letters are in"):
         texts[0, 0, 0]

@@ -42,7 +42,7 @@ def test_every_way_to_state_one_gives_the_same(given: Any) -> None:
 
 @pytest.mark.parametrize("given", ["", "somewhere", "FOO[1]", 3.5, None, True])
 def test_what_is_none_is_refused(given: Any) -> None:
-    with pytest.raises(oz.InvalidMetadata, match="coordinate reference system"):
+    with pytest.raises(oz.InvalidArgument, match="coordinate reference system"):
         CRS.of(given)
 
 

@@ -273,7 +273,7 @@ def test_options_without_sense_are_refused_before_anything_is_stored(
     options: dict[str, Any], words: str
 ) -> None:
     store: dict[str, bytes] = {}
-    with pytest.raises(oz.InvalidMetadata, match=words):
+    with pytest.raises(oz.InvalidArgument, match=words):
         oz.geo.write(store, heights(), **options)
     assert store == {}
 
@@ -346,7 +346,7 @@ def test_levels_with_a_variable_have_coordinates_beside_it(
             assert level["x"].values[0] == 5 + step * 0.4 / 2
             assert level["y"].values[-1] == 40 + step / 2
             assert level["height"].dims == ("y", "x")
-    with pytest.raises(oz.InvalidMetadata, match="turned"):
+    with pytest.raises(oz.InvalidArgument, match="turned"):
         oz.geo.write({}, heights(), variable="height", transform=[1, 1, 0, -1, 1, 0])
 
 

@@ -92,11 +92,11 @@ def test_a_region_that_is_not_there_says_what_is(region: dict[str, object], word
 
 def test_a_unit_that_means_nothing_is_refused() -> None:
     image = oz.ome.write({}, np.zeros((8, 8), "u1"), axes="yx")
-    with pytest.raises(oz.InvalidMetadata, match="axis 'y' has no unit"):
+    with pytest.raises(oz.InvalidArgument, match="axis 'y' has no unit"):
         image.read({"y": (1, 2)}, unit="micrometer")
-    with pytest.raises(oz.InvalidMetadata, match="'parrot' is not known"):
+    with pytest.raises(oz.InvalidArgument, match="'parrot' is not known"):
         example().read({"y": (1, 2)}, unit="parrot")
-    with pytest.raises(oz.InvalidMetadata, match="one is length, one is time"):
+    with pytest.raises(oz.InvalidArgument, match="one is length, one is time"):
         example().read({"y": (1, 2)}, unit={"y": "second"})
 
 

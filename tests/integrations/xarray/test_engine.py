@@ -16,7 +16,7 @@ import xarray as xr
 
 import omnizarr as oz
 import omnizarr.xarray as ozx
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import Conflict
 from omnizarr.stores.wrappers import WrapperStore
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning:zarr")
@@ -298,7 +298,7 @@ def test_who_appends_at_the_same_time_loses_nothing_and_overwrites_nothing(tmp_p
             try:
                 part.omnizarr.to(tmp_path / "x", append_dim="time", mode="a-")
                 return attempt
-            except InvalidMetadata as e:
+            except Conflict as e:
                 if "append again" not in str(e):
                     raise
         raise AssertionError("never got a turn")

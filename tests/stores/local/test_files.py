@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import LocalStore
 from omnizarr.stores.local import files as replace_file
 from tests.servers.skipped import COMPILER
@@ -174,7 +174,7 @@ def test_several_values_are_stored_up_to_one_that_cannot_be(
             store.set_many([("k", b"5"), ("taken", b"6"), ("never", b"7")])
         with pytest.raises(TypeError):
             store.set_many([("k", ["no", "bytes"])])  # type: ignore[list-item]
-        with pytest.raises(InvalidMetadata, match="not allowed"):
+        with pytest.raises(InvalidArgument, match="not allowed"):
             store.set_many([("k", b"8"), ("../k", b"9")])
     assert files(tmp_path) == ["a/b/c", "a/d", "k"]
     assert store.get("k") == b"5"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from omnizarr import LocalStore
-from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import Range
 from omnizarr.stores.local import store as local
 from tests.servers.skipped import COMPILER
@@ -49,7 +49,7 @@ def test_parts_of_files_can_be_asked_for_too(store: LocalStore) -> None:
     "key", ["", "/a", "a/", "a//b", ".", "..", "../data/zarr.json", "a/../b", "\0"]
 )
 def test_a_key_that_may_lead_outside_is_an_error(store: LocalStore, key: str) -> None:
-    with pytest.raises(InvalidMetadata, match="not allowed"):
+    with pytest.raises(InvalidArgument, match="not allowed"):
         store.get_many([("zarr.json", None), (key, None)])
 
 

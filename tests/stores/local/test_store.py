@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from omnizarr import LocalStore, stores
-from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
+from omnizarr.errors import InvalidArgument, ReadOnly, StoreError
 from omnizarr.stores import DirectoryStore, Range, Store
 from omnizarr.stores.local import files as atomic_file
 
@@ -115,7 +115,7 @@ def test_keys_that_may_lead_outside_are_refused(tmp_path: Path, key: str) -> Non
         lambda: store.set(key, b"evil"),
         lambda: store.erase(key),
     ):
-        with pytest.raises(InvalidMetadata, match="key") as caught:
+        with pytest.raises(InvalidArgument, match="key") as caught:
             call()
         assert repr(key) in str(caught.value)
     assert outside.read_bytes() == b"secret"
@@ -136,7 +136,7 @@ def test_prefixes_that_may_lead_outside_are_refused(tmp_path: Path, prefix: str)
         lambda: list(store.list_prefix(prefix)),
         lambda: store.list_dir(prefix),
     ):
-        with pytest.raises(InvalidMetadata):
+        with pytest.raises(InvalidArgument):
             call()
     assert (tmp_path / "up").read_bytes() == b"secret"
     assert files(store) == ["a/b"]

@@ -18,7 +18,7 @@ import urllib3
 import omnizarr
 from omnizarr import stores
 from omnizarr.concurrency.retry import Retry
-from omnizarr.errors import InvalidMetadata, MissingPackage, ReadOnly, StoreError
+from omnizarr.errors import InvalidArgument, MissingPackage, ReadOnly, StoreError
 from omnizarr.stores import Range, SetsIf, Versioned, resolve
 from omnizarr.stores.object.store import ObjectStore
 from tests.servers.fixtures import Cloud
@@ -102,7 +102,7 @@ def test_keys_may_have_any_characters(cloud: Cloud) -> None:
 def test_keys_that_may_lead_outside_are_refused(gs: Cloud, key: str) -> None:
     store = open_store(gs)
     for call in (lambda: store.get(key), lambda: store.set(key, b""), lambda: store.erase(key)):
-        with pytest.raises(InvalidMetadata, match="key"):
+        with pytest.raises(InvalidArgument, match="key"):
             call()
     assert gs.server.log == []
 
@@ -329,7 +329,7 @@ def test_secrets_are_in_no_repr_and_no_error(cloud: Cloud) -> None:
 
 
 def test_wrong_options_are_told_at_once(gs: Cloud) -> None:
-    with pytest.raises(InvalidMetadata, match="nonsense"):
+    with pytest.raises(InvalidArgument, match="nonsense"):
         resolve(gs.url, storage_options={**gs.options, "nonsense": 1})
     with pytest.raises(StoreError, match="Account"):
         resolve("az://container/x")

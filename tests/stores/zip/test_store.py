@@ -17,7 +17,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import stores
-from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import LocalStore, MemoryStore, Range, Store
 from omnizarr.stores.zip import ZipStore
 from omnizarr.testing import RecordingStore
@@ -200,9 +200,9 @@ def test_modes_create_keep_or_refuse(tmp_path: Path) -> None:
     assert ZipStore(path).get("k") == b"1"
     ZipStore(path, mode="w").close()
     assert read_back(path) == {}
-    with pytest.raises(InvalidMetadata, match="mode"):
+    with pytest.raises(InvalidArgument, match="mode"):
         ZipStore(path, mode="q")  # type: ignore[arg-type]
-    with pytest.raises(InvalidMetadata, match="compression"):
+    with pytest.raises(InvalidArgument, match="compression"):
         ZipStore(path, compression=14)
     with ZipStore(tmp_path / "new" / "folders" / "x.zip", mode="a") as store:
         store.set("k", b"1")

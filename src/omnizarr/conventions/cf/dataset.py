@@ -25,7 +25,7 @@ from omnizarr.conventions.cf.variable import (
 )
 from omnizarr.errors import (
     CannotExpress,
-    InvalidMetadata,
+    InvalidArgument,
     NodeNotFound,
     Problem,
     WrongNode,
@@ -268,13 +268,13 @@ class Dataset(Mapping[str, Variable]):
 
     def _check_dimensions(self, name: str, dimensions: tuple[str, ...], shape: Any) -> None:
         if len(dimensions) != len(shape):
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"variable {name!r} has {len(shape)} axes, but dimensions {list(dimensions)}"
             )
         for dimension, size in zip(dimensions, shape, strict=True):
             known = self.dimensions.get(dimension, size)
             if known != size:
-                raise InvalidMetadata(
+                raise InvalidArgument(
                     f"variable {name!r}: dimension {dimension!r} has length {size} here, but"
                     f" {known} in {self.group.name}; give it another name"
                 )
@@ -333,7 +333,7 @@ def _stored_type(dtype: Any, values: Any, attributes: Mapping[str, Any]) -> np.d
     if hasattr(dtype, "_nc_type") or (isinstance(dtype, type) and dtype.__module__ == "netCDF4"):
         raise _user_defined(getattr(dtype, "name", repr(dtype)))
     if dtype is None and values is None:
-        raise InvalidMetadata("give values, or the type of the variable as dtype")
+        raise InvalidArgument("give values, or the type of the variable as dtype")
     if dtype is None:
         is_time = "since" in str(attributes.get("units", "")) and values.dtype.kind in "MO"
         dtype = "i8" if is_time else values.dtype
@@ -341,7 +341,7 @@ def _stored_type(dtype: Any, values: Any, attributes: Mapping[str, Any]) -> np.d
     if found.names is not None or found.kind in "VO":
         raise _user_defined(str(found))
     if found.kind in "Mm":
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"{found} is not a type of NetCDF; give attributes such as"
             " units='seconds since 1970-01-01', and dtype='i8'"
         )

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidArgument, InvalidMetadata
 
 
 def encode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -270,7 +270,7 @@ class Packing:
     def encode(self, values: Values, absent: npt.NDArray[np.bool_] | None = None) -> Values:
         """Stored numbers for values; raises where one does not fit, or is missing without a way."""
         if values.dtype.kind not in "iufb":
-            raise InvalidMetadata(f"cannot store {values.dtype} values as {self.stored}")
+            raise InvalidArgument(f"cannot store {values.dtype} values as {self.stored}")
         if absent is None:
             absent = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
         packed: Values = values
@@ -283,7 +283,7 @@ class Packing:
             out = self._integers(packed, absent).view(target)
         clash = self.is_missing(out) & ~absent
         if self.leaves_out and clash.any():
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"{values[clash].flat[0]} would be read as missing: stored are {self.missing} for"
                 f" missing values, and valid numbers from {self.valid.low} to {self.valid.high};"
                 " choose another _FillValue or valid_range"
@@ -299,8 +299,8 @@ class Packing:
             raise self._unfit(values[~np.isfinite(out) & np.isfinite(values)].flat[0])
         return out
 
-    def _unfit(self, value: Any) -> InvalidMetadata:
-        return InvalidMetadata(
+    def _unfit(self, value: Any) -> InvalidArgument:
+        return InvalidArgument(
             f"{value} does not fit into {self.seen} with scale_factor {self.scale} and"
             f" add_offset {self.offset}; choose others or a wider type"
         )
@@ -310,7 +310,7 @@ class Packing:
         if present.dtype.kind == "f":
             whole = np.rint(present)
             if not self.packed and (whole != present).any():
-                raise InvalidMetadata(
+                raise InvalidArgument(
                     f"values such as {present[whole != present].flat[0]} are not whole, but are"
                     f" stored as {self.stored} without scale_factor; store them as floats"
                 )
@@ -326,7 +326,7 @@ class Packing:
 
     def _fill(self) -> Any:
         if not self.missing:
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"there are missing values, but {self.stored} has none and no _FillValue is stated"
             )
         return self.missing[0]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr.errors import InvalidMetadata, MissingModule, known_names
+from omnizarr.errors import InvalidArgument, InvalidMetadata, MissingModule, known_names
 
 Values = npt.NDArray[Any]
 
@@ -105,9 +105,9 @@ class Times:
         if times.dtype.kind == "O":
             return self._encode_objects(times)
         if times.dtype.kind != "M":
-            raise InvalidMetadata(f"expected times (datetime64 or cftime), got {times.dtype}")
+            raise InvalidArgument(f"expected times (datetime64 or cftime), got {times.dtype}")
         if self.calendar not in CALENDARS:
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"datetime64 has no dates of the calendar {self.calendar!r}; give objects of cftime"
             )
         absent = np.isnat(times)
@@ -118,7 +118,7 @@ class Times:
             ticks = times.astype("M8[ns]")
         early = ~absent & self._before_switch(ticks.view("i8"), length)
         if early.any():
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"{times[early].flat[0]} is before 1582-10-15, where NumPy's dates differ from the"
                 f" calendar {self.calendar!r}; give objects of cftime"
             )
@@ -227,7 +227,7 @@ class Times:
         for other in {t.calendar for t in present} - {self.calendar}:
             same = {other, self.calendar}
             if not any(same <= set(each) for each in (MIXED, *_SAME)):
-                raise InvalidMetadata(f"times of the calendar {other!r} are not {self.calendar!r}")
+                raise InvalidArgument(f"times of the calendar {other!r} are not {self.calendar!r}")
         out = np.zeros(times.shape, "f8")
         if present.size:
             numbers = np.asarray(cftime.date2num(present, self._for_cftime(), self.calendar))

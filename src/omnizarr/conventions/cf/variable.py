@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from omnizarr.conventions.cf.packing import FILL, Packing
 from omnizarr.conventions.cf.times import UNITS, Times, is_time
-from omnizarr.errors import InvalidMetadata, SelectionError
+from omnizarr.errors import InvalidArgument, InvalidMetadata, SelectionError
 from omnizarr.formats.format import ATTRIBUTE, is_nczarr
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.selection import Shaped
@@ -43,7 +43,7 @@ class Joined:
     def __setitem__(self, selection: Any, values: Any) -> None:
         texts = np.asarray(values)
         if texts.dtype.kind != "S" or texts.dtype.itemsize > self.dtype.itemsize:
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"expected texts of up to {self.dtype.itemsize} bytes, got {texts.dtype}"
             )
         letters = texts.astype(self.dtype, order="C").reshape(*texts.shape, 1).view("S1")
@@ -110,15 +110,15 @@ def write_text(values: Values, encoding: str | None, dtype: np.dtype[Any]) -> Va
         try:
             texts = np.char.encode(texts, encoding or "ascii")
         except UnicodeEncodeError as e:
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"{e.object!r} cannot be stored in {encoding or 'ascii'}; the attribute"
                 f" {ENCODING} = 'utf-8' has all letters"
             ) from e
     if texts.dtype.kind != "S":
-        raise InvalidMetadata(f"expected texts, got {texts.dtype}")
+        raise InvalidArgument(f"expected texts, got {texts.dtype}")
     longest = int(np.char.str_len(texts).max(initial=0))
     if longest > dtype.itemsize:
-        raise InvalidMetadata(f"a text has {longest} bytes, and {dtype.itemsize} are stored")
+        raise InvalidArgument(f"a text has {longest} bytes, and {dtype.itemsize} are stored")
     out: Values = texts.astype(dtype)
     return out
 
@@ -147,7 +147,7 @@ class Decoding:
     ) -> Decoding:
         """What attributes say about values of a stored type."""
         if times not in ("auto", "cftime", None):
-            raise InvalidMetadata(f"times must be 'auto', 'cftime' or None, got {times!r}")
+            raise InvalidArgument(f"times must be 'auto', 'cftime' or None, got {times!r}")
         packing = Packing.of(dtype, attributes, fill, valid_only)
         if dtype.kind not in "iuf":
             return cls(packing, encoding=charset(attributes, dtype))
@@ -211,7 +211,7 @@ class Decoding:
 
 def _elapsed(values: Values, unit: int) -> tuple[Values, npt.NDArray[np.bool_]]:
     if values.dtype.kind != "m":
-        raise InvalidMetadata(f"expected durations (timedelta64), got {values.dtype}")
+        raise InvalidArgument(f"expected durations (timedelta64), got {values.dtype}")
     absent = np.isnat(values)
     whole, rest = np.divmod(np.where(absent, 0, values.astype("m8[ns]").view("i8")), unit)
     return (whole + rest / unit if rest.any() else whole), absent

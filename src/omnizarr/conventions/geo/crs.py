@@ -22,6 +22,7 @@ import numpy as np
 
 from omnizarr.errors import (
     CannotExpress,
+    InvalidArgument,
     InvalidMetadata,
     MissingModule,
     MissingPackage,
@@ -75,7 +76,7 @@ class CRS:
                 return cls(wkt=given)
             if _CODE.match(given):
                 return cls(stated_code=given)
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"{given!r} is no coordinate reference system; give a code such as 'EPSG:4326', a URL"
             " of opengis.net, well-known text, PROJJSON or a pyproj CRS"
         )
@@ -135,7 +136,7 @@ class CRS:
         if self.wkt is not None and WKT2.fullmatch(_keyword(self.wkt)):
             return self.wkt
         if not self:
-            raise InvalidMetadata("there is no coordinate reference system to write")
+            raise InvalidArgument("there is no coordinate reference system to write")
         try:
             return str(self.to_pyproj().to_wkt("WKT2_2019"))
         except MissingPackage as e:
@@ -348,10 +349,10 @@ def write_crs(array: Array, crs: Any, *, way: Way = "cf", name: str = GRID_MAPPI
     other ways' statements, were there any, are removed, so that none is left that differs.
     """
     if way not in ("cf", "gdal", "both", "proj"):
-        raise InvalidMetadata(f"way must be 'cf', 'gdal', 'both' or 'proj', got {way!r}")
+        raise InvalidArgument(f"way must be 'cf', 'gdal', 'both' or 'proj', got {way!r}")
     given = CRS.of(crs)
     if not given:
-        raise InvalidMetadata(f"there is no coordinate reference system in {crs!r}")
+        raise InvalidArgument(f"there is no coordinate reference system in {crs!r}")
     new: dict[str, Any] = {}
     if way in ("gdal", "both"):
         new["_CRS"] = to_gdal(given)

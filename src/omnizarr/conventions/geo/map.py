@@ -27,7 +27,15 @@ from omnizarr.conventions.geo.transform import (
     read_transform,
     spatial_axes,
 )
-from omnizarr.errors import InvalidMetadata, NoSuchLabel, SelectionError, WrongNode, warn
+from omnizarr.errors import (
+    InvalidArgument,
+    InvalidMetadata,
+    NoSuchLabel,
+    SelectionError,
+    WrongNode,
+    error_context,
+    warn,
+)
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.open import open as open_zarr
@@ -79,7 +87,8 @@ def tile_crs(stated: Any) -> CRS | None:
     crs = given.get("crs", given.get("supportedCRS"))
     if isinstance(crs, Mapping):
         crs = crs.get("uri", crs.get("wkt"))
-    return None if crs is None else CRS.of(crs)
+    with error_context("crs", catch=(InvalidArgument,), into=InvalidMetadata):
+        return None if crs is None else CRS.of(crs)
 
 
 def _place(matrix: Mapping[str, Any], limits: Any, axes: Any) -> Affine | None:

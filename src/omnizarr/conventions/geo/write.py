@@ -12,7 +12,7 @@ from omnizarr.conventions.geo.crs import CRS, PROJ, Way, registered, to_gdal, to
 from omnizarr.conventions.geo.map import Map
 from omnizarr.conventions.geo.map import open as open_map
 from omnizarr.conventions.geo.transform import Affine
-from omnizarr.errors import InvalidMetadata, known_names
+from omnizarr.errors import InvalidArgument, known_names
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.build import build
 from omnizarr.hierarchy.create import new_location
@@ -99,12 +99,12 @@ def write(
     steps = _steps(source.shape, levels, factor)
     names = list(options.pop("dimension_names", None) or _names(len(source.shape)))
     if len(names) != len(source.shape) or None in names[-2:]:
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"dimension_names must name the rows and columns of {len(source.shape)} axes,"
             f" got {names}"
         )
     if variable is not None and placed is not None and (placed.b or placed.d):
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"{placed} is turned, so that no coordinates can be stored; leave out variable"
         )
     check_options(options)
@@ -139,16 +139,16 @@ def _check(
     source: Any, factor: int, method: str, convention: str, options: Mapping[str, Any]
 ) -> None:
     if len(source.shape) < 2:
-        raise InvalidMetadata(f"a map has at least two axes, got shape {source.shape}")
+        raise InvalidArgument(f"a map has at least two axes, got shape {source.shape}")
     if isinstance(factor, bool) or not isinstance(factor, int) or factor < 2:
-        raise InvalidMetadata(f"factor must be an integer of at least 2, got {factor!r}")
+        raise InvalidArgument(f"factor must be an integer of at least 2, got {factor!r}")
     if method not in NAMES:
-        raise InvalidMetadata(f"method {method!r} is not known; {known_names(method, NAMES)}")
+        raise InvalidArgument(f"method {method!r} is not known; {known_names(method, NAMES)}")
     if convention not in ("multiscales", "geozarr"):
-        raise InvalidMetadata(f"convention must be 'multiscales' or 'geozarr', got {convention!r}")
+        raise InvalidArgument(f"convention must be 'multiscales' or 'geozarr', got {convention!r}")
     stated = options.get("attributes") or {}
     if method in ("mean", "gaussian", "max") and {"_FillValue", "missing_value"} & stated.keys():
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"method {method!r} would mix the number for missing values into its neighbours; use"
             " 'nearest' or 'mode', or floats with NaN"
         )
@@ -158,7 +158,7 @@ def _transform(
     transform: Any, bounds: Sequence[float] | None, shape: Sequence[int]
 ) -> Affine | None:
     if transform is not None and bounds is not None:
-        raise InvalidMetadata("transform and bounds both say where the map lies; give one")
+        raise InvalidArgument("transform and bounds both say where the map lies; give one")
     if bounds is not None:
         return Affine.from_bounds(bounds, shape)
     return None if transform is None else Affine.of(transform)
@@ -183,7 +183,7 @@ def _steps(shape: Sequence[int], levels: int | None, factor: int) -> list[tuple[
             longest = -(-longest // factor)
             levels += 1
     if levels < 1:
-        raise InvalidMetadata(f"levels must be at least 1, got {levels!r}")
+        raise InvalidArgument(f"levels must be at least 1, got {levels!r}")
     return [(*(1 for _ in shape[:-2]), factor, factor)] * (levels - 1)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from omnizarr.conventions.ome.model import Axis, Metadata, Transform
 from omnizarr.conventions.ome.region import unit_factor, unit_kind, unit_name, unknown_unit
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidArgument
 from omnizarr.hierarchy.array import Array
 from omnizarr.ops.pyramid import Values
 
@@ -27,23 +27,23 @@ def image_axes(axes: Any, rank: int, unit: str | Mapping[str, str] | None) -> tu
     """Axes from a text such as ``"zyx"`` in any case, names or `Axis` objects; None: the usual."""
     if axes is None:
         if rank not in _DEFAULT_AXES:
-            raise InvalidMetadata(f"an image has 2 to 5 axes, got {rank}")
+            raise InvalidArgument(f"an image has 2 to 5 axes, got {rank}")
         axes = _DEFAULT_AXES[rank]
     if isinstance(axes, str):
         axes = axes.lower()
     given = [a if isinstance(a, Axis) else Axis(str(a), _TYPES.get(str(a), "space")) for a in axes]
     names = [a.name for a in given]
     if len(given) != rank:
-        raise InvalidMetadata(f"the data have {rank} axes, but {len(given)} are named: {names}")
+        raise InvalidArgument(f"the data have {rank} axes, but {len(given)} are named: {names}")
     order = sorted(range(rank), key=lambda i: _ORDER.get(given[i].type or "", 1))
     if order != [*range(rank)]:
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"the axes {names} are not in the order of OME-Zarr: time, then channel, then space;"
             f" give numpy.transpose(data, {tuple(order)}) with axes {[names[i] for i in order]}"
         )
     units = {} if unit is None or isinstance(unit, str) else dict(unit)
     for name in units.keys() - set(names):
-        raise InvalidMetadata(f"unit: there is no axis {name!r}; axes: {', '.join(names)}")
+        raise InvalidArgument(f"unit: there is no axis {name!r}; axes: {', '.join(names)}")
     if isinstance(unit, str):
         kind = unit_kind(unit)
         if kind is None:
@@ -62,11 +62,11 @@ def per_axis(given: Any, axes: Sequence[Axis], default: float, what: str) -> tup
     names = [a.name for a in axes]
     if isinstance(given, Mapping):
         for name in given.keys() - set(names):
-            raise InvalidMetadata(f"{what}: there is no axis {name!r}; axes: {', '.join(names)}")
+            raise InvalidArgument(f"{what}: there is no axis {name!r}; axes: {', '.join(names)}")
         return tuple(float(given.get(name, default)) for name in names)
     found = tuple(float(n) for n in given)
     if len(found) != len(axes):
-        raise InvalidMetadata(f"{what} has {len(found)} entries, but there are {len(axes)} axes")
+        raise InvalidArgument(f"{what} has {len(found)} entries, but there are {len(axes)} axes")
     return found
 
 
@@ -75,7 +75,7 @@ def pixel_sizes(given: Any, axes: Sequence[Axis]) -> tuple[float, ...]:
     found = per_axis(given, axes, 1.0, "scale")
     for size, axis in zip(found, axes, strict=True):
         if not 0 < size < float("inf"):
-            raise InvalidMetadata(f"scale: a pixel cannot be {size:g} long along {axis.name!r}")
+            raise InvalidArgument(f"scale: a pixel cannot be {size:g} long along {axis.name!r}")
     return found
 
 
@@ -92,10 +92,10 @@ def level_factors(
     less than twice as long as the shortest, so that they grow alike.
     """
     if levels is not None and levels < 1:
-        raise InvalidMetadata(f"levels must be at least 1, got {levels}")
+        raise InvalidArgument(f"levels must be at least 1, got {levels}")
     if isinstance(factors, Sequence) and factors and not isinstance(factors[0], int):
         if levels is not None and levels != len(factors) + 1:
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"{len(factors)} steps make {len(factors) + 1} levels, not {levels}"
             )
         return [_step(each, axes) for each in factors]
@@ -118,7 +118,7 @@ def _step(given: Any, axes: Sequence[Axis]) -> Factors:
         given = {a.name: given for a in axes if a.type == "space"}
     found = per_axis(given, axes, 1, "factors")
     if any(f < 1 or f != int(f) for f in found):
-        raise InvalidMetadata(f"factors must be integers of at least 1, got {given!r}")
+        raise InvalidArgument(f"factors must be integers of at least 1, got {given!r}")
     return tuple(int(f) for f in found)
 
 

@@ -25,7 +25,13 @@ from omnizarr.conventions.ome.versions import (
     version_on,
     writable,
 )
-from omnizarr.errors import CannotExpress, InvalidMetadata, NodeNotFound, StoreError
+from omnizarr.errors import (
+    CannotExpress,
+    InvalidArgument,
+    InvalidMetadata,
+    NodeNotFound,
+    StoreError,
+)
 from omnizarr.formats import Format, by_name, consolidated
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import Location, walk
@@ -88,7 +94,7 @@ def migrate(
     if loaded is None:
         raise InvalidMetadata(f"{start} has no OME-Zarr metadata; use convert for plain Zarr")
     if loaded.version == goal:
-        raise InvalidMetadata(f"{start} is OME-Zarr {to} already")
+        raise InvalidArgument(f"{start} is OME-Zarr {to} already")
     changed = translated(start, nodes, loaded, goal, in_place)
     view = _View(inner, _documents(start, nodes, changed), hide_chunks=dry_run)
     view.documents.update(key for path in nodes for key in start.format.keys(path))
@@ -240,7 +246,7 @@ def for_format(
             wanted = target.separator
             separator = separator or wanted
         if wanted is not None and separator not in (None, wanted):
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"{place} is OME-Zarr, whose chunk keys have {wanted!r} in version 2,"
                 f" not {separator!r}; leave dimension_separator out"
             )

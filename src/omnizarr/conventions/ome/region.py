@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omnizarr.conventions.ome.model import Axis, Transform
-from omnizarr.errors import InvalidMetadata, SelectionError, known_names
+from omnizarr.errors import InvalidArgument, SelectionError, known_names
 
 # Positions such as 0.3 / 0.1 miss whole numbers by some rounding.
 _TOLERANCE = 1e-6
@@ -31,7 +31,7 @@ def axis_factor(axis: Axis, unit: str | Mapping[str, str] | None) -> float:
     if axis.type != kind and not isinstance(unit, Mapping):
         return 1.0
     if axis.unit is None:
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"axis {axis.name!r} has no unit, so {asked!r} means nothing along it; leave the unit"
             " out to count in its scale"
         )
@@ -159,10 +159,10 @@ def unit_kind(unit: str | None) -> str | None:
     return "space" if name in _SPACE else "time" if name in _TIME else None
 
 
-def unknown_unit(name: str) -> InvalidMetadata:
+def unknown_unit(name: str) -> InvalidArgument:
     """Return the error for a unit that is neither of space nor of time."""
     known = known_names(name, (*_SPACE, *_TIME, *_SHORT))
-    return InvalidMetadata(f"unit {name!r} is not known; {known}")
+    return InvalidArgument(f"unit {name!r} is not known; {known}")
 
 
 def unit_factor(source: str, target: str) -> float:
@@ -176,4 +176,4 @@ def unit_factor(source: str, target: str) -> float:
     for name in (a, b):
         if name not in _SPACE and name not in _TIME:
             raise unknown_unit(name)
-    raise InvalidMetadata(f"unit {source!r} cannot become {target!r}: one is length, one is time")
+    raise InvalidArgument(f"unit {source!r} cannot become {target!r}: one is length, one is time")

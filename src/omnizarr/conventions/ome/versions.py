@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidArgument, InvalidMetadata
 
 Json = dict[str, Any]
 
@@ -77,24 +77,33 @@ class Stated:
 
 
 def known(name: object) -> Version:
-    """The version of that name; a release candidate counts as its version."""
-    for version in VERSIONS:
-        if name == version.name:
-            return version
-    if isinstance(name, str) and name.startswith(("0.6rc", "0.6.dev", "0.6dev", "0.6-")):
-        return VERSIONS[-1]
-    raise InvalidMetadata(
-        f"OME-Zarr version {name!r} is not known here; known: {', '.join(map(str, VERSIONS))}"
-    )
+    """Return the version that metadata state; a release candidate counts as its version."""
+    version = _find(name)
+    if version is None:
+        raise InvalidMetadata(_unknown(name))
+    return version
 
 
 def writable(name: object) -> Version:
-    """The version of that name, or an error where it is not written here."""
-    version = known(name)
+    """Return the version that a caller asks for; raise if it is not written here."""
+    version = _find(name)
+    if version is None:
+        raise InvalidArgument(_unknown(name))
     if not version.writes:
         names = " and ".join(v.name for v in VERSIONS if v.writes)
-        raise InvalidMetadata(f"OME-Zarr {version.name} is only read here; written are {names}")
+        raise InvalidArgument(f"OME-Zarr {version.name} is only read here; written are {names}")
     return version
+
+
+def _find(name: object) -> Version | None:
+    if isinstance(name, str) and name.startswith(("0.6rc", "0.6.dev", "0.6dev", "0.6-")):
+        return VERSIONS[-1]
+    return next((version for version in VERSIONS if name == version.name), None)
+
+
+def _unknown(name: object) -> str:
+    versions = ", ".join(map(str, VERSIONS))
+    return f"OME-Zarr version {name!r} is not known here; known: {versions}"
 
 
 def version_on(zarr_format: int | str) -> Version | None:

@@ -44,7 +44,14 @@ from omnizarr.conventions.ome.model import (
 from omnizarr.conventions.ome.plate import Plate
 from omnizarr.conventions.ome.plate import open as open_ome
 from omnizarr.conventions.ome.versions import NEWEST, Version, attributes_of, stated, writable
-from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongNode, known_names
+from omnizarr.errors import (
+    Conflict,
+    InvalidArgument,
+    InvalidMetadata,
+    NodeNotFound,
+    WrongNode,
+    known_names,
+)
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.build import build
@@ -126,7 +133,7 @@ def write(
     steps = level_factors(source.shape, used, sizes, levels, factors)
     labels = None if names is None else tuple(names)
     if labels is not None and len(labels) != len(steps) + 1:
-        raise InvalidMetadata(f"{len(labels)} names were given for {len(steps) + 1} levels")
+        raise InvalidArgument(f"{len(labels)} names were given for {len(steps) + 1} levels")
     labels = labels or tuple(str(i) for i in range(len(steps) + 1))
     transforms = level_transforms(Transform(sizes, start), steps, _known(method))
     multiscale = Multiscale(
@@ -171,7 +178,7 @@ def write_levels(
     group = Group.at(location, location.load())
     loaded = load(group)
     if loaded is None:
-        raise InvalidMetadata(f"{group.name} in {group.store!r} was changed while it was written")
+        raise Conflict(f"{group.name} in {group.store!r} was changed while it was written")
     return Image(loaded)
 
 
@@ -185,7 +192,7 @@ def _with_keys(options: ArrayOptions, version: Version) -> ArrayOptions:
     encoding = key_encoding(by_name(version.zarr_format), options)
     separator = encoding.configuration.get("separator", ".")
     if separator != version.separator:
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"the chunk keys of OME-Zarr {version.name} have {version.separator!r}, not"
             f" {separator!r}; leave dimension_separator and chunk_key_encoding out"
         )
@@ -214,7 +221,7 @@ def _name(store: Any, path: str | None) -> str:
 
 def _known(method: str) -> str:
     if method not in NAMES:
-        raise InvalidMetadata(f"method {method!r} is not known; {known_names(method, NAMES)}")
+        raise InvalidArgument(f"method {method!r} is not known; {known_names(method, NAMES)}")
     return method
 
 
@@ -282,7 +289,7 @@ def _omero(channels: Sequence[Any] | None, source: Any, axes: Sequence[Any]) -> 
         return None
     counts = [n for n, a in zip(source.shape, axes, strict=True) if a.type == "channel"]
     if counts and counts[0] != len(channels):
-        raise InvalidMetadata(f"{len(channels)} channels were given, but the data have {counts[0]}")
+        raise InvalidArgument(f"{len(channels)} channels were given, but the data have {counts[0]}")
     return Omero(tuple(_channel(c, i) for i, c in enumerate(channels)))
 
 
@@ -290,7 +297,7 @@ def _channel(given: Any, index: int) -> Channel:
     channel = given if isinstance(given, Channel) else Channel(str(given))
     color = (channel.color or _COLOURS[index % len(_COLOURS)]).removeprefix("#")
     if not is_colour(color):
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"the colour of channel {channel.label!r} is {channel.color!r}; give six hexadecimal"
             " digits, such as 'FF0000' for red"
         )
@@ -334,7 +341,7 @@ def write_labels(
         raise WrongNode(f"{image!r} is not an image; labels belong to images")
     source, _ = open_source(data, there)
     if np.dtype(source.dtype).kind not in "iu":
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"labels are integers, got {source.dtype}; give labels.astype('uint32') or smaller"
         )
     used = _axes(image, axes, len(source.shape))
@@ -375,12 +382,12 @@ def _axes(image: Image, axes: Any, rank: int) -> tuple[Axis, ...]:
         if rank == len(used):
             return used
         names = " ".join(a.name for a in image.axes)
-        raise InvalidMetadata(f"the labels have {rank} axes, the image has {names}; give axes=")
+        raise InvalidArgument(f"the labels have {rank} axes, the image has {names}; give axes=")
     by_name = {a.name: a for a in image.axes}
     asked = [a.name for a in image_axes(axes, rank, None)]
     for name in asked:
         if name not in by_name:
-            raise InvalidMetadata(f"the image has no axis {name!r}; axes: {', '.join(by_name)}")
+            raise InvalidArgument(f"the image has no axis {name!r}; axes: {', '.join(by_name)}")
     return tuple(by_name[name] for name in asked)
 
 
@@ -390,7 +397,7 @@ def _steps(image: Image, axes: Sequence[Axis], shape: Sequence[int]) -> list[Fac
     scales = [image.transform(i).scale for i in range(len(image.multiscale.datasets))]
     for axis, place, n in zip(axes, places, shape, strict=True):
         if n not in (1, image.shape[place]):
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"the labels have length {n} along {axis.name!r}, the image {image.shape[place]};"
                 " it must be the same, or 1"
             )
@@ -399,7 +406,7 @@ def _steps(image: Image, axes: Sequence[Axis], shape: Sequence[int]) -> list[Fac
 
 def _rgba(color: Sequence[int]) -> Rgba:
     if len(color) != 4:
-        raise InvalidMetadata(f"a label's colour has four numbers from 0 to 255, got {color!r}")
+        raise InvalidArgument(f"a label's colour has four numbers from 0 to 255, got {color!r}")
     r, g, b, a = (int(n) for n in color)
     return r, g, b, a
 
@@ -466,7 +473,7 @@ def write_plate(
     group = Group.at(location, location.load())
     loaded = load(group)
     if loaded is None:
-        raise InvalidMetadata(f"{group.name} in {group.store!r} was changed while it was written")
+        raise Conflict(f"{group.name} in {group.store!r} was changed while it was written")
     return Plate(loaded)
 
 
@@ -480,7 +487,7 @@ def _layout(
     places = {well: well.split("/") for well in fields}
     for well, parts in places.items():
         if len(parts) != 2:
-            raise InvalidMetadata(f"a well is named by its row and column, as 'A/1', got {well!r}")
+            raise InvalidArgument(f"a well is named by its row and column, as 'A/1', got {well!r}")
     names = [
         tuple(given) if given is not None else _sorted({parts[i] for parts in places.values()})
         for i, given in enumerate((rows, columns))
@@ -488,7 +495,7 @@ def _layout(
     for well, parts in places.items():
         for what, part, known in zip(("row", "column"), parts, names, strict=True):
             if part not in known:
-                raise InvalidMetadata(f"well {well!r}: the plate has no {what} {part!r}")
+                raise InvalidArgument(f"well {well!r}: the plate has no {what} {part!r}")
     wells = tuple(
         WellPlace(well, names[0].index(row), names[1].index(column))
         for well, (row, column) in places.items()

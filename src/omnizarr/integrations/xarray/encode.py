@@ -23,7 +23,7 @@ from xarray.coding import strings
 from omnizarr.codecs.specify import to_named
 from omnizarr.conventions.cf.packing import encode_fill
 from omnizarr.errors import (
-    InvalidMetadata,
+    InvalidArgument,
     InvalidName,
     NoSuchLabel,
     WrongType,
@@ -78,7 +78,7 @@ def encoded_dataset(
             known = known_names(name, variables)
             raise NoSuchLabel(f"encoding for {name!r}, which is no variable; {known}")
         if not isinstance(given, Mapping):
-            raise InvalidMetadata(f"encoding of {name!r} must be a dict of options, got {given!r}")
+            raise InvalidArgument(f"encoding of {name!r} must be a dict of options, got {given!r}")
         variables[name].encoding = dict(given)
     return {UNNAMED if k is None else k: v for k, v in variables.items()}, attributes
 
@@ -195,12 +195,12 @@ def encoded_like(name: str, given: xr.Variable, array: Array) -> Coded:
         given = given.astype(np.result_type(given.dtype, decoded.dtype))
     fixed = given.dtype.kind in "SU"
     if fixed and decoded.dtype != object and decoded.dtype != given.dtype:
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"variable {name!r} has type {given.dtype}, and {decoded.dtype} is stored;"
             " convert it first, so that no text is cut"
         )
     if set(given.dims) != set(stored.dims):
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"variable {name!r} has dimensions {given.dims}, and {stored.dims} are stored"
         )
     copy = given.transpose(*stored.dims).copy(deep=False)
@@ -227,7 +227,7 @@ def with_given_encoding(name: str, var: Coded) -> Coded:
         known = known_names(unknown[0], sorted(_OPTIONS))
         netcdf = "; of NetCDF: chunks for chunksizes, compressors for zlib"
         hint = netcdf if _OF_NETCDF & given else ""
-        raise InvalidMetadata(f"encoding of {name!r}: unknown {unknown}; {known}{hint}")
+        raise InvalidArgument(f"encoding of {name!r}: unknown {unknown}; {known}{hint}")
     return replace(var, given=True)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import xarray as xr
 from xarray.backends import BackendEntrypoint, StoreBackendEntrypoint
 
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import WrongNode
 from omnizarr.hierarchy.array import Array
 from omnizarr.integrations.xarray.read import Stored, name_of, open_stored, unpack_in_place
 from omnizarr.integrations.xarray.write import write
@@ -91,7 +91,7 @@ class Engine(BackendEntrypoint):
         """The datasets of a group and of all below it by path; the group itself is ``/``."""
         node = open_stored(filename_or_obj, group, consolidated, storage_options, zarr_format)
         if isinstance(node, Array):
-            raise InvalidMetadata(f"{node.name} is an array, not a group; use open_dataset")
+            raise WrongNode(f"{node.name} is an array, not a group; use open_dataset")
         found = {"": Stored({}, node.attrs.asdict(), use_zarr_fill_value_as_mask)}
         for path, member in node.members(max_depth=None):
             parent, _, name = path.rpartition("/")

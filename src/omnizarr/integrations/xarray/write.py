@@ -16,7 +16,8 @@ from xarray import conventions
 from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.errors import (
     CannotExpress,
-    InvalidMetadata,
+    Conflict,
+    InvalidArgument,
     NodeExists,
     NodeNotFound,
     NoSuchLabel,
@@ -62,10 +63,10 @@ def resolve_region(dataset: xr.Dataset, region: Any, group: Group) -> dict[str, 
         if not isinstance(found[name], slice):
             raise WrongType(f"region of {name!r} must be a slice or 'auto', got {part!r}")
         if found[name].step not in (None, 1):
-            raise InvalidMetadata(f"region of {name!r} must not have a step, got {part!r}")
+            raise InvalidArgument(f"region of {name!r} must not have a step, got {part!r}")
     strangers = [n for n, v in dataset.variables.items() if not set(found) & set(v.dims)]
     if found and strangers:
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"variables {strangers} have no dimension of the region {sorted(found)};"
             f" leave them out with .drop_vars({strangers!r})"
         )
@@ -88,7 +89,7 @@ def _find(dataset: xr.Dataset, dim: str, group: Group) -> slice:
             " coordinates that are there, append_dim adds new ones"
         )
     if (np.diff(places) != 1).any():
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"the values of coordinate {dim!r} do not follow each other where they are stored;"
             " write one run of them at a time"
         )
@@ -99,7 +100,7 @@ def with_room(array: Array, shape: tuple[int, ...]) -> Array:
     """A handle of the array as if it had a larger shape already; nothing is stored yet."""
     same_rank = len(shape) == array.ndim
     if not same_rank or any(n < old for n, old in zip(shape, array.shape, strict=True)):
-        raise InvalidMetadata(f"cannot make room: {shape} is not larger than {array.shape}")
+        raise InvalidArgument(f"cannot make room: {shape} is not larger than {array.shape}")
     larger = Array.at(array._location, with_shape(array._model, shape))
     larger._config = array._config
     return larger
@@ -133,8 +134,8 @@ def take_room(array: Array, shape: tuple[int, ...]) -> None:
         raise _changed(array, old, shape)
 
 
-def _changed(array: Array, known: tuple[int, ...], shape: tuple[int, ...]) -> InvalidMetadata:
-    return InvalidMetadata(
+def _changed(array: Array, known: tuple[int, ...], shape: tuple[int, ...]) -> Conflict:
+    return Conflict(
         f"{array._location} has shape {array.shape} now, it had {known} when {shape} was begun;"
         " another writer changed it, append again"
     )
@@ -294,13 +295,13 @@ def _as_in(group: Group, array: Array, place: Location) -> Array:
 def _mode(mode: WriteMode | None, append_dim: str | None, region: Any) -> WriteMode:
     chosen: WriteMode = mode or ("a" if append_dim else "w-" if region is None else "r+")
     if chosen not in ("w", "w-", "a", "a-", "r+"):
-        raise InvalidMetadata(f"mode must be one of w, w-, a, a-, r+, got {chosen!r}")
+        raise InvalidArgument(f"mode must be one of w, w-, a, a-, r+, got {chosen!r}")
     if append_dim is not None and chosen not in ("a", "a-"):
-        raise InvalidMetadata(f"append_dim needs mode 'a' or 'a-', got {chosen!r}")
+        raise InvalidArgument(f"append_dim needs mode 'a' or 'a-', got {chosen!r}")
     if region is not None and chosen not in ("a", "a-", "r+"):
-        raise InvalidMetadata(f"region needs mode 'r+', 'a' or 'a-', got {chosen!r}")
+        raise InvalidArgument(f"region needs mode 'r+', 'a' or 'a-', got {chosen!r}")
     if isinstance(region, Mapping) and append_dim in region:
-        raise InvalidMetadata(f"append_dim {append_dim!r} cannot be in the region {region!r} too")
+        raise InvalidArgument(f"append_dim {append_dim!r} cannot be in the region {region!r} too")
     return chosen
 
 
@@ -314,7 +315,7 @@ def _nodes(
         name = "" if path == "." else path
         found[name] = node.to_dataset(inherit=inherit or node is tree), given.pop(name, None)
     if given:
-        raise InvalidMetadata(f"encoding for {sorted(given)}, which are no groups of the tree")
+        raise InvalidArgument(f"encoding for {sorted(given)}, which are no groups of the tree")
     return found
 
 
@@ -435,12 +436,12 @@ def _check_names(
         )
     both = sorted(given & old.keys())
     if both:
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"encoding for {both}, which are stored already; leave it out, they keep theirs"
         )
     known = {d for array in existing.values() for d in array.dimension_names or ()}
     if order.append_dim is not None and existing and order.append_dim not in known:
-        raise InvalidMetadata(
+        raise InvalidArgument(
             f"append_dim {order.append_dim!r} is no stored dimension;"
             f" known: {', '.join(sorted(d for d in known if d))}"
         )
@@ -461,7 +462,7 @@ def _placed(
         if dim == order.append_dim:
             first, last = length, length + given
         if last - first != given:
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 f"variable {name!r} has {given} along {dim!r}, where {max(0, last - first)} fit;"
                 " append_dim makes an array longer, region writes a part of it"
             )

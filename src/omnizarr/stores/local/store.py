@@ -23,7 +23,7 @@ from urllib.parse import quote
 from omnizarr import config
 from omnizarr.concurrency import file_locks
 from omnizarr.concurrency.retry import retry_on_emfile
-from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores.base import Bytes, Closes, GetMany, Kind, Range, split_path
 from omnizarr.stores.identity import Place, directory
 from omnizarr.stores.local import files as listing
@@ -148,7 +148,7 @@ class LocalStore(Closes):
 
     def _path(self, key: str) -> str:
         if os.sep != "/" and (os.sep in key or ":" in key):
-            raise InvalidMetadata(f"key {key!r} is not allowed: {os.sep!r} and ':' lead elsewhere")
+            raise InvalidArgument(f"key {key!r} is not allowed: {os.sep!r} and ':' lead elsewhere")
         check_key(key)
         return self._start + (key if os.sep == "/" else key.replace("/", os.sep))
 

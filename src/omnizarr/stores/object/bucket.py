@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from omnizarr.concurrency.cache import Key, typed_key
 from omnizarr.concurrency.retry import Retry, descriptor_shortage
-from omnizarr.errors import InvalidMetadata, MissingModule, StoreError
+from omnizarr.errors import InvalidArgument, MissingModule, StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import Store, without_secrets
 from omnizarr.stores.http import HTTPStore
@@ -343,7 +343,7 @@ class Bucket:
             )
         except library.exceptions.UnknownConfigurationKeyError as e:
             reason = without_secrets(str(e).partition("\n")[0])
-            raise InvalidMetadata(f"storage_options for {self}: {reason}") from None
+            raise InvalidArgument(f"storage_options for {self}: {reason}") from None
         except (library.exceptions.BaseError, ValueError, TypeError) as e:
             reason = descriptor_shortage() or without_secrets(str(e).partition("\n")[0])
             raise StoreError(f"cannot reach {self}: {reason}") from None

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.file_locks import lock_descriptor, unlock_descriptor
-from omnizarr.errors import StoreError, warn
+from omnizarr.errors import Conflict, StoreError, warn
 from omnizarr.stores.base import Range, Store
 from omnizarr.stores.identity import FileNumber, file_number
 from omnizarr.stores.operations import get_many
@@ -460,7 +460,7 @@ class FileBytes:
         except OSError as e:
             raise StoreError(f"cannot lock {path!r}: {e.strerror or e}") from e
         if not locked:
-            raise StoreError(
+            raise Conflict(
                 f"{path!r} is being written by another process; a ZIP archive has one writer"
             )
         self._locked_by = os.getpid()

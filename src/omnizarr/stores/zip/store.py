@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypeAlias
 
-from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import identity, operations
 from omnizarr.stores.base import Bytes, Closes, Kind, Range, Store, flat, split_path
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, is_key, naming
@@ -46,15 +46,15 @@ class ZipStore(Closes):
         allowZip64: bool = True,
     ) -> None:
         if mode not in ("r", "a", "r+", "w", "w-", "x"):
-            raise InvalidMetadata(f"mode must be one of r, a, r+, w, w-, x, got {mode!r}")
+            raise InvalidArgument(f"mode must be one of r, a, r+, w, w-, x, got {mode!r}")
         if compression not in (STORED, DEFLATED):
-            raise InvalidMetadata(f"compression must be 0 or 8 (deflated), got {compression!r}")
+            raise InvalidArgument(f"compression must be 0 or 8 (deflated), got {compression!r}")
         if not allowZip64:
-            raise InvalidMetadata(
+            raise InvalidArgument(
                 "allowZip64=False is not offered: ZIP64 is used where it is needed"
             )
         if read_only and mode in ("w", "w-", "x"):
-            raise InvalidMetadata(f"mode {mode!r} creates an archive; it cannot be read_only")
+            raise InvalidArgument(f"mode {mode!r} creates an archive; it cannot be read_only")
         self.path = os.fspath(path)
         self.inner: Store | None = None
         self.read_only = mode == "r" if read_only is None else read_only

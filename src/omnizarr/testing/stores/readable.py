@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnizarr import stores
-from omnizarr.errors import InvalidMetadata, ReadOnly, StoreError
+from omnizarr.errors import InvalidArgument, ReadOnly, StoreError
 from omnizarr.stores import Range, SetsIf, Store
 from omnizarr.stores.base import SetsPartially
 
@@ -114,7 +114,7 @@ class ReadableTests(Suite):
             lambda: store.get(key, Range(0, 1)),
             lambda: stores.get_many(store, [(key, None)]),
         ):
-            with pytest.raises(InvalidMetadata) as caught:
+            with pytest.raises(InvalidArgument) as caught:
                 use()
             assert repr(key) in str(caught.value)
 

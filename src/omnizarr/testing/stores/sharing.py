@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from omnizarr import stores
-from omnizarr.errors import InvalidMetadata
+from omnizarr.errors import InvalidArgument
 from omnizarr.stores import Range, SetsIf, Store, Versioned
 from omnizarr.testing.stores.readable import BAD_KEYS, TEN, Suite
 
@@ -261,9 +261,9 @@ class VersionedTests(Suite):
     def test_a_key_that_leads_elsewhere_has_no_generation(
         self, versioned: Versioned, key: str
     ) -> None:
-        with pytest.raises(InvalidMetadata):
+        with pytest.raises(InvalidArgument):
             versioned.generation(key)
-        with pytest.raises(InvalidMetadata):
+        with pytest.raises(InvalidArgument):
             versioned.get_versioned(key)
 
 
@@ -295,7 +295,7 @@ class ConditionalTests(VersionedTests):
         assert store.get("k") is None
 
     def test_a_key_that_leads_elsewhere_is_not_set(self, conditional: SetsIf) -> None:
-        with pytest.raises(InvalidMetadata):
+        with pytest.raises(InvalidArgument):
             conditional.set_if("../k", b"x", None)
 
     def test_threads_that_count_lose_nothing(

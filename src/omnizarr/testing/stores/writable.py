@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnizarr import stores
-from omnizarr.errors import InvalidMetadata, StoreError
+from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import Store
 from omnizarr.stores.base import SetsPartially
 from omnizarr.testing.stores.readable import BAD_KEYS, ONE_STORE, Suite
@@ -105,11 +105,11 @@ class WritableTests(Suite):
     ) -> None:
         """A15: an offset before the value's beginning, or a key that leads elsewhere."""
         self.put(store, {"j": b"j", "k": b"abc"})
-        with pytest.raises((StoreError, InvalidMetadata), match=repr(wrong[0])):
+        with pytest.raises((StoreError, InvalidArgument), match=repr(wrong[0])):
             stores.set_partial_values(store, [("j", 0, b"x"), wrong])
         assert (store.get("j"), store.get("k")) == (b"j", b"abc")
         if isinstance(store, SetsPartially):
-            with pytest.raises((StoreError, InvalidMetadata), match=repr(wrong[0])):
+            with pytest.raises((StoreError, InvalidArgument), match=repr(wrong[0])):
                 store.set_partial(*wrong)
             assert store.get("k") == b"abc"
 
@@ -129,7 +129,7 @@ class WritableTests(Suite):
             lambda: stores.set_partial_values(store, [(key, 0, b"evil")]),
         ]
         for use in uses:
-            with pytest.raises(InvalidMetadata) as caught:
+            with pytest.raises(InvalidArgument) as caught:
                 use()
             assert repr(key) in str(caught.value)
         assert store.get("a/b") == b"kept"
@@ -177,7 +177,7 @@ class PartialTests(Suite):
             pytest.fail(f"{store!r} has no set_partial")
         store.set_partial("new", 3, memoryview(b"x"))
         assert store.get("new") == b"\0\0\0x"
-        with pytest.raises(InvalidMetadata):
+        with pytest.raises(InvalidArgument):
             store.set_partial("../new", 0, b"x")
 
 
@@ -242,7 +242,7 @@ class ListableTests(Suite):
             lambda: stores.list_dir(store, prefix),
             lambda: stores.erase_prefix(store, prefix),
         ):
-            with pytest.raises(InvalidMetadata):
+            with pytest.raises(InvalidArgument):
                 use()
         assert sorted(stores.list_prefix(store, "")) == ["a/b", "ab/x"]
 
