@@ -115,7 +115,7 @@ def test_a_conversion_is_resumed_from_its_own_source_only(tmp_path: Path) -> Non
         oz.convert(tmp_path / "two", tmp_path / "t", zarr_format=2, resume=True)
     for unknown in ({}, MemoryStore()):
         oz.create_array(unknown, data=VALUES * 2, chunks=(2, 2))
-        with pytest.raises(oz.StoreError, match="cannot be told"):
+        with pytest.raises(oz.StoreError, match="cannot be identified"):
             oz.convert(unknown, tmp_path / "t", zarr_format=2, resume=True)
     oz.convert(tmp_path / "one", tmp_path / "t", zarr_format=2, resume=True)
     np.testing.assert_array_equal(oz.open(tmp_path / "t")[...], VALUES)
@@ -163,7 +163,7 @@ def _killed_stage(store: Any) -> None:
 def test_repair_does_not_put_what_was_left_over_a_newer_node(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnizarr.ops.repair._runs", lambda process: False)
+    monkeypatch.setattr("omnizarr.ops.repair._is_running", lambda process: False)
     store = STORES[kind](tmp_path)
     oz.create_array(store, data=VALUES, chunks=(4, 4))
     _killed_stage(store)

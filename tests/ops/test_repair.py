@@ -95,7 +95,7 @@ def test_what_is_not_there_or_cannot_be_listed_is_refused(tmp_path: Path) -> Non
 
         def erase(self, key: str) -> None: ...
 
-    with pytest.raises(NodeNotFound, match="there is no directory"):
+    with pytest.raises(NodeNotFound, match="does not exist"):
         oz.repair(tmp_path / "nothing")
     with pytest.raises(StoreError, match="cannot list"):
         oz.repair(NoListing())

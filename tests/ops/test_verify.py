@@ -273,7 +273,7 @@ def test_chunks_of_a_shard_that_share_some_of_their_bytes_are_told(
     index = np.array([(0, 2), second], "<u8").tobytes()
     store.set("c/0", bytes([1, 2, 3, 4]) + bytes(Crc32c().encode(index)))
     found = [f.message for f in oz.verify(store, depth="present").findings]
-    shared = "the index gives it bytes 1 to 2, which are chunk (0,)'s"
+    shared = "the index gives it bytes 1 to 2, which belong to chunk (0,)"
     assert [shared in text for text in found] == ([True] if told else [])
 
 
@@ -321,18 +321,18 @@ def test_a_damaged_shard_is_not_told_chunk_by_chunk_as_absent(tmp_path: Path) ->
     shard = tmp_path / "c" / "0"
     shard.write_bytes(shard.read_bytes()[:-3] + b"abc")
     report = oz.verify(tmp_path, missing="error")
-    keys = {"absent" in f.message: f.key for f in report.findings}
+    keys = {"is missing" in f.message: f.key for f in report.findings}
     assert keys == {False: "c/0", True: "c/2"}
     assert report.absent == 8
 
 
 def test_a_list_of_absent_chunks_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """D8."""
-    monkeypatch.setattr("omnizarr.ops.verify.MOST_ABSENT", 10)
+    monkeypatch.setattr("omnizarr.ops.verify.MAX_MISSING_FINDINGS", 10)
     oz.create_array(store := MemoryStore(), shape=64, chunks=1, dtype="i2")
     findings = oz.verify(store, missing="error").findings
     assert len(findings) == 11
-    assert any("54 further chunks are absent" in f.message for f in findings)
+    assert any("54 more chunks are missing" in f.message for f in findings)
 
 
 def test_the_command_lists_absent_chunks(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ def test_the_command_lists_absent_chunks(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, command).exit_code == 0
     strict = CliRunner().invoke(main, [*command, "--missing", "error"])
     assert strict.exit_code == 1
-    assert "error / chunk (1,) ('c/1'): is absent, and reads as the fill value" in strict.output
+    assert "error / chunk (1,) ('c/1'): is missing and reads as the fill value" in strict.output
     with pytest.raises(oz.InvalidArgument, match="missing must be one of"):
         oz.verify(tmp_path / "x", missing="raise")  # type: ignore[arg-type]
 

@@ -1,7 +1,7 @@
 """Convert a hierarchy from any format to any other.
 
-Chunk bytes are kept as they are where the other format can describe them, and are decoded and
-encoded again where not. Everything that cannot be expressed is found before anything is written.
+Chunks are copied byte for byte if the other format can describe them, and re-encoded otherwise.
+Everything that cannot be expressed is detected before anything is written.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from omnizarr.stores.resolve import options_for_two
 Progress = Callable[[int, int, str], None]
 Coords = tuple[int, ...]
 
-# Conventions are above this module: the one that has its own versions is found by its name.
+# Conventions are above this module in the layers, so OME-Zarr is found by its registered name.
 registry.register("integration", "ome", "omnizarr.conventions.ome.migrate:for_format")
 
 
 @dataclass
 class Report:
-    """What a conversion did."""
+    """The result of a conversion."""
 
     arrays: int = 0
     groups: int = 0
     chunks_copied: int = 0
     chunks_encoded: int = 0
     bytes_written: int = 0
-    # Arrays that were encoded again, with the reason.
+    # Re-encoded arrays, with the reason.
     encoded: dict[str, str] = field(default_factory=dict)
-    # Chunks that were stored by an earlier call, which this one finished.
+    # Chunks stored by an earlier, interrupted call that this one resumed.
     chunks_kept: int = 0
-    # Damaged chunks that were left out: their keys, with the reason.
+    # Keys of damaged chunks that were skipped, with the reason.
     damaged: dict[str, str] = field(default_factory=dict)
-    # Keys and prefixes of what is not Zarr, and was left out.
+    # Keys and prefixes that are not Zarr and were skipped.
     foreign: list[str] = field(default_factory=list)
-    # Arrays whose checksums were left out, with their names.
+    # Arrays written without checksums, with the names of the checksum codecs.
     left_out: dict[str, str] = field(default_factory=dict)
 
 
@@ -67,13 +67,13 @@ class _Task:
     source: BoundArray
     target: Location
     model: ArrayModel
-    reason: str | None  # why the chunks must be encoded again; None: bytes are kept
-    left_out: tuple[str, ...] = ()  # checksums that the copy is without
-    changed: tuple[int, int] = (0, 0)  # for that, how many last codecs are undone, and redone
+    reason: str | None  # for re-encoding the chunks; None if they are copied byte for byte
+    left_out: tuple[str, ...] = ()  # checksum codecs that the copy does not have
+    changed: tuple[int, int] = (0, 0)  # numbers of last codecs to decode, and to encode again
 
     @cached_property
     def readable(self) -> bool:
-        """True where all codecs are known, so that chunks can be checked."""
+        """True if all codecs are known, so that chunks can be checked."""
         try:
             _check_readable(self.source)
         except OmnizarrError:
@@ -98,21 +98,22 @@ def convert(
 ) -> Report:
     """Write `source` in another format to `destination`.
 
-    The destination is not seen before it is complete. A conversion that was interrupted is
-    finished by the same call with ``resume=True``, if the source has not changed since, or started
-    again with ``overwrite=True``.
-    `overwrite` replaces what is there when the new hierarchy is complete. A damaged chunk is an
-    error; with `skip_damaged` it is left out and listed in the report. What is not Zarr is left
-    out with a warning.
-    With `in_place`, and no destination, only documents are written beside the old ones; that
-    works where every chunk stays valid under its key (1 to 2, 2 to 3, 1 to 3).
-    `dimension_separator` is for the chunk keys at the destination, where it shall be another one.
-    Images and plates of OME-Zarr get the metadata of its version on that Zarr, as by `ome.migrate`.
-    Version 2 is written as its other readers know it: without checksums, which the report names
-    in `left_out`. With `checksum` they stay; few others read that.
-    `progress` is called with chunks done, chunks in all, and the array's path.
-    `storage_options` are for those of the two that are URLs; `destination_options` are the
-    destination's, where they are others.
+    The destination becomes visible when it is complete; `overwrite` replaces an existing hierarchy
+    at that moment. An interrupted conversion is finished by the same call with ``resume=True`` if
+    the source has not changed since, or started again with ``overwrite=True``. A damaged chunk is
+    an error; with `skip_damaged` it is skipped and listed in the report. Keys that are not Zarr are
+    skipped with a warning.
+
+    With `in_place` and no destination, only metadata is written, beside the old metadata; this is
+    possible if every chunk stays valid under its key (1 to 2, 2 to 3, 1 to 3).
+    `dimension_separator` is the separator of the chunk keys at the destination, by default that of
+    the source. OME-Zarr images and plates get the metadata of the OME-Zarr version for that Zarr
+    version, as with `ome.migrate`. In version 2, checksums are removed because few readers support
+    them; the report names them in `left_out`. `checksum` keeps them.
+
+    `progress` is called with the number of chunks done, their total number, and the array's path.
+    `storage_options` apply to both if they are URLs; `destination_options` replace them for the
+    destination.
     """
     if in_place != (destination is None):
         raise TypeError("give a destination, or in_place=True")
@@ -121,7 +122,7 @@ def convert(
     goal = by_name(zarr_format)
     store = start.store if in_place else stores.resolve(destination, storage_options=there)
     if not in_place:
-        check_apart(start.store, store, "; give another place, or in_place=True")
+        check_apart(start.store, store, "; give another destination, or in_place=True")
     stored = readable_nodes(start, node)
     translate = registry.lookup("integration", "ome")
     nodes, separator = translate(
@@ -143,33 +144,33 @@ def convert(
     origin = source_of(start.store)
     if resume and origin is None:
         raise StoreError(
-            f"cannot resume from {start.store!r}: whether it is the source that was converted"
-            " before cannot be told; give overwrite=True to start again"
+            f"cannot resume from {start.store!r}: it cannot be identified as the source of the"
+            " interrupted conversion; give overwrite=True to start again"
         )
     new = build_resumable(
         Location(store, "", goal),
         overwrite=overwrite,
         operation=f"the conversion of {start.store!r} to zarr {goal.name}",
-        plan=digest(origin, _documents(goal, models)),
+        plan=digest(origin, _metadata_values(goal, models)),
         resume=resume,
     )
-    with new as place:
+    with new as staged:
         for path, model in sorted(models.items()):
-            place.at(path).create(model)
+            staged.at(path).create(model)
         _Conversion(new.values, goal, report, skip_damaged, resume, progress).run(tasks)
     return report
 
 
 def _store_metadata(store: Store, goal: Format, models: Mapping[str, Node]) -> None:
-    """Store the metadata of all nodes beside the old ones, the root's last: it shows the rest."""
+    """Store the metadata of all nodes beside the old; the root's last, it makes them visible."""
     if any(store.get(key) is not None for key in goal.keys("")):
-        raise NodeExists(f"there are already zarr {goal.name} documents in {store!r}")
+        raise NodeExists(f"{store!r} already has zarr {goal.name} metadata")
     for path in sorted(models, key=lambda path: (-path.count("/"), path == "", path)):
         Location(store, path, goal).save(None, models[path])
 
 
-def _documents(goal: Format, models: Mapping[str, Node]) -> list[tuple[str, bytes | None]]:
-    """Return all metadata that a conversion stores."""
+def _metadata_values(goal: Format, models: Mapping[str, Node]) -> list[tuple[str, bytes | None]]:
+    """Return the keys and values of all metadata that a conversion stores."""
     return [
         pair
         for path, model in sorted(models.items())
@@ -186,11 +187,11 @@ def _prepare(
     separator: str | None,
     checksum: bool,
 ) -> tuple[list[_Task], dict[str, GroupModel]]:
-    """All that will be done; raises where the format has no words for something."""
+    """Return the arrays and groups to write; raise if the format cannot express one of them."""
     tasks: list[_Task] = []
     groups: dict[str, GroupModel] = {}
     for path, node in nodes.items():
-        place = start.at(path)
+        location = start.at(path)
         try:
             goal.check_name(path)
             if isinstance(node, GroupModel):
@@ -202,7 +203,7 @@ def _prepare(
             bound.check()
             task = _task(bound, Location(store, path, goal), in_place, separator, checksum)
         except OmnizarrError as e:
-            raise type(e)(f"cannot convert {place} to zarr {goal.name}: {e}") from e
+            raise type(e)(f"cannot convert {location} to zarr {goal.name}: {e}") from e
         tasks.append(task)
     return tasks, groups
 
@@ -219,8 +220,8 @@ def _task(
         if model.storage_transformers:
             raise CannotExpress("its chunks are packed by a storage transformer")
         if source.skipped:
-            raise CannotExpress(f"it has {source.skipped[0]!r}, which is unknown here")
-        kept = _respelled(goal.adapt(model), source, goal)
+            raise CannotExpress(f"it has the unknown extension {source.skipped[0]!r}")
+        kept = _with_fill_value(goal.adapt(model), source, goal)
         if not checksum:
             codecs, left_out = without_checksums(kept.codecs)
             changed = _changed(kept.codecs, codecs)
@@ -228,14 +229,15 @@ def _task(
     except CannotExpress as e:
         reason = str(e)
         _check_readable(source)
-        kept = _reencoded(source, _respelled(model, source, goal), goal)
+        kept = _reencoded(source, _with_fill_value(model, source, goal), goal)
     if in_place:
         same = kept.chunk_key_encoding == model.chunk_key_encoding
         same = same and goal.chunk_prefix(source.path) == source.prefix
         if any(changed):
             reason = f"they have a checksum ({left_out[0]}); checksum=True keeps it"
         if reason is not None or not same:
-            raise CannotExpress(f"its chunks cannot stay as they are: {reason or 'other keys'}")
+            why = reason or "their keys would change"
+            raise CannotExpress(f"its chunks cannot be kept unchanged: {why}")
     else:
         same_kind = kept.chunk_key_encoding.name == goal.key_encoding(None).name
         if separator is None and same_kind:
@@ -248,20 +250,20 @@ def _task(
 
 
 def _changed(old: tuple[Named, ...], new: tuple[Named, ...]) -> tuple[int, int]:
-    """How many codecs at the end of a list, and of the list without checksums, differ."""
+    """Return the lengths of the differing tails of two codec lists."""
     pairs = enumerate(zip(old, new, strict=False))
     same = next((i for i, (a, b) in pairs if a.name != b.name), len(new))
     return len(old) - same, len(new) - same
 
 
 def _check_readable(source: BoundArray) -> None:
-    """Raise where a codec is unknown; chunks that are kept as they are do not need it."""
+    """Raise if a codec is unknown; only chunks copied byte for byte do not need it."""
     if 0 not in source.grid.shape:
         _ = source.first_chain
 
 
-def _respelled(model: ArrayModel, source: BoundArray, goal: Format) -> ArrayModel:
-    """The model with its fill value in the words of the other format."""
+def _with_fill_value(model: ArrayModel, source: BoundArray, goal: Format) -> ArrayModel:
+    """Return the model with its fill value in the JSON form of the other format."""
     stated = model.fill_value
     if stated.dialect == goal.dialect:
         return model
@@ -273,7 +275,7 @@ def _respelled(model: ArrayModel, source: BoundArray, goal: Format) -> ArrayMode
 
 
 def _reencoded(source: BoundArray, model: ArrayModel, goal: Format) -> ArrayModel:
-    """A model that the other format can express, with its default codecs."""
+    """Return a model that the other format can express, with its default codecs."""
     inner = inner_chunk_shape(model)
     if inner is not None:
         model = model.with_(chunk_grid=Named("regular", {"chunk_shape": list(inner)}))
@@ -303,7 +305,7 @@ def _reencoded(source: BoundArray, model: ArrayModel, goal: Format) -> ArrayMode
 
 @dataclass
 class _Conversion:
-    """Chunks on their way to a store."""
+    """Copies the chunks of arrays to a store, and counts them in the report."""
 
     store: Store
     goal: Format
@@ -322,7 +324,7 @@ class _Conversion:
             if task.model.chunk_grid != task.source.model.chunk_grid:
                 self._copy_values(task.source, target)
                 done += len(every)
-                self._tell(done, total, path)
+                self._report_progress(done, total, path)
                 continue
             one = partial(self._copy_bytes if task.reason is None else self._encode, task)
             there = {coords for coords, _ in stored_keys(target)} if self.resume else set()
@@ -332,9 +334,9 @@ class _Conversion:
                 else:
                     self._try(one, target, coords)
                 done += 1
-                self._tell(done, total, path)
+                self._report_progress(done, total, path)
 
-    def _tell(self, done: int, total: int, path: str) -> None:
+    def _report_progress(self, done: int, total: int, path: str) -> None:
         if self.progress is not None:
             self.progress(done, total, paths.show(path))
 
@@ -373,7 +375,7 @@ class _Conversion:
             self._count(target, coords)
 
     def _copy_values(self, source: BoundArray, target: BoundArray) -> None:
-        """Copy where the grids differ, one chunk of the new grid at a time."""
+        """Copy between different grids, one chunk of the new grid at a time."""
         for row in plan(target.grid, ...).rows():
             part = plan(source.grid, row.outer)
             values = np.empty(part.full_shape, source.dtype)
@@ -382,13 +384,13 @@ class _Conversion:
             self._count(target, row.coords)
 
     def _count(self, target: BoundArray, coords: Coords) -> None:
-        """Count a chunk that was encoded again; one of only the fill value is not stored."""
+        """Count a re-encoded chunk and its bytes; a chunk of only fill values is not stored."""
         self.report.chunks_encoded += 1
         self.report.bytes_written += sum(sizes(target.store, [target.key(coords)]).values())
 
 
 def _without_checksum(task: _Task, target: BoundArray, coords: Coords, data: Buffer) -> Buffer:
-    """The bytes of a chunk without its checksums, which are checked; the rest stays as it is."""
+    """Verify and remove the checksums of an encoded chunk; return the remaining bytes."""
     undo, redo = task.changed
     with chunk_context("read", task.source, coords):
         data = task.source.chain_at(coords).undone(data, undo)

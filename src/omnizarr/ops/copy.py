@@ -1,4 +1,4 @@
-"""Copying arrays, groups and stores, as they are or with other options."""
+"""Copy arrays, groups and stores, unchanged or with other options."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from omnizarr.stores import Store, can_list, list_prefix, overlap, place_of
 from omnizarr.stores.local.files import OURS
 from omnizarr.stores.resolve import options_for_two
 
-SLAB = 2**26  # bytes that are copied in one step, where a chunk is not larger
+COPY_BYTES = 2**26  # copied at a time, unless a chunk is larger
 IfExists: TypeAlias = Literal["raise", "replace", "skip", "skip_initialized"]
 Log: TypeAlias = Callable[[str], object] | None
 
@@ -54,19 +54,20 @@ def from_array(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Array:
-    """A new array with the data of another, copied a few chunks at a time.
+    """Create an array from the data of another, copied a few chunks at a time.
 
-    What is not given is as in `data`, if that is an `Array`: chunks, shards, codecs, fill
-    value, attributes, names of dimensions and format. Other options are those of `create_array`.
+    Options that are not passed default to those of `data` if it is an `Array`: chunks, shards,
+    codecs, fill value, attributes, dimension names and format. Other options are those of
+    `create_array`.
     """
-    given = {
+    storage = {
         "chunks": chunks,
         "shards": shards,
         "filters": filters,
         "compressors": compressors,
         "serializer": serializer,
     }
-    wanted = {k: v for k, v in given.items() if not (isinstance(v, str) and v == "keep")}
+    wanted = {k: v for k, v in storage.items() if not (isinstance(v, str) and v == "keep")}
     if zarr_format is not None:
         wanted["zarr_format"] = zarr_format
     data = as_source(data)
@@ -82,25 +83,25 @@ def from_array(
         return create_array(
             store, name=name, overwrite=overwrite, storage_options=storage_options, **found
         )
-    given_format = [found.pop(k, None) for k in ("zarr_format", "zarr_version")]
-    wanted_format = next((f for f in given_format if f is not None), None)
-    where = found.pop("path", None) or name
-    location = new_location(store, where, wanted_format, storage_options)
+    formats = [found.pop(k, None) for k in ("zarr_format", "zarr_version")]
+    wanted_format = next((f for f in formats if f is not None), None)
+    path = found.pop("path", None) or name
+    location = new_location(store, path, wanted_format, storage_options)
     return copy_array(data, location, overwrite, found)[0]
 
 
 def copy_array(
     source: Any, location: Location, overwrite: bool, options: dict[str, Any]
 ) -> tuple[Array, int]:
-    """Make an array with the options of `create_array`, and copy all values into it.
+    """Create an array with the options of `create_array`, and copy all values into it.
 
-    It is not seen before it is complete, and one that it replaces stays until then. Return it,
-    and the bytes that its values took in memory.
+    It becomes visible when it is complete; an array that it replaces stays until then. Return the
+    array and the number of bytes that its values took in memory.
     """
     rest: Any = {k: v for k, v in options.items() if k not in ("shape", "dtype")}
     operation = "copying an array"
-    with build(location, overwrite=overwrite, operation=operation, implied=True) as place:
-        new = make_array(place, options["shape"], options.get("dtype"), None, False, rest)
+    with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
+        new = make_array(staged, options["shape"], options.get("dtype"), None, False, rest)
         size = copy_values(source, new)
     array = Array.at(location, new._model)
     array._config = new._config
@@ -108,7 +109,7 @@ def copy_array(
 
 
 def copy_values(source: Any, target: Array) -> int:
-    """Copy all elements, whole chunks of the target at a time; gives their bytes in memory."""
+    """Copy all elements, whole target chunks at a time; return their number of bytes in memory."""
     total = 0
     for region in _regions(target):
         values = source[region]
@@ -118,13 +119,13 @@ def copy_values(source: Any, target: Array) -> int:
 
 
 def _regions(array: Array) -> Iterator[tuple[slice, ...]]:
-    """Boxes of whole chunks that cover an array, each of about `SLAB` bytes or one chunk."""
+    """Yield boxes of whole chunks that cover an array, each of about `COPY_BYTES` or one chunk."""
     steps = [max(sizes, default=1) for sizes in array.write_chunk_sizes]
     regular = all(len({*sizes[:-1]}) <= 1 for sizes in array.write_chunk_sizes)
     if not regular:
         yield tuple(slice(0, n) for n in array.shape)
         return
-    room = SLAB // max(1, array.itemsize)
+    room = COPY_BYTES // max(1, array.itemsize)
     for axis in reversed(range(array.ndim)):
         one = 1
         for step in steps:
@@ -155,35 +156,35 @@ def copy(
     dry_run: bool = False,
     **create_kws: Any,
 ) -> tuple[int, int, int]:
-    """Copy an array, or a group with all below it, into a group.
+    """Copy an array, or a group with everything below it, into a group.
 
-    `dest` may be None in a dry run, which writes nothing and counts only. `shallow` copies only
-    the arrays directly in a group. `if_exists` says what to do with a
-    member of that name: ``raise``, ``replace``, or ``skip``. `log` is called with a line for
-    every node. Gives the numbers of arrays copied and skipped, and of bytes.
+    A dry run writes nothing and only counts; `dest` may then be None. `shallow` copies only the
+    arrays directly in a group. `if_exists` decides about an existing member of that name:
+    ``raise``, ``replace``, or ``skip``. `log` is called with a line for every node. Return the
+    number of arrays copied, the number skipped, and the number of bytes.
     """
     if if_exists not in ("raise", "replace", "skip", "skip_initialized"):
         raise InvalidArgument(f"if_exists must be raise, replace or skip, got {if_exists!r}")
     _check_nodes(source, dest)
     name = name or paths.name(getattr(source, "path", "") or "")
     if not name:
-        raise InvalidArgument("the root has no name; give the name that the copy shall have")
-    tell = log or (lambda line: None)
+        raise InvalidArgument("the root has no name; pass the name of the copy")
+    write_log = log or (lambda line: None)
     if dest is None and not dry_run:
-        raise InvalidArgument("give the group that the copy shall be in")
+        raise InvalidArgument("dest is required unless dry_run=True: the group to copy into")
     exists = dest is not None and name in dest
     if hasattr(source, "shape"):
         if exists and if_exists == "raise":
-            raise NodeExists(f"there is already a member {name!r}; see if_exists")
+            raise NodeExists(f"member {name!r} exists already; see if_exists")
         if exists and if_exists != "replace":
-            tell(f"skip {name}")
+            write_log(f"skip {name}")
             return 0, 1, 0
-        tell(f"copy {name} {source.shape} {source.dtype}")
+        write_log(f"copy {name} {source.shape} {source.dtype}")
         if dest is None or dry_run:
             return 1, 0, 0
         size = _copy_array(source, dest, name, without_attrs, create_kws)
         return 1, 0, size
-    tell(f"copy {name}/")
+    write_log(f"copy {name}/")
     into = partial(
         copy_all,
         source,
@@ -204,25 +205,25 @@ def copy(
         return into(dest=target)
     location = dest._location.child(name)
     check_not_inside(source, location)
-    with build(location, overwrite=False, operation="copying a group") as place:
-        return into(dest=make_group(place, attributes, overwrite=False))
+    with build(location, overwrite=False, operation="copying a group") as staged:
+        return into(dest=make_group(staged, attributes, overwrite=False))
 
 
 def check_not_inside(source: Any, location: Location) -> None:
-    """Raise where a group would be copied into itself."""
+    """Raise if a group would be copied into itself."""
     if not isinstance(source, Group):
         return
     old = place_of(source.store, paths.prefix(source.path))
     if old[0] in place_of(location.store, paths.prefix(location.path))[1:]:
         raise StoreError(
-            f"cannot copy {source.name} in {source.store!r} to {location}, which lies inside it;"
-            " copy it to another place first"
+            f"cannot copy {source.name} in {source.store!r} to {location}, which is inside it;"
+            " copy it somewhere else first"
         )
 
 
 def _check_nodes(source: Any, dest: Any) -> None:
-    """Refuse places where open nodes are meant."""
-    remedy = "open it first; `convert` takes places, and copies whole hierarchies"
+    """Raise if source or destination is not an open node."""
+    remedy = "open it first, or copy whole hierarchies by path or URL with `convert`"
     if not hasattr(source, "attrs") and not hasattr(source, "shape"):
         raise WrongType(f"the source must be an array or a group, got {source!r}; {remedy}")
     if dest is not None and not isinstance(dest, Group):
@@ -232,10 +233,10 @@ def _check_nodes(source: Any, dest: Any) -> None:
 def _copy_array(
     source: Any, dest: Group, name: str, without_attrs: bool, options: dict[str, Any]
 ) -> int:
-    stated = {} if without_attrs else dict(getattr(source, "attrs", {}))
-    attributes = without_misfit(stated, len(source.shape))
-    given = {"zarr_format": dest.zarr_format, "attributes": attributes, **options}
-    found = like(source, given)
+    own = {} if without_attrs else dict(getattr(source, "attrs", {}))
+    attributes = without_misfit(own, len(source.shape))
+    wanted = {"zarr_format": dest.zarr_format, "attributes": attributes, **options}
+    found = like(source, wanted)
     found.pop("zarr_format")
     return copy_array(source, dest._location.child(name), True, found)[1]
 
@@ -276,7 +277,7 @@ def copy_all(
 
 
 def _warn_of_foreign(group: Group) -> None:
-    """Warn of what lies in a group and is no node; members are looked at when they are copied."""
+    """Warn about keys in a group that belong to no node; members are checked when copied."""
     location = group._location
     if can_list(location.store):
         warn_of_foreign(location, {"": group._model, **group._nodes()}, members=False)
@@ -297,22 +298,21 @@ def copy_store(
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
 ) -> tuple[int, int, int]:
-    """Copy keys and values as they are from a store to another.
+    """Copy keys and values unchanged from one store to another.
 
-    Keys that match one of the regular expressions `excludes` are left out, unless they match
-    one of `includes`. Nothing is written before it is
-    clear that no key is in the way. `storage_options` are for those of the two that are URLs;
-    `destination_options` are the destination's, where they are others. Gives the
-    numbers of keys copied and skipped, and of bytes.
+    Keys that match one of the regular expressions `excludes` are not copied, unless they match one
+    of `includes`. Conflicting keys are detected before anything is written. `storage_options` apply
+    to both if they are URLs; `destination_options` replace them for the destination. Return the
+    number of keys copied, the number skipped, and the number of bytes.
     """
     if if_exists not in ("raise", "replace", "skip"):
         raise InvalidArgument(f"if_exists must be raise, replace or skip, got {if_exists!r}")
     options = options_for_two(source, dest, storage_options, destination_options)
     old = stores.resolve(source, read_only=True, storage_options=options[0])
     new = stores.resolve(dest, storage_options=options[1])
-    tell = log or (lambda line: None)
-    given = (source_path, dest_path)
-    start, end = (paths.prefix(paths.forward(paths.normalize(p))) for p in given)
+    write_log = log or (lambda line: None)
+    ends = (source_path, dest_path)
+    start, end = (paths.prefix(paths.forward(paths.normalize(p))) for p in ends)
     pairs = [
         (key, end + key[len(start) :])
         for key in sorted(list_prefix(old, start), key=_metadata_last)
@@ -321,7 +321,7 @@ def copy_store(
     _check_listing(old, paths.normalize(source_path))
     if overlap(place_of(old, start), place_of(new, end)):
         raise StoreError(
-            f"cannot copy {old!r} to {new!r}: they are the same place, or one lies inside the other"
+            f"cannot copy {old!r} to {new!r}: they are the same, or one is inside the other"
         )
     if not pairs and not any(True for _ in list_prefix(old, start)):
         raise NodeNotFound(f"there are no keys below {start!r} in {old!r}; nothing was copied")
@@ -329,45 +329,46 @@ def copy_store(
     if if_exists == "raise":
         for _, key in pairs:
             if key in there:
-                raise NodeExists(f"{new!r} has already the key {key!r}; see if_exists")
+                raise NodeExists(f"{new!r} already has the key {key!r}; see if_exists")
     copied = size = 0
     for key, target in pairs:
         if target in there:
-            tell(f"skip {key}")
+            write_log(f"skip {key}")
             continue
-        tell(f"copy {key}")
+        write_log(f"copy {key}")
         copied += 1
         if dry_run:
             continue
         value = old.get(key)
         if value is None:
-            raise StoreError(f"{key!r} vanished from {old!r} while it was copied")
+            raise StoreError(f"{key!r} was deleted from {old!r} while it was being copied")
         new.set(target, value)
         size += len(value)
     return copied, len(pairs) - copied, size
 
 
 def _check_listing(store: Store, path: str) -> None:
-    """Raise where a store has chunks that it does not list."""
+    """Raise if a store has chunks that it does not list."""
     if getattr(store, "lists_all", True):
         return
     try:
         start, root = locate(store, path)
     except NodeNotFound:
         return
-    for place, node in below(start, root):
+    for location, node in below(start, root):
         if isinstance(node, ArrayModel):
-            array = BoundArray(store, place.path, place.format.chunk_prefix(place.path), node)
+            prefix = location.format.chunk_prefix(location.path)
+            array = BoundArray(store, location.path, prefix, node)
             _, key = next(stored_keys(array), (None, None))
             if key is not None and key not in list_prefix(store, array.prefix):
                 raise StoreError(
-                    f"{store!r} does not list the chunks of {paths.show(place.path)}, so they would"
-                    " not be copied; use convert, which asks for each"
+                    f"{store!r} does not list the chunks of {paths.show(location.path)}, so they"
+                    " would not be copied; use convert, which requests each chunk by its key"
                 )
 
 
 def _metadata_last(key: str) -> tuple[bool, int, str]:
-    """Order keys so that a node appears when all that belongs to it is stored."""
+    """Return a sort key that puts metadata after the chunks and nodes below it."""
     metadata = is_metadata(key)
     return metadata, -key.count("/") if metadata else 0, key
 
@@ -375,7 +376,7 @@ def _metadata_last(key: str) -> tuple[bool, int, str]:
 def _chosen(
     key: str, includes: Iterable[str] | str, excludes: Iterable[str] | str, flags: int
 ) -> bool:
-    """Whether a key is copied: not excluded, or included all the same."""
+    """Return True if a key is to be copied: included, or not excluded."""
     excluded = any(re.search(pattern, key, flags) for pattern in _several(excludes))
     return not excluded or any(re.search(pattern, key, flags) for pattern in _several(includes))
 

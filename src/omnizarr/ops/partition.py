@@ -1,6 +1,6 @@
-"""A box of an array cut into parts that each have whole chunks, or whole shards, and storing them.
+"""Partition a box of an array into parts of whole chunks or shards, and store values by parts.
 
-Two parts never touch one of them: none is read twice, and who stores parts needs no lock.
+No two parts touch the same chunk: none is read twice, and parts can be stored without locks.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from omnizarr.stores import has_cheap_requests
 
 Box = tuple[slice, ...]
 Encode: TypeAlias = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
-PART = 2**19  # items that are encoded at a time
-FAR_PART = 2**22  # the same where a call stores many chunks side by side
+PART = 2**19  # elements that are encoded at a time
+REMOTE_PART = 2**22  # the same for stores where one call writes many chunks concurrently
 
 
 def store(array: Array, box: Box, values: npt.NDArray[Any], encode: Encode | None) -> None:
-    """Store values in a box: what `encode` makes of each part of them, on several threads."""
+    """Store values in a box; with `encode`, encode and store them part by part, in threads."""
     if encode is None:
         array[box] = values
         return
@@ -34,21 +34,21 @@ def store(array: Array, box: Box, values: npt.NDArray[Any], encode: Encode | Non
     def one(part: Box) -> None:
         shifted = ((p, b.start) for p, b in zip(part, box, strict=True))
         inside = tuple(slice(p.start - start, p.stop - start) for p, start in shifted)
-        with np.errstate(**errors):  # of the calling thread, for those that help
+        with np.errstate(**errors):  # that of the calling thread
             array[part] = encode(values[inside])
 
-    size = PART if has_cheap_requests(array.store) else FAR_PART
+    size = PART if has_cheap_requests(array.store) else REMOTE_PART
     boxes = parts(stored_axes(array), box, size)
     for_each(iter(boxes), len(boxes), one, values.nbytes)
 
 
 def stored_axes(array: Array) -> tuple[Axis, ...]:
-    """How each axis is cut into values of the store: shards where there are any."""
+    """Return the partition of each axis into stored values: shards, or chunks if not sharded."""
     return _axes(array, array.shards)
 
 
 def read_axes(array: Array) -> tuple[Axis, ...]:
-    """How each axis is cut into chunks, those inside shards where there are any."""
+    """Return the partition of each axis into chunks: inner chunks if sharded."""
     return _axes(array, array.chunks)
 
 
@@ -59,9 +59,9 @@ def _axes(array: Array, sizes: tuple[Any, ...] | None) -> tuple[Axis, ...]:
 
 
 def parts(axes: Sequence[Axis], box: Box, items: int) -> list[Box]:
-    """Boxes that are `box` together, of at most `items` items, or of one chunk of the axes.
+    """Cut `box` into boxes of whole chunks with at most `items` elements, or of one chunk.
 
-    They are long along the last axes, so that each is few runs of memory.
+    They are long along the last axes, so that each consists of few contiguous runs in memory.
     """
     if any(side.stop <= side.start for side in box):
         return []

@@ -1,11 +1,12 @@
-"""Downsample arrays, and make pyramids in one streaming pass.
+"""Downsample arrays, and build pyramids in one streaming pass.
 
-Each output element stands for a block of `factors` input elements; blocks at the far border are
-cut off, so a length n becomes ceil(n / factor). Integers are rounded to the nearest, halves up.
-The levels are cut into units of one shape, whole shards or chunks. A unit of a level is made from
-the units of the finer level below it, and those from theirs, so at most one unit of each level is
-in memory, and every chunk and shard is stored once. `gaussian` looks beyond the borders of a unit:
-it reads those of the source again, and coarser levels from the stored finer one.
+Each output element represents a block of `factors` input elements; blocks at the far border are
+truncated, so a length n becomes ceil(n / factor). Integers are rounded to nearest, halves up.
+
+The levels are divided into units of one shape, made of whole shards or chunks. A unit is computed
+from the units of the next finer level, recursively, so that at most one unit per level is in
+memory and every chunk and shard is stored once. `gaussian` needs elements beyond the border of a
+unit: it reads these from the source again, and for coarser levels from the stored finer level.
 """
 
 from __future__ import annotations
@@ -32,15 +33,19 @@ except ImportError:  # no compiler when it was installed
 
 Values: TypeAlias = npt.NDArray[Any]
 Factors: TypeAlias = tuple[int, ...]
+Box = tuple[slice, ...]
+Coords = tuple[int, ...]
+Progress = Callable[[int, int, str], None]
+UNIT_BYTES = 2**24
 
 
 def downsample(
     values: Values, factors: Sequence[int], method: str, out: Values | None = None
 ) -> Values:
-    """`values` made smaller, in `out` where it is given; `gaussian` repeats the border elements."""
+    """Return `values` downsampled, in `out` if given; `gaussian` repeats the border elements."""
     factors = tuple(factors)
     if method not in NAMES:
-        raise InvalidArgument(f"method {method!r} is not known; {known_names(method, NAMES)}")
+        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
     if out is None:
         shape = [-(-n // f) for n, f in zip(values.shape, factors, strict=True)]
         out = np.empty(shape, values.dtype)
@@ -54,7 +59,7 @@ def downsample(
 
 
 def _by_blocks(values: Values, factors: Factors, method: str, out: Values) -> None:
-    """Fill `out` part by part; those at the far border have smaller blocks."""
+    """Fill `out` recursively; blocks at the far border are smaller."""
     for axis, (n, f) in enumerate(zip(values.shape, factors, strict=True)):
         cut = n - n % f
         if cut == n:
@@ -77,9 +82,9 @@ def _nearest(values: Values, factors: Factors) -> Values:
 
 
 def _fold(values: Values, factors: Factors, combine: np.ufunc) -> Values:
-    """Combine the elements of each block: rows one after the other, then along the last axis.
+    """Combine the elements of each block: row by row, then along the last axis.
 
-    The compiled form has the same order, so that sums of floats come out the same.
+    The compiled form has the same order, so that sums of floats are identical.
     """
     *outer, last = factors
     rows = itertools.product(*map(range, outer))
@@ -114,7 +119,7 @@ def _mean(values: Values, factors: Factors) -> Values:
     if dtype.itemsize < 8:
         sums = _fold(values.astype(np.int64), factors, np.add)
         return np.asarray((sums + count // 2) // count)
-    # A sum might not fit into 64 bits: quotients and remainders apart do.
+    # A sum might overflow 64 bits; separate sums of quotients and remainders do not.
     quotients = _fold(values // count, factors, np.add)
     remainders = _fold(values % count, factors, np.add)
     half = dtype.type(count // 2)
@@ -122,7 +127,7 @@ def _mean(values: Values, factors: Factors) -> Values:
 
 
 def _mode(values: Values, factors: Factors) -> Values:
-    """The most frequent element of each block; the smallest of several."""
+    """Return the most frequent element of each block; if there are several, the smallest."""
     best: Values = _fold(values, factors, np.minimum).copy()
     mixed = best != _fold(values, factors, np.maximum)
     if not mixed.any():  # most blocks of labels are of one value
@@ -137,7 +142,7 @@ def _mode(values: Values, factors: Factors) -> Values:
 
 
 def _longest_run(ranked: Values) -> Values:
-    """Of each sorted row, the value that stands most often; the first of several."""
+    """Return the most frequent value of each sorted row; if there are several, the first."""
     best = ranked[:, 0].copy()
     run = np.ones(len(ranked), np.int32)
     longest = run.copy()
@@ -150,14 +155,14 @@ def _longest_run(ranked: Values) -> Values:
 
 
 def gaussian_reach(factors: Sequence[int]) -> tuple[int, ...]:
-    """How many elements around a block `gaussian` looks at, along each axis."""
+    """Return the number of elements beyond a block that `gaussian` needs along each axis."""
     return tuple(f if f > 1 else 0 for f in factors)
 
 
 def gaussian(values: Values, factors: Factors) -> Values:
-    """Blocks weighted with a bell of a third of the factor, from values with their surroundings.
+    """Downsample with a Gaussian whose standard deviation is a third of the factor.
 
-    `values` has `gaussian_reach` more elements before and after, and whole blocks between.
+    `values` consists of whole blocks, with `gaussian_reach` more elements on either side.
     """
     dtype = values.dtype
     if dtype.kind not in "iubf":
@@ -175,13 +180,13 @@ def gaussian(values: Values, factors: Factors) -> Values:
         return np.greater_equal(out, 0.5)
     bounds = np.iinfo(dtype)
     rounded = np.floor(np.add(out, 0.5, out=out))
-    # The largest 64-bit integers are no floats; what is cut off there is less than the rounding.
+    # The largest 64-bit integers are not representable as floats; the difference is below rounding.
     highest = np.nextafter(float(bounds.max) + 1, 0, dtype=out.dtype)
     return np.asarray(np.clip(rounded, float(bounds.min), highest).astype(dtype))
 
 
 def _weighed(values: Values, weights: Values, axis: int, f: int) -> Values:
-    """Sums of neighbours along an axis, with weights; the first elements of sums are `f` apart."""
+    """Return weighted sums of neighbours along an axis, with a stride of `f`."""
     count = (values.shape[axis] - len(weights)) // f + 1
     if _COMPILED and values.size:
         out = np.empty((*values.shape[:axis], count, *values.shape[axis + 1 :]), values.dtype)
@@ -207,14 +212,8 @@ _COMPILED: dict[str, int] = (
 )
 
 
-Box = tuple[slice, ...]
-Coords = tuple[int, ...]
-Progress = Callable[[int, int, str], None]
-UNIT_BYTES = 2**24
-
-
 def level_shapes(shape: Sequence[int], factors: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    """The shapes of all levels; `factors` has those from each level to the next."""
+    """Return the shapes of all levels; `factors` are those from each level to the next."""
     shapes = [tuple(shape)]
     for each in factors:
         shapes.append(tuple(-(-n // f) for n, f in zip(shapes[-1], each, strict=True)))
@@ -224,7 +223,7 @@ def level_shapes(shape: Sequence[int], factors: Sequence[Sequence[int]]) -> list
 def level_chunks(
     chunks: tuple[int, ...], shards: tuple[int, ...] | None, shape: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """The finest level's chunks and shards, cut where an axis of this level is shorter."""
+    """Return the finest level's chunks and shards, limited to the shape of this level."""
     lengths = [max(1, n) for n in shape]
     inner = tuple(min(c, n) for c, n in zip(chunks, lengths, strict=True))
     if shards is None:
@@ -236,9 +235,9 @@ def level_chunks(
 def unit_shape(
     array: Array, factors: Sequence[Sequence[int]], target: int, blocks: Sequence[int] = ()
 ) -> tuple[int, ...]:
-    """Whole shards or chunks of an array, and whole blocks of every factor: about `target` bytes.
+    """Return the shape of a unit: whole shards or chunks and whole blocks, about `target` bytes.
 
-    `blocks`, those of a source, are kept whole too where that does not take much more.
+    The source's `blocks` are kept whole too, unless that needs much more memory.
     """
     grid = array.shards or array.chunks
     unit = [
@@ -260,24 +259,24 @@ def unit_shape(
 
 
 def _whole(unit: int, length: int) -> int:
-    """`unit`, or all of a shorter axis."""
+    """Return `unit`, or the whole length of a shorter axis."""
     return max(1, length) if unit >= length else unit
 
 
 def _in_threads(values: Values, factors: tuple[int, ...], method: str, out: Values) -> None:
-    """Make `values` smaller into `out`, in as many threads as reads and writes may use.
+    """Downsample `values` into `out`, in as many threads as reads and writes may use.
 
-    For `gaussian` they have their surroundings around them.
+    For `gaussian`, `values` includes the elements beyond the border.
     """
     axis = out.shape.index(max(out.shape))
     parts = min(config.get().threads, max(1, values.nbytes // 2**20), out.shape[axis])
     ends = [out.shape[axis] * i // parts for i in range(parts + 1)]
     at, f = (slice(None),) * axis, factors[axis]
-    around = 2 * gaussian_reach(factors)[axis] if method == "gaussian" else 0
+    border = 2 * gaussian_reach(factors)[axis] if method == "gaussian" else 0
 
     def one(ends: tuple[int, int]) -> None:
         start, stop = ends
-        part = values[(*at, slice(start * f, stop * f + around))]
+        part = values[(*at, slice(start * f, stop * f + border))]
         to = out[(*at, slice(start, stop))]
         if method == "gaussian":
             to[...] = gaussian(part, factors)
@@ -289,19 +288,19 @@ def _in_threads(values: Values, factors: tuple[int, ...], method: str, out: Valu
 
 @dataclass
 class Pyramid:
-    """A source, and the arrays that it and its coarser versions go to."""
+    """A source, and the arrays that store it and its coarser levels."""
 
-    source: Any  # anything with a shape that slicing turns into NumPy arrays
+    source: Any  # anything with a shape whose slices are NumPy arrays
     levels: Sequence[Array]
     factors: Sequence[tuple[int, ...]]
     method: str
     unit: tuple[int, ...]
     progress: Progress | None = None
-    stored: bool = False  # whether the source is the first level itself
+    stored: bool = False  # True if the source is the first level itself
     _done: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Read, make smaller and store everything."""
+        """Read the source, and store all levels."""
         if self.method == "gaussian":
             self._run_gaussian()
             return
@@ -322,7 +321,7 @@ class Pyramid:
         return tuple(slice(c * u, min((c + 1) * u, n)) for c, u, n in parts)
 
     def _make(self, level: int, coords: Coords) -> Values:
-        """The values of one unit, stored there, made from all units below it."""
+        """Compute and store one unit of a level from the finer units below; return its values."""
         box = self._box(level, coords)
         if level == 0:
             return self._source(box)
@@ -347,10 +346,10 @@ class Pyramid:
         values = np.asarray(self.source[box])
         if not self.stored:
             self.levels[0][box] = values
-        self._told(self._grid(0))
+        self._report_progress(self._grid(0))
         return values.astype(self.levels[0].dtype, copy=False)
 
-    def _told(self, grid: tuple[int, ...]) -> None:
+    def _report_progress(self, grid: tuple[int, ...]) -> None:
         self._done += 1
         if self.progress is not None:
             self.progress(self._done, math.prod(grid), self.levels[0].name)
@@ -363,7 +362,7 @@ class Pyramid:
                 self._blur(level, coords)
 
     def _blur(self, level: int, coords: Coords) -> None:
-        """Store one unit of a level; for the first one also the source below it."""
+        """Compute and store one unit of a level; for level 1, also store the source below it."""
         first = level == 1
         source = self.source if first else self.levels[level - 1]
         factors = self.factors[level - 1]
@@ -384,7 +383,7 @@ class Pyramid:
                 )
                 self.levels[0][tuple(inner)] = values[own]
             values = values.astype(self.levels[0].dtype, copy=False)
-            self._told(self._grid(1))
+            self._report_progress(self._grid(1))
         out = empty(tuple(s.stop - s.start for s in box), self.levels[level].dtype)
         _in_threads(np.pad(values, padding, mode="edge"), factors, self.method, out)
         self.levels[level][box] = out
@@ -397,7 +396,7 @@ def fill_levels(
     method: str,
     progress: Progress | None,
 ) -> None:
-    """Store a source in the first array and its coarser versions in the others."""
+    """Store a source in the first array and its coarser levels in the others."""
     target = UNIT_BYTES
     if method == "gaussian" and steps:
         target //= int(np.prod(steps[0]))
@@ -405,20 +404,20 @@ def fill_levels(
     unit = unit_shape(arrays[0], steps, target, blocks)
     stored = False
     if blocks and any(u % b and u < n for u, b, n in zip(unit, blocks, source.shape, strict=True)):
-        _stage(source, arrays[0])
+        _store_blocks(source, arrays[0])
         source, stored = arrays[0], True
     Pyramid(source, arrays, steps, method, unit, progress, stored).run()
 
 
 def _source_blocks(source: Any) -> tuple[int, ...]:
-    """The largest block of a Dask array along each axis; empty for anything else."""
+    """Return the largest block of a Dask array along each axis; empty for anything else."""
     if not hasattr(source, "__dask_graph__"):
         return ()
     return tuple(max(lengths, default=1) or 1 for lengths in source.chunks)
 
 
-def _stage(source: Any, target: Array) -> None:
-    """Store a Dask array block by block, so that each is computed once though units cut it."""
+def _store_blocks(source: Any, target: Array) -> None:
+    """Store a Dask array block by block, so that blocks split between units are computed once."""
     ends = [np.cumsum([0, *lengths]).tolist() for lengths in source.chunks]
     with target.writer() as writer:
         for index in np.ndindex(*source.numblocks):

@@ -1,6 +1,6 @@
-"""Putting right what writers left behind that were killed.
+"""Repair what killed writers left behind.
 
-Unfinished files, locks, and consolidated metadata that are not those of now.
+That is temporary files, locks, unfinished nodes, and outdated consolidated metadata.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from omnizarr.stores.local.files import PARTIAL
 from omnizarr.stores.operations import Conditional
 from omnizarr.stores.staging import FOLDER, interrupted, recover
 
-OLD = 60.0  # seconds
-A_DAY = 86400.0  # seconds after which a writer on another machine is taken for dead
+MIN_AGE = 60.0  # seconds
+REMOTE_TIMEOUT = 86400.0  # seconds after which a writer on another machine is considered dead
 State: TypeAlias = Literal[
     "unused", "in use", "removed", "finished", "in the way", "out of date", "renewed"
 ]
-What: TypeAlias = Literal["unfinished value", "unfinished node", "lock", "consolidated metadata"]
+Kind: TypeAlias = Literal["unfinished value", "unfinished node", "lock", "consolidated metadata"]
 _PARTIAL = re.compile(re.escape(PARTIAL) + r"(\d+)(_[0-9a-f]+)?\Z")
 _LOCK = re.compile(re.escape(file_locks.NAME) + r"[a-z]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A file or key that is no data, or is not that of now: what is left of a write or a lock."""
+    """A file or key that a killed writer left behind: not data, or out of date."""
 
     path: str
-    kind: What
+    kind: Kind
     state: State
     nbytes: int
 
@@ -56,23 +56,23 @@ def repair(
     store: Any,
     *,
     dry_run: bool = True,
-    older_than: float = OLD,
+    older_than: float = MIN_AGE,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Leftover]:
-    """What killed writers left in a store; ``dry_run=False`` removes it.
+    """List what killed writers left behind in a store; ``dry_run=False`` removes or repairs it.
 
-    Nodes that were being written beside others are erased; one that was complete, and was just
-    replacing another, is put in its place. In a directory there may be files of single values and
-    of locks. Left alone is what a process of this machine uses, and what was changed within
-    `older_than` seconds, since processes of other machines cannot be seen. In buckets and
-    databases there may be locks; whether somebody renews one takes a quarter of a minute to see.
-    Consolidated metadata of the root that differ from the documents below are made again.
-    Values are never touched: a killed writer leaves each as it was, or as it was to be.
+    Unfinished nodes are erased; a complete one that was about to replace another node is moved to
+    its final path. A directory may contain temporary files and lock files. Files that a process of
+    this machine uses are kept, and so are files younger than `older_than` seconds, because
+    processes on other machines cannot be detected. Buckets and databases may contain locks; it
+    takes 15 seconds to find out if a lock is still being renewed. Consolidated metadata of the root
+    that differs from the metadata of the nodes is rebuilt. Values are never touched: a killed
+    writer leaves each value either old or new, never torn.
     """
     where = resolve(store, storage_options=storage_options)
     root = file_root(where)
     if root is not None and not root.is_dir():
-        raise NodeNotFound(f"there is no directory {str(root)!r}")
+        raise NodeNotFound(f"directory {str(root)!r} does not exist")
     if not dry_run:
         check_writable(where)
     if not can_list(where):
@@ -82,13 +82,14 @@ def repair(
         found += _leftovers(str(root), not dry_run, older_than)
     elif compares(where):
         found += _leases(where, not dry_run)
-    return [*found, *_copies(where, not dry_run)]
+    return [*found, *_consolidated(where, not dry_run)]
 
 
 def _unfinished_nodes(store: Store, finish: bool) -> Iterator[Leftover]:
-    """Nodes that were being written beside others; what was complete is put in its place."""
+    """Yield unfinished nodes; with `finish`, move complete ones into place and erase the rest."""
     for staged in interrupted(store):
-        running = _runs(staged.process) if staged.here else time.time() - staged.began < A_DAY
+        age = time.time() - staged.began
+        running = _is_running(staged.process) if staged.here else age < REMOTE_TIMEOUT
         done: State = "finished" if staged.complete else "removed"
         if not running and finish:
             try:
@@ -100,20 +101,20 @@ def _unfinished_nodes(store: Store, finish: bool) -> Iterator[Leftover]:
         yield Leftover(f"{FOLDER}/{staged.name}", "unfinished node", state, 0)
 
 
-def _copies(store: Store, renew: bool) -> Iterator[Leftover]:
-    """The copies of documents at the root, where a writer was killed before it renewed them."""
+def _consolidated(store: Store, renew: bool) -> Iterator[Leftover]:
+    """Yield the root's consolidated metadata if a killed writer left it out of date."""
     try:
         if not copies_are_stale(store):
             return
     except OmnizarrError:
-        return  # no hierarchy, or one that `validate` tells about
+        return  # no hierarchy, or an invalid one, which `validate` reports
     if renew:
         consolidate_metadata(store)
     yield Leftover(repr(store), "consolidated metadata", "renewed" if renew else "out of date", 0)
 
 
 def _leases(store: Conditional, remove: bool) -> Iterator[Leftover]:
-    """Keys of locks that nobody renews."""
+    """Yield the keys of leases, with their state: in use if they are being renewed."""
     keys = [k for k in list_prefix(store, "") if _LOCK.fullmatch(k.rpartition("/")[2])]
     before = {key: store.generation(key) for key in keys}
     if before:
@@ -143,14 +144,14 @@ def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]
                     unused = file_locks.is_unused(path, remove=remove)
                 else:
                     fresh = time.time() - status.st_mtime < older_than
-                    unused = not fresh and not _runs(int(partial[1]))
+                    unused = not fresh and not _is_running(int(partial[1]))
                     if unused and remove:
                         os.unlink(path)
             except FileNotFoundError:
-                continue  # its writer was alive, and has finished
+                continue  # its writer was still running and has finished
             except OSError as e:
                 raise StoreError(f"cannot remove {path!r}: {e.strerror or e}") from e
-            kind: What = "lock" if partial is None else "unfinished value"
+            kind: Kind = "lock" if partial is None else "unfinished value"
             state: State = "in use" if not unused else "removed" if remove else "unused"
             yield Leftover(path, kind, state, status.st_size)
 
@@ -159,10 +160,10 @@ def _raise(error: OSError) -> None:
     raise StoreError(f"cannot list {error.filename!r}: {error.strerror or error}") from error
 
 
-def _runs(process: int) -> bool:
-    """Whether a process of this machine has that number, or may have."""
+def _is_running(process: int) -> bool:
+    """Return True if a process of this machine has this number, or may have it."""
     if sys.platform == "win32":
-        return True  # asking would end it
+        return True  # os.kill would end it
     try:
         os.kill(process, 0)
     except ProcessLookupError:

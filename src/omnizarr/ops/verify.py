@@ -1,7 +1,7 @@
-"""Verify that everything stored of a hierarchy can be read, chunk by chunk.
+"""Verify that every stored chunk of a hierarchy can be read.
 
-The store is listed once. Every key is a document, a chunk of an array, or belongs to nobody;
-chunks are looked at by a few threads, each with one chunk, or a few of a shard, in memory.
+The store is listed once. Every key is metadata, a chunk of an array, or belongs to no node. A few
+threads check the chunks; each holds one chunk, or a few chunks of a shard, in memory.
 """
 
 from __future__ import annotations
@@ -34,22 +34,28 @@ from omnizarr.stores.local.files import folders_below
 from omnizarr.stores.staging import FOLDER, MARKER, interrupted
 
 Progress: TypeAlias = Callable[[int, int, str], None]
+Coords: TypeAlias = tuple[int, ...]
+Level: TypeAlias = Literal["error", "warning"]
+Depth: TypeAlias = Literal["present", "checksums", "decode"]
 DEPTHS = ("present", "checksums", "decode")
 Missing: TypeAlias = Literal["count", "warn", "error"]
 MISSING = ("count", "warn", "error")
-MOST_ABSENT = 100_000  # chunks of one array that are told one by one
-ENOUGH = 2**30  # chunks and bytes that are worth all threads
+MAX_MISSING_FINDINGS = 100_000  # missing chunks of one array that are reported one by one
+ALL_THREADS = 2**30  # an amount of chunks and bytes that justifies all threads
+CHECKSUM_CODECS = frozenset({"crc32c", *(PREFIX + id_ for id_ in CHECKSUMS)})
+BATCH_BYTES = 2**24  # of a shard, read with one request
+InnerRange: TypeAlias = tuple[Coords, Range]  # an inner chunk and its bytes in the shard
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing wrong: with which node, under which key, in which chunk, and why."""
+    """One problem: the node, the key, the chunk if there is one, and the reason."""
 
     path: str
     key: str
     message: str
-    chunk: tuple[int, ...] | None = None
-    level: Literal["error", "warning"] = "error"
+    chunk: Coords | None = None
+    level: Level = "error"
 
     def __str__(self) -> str:
         chunk = "" if self.chunk is None else f" chunk {self.chunk}"
@@ -58,20 +64,20 @@ class Finding:
 
 @dataclass
 class VerifyReport:
-    """What was looked at and what is wrong with it."""
+    """The result of `verify`: counts of what was checked, and the problems found."""
 
     depth: Depth
     groups: int = 0
     arrays: int = 0
-    chunks: int = 0  # that are stored; of shards, those inside them
-    unchecked: int = 0  # of these, those without a checksum to compare
-    absent: int = 0  # that the grids have and the store has not: they read as the fill value
+    chunks: int = 0  # stored chunks; for shards, their inner chunks
+    unchecked: int = 0  # stored chunks without a checksum to compare
+    absent: int = 0  # missing chunks, which read as the fill value
     bytes_read: int = 0
     findings: list[Finding] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is damaged; warnings do not count."""
+        """True if nothing is damaged; warnings do not count."""
         return all(f.level != "error" for f in self.findings)
 
     def __str__(self) -> str:
@@ -79,7 +85,7 @@ class VerifyReport:
         unchecked = f" ({self.unchecked} without a checksum)" if self.unchecked else ""
         return (
             f"{counted(self.groups, 'group')}, {counted(self.arrays, 'array')},"
-            f" {counted(self.chunks, 'chunk')} stored{unchecked}, {self.absent} absent,"
+            f" {counted(self.chunks, 'chunk')} stored{unchecked}, {self.absent} missing,"
             f" {counted(self.bytes_read, 'byte')} read;"
             f" {counted(bad, 'error')}, {counted(len(self.findings) - bad, 'warning')}"
         )
@@ -94,14 +100,13 @@ def verify(
     progress: Progress | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> VerifyReport:
-    """Look at everything stored at and below a path, and tell all that is wrong with it.
+    """Check everything stored at and below a path, and return a report of all problems.
 
-    Depth ``present`` reads no chunks, only indexes of shards, and compares sizes;
-    ``checksums`` reads every chunk and compares its checksum, where the codecs have one;
-    ``decode`` decodes every chunk. Each does what those before it do. Chunks that are absent are
-    counted; `missing` ``warn`` or ``error`` makes each of them a finding with its key, for arrays
-    of which every chunk must be stored (`write_empty_chunks`). `progress` is called with chunks
-    done, chunks found so far, and an array's path.
+    Depth ``present`` compares sizes and reads only shard indexes; ``checksums`` also reads every
+    chunk and compares its checksum, if the codecs have one; ``decode`` also decodes every chunk.
+    Missing chunks are counted; with `missing` ``warn`` or ``error``, each of them is a finding with
+    its key, for arrays that must have every chunk stored (`write_empty_chunks`). `progress` is
+    called with the number of chunks done, the number found so far, and the array's path.
     """
     if depth not in DEPTHS:
         raise InvalidArgument(f"depth must be one of {DEPTHS}, got {depth!r}")
@@ -111,13 +116,13 @@ def verify(
     location, node = locate(where, paths.normalize(path))
     work = _Verification(location, VerifyReport(depth), progress, missing)
     work.read_nodes(node)
-    for_each(work.chunks(), ENOUGH, work.check, ENOUGH, waits=False)
+    for_each(work.chunks(), ALL_THREADS, work.check, ALL_THREADS, waits=False)
     work.finish()
     return work.report
 
 
 class _Verification:
-    """One run: what is known of the nodes, and what was found so far."""
+    """One run of `verify`: the arrays of the hierarchy and the findings so far."""
 
     def __init__(
         self,
@@ -127,58 +132,58 @@ class _Verification:
         missing: Missing = "count",
     ) -> None:
         self.start, self.report, self.progress, self.missing = start, report, progress, missing
-        self.arrays: dict[str, BoundArray] = {}  # by what the keys of their chunks start with
-        self.unknown: dict[str, BoundArray] = {}  # those whose chunks cannot be checked
-        self.documents: set[str] = set(start.format.root_documents())
-        # What a conversion in place leaves beside the documents that count.
+        self.arrays: dict[str, BoundArray] = {}  # by the prefix of their chunk keys
+        self.unreadable: dict[str, BoundArray] = {}  # arrays whose chunks cannot be checked
+        self.metadata_keys: set[str] = set(start.format.root_documents())
+        # A conversion in place leaves the metadata of the old format beside the new.
         self.formats = probe_formats(start)
-        self.found: dict[str, int] = {}  # chunks of each array in its grid
+        self.found: dict[str, int] = {}  # number of stored chunks inside each array's grid
         self.listed = self.done = 0
         self.lock = fork.lock()
 
     def read_nodes(self, root: Node) -> None:
-        """Bind every array; what cannot be is a finding."""
-        for place, node in below(self.start, root):
-            keys = place.format.keys(place.path)
+        """Bind every array; report those that cannot be bound."""
+        for location, node in below(self.start, root):
+            keys = location.format.keys(location.path)
             for format in self.formats:
-                self.documents.update(format.keys(place.path))
+                self.metadata_keys.update(format.keys(location.path))
             if isinstance(node, Exception):
-                self._tell(place.path, keys[0], str(node))
+                self._add(location.path, keys[0], str(node))
             elif isinstance(node, ArrayModel):
                 self.report.arrays += 1
-                self._bind(place, node, keys[0])
+                self._bind(location, node, keys[0])
             else:
                 self.report.groups += 1
-                copies = (consolidated.key(format, place.path) for format in self.formats)
-                self.documents.update(key for key in copies if key is not None)
+                own = (consolidated.key(format, location.path) for format in self.formats)
+                self.metadata_keys.update(key for key in own if key is not None)
 
-    def _bind(self, place: Location, node: ArrayModel, key: str) -> None:
-        prefix = place.format.chunk_prefix(place.path)
-        array = BoundArray(place.store, place.path, prefix, node)
+    def _bind(self, location: Location, node: ArrayModel, key: str) -> None:
+        prefix = location.format.chunk_prefix(location.path)
+        array = BoundArray(location.store, location.path, prefix, node)
         try:
             array.check()
             _ = array.encoding, array.chunk_store
             if 0 not in array.grid.shape:
                 _ = array.first_chain
         except OmnizarrError as e:
-            self._tell(place.path, key, f"its chunks cannot be checked: {e}")
-            self.unknown[prefix] = array
+            self._add(location.path, key, f"its chunks cannot be checked: {e}")
+            self.unreadable[prefix] = array
             return
         self.arrays[prefix] = array
         self.found[prefix] = 0
 
     def chunks(self) -> Iterator[Chunk]:
-        """Every chunk, or shard, that is stored; other keys are findings."""
+        """Yield every stored chunk or shard; report other keys."""
         start = self.start
         listed: set[str] = set()
         for prefix in start.format.owned(start.path)[1]:
             for key in list_prefix(start.store, prefix):
                 array = self._owner(key)
                 if array is None:
-                    self._stray(key)
+                    self._report_stray(key)
                     continue
-                if array.prefix in self.unknown:
-                    self._unchecked(array, key)
+                if array.prefix in self.unreadable:
+                    self._count_unreadable(array, key)
                     continue
                 inside = key[len(array.prefix) :]
                 coords = array.encoding.coords(inside, len(array.model.shape))
@@ -187,55 +192,55 @@ class _Verification:
                     listed.add(array.prefix)
                     yield Chunk(array, coords, key)
                 else:
-                    self._stray(key)
+                    self._report_stray(key)
         for prefix in self.arrays.keys() - listed:
             for coords, key in unlisted_keys(self.arrays[prefix]):
                 self.listed += 1
                 yield Chunk(self.arrays[prefix], coords, key)
 
     def _owner(self, key: str) -> BoundArray | None:
-        """The array that a key may be a chunk of: the innermost one around it."""
+        """Return the array that a key may be a chunk of: the innermost one that contains it."""
         end = len(key)
         while end > 0:
             end = key.rfind("/", 0, end)
             prefix = key[: end + 1]
-            found = self.arrays.get(prefix) or self.unknown.get(prefix)
+            found = self.arrays.get(prefix) or self.unreadable.get(prefix)
             if found is not None:
                 return found
         return None
 
-    def _unchecked(self, array: BoundArray, key: str) -> None:
-        """Count a chunk of an array that cannot be bound; other keys belong to nobody."""
+    def _count_unreadable(self, array: BoundArray, key: str) -> None:
+        """Count a chunk of an array that cannot be bound; report other keys."""
         try:
             coords = array.encoding.coords(key[len(array.prefix) :], len(array.model.shape))
         except OmnizarrError:
-            return  # how its keys are made is not known either
+            return  # its key encoding is unknown too
         if coords is None:
-            self._stray(key)
+            self._report_stray(key)
         else:
             self.report.chunks += 1
             self.report.unchecked += 1
 
-    def _stray(self, key: str) -> None:
+    def _report_stray(self, key: str) -> None:
         if key.startswith(f"{FOLDER}/"):
-            return  # told once for all of its keys
+            return  # `finish` reports the folder once
         if paths.name(key) == MARKER:
-            message = "the node here is incomplete: its writer was interrupted, or is at it"
-            self._tell(key.rpartition("/")[0], key, message)
-        elif key not in self.documents:
+            message = "the node is incomplete: its writer was interrupted or is still running"
+            self._add(key.rpartition("/")[0], key, message)
+        elif key not in self.metadata_keys:
             message = "belongs to no array or group"
-            self._tell(self.start.path, key, message, level="warning")
+            self._add(self.start.path, key, message, level="warning")
 
     def check(self, stored: Chunk) -> None:
-        """Look at one stored value; what is wrong is a finding."""
+        """Check one stored value and report its problems."""
         array, faults = stored.array, Faults()
         try:
             for chunk in chunk_keys(stored):
                 self._check_one(chunk, faults)
         except OmnizarrError as e:
-            self._tell(array.path, stored.key, str(e), stored.coords)
-        for coords, message in faults.told:
-            self._tell(array.path, stored.key, message, coords)
+            self._add(array.path, stored.key, str(e), stored.coords)
+        for coords, message in faults.messages:
+            self._add(array.path, stored.key, message, coords)
         with self.lock:
             self.report.chunks += faults.chunks
             self.report.unchecked += faults.unchecked
@@ -253,83 +258,79 @@ class _Verification:
             with self.lock:
                 self.found[array.prefix] += faults.chunks - before if inside else 0
         if not inside:
-            message = f"lies outside the shape {array.model.shape}"
-            self._tell(array.path, chunk.key, message, chunk.coords, "warning")
+            message = f"is outside the shape {array.model.shape}"
+            self._add(array.path, chunk.key, message, chunk.coords, "warning")
 
     def finish(self) -> None:
-        """Count what is absent, and put the findings into order."""
+        """Count missing chunks, report leftovers of interrupted writers, and sort the findings."""
         for prefix, array in self.arrays.items():
             absent = max(0, math.prod(chunk_counts(array)) - self.found[prefix])
             self.report.absent += absent
             if absent and self.missing != "count":
-                self._tell_absent(array)
+                self._report_missing(array)
         store: Any = self.start.store
         root = file_root(store)
         if root is not None:
-            self._tell_folders(root)
+            self._report_folders(root)
         for staged in interrupted(store):
-            message = "a node that was being written, or is now; see omnizarr repair"
-            level: Literal["error", "warning"] = "error" if staged.complete else "warning"
-            self._tell(self.start.path, f"{FOLDER}/{staged.name}", message, level=level)
+            message = "is an unfinished node, or one that is being written; see omnizarr repair"
+            level: Level = "error" if staged.complete else "warning"
+            self._add(self.start.path, f"{FOLDER}/{staged.name}", message, level=level)
         for key in store.leftovers() if hasattr(store, "leftovers") else ():
             if key.startswith(paths.prefix(self.start.path)):
-                message = "is half written: its writer stopped, or is at it; see omnizarr repair"
-                self._tell(self.start.path, key, message, level="warning")
+                message = (
+                    "is half written: its writer stopped or is still running; see omnizarr repair"
+                )
+                self._add(self.start.path, key, message, level="warning")
         self.report.findings.sort(key=lambda f: (f.path, f.key, f.chunk or ()))
 
-    def _tell_folders(self, root: Path) -> None:
-        """Tell of folders in the place of a chunk's file, which reads as if it were absent."""
+    def _report_folders(self, root: Path) -> None:
+        """Report folders in place of chunk files; such chunks read as if they were missing."""
         for prefix in self.start.format.owned(self.start.path)[1]:
             top = os.path.join(root, prefix)
             for name in folders_below(top, os.path.join(root, "")):
                 key = prefix + name
                 array = self._owner(key)
-                if array is None or array.prefix in self.unknown:
+                if array is None or array.prefix in self.unreadable:
                     continue
                 coords = array.encoding.coords(key[len(array.prefix) :], len(array.model.shape))
                 if coords is not None:
                     message = "is a folder, not a file; the chunk reads as the fill value"
-                    self._tell(array.path, key, message, coords)
+                    self._add(array.path, key, message, coords)
 
-    def _tell_absent(self, array: BoundArray) -> None:
-        level: Literal["error", "warning"] = "error" if self.missing == "error" else "warning"
-        message = "is absent, and reads as the fill value"
+    def _report_missing(self, array: BoundArray) -> None:
+        level: Level = "error" if self.missing == "error" else "warning"
+        message = "is missing and reads as the fill value"
         for number, (coords, key) in enumerate(absent_keys(array)):
-            if number == MOST_ABSENT:
+            if number == MAX_MISSING_FINDINGS:
                 left = math.prod(chunk_counts(array)) - self.found[array.prefix] - number
-                self._tell(array.path, key, f"and {left} further chunks are absent", level=level)
+                self._add(array.path, key, f"and {left} more chunks are missing", level=level)
                 break
-            self._tell(array.path, key, message, coords, level)
+            self._add(array.path, key, message, coords, level)
 
-    def _tell(
+    def _add(
         self,
         path: str,
         key: str,
         message: str,
-        chunk: tuple[int, ...] | None = None,
-        level: Literal["error", "warning"] = "error",
+        chunk: Coords | None = None,
+        level: Level = "error",
     ) -> None:
         with self.lock:
             self.report.findings.append(Finding(paths.show(path), key, message, chunk, level))
 
 
 def probe_formats(start: Location) -> list[Format]:
-    """Return the formats that have documents where the verification starts, the one used first."""
+    """Return the formats with metadata at the start of the verification, the detected one first."""
     probe = Probe(start.path)
     found = probe.formats(fetch_probe(start.store, probe), [])
     others = [format for format in found if type(format) is not type(start.format)]
     return [start.format, *others]
 
 
-Depth: TypeAlias = Literal["present", "checksums", "decode"]
-Coords: TypeAlias = tuple[int, ...]
-CHECKSUM_CODECS = frozenset({"crc32c", *(PREFIX + id_ for id_ in CHECKSUMS)})
-BATCH = 2**24  # bytes of a shard that are fetched together
-
-
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A chunk, or shard, and the key that it is stored under."""
+    """A chunk or shard with its key."""
 
     array: BoundArray
     coords: Coords
@@ -338,16 +339,16 @@ class Chunk:
 
 @dataclass
 class Faults:
-    """What was found in one stored value."""
+    """Counts and problems of one stored value."""
 
     chunks: int = 0
     unchecked: int = 0
     nbytes: int = 0
-    told: list[tuple[Coords, str]] = field(default_factory=list)
+    messages: list[tuple[Coords, str]] = field(default_factory=list)
 
 
 def chunk_keys(stored: Chunk) -> Iterator[Chunk]:
-    """The chunks as the codecs see them: several where a storage transformer packs them."""
+    """Yield the chunks in a stored value: several if a storage transformer packs them."""
     array = stored.array
     for key in _unpacked(array.chunk_store, stored.key):
         coords = array.encoding.coords(key[len(array.prefix) :], len(array.model.shape))
@@ -364,7 +365,7 @@ def _unpacked(store: Any, key: str) -> Iterator[str]:
 
 
 def check_chunk(chunk: Chunk, depth: Depth, faults: Faults) -> None:
-    """Look at one chunk; what is wrong with parts of a shard is told one by one."""
+    """Check one chunk; problems of inner chunks are added to `faults` one by one."""
     array = chunk.array
     chain = array.chain(array.grid.chunk_shape(chunk.coords))
     if chain.sharded is not None:
@@ -378,7 +379,7 @@ def check_chunk(chunk: Chunk, depth: Depth, faults: Faults) -> None:
         return
     data = array.chunk_store.get(chunk.key)
     if data is None:
-        raise StoreError("vanished while it was looked at")
+        raise StoreError("was deleted while it was being checked")
     _check_bytes(chain, data, depth, faults)
 
 
@@ -406,47 +407,48 @@ def _check_shard(chunk: Chunk, shards: Shards, axes: Coords, depth: Depth, fault
     array, layout = chunk.array, shards.layout
     stored = array.chunk_store.get(chunk.key, layout.index_range)
     if stored is None:
-        raise StoreError("vanished while it was looked at")
+        raise StoreError("was deleted while it was being checked")
     index = shards.index(stored)
     faults.nbytes += len(stored)
     size = _size(array, chunk.key)
-    places: list[tuple[Coords, Range]] = []
+    ranges: list[InnerRange] = []
     for number in present(index):
         faults.chunks += 1
-        coords = _place(chunk, shards, axes, number)
+        coords = _inner_coords(chunk, shards, axes, number)
         try:
             where = span(index, number)
             if where is not None:
-                _check_span(where, shards, size)
-                places.append((coords, where))
+                _check_range(where, shards, size)
+                ranges.append((coords, where))
         except OmnizarrError as e:
-            faults.told.append((coords, str(e)))
-    _tell_overlaps(places, faults)
+            faults.messages.append((coords, str(e)))
+    _check_overlaps(ranges, faults)
     if depth != "present":
-        for some in _batches(places):
-            _check_inner(chunk, shards.inner, some, depth, faults)
+        for batch in _batches(ranges):
+            _check_inner(chunk, shards.inner, batch, depth, faults)
 
 
-def _tell_overlaps(places: list[tuple[Coords, Range]], faults: Faults) -> None:
-    """Tell of chunks that share some of their bytes; those of equal chunks may be the same."""
+def _check_overlaps(ranges: list[InnerRange], faults: Faults) -> None:
+    """Report inner chunks whose byte ranges overlap; equal chunks may share the same range."""
     known: Coords = ()
     end, last = 0, Range(0, 0)
-    for coords, where in sorted(places, key=lambda place: (place[1].start, place[1].length or 0)):
+    for coords, where in sorted(ranges, key=lambda item: (item[1].start, item[1].length or 0)):
         if where.start < end and where != last:
             shared = f"bytes {where.start} to {min(end, where.start + (where.length or 0))}"
-            faults.told.append((coords, f"the index gives it {shared}, which are chunk {known}'s"))
+            message = f"the index gives it {shared}, which belong to chunk {known}"
+            faults.messages.append((coords, message))
         if where.start + (where.length or 0) > end:
             known, end, last = coords, where.start + (where.length or 0), where
 
 
-def _check_span(where: Range, shards: Shards, size: int | None) -> None:
-    """Raise where a chunk does not lie in the shard, beside its index."""
+def _check_range(where: Range, shards: Shards, size: int | None) -> None:
+    """Raise if the byte range of an inner chunk is outside the data part of its shard."""
     layout, end = shards.layout, where.start + (where.length or 0)
     low = 0 if layout.at_end else layout.index_size
     high = None if size is None else size - (layout.index_size if layout.at_end else 0)
     if where.start < low or (high is not None and end > high):
         raise ChunkError(
-            f"the index names bytes {where.start} to {end}, but chunks lie from {low} to {high}"
+            f"the index names bytes {where.start} to {end}, but chunks are in {low} to {high}"
         )
     expected = shards.inner.encoded_size
     if expected is not None and where.length != expected:
@@ -454,47 +456,47 @@ def _check_span(where: Range, shards: Shards, size: int | None) -> None:
 
 
 def _check_inner(
-    chunk: Chunk, inner: Chain, some: list[tuple[Coords, Range]], depth: Depth, faults: Faults
+    chunk: Chunk, inner: Chain, batch: list[InnerRange], depth: Depth, faults: Faults
 ) -> None:
-    found = get_many(chunk.array.chunk_store, [(chunk.key, where) for _, where in some])
-    for (coords, where), data in zip(some, found, strict=True):
+    found = get_many(chunk.array.chunk_store, [(chunk.key, where) for _, where in batch])
+    for (coords, where), data in zip(batch, found, strict=True):
         try:
             _check_bytes(inner, complete(where, data), depth, faults)
         except OmnizarrError as e:
-            faults.told.append((coords, str(e)))
+            faults.messages.append((coords, str(e)))
 
 
-def _batches(places: list[tuple[Coords, Range]]) -> Iterator[list[tuple[Coords, Range]]]:
-    some: list[tuple[Coords, Range]] = []
+def _batches(ranges: list[InnerRange]) -> Iterator[list[InnerRange]]:
+    batch: list[InnerRange] = []
     total = 0
-    for coords, where in places:
-        if some and total + (where.length or 0) > BATCH:
-            yield some
-            some, total = [], 0
-        some.append((coords, where))
+    for coords, where in ranges:
+        if batch and total + (where.length or 0) > BATCH_BYTES:
+            yield batch
+            batch, total = [], 0
+        batch.append((coords, where))
         total += where.length or 0
-    if some:
-        yield some
+    if batch:
+        yield batch
 
 
-def _place(chunk: Chunk, shards: Shards, axes: Coords, number: int) -> Coords:
-    """A chunk of a shard, by its place in the array's grid of such chunks."""
-    place = [0] * len(axes)
+def _inner_coords(chunk: Chunk, shards: Shards, axes: Coords, number: int) -> Coords:
+    """Return the coordinates of an inner chunk in the array's grid of inner chunks."""
+    coords = [0] * len(axes)
     origin = chunk.array.grid.origin(chunk.coords)
     for axis, count, size in reversed(
         [*zip(axes, shards.counts, shards.inner.spec.shape, strict=True)]
     ):
         number, inside = divmod(number, count)
-        place[axis] = origin[axis] // size + inside
-    return tuple(place)
+        coords[axis] = origin[axis] // size + inside
+    return tuple(coords)
 
 
 def _size(array: BoundArray, key: str) -> int | None:
-    """Bytes of a stored value, where the store can tell without fetching it."""
+    """Return the size of a stored value, or None if the store cannot tell without reading it."""
     store = array.chunk_store
     if not isinstance(store, TellsSizes):
         return None
     size = store.sizes([key]).get(key)
     if size is None:
-        raise StoreError("is listed, but there is no value that can be read")
+        raise StoreError("is listed, but has no readable value")
     return size
