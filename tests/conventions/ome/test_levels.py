@@ -44,7 +44,7 @@ def test_a_window_is_never_empty(value: Any, dtype: str, expected: tuple[Any, ..
 
 
 def test_only_the_middle_of_a_large_level_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(levels, "LOOKED_AT", 100)
+    monkeypatch.setattr(levels, "WINDOW_BYTES", 100)
     values = np.arange(2 * 10 * 20, dtype="u1").reshape(2, 10, 20)
     _, second = windows(values, levels=1, channels=["a", "b"])
     assert (second["start"], second["end"]) == (values[1, 5].min(), values[1, 5].max())

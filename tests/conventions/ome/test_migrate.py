@@ -142,7 +142,7 @@ def test_what_has_no_form_in_version_3_is_refused_before_anything_is_written() -
 def test_a_sharded_image_goes_back_only_with_its_data_rewritten() -> None:
     start = image("0.5", shards=(1, 4, 16, 16))
     before = dict(start)
-    with pytest.raises(oz.CannotExpress, match="chunks cannot stay"):
+    with pytest.raises(oz.CannotExpress, match="chunks cannot be kept unchanged"):
         oz.ome.migrate(start, to="0.4", in_place=True)
     assert start == before
     there: dict[str, bytes] = {}
@@ -185,14 +185,14 @@ def test_undo_refuses_to_lose_what_came_later() -> None:
         group = oz.open_group(start, "r+")
     array = group.create_array("later", shape=3, dtype="u1")
     before = dict(start)
-    with pytest.raises(oz.StoreError, match=r"/later has no documents of 0\.4"):
+    with pytest.raises(oz.StoreError, match=r"/later has no metadata of 0\.4"):
         oz.ome.undo_migration(start)
     assert start == before
     del group["later"]
     level = group["0"]
     assert isinstance(level, oz.Array)
     level.append(np.zeros((1, 4, 20, 30), "u2"))
-    with pytest.raises(oz.StoreError, match="/0 has another shape"):
+    with pytest.raises(oz.StoreError, match="/0 was resized"):
         oz.ome.undo_migration(start)
     assert array.shape == (3,)
 
@@ -201,7 +201,7 @@ def test_a_copy_onto_itself_and_a_second_migration_are_refused() -> None:
     start = image("0.4")
     with pytest.raises(oz.StoreError, match="both"):
         oz.ome.migrate(start, start)
-    with pytest.raises(oz.InvalidArgument, match=r"is OME-Zarr 0\.4 already"):
+    with pytest.raises(oz.InvalidArgument, match=r"is already OME-Zarr 0\.4"):
         oz.ome.migrate(start, {}, to="0.4")
     plain: dict[str, bytes] = {}
     oz.create_group(plain)
@@ -220,7 +220,9 @@ def test_levels_with_dots_in_their_keys_do_not_stay_for_0_4() -> None:
         lambda: oz.ome.migrate(start, to="0.4", in_place=True),
         lambda: oz.convert(start, zarr_format=2, in_place=True),
     ):
-        with pytest.raises(oz.CannotExpress, match=r"keys have '\.'.*have '/'.*destination"):
+        with pytest.raises(
+            oz.CannotExpress, match=r"keys have the separator '\.'.*requires '/'.*destination"
+        ):
             call()
         assert start == before
     there: dict[str, bytes] = {}

@@ -13,18 +13,18 @@ import omnizarr as oz
 from omnizarr.conventions.ome.check import check
 from omnizarr.conventions.ome.model import from_json, to_json
 from omnizarr.conventions.ome.versions import (
-    attributes_of,
+    find_metadata,
     from_0_4,
     from_0_5,
-    known,
-    newest,
-    stated,
+    get_version,
+    to_attributes,
+    upgrade,
 )
 from tests.conventions.ome import metadata as ome_metadata
 
 
 def errors(attributes: dict[str, Any]) -> list[str]:
-    found = stated(attributes)
+    found = find_metadata(attributes)
     assert found is not None
     return [str(p) for p in check(found, "zarr.json") if p.level == "error"]
 
@@ -32,7 +32,7 @@ def errors(attributes: dict[str, Any]) -> list[str]:
 @given(ome_metadata.MEMBERS)
 def test_made_up_metadata_are_valid_in_both_versions(members: dict[str, Any]) -> None:
     for version in ("0.4", "0.5"):
-        assert errors(attributes_of(members, version, {})) == []
+        assert errors(to_attributes(members, version, {})) == []
 
 
 @given(ome_metadata.MEMBERS)
@@ -46,14 +46,14 @@ def test_the_model_writes_what_it_read(members: dict[str, Any]) -> None:
 def test_there_and_back_gives_identical_documents(
     members: dict[str, Any], others: dict[str, Any]
 ) -> None:
-    new = attributes_of(members, "0.5", others)
-    old = attributes_of(members, "0.4", others)
-    found = stated(old)
+    new = to_attributes(members, "0.5", others)
+    old = to_attributes(members, "0.4", others)
+    found = find_metadata(old)
     assert found is not None
-    assert attributes_of(newest(found.members, known("0.4")), "0.5", old) == new
-    found = stated(new)
+    assert to_attributes(upgrade(found.members, get_version("0.4")), "0.5", old) == new
+    found = find_metadata(new)
     assert found is not None
-    assert attributes_of(newest(found.members, known("0.5")), "0.4", new) == old
+    assert to_attributes(upgrade(found.members, get_version("0.5")), "0.4", new) == old
     assert from_0_4(from_0_5(members)) == members
 
 
@@ -62,14 +62,14 @@ def test_a_value_of_the_wrong_kind_never_breaks_the_validator(
     members: dict[str, Any], data: st.DataObject
 ) -> None:
     """Any one value is replaced by any other kind of JSON; steps and rules must cope."""
-    attributes = attributes_of(members, data.draw(st.sampled_from(["0.4", "0.5"])), {})
+    attributes = to_attributes(members, data.draw(st.sampled_from(["0.4", "0.5"])), {})
     ome_metadata.spoil(attributes, data)
     before = copy.deepcopy(attributes)
-    found = stated(attributes)
+    found = find_metadata(attributes)
     if found is not None:
         assert all(p.message for p in check(found, ""))
         for version in ("0.1", "0.3", "0.4", "0.6"):
-            assert isinstance(newest(found.members, known(version)), dict)
+            assert isinstance(upgrade(found.members, get_version(version)), dict)
     assert attributes == before
 
 
@@ -131,9 +131,9 @@ def test_before_0_4_axes_were_five_or_strings() -> None:
     first = {"multiscales": [{"version": "0.1", "datasets": [{"path": "0"}]}]}
     third = {"multiscales": [{"version": "0.3", "axes": ["y", "x"], "datasets": [{"path": "0"}]}]}
     assert errors(first) == errors(third) == []
-    found = stated(first)
+    found = find_metadata(first)
     assert found is not None
-    (multiscale,) = from_json(newest(found.members, known("0.1"))).multiscales
+    (multiscale,) = from_json(upgrade(found.members, get_version("0.1"))).multiscales
     assert [a.name for a in multiscale.axes] == list("tczyx")
     assert [a.type for a in multiscale.axes] == ["time", "channel", "space", "space", "space"]
     objects = {"multiscales": [{**BASE, "version": "0.3"}]}
@@ -160,9 +160,9 @@ def test_a_release_candidate_of_0_6_is_read_where_it_says_what_0_5_can() -> None
     scale = {"type": "scale", "scale": [4, 3]}
     move = {"type": "translation", "translation": [1, 2]}
     for transforms, offset in (((scale,), None), ((scale, move), (1, 2))):
-        found = stated(sixth(*transforms))
+        found = find_metadata(sixth(*transforms))
         assert found is not None
         assert errors(sixth(*transforms)) == []
-        (multiscale,) = from_json(newest(found.members, known(found.version))).multiscales
+        (multiscale,) = from_json(upgrade(found.members, get_version(found.version))).multiscales
         assert multiscale.datasets[0].transform == oz.ome.Transform((4, 3), offset)
     assert errors(sixth({"type": "rotation", "rotation": [[0, 1], [1, 0]]}))

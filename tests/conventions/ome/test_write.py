@@ -127,7 +127,7 @@ def test_axes_and_colours_are_taken_as_people_write_them(tmp_path: Path) -> None
     assert [a.name for a in image.axes] == ["c", "y", "x"]
     assert [c.color for c in image.channels] == ["ff0000", "00FF00"]
     (tmp_path / "image.tif").write_bytes(b"II*")
-    with pytest.raises(oz.WrongNode, match="is a file that is not Zarr; read it first"):
+    with pytest.raises(oz.WrongNode, match="is a file, but not Zarr; pass its contents"):
         oz.ome.write({}, tmp_path / "image.tif")
 
 
@@ -164,24 +164,24 @@ def test_memory_stays_within_a_few_units(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({"axes": "yx"}, "3 axes, but 2 are named"),
-        ({"axes": "xxx"}, "stands there twice"),
+        ({"axes": "xxx"}, "contains the same name twice"),
         ({"axes": "zyx", "scale": (1, 2)}, "scale has 2 entries"),
-        ({"scale": {"q": 2}}, "there is no axis 'q'"),
-        ({"unit": "furlong"}, "unit 'furlong' is not known"),
+        ({"scale": {"q": 2}}, "unknown axis 'q'"),
+        ({"unit": "furlong"}, "unknown unit 'furlong'"),
         ({"method": "median"}, "known: mean"),
-        ({"version": "0.3"}, "only read here; written are 0.4 and 0.5"),
+        ({"version": "0.3"}, "can be read, but not written; use 0.4 or 0.5"),
         ({"version": "7"}, "known: 0.1"),
         ({"factors": 0}, "at least 1"),
         ({"levels": 0}, "at least 1"),
         ({"levels": 3, "names": ["a"]}, "1 names were given for 3 levels"),
-        ({"axes": "cyx", "channels": ["a"]}, "1 channels were given, but the data have 4"),
-        ({"axes": "ycx"}, r"give numpy.transpose\(data, \(1, 0, 2\)\) with axes \['c', 'y', 'x'\]"),
+        ({"axes": "cyx", "channels": ["a"]}, "got 1 channels, but the data has 4"),
+        ({"axes": "ycx"}, r"pass numpy.transpose\(data, \(1, 0, 2\)\) with axes \['c', 'y', 'x'\]"),
         ({"axes": "zyt"}, "time, then channel, then space"),
-        ({"scale": (1, 0, 1)}, "a pixel cannot be 0 long along 'y'"),
-        ({"scale": {"x": float("nan")}}, "a pixel cannot be nan long along 'x'"),
+        ({"scale": (1, 0, 1)}, "invalid pixel size 0 along 'y'"),
+        ({"scale": {"x": float("nan")}}, "invalid pixel size nan along 'x'"),
         (
             {"axes": "cyx", "channels": [oz.ome.Channel("a", "red"), "b", "c", "d"]},
-            "colour of channel 'a' is 'red'; give six hexadecimal digits",
+            "invalid colour 'red' of channel 'a'; use six hexadecimal digits",
         ),
     ],
 )
@@ -215,9 +215,9 @@ def test_labels_follow_their_image() -> None:
     assert meaning.colors == {1: (255, 0, 0, 128)}
     assert meaning.properties == {2: {"area": 5}}
     assert [p for p in oz.ome.validate(store) if p.level == "error"] == []
-    with pytest.raises(oz.InvalidArgument, match="labels are integers"):
+    with pytest.raises(oz.InvalidArgument, match="labels must be integers"):
         oz.ome.write_labels(store, "floats", np.zeros((6, 20, 30)))
-    with pytest.raises(oz.InvalidArgument, match="it must be the same, or 1"):
+    with pytest.raises(oz.InvalidArgument, match="they must be equal"):
         oz.ome.write_labels(store, "short", np.zeros((6, 20, 29), int))
 
 
@@ -272,13 +272,13 @@ def test_version_0_4_is_not_written_with_dots_in_its_keys(keys: Any) -> None:
     """B2: OME-Zarr 0.4 has chunk keys with "/"; nothing is created where others are asked for."""
     store: dict[str, bytes] = {}
     data = np.ones((8, 8), "u1")
-    with pytest.raises(oz.InvalidArgument, match=r"0\.4 have '/', not '\.'"):
+    with pytest.raises(oz.InvalidArgument, match=r"0\.4 requires the separator '/', not '\.'"):
         oz.ome.write(store, data, version="0.4", **keys)
-    with pytest.raises(oz.InvalidArgument, match=r"0\.4 have '/', not '\.'"):
+    with pytest.raises(oz.InvalidArgument, match=r"0\.4 requires the separator '/', not '\.'"):
         oz.ome.write_plate(store, {"A/1": [data]}, version="0.4", **keys)
     assert not [k for k in store if k.endswith(".zarray")]
     oz.ome.write(store, data, version="0.4", dimension_separator=None, overwrite=True)
-    with pytest.raises(oz.InvalidArgument, match=r"0\.4 have '/', not '\.'"):
+    with pytest.raises(oz.InvalidArgument, match=r"0\.4 requires the separator '/', not '\.'"):
         oz.ome.write_labels(store, "cells", data, **keys)
     assert not [p for p in oz.ome.validate(store) if p.level == "error"]
     oz.ome.write({}, data, version="0.5", **keys)

@@ -1,6 +1,6 @@
-"""OME-Zarr: images, labels and plates of microscopes.
+"""OME-Zarr: images, labels and plates from microscopes.
 
-Specification: https://ngff.openmicroscopy.org. Metadata of any version become one model, that of
-the newest version that is written; `versions` has a step for each version. Writing and migrating
-are bulk work and live in `omnizarr.ops`; users find all of it in `omnizarr.ome`.
+Specification: https://ngff.openmicroscopy.org. Metadata of any version is converted to one model,
+that of the newest version that can be written; `versions` has one conversion per version. The
+public names are in `omnizarr.ome`.
 """

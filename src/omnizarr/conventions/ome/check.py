@@ -1,7 +1,7 @@
-"""Check OME metadata and list every problem.
+"""Check the OME-Zarr metadata of one group and list every problem.
 
-What a specification says must be is an error, what it says should be is a warning. The rules are
-those of 0.4 and 0.5, which differ only in where the version stands.
+Violations of requirements ("must") are errors, those of recommendations ("should") are warnings.
+The rules are those of 0.4 and 0.5, which differ only in the position of the version.
 """
 
 from __future__ import annotations
@@ -19,46 +19,50 @@ from omnizarr.conventions.ome.versions import (
     MEMBERS,
     NEWEST,
     VERSIONED,
-    Stated,
+    RawMetadata,
     Version,
-    known,
-    newest,
+    get_version,
+    upgrade,
 )
 from omnizarr.errors import InvalidMetadata, Problem
 
 ADVICE = "advice: "
+RECOMMENDED = "missing, but recommended"
+_ORDER = {"time": 0, "space": 2}  # other types are in between
+_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
+_FIELD = re.compile(r"(?!\.+$)(?!__)[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
 class Inspector:
-    """A place in a document, and the list that its problems go to."""
+    """A field in the metadata of a key, and the list that collects its problems."""
 
     key: str
     field: str
     problems: list[Problem]
 
     def inside(self, name: str) -> Inspector:
-        """The place of a member of this object."""
-        return replace(self, field=self._place(name))
+        """Return an inspector for a member of this object."""
+        return replace(self, field=self._field(name))
 
-    def _place(self, name: str) -> str:
+    def _field(self, name: str) -> str:
         dot = "." if name and self.field and not self.field.endswith(".") else ""
         return f"{self.field}{dot if not name.startswith('[') else ''}{name}".rstrip(".")
 
     def error(self, name: str, message: str) -> None:
-        """Record something that must not be."""
-        self.problems.append(Problem(self.key, self._place(name), message))
+        """Record a violated requirement."""
+        self.problems.append(Problem(self.key, self._field(name), message))
 
     def warn(self, name: str, message: str) -> None:
-        """Record something that should not be."""
-        self.problems.append(Problem(self.key, self._place(name), message, "warning"))
+        """Record a violated recommendation."""
+        self.problems.append(Problem(self.key, self._field(name), message, "warning"))
 
     def advise(self, name: str, message: str) -> None:
-        """Record something that the texts recommend, but that their strict schemas do not want."""
+        """Record a recommendation of the text that the strict JSON schemas do not require."""
         self.warn(name, ADVICE + message)
 
     def is_object(self, name: str, value: Any) -> bool:
-        """Whether a value is an object; recorded where not."""
+        """Return True if a value is an object; record a problem if not."""
         if not isinstance(value, dict):
             self.error(name, f"expected an object, got {kind_of(value)}")
         return isinstance(value, dict)
@@ -66,7 +70,7 @@ class Inspector:
     def objects(
         self, name: str, value: Any, *, least: int = 0
     ) -> Iterator[tuple[Inspector, dict[str, Any]]]:
-        """The objects of a list, each with its place."""
+        """Yield the objects of a list, each with its inspector."""
         if not isinstance(value, list):
             what = (
                 "required, but missing"
@@ -82,7 +86,7 @@ class Inspector:
                 yield self.inside(f"{name}[{i}]"), item
 
     def text(self, name: str, item: dict[str, Any], *, required: bool = False) -> str | None:
-        """A string, where there is one."""
+        """Return a string member, or None if it is missing or not a string."""
         value = item.get(name)
         if name not in item:
             if required:
@@ -96,7 +100,7 @@ class Inspector:
     def integer(
         self, name: str, item: dict[str, Any], *, least: int | None = None, required: bool = False
     ) -> int | None:
-        """An integer of at least `least`, where there is one."""
+        """Return an integer member of at least `least`, or None if it is missing or invalid."""
         value = item.get(name)
         if name not in item:
             if required:
@@ -127,36 +131,33 @@ class Inspector:
         return found
 
 
-_ORDER = {"time": 0, "space": 2}  # the rest stands between them
-
-
-def check(stated: Stated, key: str) -> list[Problem]:
-    """All problems of the metadata in the document at `key`."""
-    at = Inspector(key, stated.field, [])
-    version = _version(stated, at)
+def check(raw: RawMetadata, key: str) -> list[Problem]:
+    """Return all problems of OME-Zarr metadata stored under `key`."""
+    at = Inspector(key, raw.field, [])
+    version = _version(raw, at)
     if version is None:
         return at.problems
-    members = stated.members if version.writes else newest(stated.members, version)
+    members = raw.members if version.writes else upgrade(raw.members, version)
     for name, rule in _RULES.items():
         if name in members:
             rule(at.inside(name), members[name], version)
     if not any(name in members for name in MEMBERS):
-        at.error("", f"nothing of OME-Zarr is here; expected one of {', '.join(MEMBERS)}")
-    _inner_versions(stated, version, at)
-    _early_axes(stated, version, at)
+        at.error("", f"no OME-Zarr metadata; expected one of {', '.join(MEMBERS)}")
+    _inner_versions(raw, version, at)
+    _early_axes(raw, version, at)
     if version.name > NEWEST:
-        message = f"of OME-Zarr {stated.version} only what can be read here is checked"
+        message = f"OME-Zarr {raw.version} is checked only as far as it can be read"
         at.advise("version", message)
     return at.problems
 
 
-def _early_axes(stated: Stated, version: Version, at: Inspector) -> None:
-    """Before 0.4 axes were strings."""
-    several = stated.members.get("multiscales")
+def _early_axes(raw: RawMetadata, version: Version, at: Inspector) -> None:
+    """Check that axes are strings before 0.4."""
+    several = raw.members.get("multiscales")
     for i, item in enumerate(several if isinstance(several, list) else ()):
         axes = item.get("axes") if isinstance(item, dict) else None
         if version.name < "0.4" and isinstance(axes, list) and not all(map(_is_text, axes)):
-            message = f"OME-Zarr {version.name} names axes by strings; objects came with 0.4"
+            message = f"axes are strings in OME-Zarr {version.name}; objects were added in 0.4"
             at.error(f"multiscales[{i}].axes", message)
 
 
@@ -164,40 +165,40 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _version(stated: Stated, at: Inspector) -> Version | None:
-    if stated.version is None:
-        if stated.namespaced:
+def _version(raw: RawMetadata, at: Inspector) -> Version | None:
+    if raw.version is None:
+        if raw.namespaced:
             at.error("version", "required, but missing")
-            return known(NEWEST)
-        return known("0.4")
+            return get_version(NEWEST)
+        return get_version("0.4")
     try:
-        version = known(stated.version)
+        version = get_version(raw.version)
     except InvalidMetadata as e:
         at.error("version", str(e))
         return None
-    namespaced = not version.stands_on(known("0.4").zarr_format)
-    if namespaced and not stated.namespaced:
+    namespaced = not version.stands_on(get_version("0.4").zarr_format)
+    if namespaced and not raw.namespaced:
         at.error("", f"OME-Zarr {version.name} metadata belong under the attribute 'ome'")
-    if not namespaced and stated.namespaced:
-        at.error("version", f"OME-Zarr {version.name} metadata do not stand under 'ome'")
+    if not namespaced and raw.namespaced:
+        at.error("version", f"OME-Zarr {version.name} metadata do not belong under 'ome'")
     return version
 
 
-def _inner_versions(stated: Stated, version: Version, at: Inspector) -> None:
-    """The version inside the members: needed before 0.5, then not wanted."""
+def _inner_versions(raw: RawMetadata, version: Version, at: Inspector) -> None:
+    """Check the version inside the members, which is recommended before 0.5."""
     for name in VERSIONED:
-        value = stated.members.get(name)
+        value = raw.members.get(name)
         several = value if isinstance(value, list) else [value]
         for i, item in enumerate(several):
             if not isinstance(item, dict):
                 continue
             field = f"{name}[{i}].version" if isinstance(value, list) else f"{name}.version"
             inner = item.get("version")
-            if inner is not None and inner != stated.version:
-                tell = at.advise if name == "omero" else at.error
-                tell(field, f"is {inner!r}, but the version is {stated.version!r}")
-            elif inner is None and not stated.namespaced and name != "omero":
-                at.warn(field, "missing; it should be stated")
+            if inner is not None and inner != raw.version:
+                record = at.advise if name == "omero" else at.error
+                record(field, f"is {inner!r}, but the version is {raw.version!r}")
+            elif inner is None and not raw.namespaced and name != "omero":
+                at.warn(field, RECOMMENDED)
 
 
 def _multiscales(at: Inspector, value: Any, version: Version) -> None:
@@ -206,15 +207,15 @@ def _multiscales(at: Inspector, value: Any, version: Version) -> None:
     if isinstance(value, list):
         texts = [dumps(v, sort_keys=True) for v in value]
         if len(set(texts)) < len(texts):
-            at.error("", "the same multiscale stands there twice")
+            at.error("", "contains the same multiscale twice")
 
 
 def _multiscale(at: Inspector, value: dict[str, Any], version: Version) -> None:
     if "coordinateSystems" in value:
         at.error(
-            "coordinateSystems", "says more than a scale and a translation for each level; that"
-            " cannot be read here"
-        )  # fmt: skip
+            "coordinateSystems",
+            "not supported beyond a scale and a translation for each level",
+        )
         return
     rank = _axes(at.inside("axes"), value.get("axes"), "axes" in value)
     scales = version.name >= "0.4"
@@ -227,20 +228,20 @@ def _multiscale(at: Inspector, value: dict[str, Any], version: Version) -> None:
             scale = _transforms(inner, item.get("coordinateTransformations"), rank, version)
             scale_of += [scale] if scale else []
     if len(set(paths)) < len(paths):
-        at.error("datasets", "the same path stands there twice")
+        at.error("datasets", "contains the same path twice")
     if any(any(b < a for a, b in zip(x, y, strict=False)) for x, y in pairwise(scale_of)):
-        at.warn("datasets", "a level is finer than the one before it; the finest should be first")
+        at.warn("datasets", "a level is finer than the previous one; the finest should be first")
     if "coordinateTransformations" in value:
         _transforms(at, value["coordinateTransformations"], rank, version)
     for name in ("name", "type", "metadata") if scales else ():
         if name not in value:
-            at.warn(name, "missing; it should be stated")
+            at.warn(name, RECOMMENDED)
     at.text("name", value)
 
 
-def _axes(at: Inspector, value: Any, stated: bool) -> int | None:
-    """The number of axes, or None where that is not known."""
-    if not stated:
+def _axes(at: Inspector, value: Any, present: bool) -> int | None:
+    """Check the axes; return their number, or None if it is unknown."""
+    if not present:
         at.error("", "required, but missing")
         return None
     names: list[str | None] = []
@@ -250,15 +251,15 @@ def _axes(at: Inspector, value: Any, stated: bool) -> int | None:
         types.append(inner.text("type", item))
         unit = inner.text("unit", item)
         if types[-1] in ("space", "time") and unit is None:
-            inner.advise("unit", "missing; it should be stated")
+            inner.advise("unit", RECOMMENDED)
         elif types[-1] in ("space", "time") and unit_kind(unit) != types[-1]:
-            inner.advise("unit", f"{unit!r} is not a known unit of {types[-1]}")
+            inner.advise("unit", f"unknown unit of {types[-1]}: {unit!r}")
     if not isinstance(value, list):
         return None
     if not 2 <= len(value) <= 5:
         at.error("", f"has {len(value)} entries; an image has 2 to 5 axes")
     if len({n for n in names if n is not None}) < len([n for n in names if n is not None]):
-        at.error("", f"a name stands there twice: {names}")
+        at.error("", f"contains the same name twice: {names}")
     space, time = types.count("space"), types.count("time")
     if not 2 <= space <= 3:
         at.error("", f"has {space} axes of type 'space'; an image has 2 or 3")
@@ -268,12 +269,12 @@ def _axes(at: Inspector, value: Any, stated: bool) -> int | None:
         at.error("", "has more than one axis that is neither space nor time")
     ranks = [_ORDER.get(t, 1) for t in types]
     if ranks != sorted(ranks):
-        at.error("", f"is not in order: time, then channel or other, then space; got {types}")
+        at.error("", f"wrong order: expected time, then channel or other, then space; got {types}")
     return len(value)
 
 
 def _transforms(at: Inspector, value: Any, rank: int | None, version: Version) -> list[float]:
-    """The scale, where there is a good one."""
+    """Check coordinate transformations; return the scale if it is valid, else an empty list."""
     name = "coordinateTransformations"
     kinds: list[Any] = []
     scale: list[float] = []
@@ -285,9 +286,9 @@ def _transforms(at: Inspector, value: Any, rank: int | None, version: Version) -
             continue
         numbers = inner.numbers(str(kind), item.get(str(kind)))
         if numbers is not None and rank is not None and len(numbers) != rank:
-            # The published cases for 0.4 and 0.6 take this as valid; nobody can use it.
-            tell = inner.error if version.name == NEWEST else inner.warn
-            tell(str(kind), f"has {len(numbers)} entries, but there are {rank} axes")
+            # The published test cases for 0.4 and 0.6 accept this, although it is unusable.
+            record = inner.error if version.name == NEWEST else inner.warn
+            record(str(kind), f"has {len(numbers)} entries, but there are {rank} axes")
         elif numbers is not None and kind == "scale":
             scale = numbers
     if kinds and kinds not in (["scale"], ["scale", "translation"]):
@@ -319,7 +320,7 @@ def _image_label(at: Inspector, value: Any, _: Version) -> None:
     if not at.is_object("", value):
         return
     if "colors" not in value:
-        at.warn("colors", "missing; it should be stated")
+        at.warn("colors", RECOMMENDED)
     for name in ("colors", "properties"):
         values: list[Any] = []
         for inner, item in at.objects(name, value[name], least=1) if name in value else ():
@@ -329,7 +330,7 @@ def _image_label(at: Inspector, value: Any, _: Version) -> None:
             if not good or any(type(n) is not int or not 0 <= n <= 255 for n in rgba):
                 inner.error("rgba", f"expected four integers from 0 to 255, got {rgba!r}")
         if len(set(values)) < len(values):
-            at.error(name, "a label value stands there twice")
+            at.error(name, "contains the same label value twice")
     if "source" in value and at.is_object("source", value["source"]):
         at.inside("source").text("image", value["source"])
 
@@ -344,31 +345,27 @@ def _layout(at: Inspector, value: Any, _: Version) -> None:
         at.error("", f"expected 3, got {kind_of(value)}")
 
 
-_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]+")
-_FIELD = re.compile(r"(?!\.+$)(?!__)[A-Za-z0-9._-]+")
-
-
 def check_plate(at: Inspector, value: Any, version: Version) -> None:
-    """Record the problems of a plate."""
+    """Check a plate."""
     if not at.is_object("", value):
         return
     rows, columns = (_names(at, name, value.get(name)) for name in ("rows", "columns"))
-    places: list[str | None] = []
+    found: list[str | None] = []
     for inner, item in at.objects("wells", value.get("wells"), least=1):
-        path, place = _well_place(inner, item, rows, columns)
-        places.append(path)
-        if place is not None and path != place:
-            # The published cases for 0.4 and 0.6 take a column's name before a row's as valid.
-            tell = inner.error if version.name == NEWEST else inner.advise
-            tell("path", f"is {path!r}, but the indices say {place!r}")
-    if len(set(places)) < len(places):
-        at.error("wells", "the same well stands there twice")
+        path, expected = _well_paths(inner, item, rows, columns)
+        found.append(path)
+        if expected is not None and path != expected:
+            # The published test cases for 0.4 and 0.6 accept a column's name before a row's.
+            record = inner.error if version.name == NEWEST else inner.advise
+            record("path", f"is {path!r}, but the indices give {expected!r}")
+    if len(set(found)) < len(found):
+        at.error("wells", "contains the same well twice")
     at.text("name", value)
     if "name" not in value:
-        at.warn("name", "missing; it should be stated")
+        at.warn("name", RECOMMENDED)
     at.integer("field_count", value, least=1)
     if "field_count" not in value:
-        at.advise("field_count", "missing; it should be stated")
+        at.advise("field_count", RECOMMENDED)
     if "acquisitions" in value:
         _acquisitions(at, value["acquisitions"])
 
@@ -381,28 +378,28 @@ def _names(at: Inspector, axis: str, value: Any) -> list[str | None]:
         if name is not None and not _ALPHANUMERIC.fullmatch(name):
             inner.error("name", f"expected letters and digits, got {name!r}")
     if len(set(names)) < len(names):
-        at.error(axis, f"a name stands there twice: {names}")
+        at.error(axis, f"contains the same name twice: {names}")
     return names
 
 
-def _well_place(
+def _well_paths(
     at: Inspector, item: dict[str, Any], rows: list[str | None], columns: list[str | None]
 ) -> tuple[str | None, str | None]:
-    """The path of a well as it is stated, and as its indices have it where both can be told."""
+    """Return the path of a well, and the path that its indices give; None if unknown."""
     path = at.text("path", item, required=True)
-    places: list[str | None] = []
+    names_found: list[str | None] = []
     for axis, names in (("row", rows), ("column", columns)):
         index = at.integer(f"{axis}Index", item, least=0, required=True)
         if index is not None and index >= len(names):
             at.error(f"{axis}Index", f"is {index}, but the plate has {len(names)} {axis}s")
-        places.append(names[index] if index is not None and index < len(names) else None)
+        names_found.append(names[index] if index is not None and index < len(names) else None)
     if path is None:
         return None, None
     parts = path.split("/")
     if len(parts) != 2 or not all(_ALPHANUMERIC.fullmatch(p) for p in parts):
-        at.error("path", f"expected the names of a row and a column, as 'A/1', got {path!r}")
+        at.error("path", f"expected a row and a column such as 'A/1', got {path!r}")
         return path, None
-    return path, None if None in places else f"{places[0]}/{places[1]}"
+    return path, None if None in names_found else f"{names_found[0]}/{names_found[1]}"
 
 
 def _acquisitions(at: Inspector, value: Any) -> None:
@@ -416,13 +413,13 @@ def _acquisitions(at: Inspector, value: Any) -> None:
             inner.text(name, item)
         for name in ("name", "maximumfieldcount"):
             if name not in item:
-                inner.warn(name, "missing; it should be stated")
+                inner.warn(name, RECOMMENDED)
     if len(set(ids)) < len(ids):
-        at.error("acquisitions", f"an id stands there twice: {ids}")
+        at.error("acquisitions", f"contains the same id twice: {ids}")
 
 
 def check_well(at: Inspector, value: Any, version: Version) -> None:
-    """Record the problems of a well."""
+    """Check a well."""
     if not at.is_object("", value):
         return
     paths: list[str | None] = []
@@ -434,7 +431,7 @@ def check_well(at: Inspector, value: Any, version: Version) -> None:
             inner.error("path", f"expected letters and digits, got {path!r}")
         inner.integer("acquisition", item)
     if len(set(paths)) < len(paths):
-        at.error("images", "the same path stands there twice")
+        at.error("images", "contains the same path twice")
 
 
 _RULES: dict[str, Callable[[Inspector, Any, Version], None]] = {

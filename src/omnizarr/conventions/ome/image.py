@@ -1,4 +1,4 @@
-"""OME-Zarr images: their metadata, levels and labels."""
+"""OME-Zarr images with their levels and labels, and the loading of any group's metadata."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ from omnizarr.conventions.ome.model import (
     from_json,
 )
 from omnizarr.conventions.ome.region import axis_factor, select
-from omnizarr.conventions.ome.versions import NEWEST, Stated, Version, known, newest, stated
+from omnizarr.conventions.ome.versions import (
+    NEWEST,
+    RawMetadata,
+    Version,
+    find_metadata,
+    get_version,
+    upgrade,
+)
 from omnizarr.errors import InvalidMetadata, NodeNotFound, Problem, SelectionError, WrongNode, warn
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
@@ -29,6 +36,7 @@ from omnizarr.hierarchy.location import existing_node
 from omnizarr.model import paths
 
 N = TypeVar("N", Array, Group)
+Unit = str | Mapping[str, str] | None
 
 # Members without which an image can still be read.
 _OPTIONAL = ("omero", "image-label", "labels", "series")
@@ -36,19 +44,19 @@ _OPTIONAL = ("omero", "image-label", "labels", "series")
 
 @dataclass(frozen=True)
 class Loaded:
-    """A group, the version its metadata are in, and what they say."""
+    """A group with its OME-Zarr metadata and their version."""
 
     group: Group
     version: Version
-    stated_version: str
+    version_name: str
     metadata: Metadata
 
     def __str__(self) -> str:
         return f"{self.group.name} in {self.group.store!r}"
 
 
-class Described:
-    """What images, plates, wells and series have in common: a group and what it says."""
+class OmeGroup:
+    """A Zarr group with OME-Zarr metadata: the parent class of images, plates, wells, series."""
 
     _loaded: Loaded
 
@@ -59,55 +67,61 @@ class Described:
 
     @property
     def version(self) -> str:
-        """The version of OME-Zarr that the metadata are in."""
-        return self._loaded.stated_version
+        """The OME-Zarr version of the metadata."""
+        return self._loaded.version_name
 
     @property
     def metadata(self) -> Metadata:
-        """All that the group says, in the terms of the newest version."""
+        """All metadata of the group, in the form of the newest version."""
         return self._loaded.metadata
 
 
 def load(group: Group, parent: Loaded | None = None) -> Loaded | None:
-    """What a group says, or None where it is not OME-Zarr; `parent` must have the same version."""
-    found = stated(group.attrs)
+    """Load the metadata of a group, or return None if it is not OME-Zarr.
+
+    The version must be that of `parent`.
+    """
+    found = find_metadata(group.attrs)
     if found is None:
         return None
-    place = f"{group.name} in {group.store!r}"
-    name = found.version or (parent.stated_version if parent else _default(found))
+    where = f"{group.name} in {group.store!r}"
+    name = found.version or (parent.version_name if parent else _default(found))
     try:
-        version = known(name)
+        version = get_version(name)
     except InvalidMetadata as e:
-        raise InvalidMetadata(f"{place}: {e}") from None
+        raise InvalidMetadata(f"{where}: {e}") from None
     if parent is not None and version != parent.version:
         raise InvalidMetadata(
-            f"{place} is OME-Zarr {name}, but {parent.group.name} around it is"
-            f" {parent.stated_version}; one image or plate has one version"
+            f"{where} is OME-Zarr {name}, but its parent {parent.group.name} is"
+            f" {parent.version_name}; an image or plate must have a single version"
         )
-    _check_zarr(group, found, version, place)
-    members = _usable(found, version, place)
+    _check_zarr(group, found, version, where)
+    members = _valid_members(found, version, where)
     return Loaded(group, version, name, from_json(members))
 
 
-def _default(found: Stated) -> str:
+def _default(found: RawMetadata) -> str:
     return NEWEST if found.namespaced else "0.4"
 
 
-def _check_zarr(group: Group, found: Stated, version: Version, place: str) -> None:
+def _check_zarr(group: Group, found: RawMetadata, version: Version, where: str) -> None:
     if version.stands_on(group.zarr_format):
         return
     message = (
-        f"{place}: OME-Zarr {version.name} stands on zarr {version.zarr_format},"
+        f"{where}: OME-Zarr {version.name} requires zarr {version.zarr_format},"
         f" but this is zarr {group.zarr_format}"
     )
     if found.namespaced:
         raise InvalidMetadata(message)
-    warn(f"{message}; it is read all the same")
+    warn(f"{message}; reading it anyway")
 
 
-def _usable(found: Stated, version: Version, place: str) -> dict[str, object]:
-    """The members in the newest shape; those with errors are told and put aside, or raise."""
-    members = newest(found.members, version)
+def _valid_members(found: RawMetadata, version: Version, where: str) -> dict[str, object]:
+    """Return the members in the form of the newest version; raise if a required one is invalid.
+
+    Invalid optional members are dropped with a warning.
+    """
+    members = upgrade(found.members, version)
     bad: list[Problem] = []
     for problem in check(found, ""):
         unusable = "entries, but there are" in problem.message
@@ -115,49 +129,48 @@ def _usable(found: Stated, version: Version, place: str) -> dict[str, object]:
             continue
         member = problem.field.removeprefix(found.field).partition("[")[0].partition(".")[0]
         if member in _OPTIONAL:
-            warn(f"{place}: {problem}")
+            warn(f"{where}: {problem}")
             members = {k: v for k, v in members.items() if k != member}
         elif member != "version" and problem.field != found.field.rstrip("."):
             bad.append(Problem(problem.key, problem.field, problem.message))
     if bad:
-        raise InvalidMetadata.of(bad, f"{place} is not valid OME-Zarr {version.name}")
+        raise InvalidMetadata.of(bad, f"{where} is not valid OME-Zarr {version.name}")
     return members
 
 
 def member(parent: Loaded, path: str, kind: type[N]) -> N:
-    """An array or group below an OME-Zarr group, in the same format of Zarr."""
+    """Return an array or group below an OME-Zarr group; it must have the same Zarr version."""
     try:
         found = parent.group[path]
     except NodeNotFound as e:
-        place = paths.join(parent.group.path, paths.normalize(path))
-        other = existing_node(parent.group.store, place)
+        full = paths.join(parent.group.path, paths.normalize(path))
+        other = existing_node(parent.group.store, full)
         if other is None:
             raise
         raise InvalidMetadata(
-            f"{paths.show(place)} is zarr {other[0].name}, but {parent.group.name} around it is"
-            f" zarr {parent.group.zarr_format}; one image or plate has one version of Zarr"
+            f"{paths.show(full)} is zarr {other[0].name}, but its parent {parent.group.name} is"
+            f" zarr {parent.group.zarr_format}; an image or plate must have a single Zarr version"
         ) from e
     if not isinstance(found, kind):
-        raise WrongNode(f"{found.name} in {found.store!r} is not the {kind.__name__.lower()}"
-                        f" that {parent.group.name} says it is")  # fmt: skip
+        raise WrongNode(
+            f"{found.name} in {found.store!r} is not the {kind.__name__.lower()}"
+            f" that the metadata of {parent.group.name} expects"
+        )
     return found
 
 
-Unit = str | Mapping[str, str] | None
-
-
-class Image(Described):
-    """An image at several resolutions; nothing is read until it is asked for."""
+class Image(OmeGroup):
+    """An image at several resolutions; pixels are read on access."""
 
     def __init__(self, loaded: Loaded, multiscale: int | str = 0) -> None:
         self._loaded = loaded
         self.multiscale = _choose(loaded, multiscale)
 
-    # What it is
+    # Metadata
 
     @property
     def name(self) -> str | None:
-        """The name of the image, where one is stated."""
+        """The name of the image, or None."""
         return self.multiscale.name
 
     @property
@@ -173,8 +186,8 @@ class Image(Described):
             if array.ndim != len(self.axes):
                 names = " ".join(a.name for a in self.axes)
                 raise InvalidMetadata(
-                    f"{array.name} in {array.store!r} has {array.ndim} axes, but"
-                    f" {self.group.name} says that they are: {names}"
+                    f"{array.name} in {array.store!r} has {array.ndim} axes, but the metadata of"
+                    f" {self.group.name} names: {names}"
                 )
         return found
 
@@ -189,9 +202,9 @@ class Image(Described):
         return self.levels[0].dtype
 
     def transform(self, level: int = 0) -> Transform:
-        """Where the pixels of a level lie, in the axes' units.
+        """Return the transform from the pixels of a level to the axes' units.
 
-        Versions before 0.4 state no scale: there it is 1, times what a level is smaller.
+        Versions before 0.4 have no scale; there it is the level's downsampling factor.
         """
         own = self.multiscale.datasets[level].transform
         if own is None:
@@ -207,17 +220,17 @@ class Image(Described):
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """How to show each channel, where that is stated."""
+        """The rendering settings of each channel; empty if the metadata has none."""
         return () if self.metadata.omero is None else self.metadata.omero.channels
 
     @property
     def label(self) -> ImageLabel | None:
-        """What the values mean, where this is a label image."""
+        """Colours and properties of the values if this is a label image, or None."""
         return self.metadata.image_label
 
     @cached_property
     def labels(self) -> Labels:
-        """Label images of this image by name; empty where there are none."""
+        """The label images of this image by name; empty if there are none."""
         try:
             group = member(self._loaded, "labels", Group)
         except NodeNotFound:
@@ -227,9 +240,9 @@ class Image(Described):
     # Reading
 
     def level_for(self, scale: float | Mapping[str, float], unit: Unit = None) -> int:
-        """The coarsest level whose pixels are at most as large as `scale`; 0 where none is.
+        """Return the coarsest level whose pixels are at most as large as `scale`, or 0.
 
-        A number is for all axes of space.
+        A single number applies to all spatial axes.
         """
         if isinstance(scale, Mapping):
             wanted = dict(scale)
@@ -238,7 +251,7 @@ class Image(Described):
         unknown = sorted(wanted.keys() - {a.name for a in self.axes})
         if unknown:
             names = ", ".join(a.name for a in self.axes)
-            raise SelectionError(f"there is no axis {unknown[0]!r}; axes: {names}")
+            raise SelectionError(f"unknown axis {unknown[0]!r}; axes: {names}")
         limits = {
             i: wanted[a.name] * axis_factor(a, unit) * (1 + 1e-9)
             for i, a in enumerate(self.axes)
@@ -254,7 +267,7 @@ class Image(Described):
     def selection(
         self, region: Mapping[str, Any], *, level: int = 0, unit: Unit = None
     ) -> tuple[slice | int, ...]:
-        """The pixels of a level that lie in a region, as `read` takes it."""
+        """Return the selection of a level's pixels in a region; `region` is as in `read`."""
         labels = [c.label for c in self.channels]
         shape = self.levels[level].shape
         return select(self.axes, shape, self.transform(level), region, unit, labels)
@@ -267,19 +280,19 @@ class Image(Described):
         level: int = 0,
         scale: float | Mapping[str, float] | None = None,
     ) -> Any:
-        """The pixels of a region as a NumPy array.
+        """Read the pixels of a region as a NumPy array.
 
         >>> image.read({"c": "DAPI", "y": (10, 50), "x": (10, 50)}, unit="micrometer")
 
-        For each axis `region` has an interval ``(start, stop)`` or one position, which drops the
-        axis; both in `unit`, or in the axis' own. Channels go by number or label, and a slice
-        counts pixels. `scale` chooses the level by the size of its pixels, as `level_for` does.
+        For each axis, `region` has an interval ``(start, stop)``, or one position, which drops the
+        axis; both are in `unit`, by default the axis' own. Channels are selected by number or
+        label; a slice counts pixels. `scale` chooses the level by pixel size, as in `level_for`.
         """
         if scale is not None:
             level = self.level_for(scale, unit)
         return self.levels[level][self.selection(region or {}, level=level, unit=unit)]
 
-    # Looking at it
+    # Display
 
     def _sizes(self) -> str:
         parts = (f"{a.name} {n}" for a, n in zip(self.axes, self.shape, strict=True))
@@ -343,7 +356,7 @@ class Labels(Mapping[str, Image]):
     def __getitem__(self, name: str) -> Image:
         if self._loaded is None or name not in self._names:
             names = ", ".join(self._names) or "none"
-            raise NodeNotFound(f"there are no labels {name!r}; there are: {names}")
+            raise NodeNotFound(f"unknown labels {name!r}; labels: {names}")
         return image_at(self._loaded, name)
 
     def __iter__(self) -> Iterator[str]:
@@ -365,22 +378,22 @@ def _choose(loaded: Loaded, which: int | str) -> Multiscale:
         raise WrongNode(f"{loaded} is not an image: it has no multiscales")
     if isinstance(which, int):
         if not -len(several) <= which < len(several):
-            raise SelectionError(f"{loaded} has {len(several)} multiscales; there is no {which}")
+            raise SelectionError(f"{loaded} has {len(several)} multiscales, not number {which}")
         return several[which]
     for multiscale in several:
         if multiscale.name == which:
             return multiscale
     names = ", ".join(repr(m.name) for m in several)
-    raise SelectionError(f"{loaded} has no multiscale {which!r}; there are: {names}")
+    raise SelectionError(f"{loaded} has no multiscale {which!r}; multiscales: {names}")
 
 
 def image_at(parent: Loaded, path: str) -> Image:
-    """The image at a path below a plate, well or series, of the same version."""
+    """Return the image at a path below a plate, well or series; it must have the same version."""
     group = member(parent, path, Group)
     loaded = load(group, parent)
     if loaded is None:
         raise InvalidMetadata(
-            f"{paths.show(group.path)} in {group.store!r} has no OME-Zarr metadata, but"
-            f" {parent.group.name} says that it is an image"
+            f"{paths.show(group.path)} in {group.store!r} has no OME-Zarr metadata, but the"
+            f" metadata of {parent.group.name} lists it as an image"
         )
     return Image(loaded)

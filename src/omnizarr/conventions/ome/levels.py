@@ -1,4 +1,4 @@
-"""Levels of an image: factors, pixel positions, chunks, and the window of values shown."""
+"""The levels of a new image: axes, downsampling factors, transforms, and display windows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ Factors = tuple[int, ...]
 _DEFAULT_AXES = {2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
 _ORDER = {"time": 0, "space": 2}
 _TYPES = {"t": "time", "time": "time", "c": "channel", "channel": "channel"}
-# Without a number of levels, they end when the longest axis of space is at most this long.
+# By default, levels are added until the longest spatial axis is at most this long.
 SMALL = 256
+WINDOW_BYTES = 2**24  # read at most of each channel to find its window
 
 
 def image_axes(axes: Any, rank: int, unit: str | Mapping[str, str] | None) -> tuple[Axis, ...]:
-    """Axes from a text such as ``"zyx"`` in any case, names or `Axis` objects; None: the usual."""
+    """Return axes from text such as ``"zyx"``, names, or `Axis` objects; None for the default."""
     if axes is None:
         if rank not in _DEFAULT_AXES:
             raise InvalidArgument(f"an image has 2 to 5 axes, got {rank}")
@@ -38,12 +39,12 @@ def image_axes(axes: Any, rank: int, unit: str | Mapping[str, str] | None) -> tu
     order = sorted(range(rank), key=lambda i: _ORDER.get(given[i].type or "", 1))
     if order != [*range(rank)]:
         raise InvalidArgument(
-            f"the axes {names} are not in the order of OME-Zarr: time, then channel, then space;"
-            f" give numpy.transpose(data, {tuple(order)}) with axes {[names[i] for i in order]}"
+            f"the axes {names} are not in OME-Zarr order: time, then channel, then space;"
+            f" pass numpy.transpose(data, {tuple(order)}) with axes {[names[i] for i in order]}"
         )
     units = {} if unit is None or isinstance(unit, str) else dict(unit)
     for name in units.keys() - set(names):
-        raise InvalidArgument(f"unit: there is no axis {name!r}; axes: {', '.join(names)}")
+        raise InvalidArgument(f"unit: unknown axis {name!r}; axes: {', '.join(names)}")
     if isinstance(unit, str):
         kind = unit_kind(unit)
         if kind is None:
@@ -56,13 +57,13 @@ def image_axes(axes: Any, rank: int, unit: str | Mapping[str, str] | None) -> tu
 
 
 def per_axis(given: Any, axes: Sequence[Axis], default: float, what: str) -> tuple[float, ...]:
-    """A number for each axis, from a sequence or a mapping by name."""
+    """Return a number for each axis, from a sequence or a mapping by name."""
     if given is None:
         return (default,) * len(axes)
     names = [a.name for a in axes]
     if isinstance(given, Mapping):
         for name in given.keys() - set(names):
-            raise InvalidArgument(f"{what}: there is no axis {name!r}; axes: {', '.join(names)}")
+            raise InvalidArgument(f"{what}: unknown axis {name!r}; axes: {', '.join(names)}")
         return tuple(float(given.get(name, default)) for name in names)
     found = tuple(float(n) for n in given)
     if len(found) != len(axes):
@@ -71,11 +72,11 @@ def per_axis(given: Any, axes: Sequence[Axis], default: float, what: str) -> tup
 
 
 def pixel_sizes(given: Any, axes: Sequence[Axis]) -> tuple[float, ...]:
-    """The size of a pixel along each axis, 1 where none is given."""
+    """Return the size of a pixel along each axis, 1 by default."""
     found = per_axis(given, axes, 1.0, "scale")
     for size, axis in zip(found, axes, strict=True):
         if not 0 < size < float("inf"):
-            raise InvalidArgument(f"scale: a pixel cannot be {size:g} long along {axis.name!r}")
+            raise InvalidArgument(f"scale: invalid pixel size {size:g} along {axis.name!r}")
     return found
 
 
@@ -86,10 +87,10 @@ def level_factors(
     levels: int | None,
     factors: Any,
 ) -> list[Factors]:
-    """The factors from each level to the next.
+    """Return the factors from each level to the next.
 
-    As given for every step, or once for all; else each axis of space is halved whose pixels are
-    less than twice as long as the shortest, so that they grow alike.
+    `factors` are one for each step, or one for all. By default, every spatial axis is halved whose
+    pixels are less than twice as long as the shortest, so that pixels become isotropic.
     """
     if levels is not None and levels < 1:
         raise InvalidArgument(f"levels must be at least 1, got {levels}")
@@ -134,9 +135,9 @@ def _halves(lengths: Sequence[int], axes: Sequence[Axis], sizes: Sequence[float]
 
 
 def level_transforms(first: Transform, factors: Sequence[Factors], method: str) -> list[Transform]:
-    """Where the pixels of each level lie: at the middle of the block that a pixel stands for.
+    """Return the transform of each level: a pixel is at the centre of the block it represents.
 
-    `nearest` takes the first pixel of a block, so its levels start where the image does.
+    `nearest` takes the first pixel of a block, so its levels keep the translation of the image.
     """
     found = [first]
     for step in factors:
@@ -145,26 +146,23 @@ def level_transforms(first: Transform, factors: Sequence[Factors], method: str) 
         shift = [0.0 if method == "nearest" else (f - 1) / 2 * s
                  for s, f in zip(last.scale, step, strict=True)]  # fmt: skip
         moved = tuple(_short(t + d) for t, d in zip(last.offset, shift, strict=True))
-        stated = moved if last.translation is not None or any(moved) else None
-        found.append(Transform(scale, stated))
+        translation = moved if last.translation is not None or any(moved) else None
+        found.append(Transform(scale, translation))
     return found
 
 
 def _short(number: float) -> float:
-    """Without the noise of the last digit: 0.15, not 0.15000000000000002."""
+    """Round off the error in the last digit: return 0.15 for 0.15000000000000002."""
     return float(f"{number:.15g}")
-
-
-LOOKED_AT = 2**24  # bytes of a channel that are read at most
 
 
 def with_windows(
     metadata: Metadata, dtype: np.dtype[Any], coarsest: Array | None = None
 ) -> Metadata:
-    """Metadata whose channels all have a window.
+    """Return metadata in which every channel has a window of values to display.
 
-    One that was not given has the least and the largest value of the coarsest level, or of the
-    middle of it where that is large; before it is written, those of the type.
+    A missing window is set to the minimum and maximum of the coarsest level, or of its middle
+    plane if it is large; without `coarsest`, to those of the type.
     """
     if metadata.omero is None:
         return metadata
@@ -180,11 +178,11 @@ def with_windows(
 
 
 def _middle(axes: Sequence[Axis], level: Array, number: int) -> tuple[int | slice, ...]:
-    """A channel, and of a large one only the middle along as many axes as it takes."""
+    """Return the selection of a channel; of a large one, only the middle of some axes."""
     chosen: list[int | slice] = [slice(None)] * level.ndim
     nbytes = level.nbytes
     for i in sorted(range(level.ndim), key=lambda i: axes[i].type != "channel"):
-        if axes[i].type == "channel" or nbytes > LOOKED_AT:
+        if axes[i].type == "channel" or nbytes > WINDOW_BYTES:
             chosen[i] = number if axes[i].type == "channel" else level.shape[i] // 2
             nbytes //= max(1, level.shape[i])
     return tuple(chosen)

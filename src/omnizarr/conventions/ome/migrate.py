@@ -1,7 +1,7 @@
-"""Migrate OME-Zarr between versions 0.4 and 0.5.
+"""Migrate OME-Zarr between versions, and translate its metadata for `convert`.
 
-A view of the source shows its documents with the metadata of the other version; `convert` then
-does the rest: documents only where chunks can stay as they are, new chunks where not.
+A view of the source presents the metadata of the other version; `convert` does the rest: it writes
+only metadata if the chunks can be kept, and new chunks otherwise.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from omnizarr.conventions.ome.image import Image, Loaded, load
 from omnizarr.conventions.ome.model import Metadata, from_json, to_json
 from omnizarr.conventions.ome.versions import (
     NEWEST,
-    Stated,
+    RawMetadata,
     Version,
-    attributes_of,
-    known,
-    newest,
-    stated,
+    find_metadata,
+    get_version,
+    to_attributes,
+    upgrade,
     version_on,
-    writable,
+    writable_version,
 )
 from omnizarr.errors import (
     CannotExpress,
@@ -43,15 +43,18 @@ from omnizarr.stores.base import Bytes
 from omnizarr.stores.identity import Place
 from omnizarr.stores.resolve import options_for_two
 
+# Members of the groups that a hierarchy of OME-Zarr starts at.
+_ROOTS = ("multiscales", "plate", "bioformats2raw.layout")
+
 
 @dataclass(frozen=True)
 class Migration:
-    """What a migration did, or would do."""
+    """The result of a migration, or of its dry run."""
 
     source: str  # the version before
     target: str  # the version after
-    documents: tuple[str, ...]  # keys of the new documents, where chunks stayed
-    removed: tuple[str, ...]  # keys of old documents that were erased
+    documents: tuple[str, ...]  # keys of the new metadata, if chunks were kept in place
+    removed: tuple[str, ...]  # keys of old metadata that were erased
     report: Report
     dry_run: bool
 
@@ -70,22 +73,21 @@ def migrate(
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
 ) -> Migration:
-    """Move an image or plate, with labels, wells and fields, to another version of OME-Zarr.
+    """Migrate an image or plate, with labels, wells and fields, to another version of OME-Zarr.
 
-    With `in_place` only documents are written, beside the old ones, and no chunk is touched; it
-    is refused, before anything is written, where chunks cannot stay. `undo_migration` takes the
-    new documents away again; `remove_old` erases the old ones instead of keeping both. With a
-    destination everything is copied, and chunks are encoded again where they must be.
-    `checksum` keeps checksums in 0.4 too, as `convert` has it.
-    `dry_run` finds out what would be done, and what cannot be, without writing anything.
-    `storage_options` are for those of the two that are URLs; `destination_options` are the
-    destination's, where they are others.
+    With `in_place`, only metadata is written, beside the old metadata, and no chunk is touched; if
+    chunks cannot be kept, it fails before anything is written. `undo_migration` removes the new
+    metadata again; `remove_old` erases the old metadata instead of keeping both. With a
+    destination, everything is copied, and chunks are re-encoded where necessary. `checksum` keeps
+    checksums in 0.4 too, as in `convert`. `dry_run` reports the result without writing anything.
+    `storage_options` apply to both if they are URLs; `destination_options` replace them for the
+    destination.
     """
     if in_place != (destination is None):
         raise TypeError("give a destination, or in_place=True")
     if remove_old and not in_place:
-        raise TypeError("remove_old is for in_place=True; a copy leaves the source alone")
-    goal = writable(to)
+        raise TypeError("remove_old requires in_place=True; a copy does not change the source")
+    goal = writable_version(to)
     here, there = options_for_two(store, destination, storage_options, destination_options)
     inner = stores.resolve(store, read_only=not in_place or dry_run, storage_options=here)
     start, node = locate(inner, "")
@@ -94,11 +96,11 @@ def migrate(
     if loaded is None:
         raise InvalidMetadata(f"{start} has no OME-Zarr metadata; use convert for plain Zarr")
     if loaded.version == goal:
-        raise InvalidArgument(f"{start} is OME-Zarr {to} already")
+        raise InvalidArgument(f"{start} is already OME-Zarr {to}")
     changed = translated(start, nodes, loaded, goal, in_place)
-    view = _View(inner, _documents(start, nodes, changed), hide_chunks=dry_run)
-    view.documents.update(key for path in nodes for key in start.format.keys(path))
-    name = loaded.stated_version
+    view = _View(inner, _changed_metadata(start, nodes, changed), hide_chunks=dry_run)
+    view.metadata_keys.update(key for path in nodes for key in start.format.keys(path))
+    name = loaded.version_name
     if not in_place:
         report = convert(
             view,
@@ -111,7 +113,7 @@ def migrate(
         )
         return Migration(name, to, (), (), report, dry_run)
     report = convert(view, zarr_format=goal.zarr_format, in_place=True, checksum=checksum)
-    old = _old_documents(start, nodes) if remove_old else []
+    old = _metadata_keys(start, nodes) if remove_old else []
     if not dry_run:
         _store(inner, view.written)
         stores.erase_values(inner, old)
@@ -121,43 +123,43 @@ def migrate(
 def undo_migration(
     store: Any, *, to: str = NEWEST, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[str, ...]:
-    """Erase the documents of version `to` where those of the other version stand beside them.
+    """Erase the metadata of version `to` that a migration in place added, and return their keys.
 
-    Gives back their keys. Refused where that would lose something: a node that only has the new
-    documents, or an array whose shape was changed since.
+    Raises, without erasing anything, if that would lose something: if a node has only the new
+    metadata, or the shape of an array was changed since the migration.
     """
     where = stores.resolve(store, storage_options=storage_options)
-    goal = by_name(writable(to).zarr_format)
+    goal = by_name(writable_version(to).zarr_format)
     other = next(v for v in ("0.4", "0.5") if v != to)
     trees = []
-    for format in (goal, by_name(writable(other).zarr_format)):
+    for format in (goal, by_name(writable_version(other).zarr_format)):
         start, node = locate(where, "", zarr_format=format.name)
         trees.append(walk(start, node))
     new, old = trees
     for path, node in new.items():
         if path not in old:
-            raise StoreError(f"{paths.show(path)} has no documents of {other}; nothing was erased")
+            raise StoreError(f"{paths.show(path)} has no metadata of {other}; nothing was erased")
         before = old[path]
         if isinstance(node, ArrayModel) and getattr(before, "shape", None) != node.shape:
             raise StoreError(
-                f"{paths.show(path)} has another shape since the migration; nothing was erased"
+                f"{paths.show(path)} was resized after the migration; nothing was erased"
             )
-    keys = _old_documents(Location(where, "", goal), new)
+    keys = _metadata_keys(Location(where, "", goal), new)
     stores.erase_values(where, keys)
     return tuple(keys)
 
 
-def _old_documents(start: Location, nodes: Mapping[str, Node]) -> list[str]:
-    """The keys of all documents there are, the root's first: without it the rest is not found."""
+def _metadata_keys(start: Location, nodes: Mapping[str, Node]) -> list[str]:
+    """Return the keys of all existing metadata, the root's first, which makes the rest visible."""
     keys = [key for path in nodes for key in start.format.keys(path)]
-    copy = consolidated.key(start.format, "")
-    wanted = list(dict.fromkeys(keys if copy is None else [*keys, copy]))
+    combined = consolidated.key(start.format, "")
+    wanted = list(dict.fromkeys(keys if combined is None else [*keys, combined]))
     found = get_existing(start.store, wanted)
     return [key for key in sorted(wanted, key=lambda k: k.count("/")) if key in found]
 
 
 def _store(store: Store, written: Mapping[str, bytes]) -> None:
-    """Store new documents, the root's last: before it nothing shows; or none of them."""
+    """Store all new metadata or none, the root's last, which makes the rest visible."""
     done: list[str] = []
     try:
         for key in sorted(written, key=lambda k: (-k.count("/"), k)):
@@ -168,10 +170,10 @@ def _store(store: Store, written: Mapping[str, bytes]) -> None:
         raise
 
 
-def _documents(
+def _changed_metadata(
     start: Location, nodes: Mapping[str, Node], changed: Mapping[str, Node]
 ) -> dict[str, bytes | None]:
-    """The source's documents of those nodes that are others in the new version."""
+    """Return metadata in the source's Zarr format of all nodes that the new version changes."""
     shown: dict[str, bytes | None] = {}
     for path, node in changed.items():
         if node is not nodes[path]:
@@ -181,12 +183,12 @@ def _documents(
 
 @dataclass(eq=False)
 class _View:
-    """A store that shows some documents in another way, and keeps what is set apart."""
+    """A store that replaces some metadata of another store, and collects what is written."""
 
     inner: Store
     shown: Mapping[str, bytes | None]
     hide_chunks: bool
-    documents: set[str] = field(default_factory=set)
+    metadata_keys: set[str] = field(default_factory=set)
     written: dict[str, bytes] = field(default_factory=dict)
     read_only: bool = False
 
@@ -194,7 +196,7 @@ class _View:
         value = self.written.get(key, self.shown.get(key))
         if value is not None:
             return value if range is None else range.of(value)
-        if key in self.shown or (self.hide_chunks and key not in self.documents):
+        if key in self.shown or (self.hide_chunks and key not in self.metadata_keys):
             return None
         return self.inner.get(key, range)
 
@@ -209,7 +211,7 @@ class _View:
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         keys = stores.list_prefix(self.inner, prefix)
-        return (k for k in keys if not self.hide_chunks or k in self.documents)
+        return (k for k in keys if not self.hide_chunks or k in self.metadata_keys)
 
     def place(self, prefix: str = "") -> Place:
         return stores.place_of(self.inner, prefix)
@@ -218,71 +220,70 @@ class _View:
         return repr(self.inner)
 
 
-_ROOTS = ("multiscales", "plate", "bioformats2raw.layout")  # others stand below one of these
-
-
 def for_format(
     start: Location, nodes: dict[str, Node], goal: Format, in_place: bool, separator: str | None
 ) -> tuple[dict[str, Node], str | None]:
-    """Nodes as another version of Zarr has them, and the separator for chunk keys.
+    """Return the nodes for a conversion to another Zarr format, and the chunk key separator.
 
-    Images and plates that are valid get the metadata of the version of OME-Zarr on that Zarr.
+    Valid images and plates get the metadata of the OME-Zarr version for that Zarr format.
     """
     target = version_on(goal.name)
     for path, version in _roots(start, nodes):
-        place = start.at(path)
+        location = start.at(path)
         if version.stands_on(goal.name):
             wanted = version.separator
         elif target is None:
             raise CannotExpress(
-                f"{place} is OME-Zarr {version.name}, which no version of OME-Zarr"
-                f" has on zarr {goal.name}; convert to 2 or 3"
+                f"{location} is OME-Zarr {version.name}, and no version of OME-Zarr is based on"
+                f" zarr {goal.name}; convert to 2 or 3"
             )
         else:
             inside = {p: n for p, n in nodes.items() if p == path or _is_below(p, path)}
-            root = load(Group.at(place, nodes[path]))
+            root = load(Group.at(location, nodes[path]))
             if root is not None:
                 nodes = {**nodes, **translated(start, inside, root, target, in_place)}
             wanted = target.separator
             separator = separator or wanted
         if wanted is not None and separator not in (None, wanted):
             raise InvalidArgument(
-                f"{place} is OME-Zarr, whose chunk keys have {wanted!r} in version 2,"
-                f" not {separator!r}; leave dimension_separator out"
+                f"{location} is OME-Zarr, which requires the separator {wanted!r} in version 2,"
+                f" not {separator!r}; omit dimension_separator"
             )
     return nodes, separator
 
 
 def _roots(start: Location, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Version]]:
-    """The paths of valid images, plates and series that are not parts of others."""
+    """Yield the paths and versions of valid images, plates and series not inside others."""
     last: str | None = None
     for path, node in nodes.items():  # parents come first
         if not isinstance(node, GroupModel) or (last is not None and _is_below(path, last)):
             continue
-        found = stated(node.attributes)
+        found = find_metadata(node.attributes)
         if found is None or not any(name in found.members for name in _ROOTS):
             continue
         if any(p.level == "error" for p in check(found, "")):
             continue
-        version = known(found.version or (NEWEST if found.namespaced else "0.4"))
+        version = get_version(found.version or (NEWEST if found.namespaced else "0.4"))
         if version.stands_on(start.format.name) and _is_image(path, nodes, found, version):
             last = path
             yield path, version
 
 
-def _is_image(path: str, nodes: Mapping[str, Node], found: Stated, version: Version) -> bool:
-    """Whether levels have the axes of images, where a version does not state them: maps have the
-    metadata of 0.1 too, from which it came."""
+def _is_image(path: str, nodes: Mapping[str, Node], found: RawMetadata, version: Version) -> bool:
+    """Return True if the levels have the axes of an image, which versions before 0.3 only imply.
+
+    Maps may have the same metadata as OME-Zarr 0.1.
+    """
     if version.name > "0.2":
         return True
-    for multiscale in from_json(newest(found.members, version)).multiscales:
+    for multiscale in from_json(upgrade(found.members, version)).multiscales:
         names = tuple(a.name for a in multiscale.axes)
         for dataset in multiscale.datasets:
             level = nodes.get(paths.join(path, paths.normalize(dataset.path)))
-            stated_names = level.dimension_names if isinstance(level, ArrayModel) else None
+            own_names = level.dimension_names if isinstance(level, ArrayModel) else None
             if not isinstance(level, ArrayModel) or len(level.shape) != len(names):
                 return False
-            if stated_names is not None and stated_names != names:
+            if own_names is not None and own_names != names:
                 return False
     return True
 
@@ -294,7 +295,7 @@ def _is_below(path: str, other: str) -> bool:
 def translated(
     start: Location, nodes: Mapping[str, Node], root: Loaded, goal: Version, in_place: bool
 ) -> dict[str, Node]:
-    """The nodes of an image or plate with the metadata of another version."""
+    """Return the nodes of an image or plate with the metadata of another version."""
     changed: dict[str, Node] = dict(nodes)
     for path, node in nodes.items():
         if isinstance(node, ArrayModel):
@@ -304,7 +305,7 @@ def translated(
         if loaded is None:
             continue
         metadata = _with_scales(loaded)
-        attributes = attributes_of(to_json(metadata), goal.name, node.attributes)
+        attributes = to_attributes(to_json(metadata), goal.name, node.attributes)
         changed[path] = node.with_(attributes=attributes, consolidated=None)
         for multiscale in metadata.multiscales:
             names = tuple(a.name for a in multiscale.axes)
@@ -319,26 +320,26 @@ def translated(
     return changed
 
 
-def _check_keys(place: Location, array: ArrayModel, goal: Version) -> None:
-    """Raise where a level that stays as it is has keys that the version does not."""
+def _check_keys(location: Location, array: ArrayModel, goal: Version) -> None:
+    """Raise if a level that is kept in place has chunk keys that the version does not allow."""
     encoding = array.chunk_key_encoding
     separator = encoding.configuration.get("separator", ".")
     if goal.separator is not None and encoding.name == "v2" and separator != goal.separator:
         raise CannotExpress(
-            f"{place} cannot stay as it is: its chunk keys have {separator!r}, and those of"
-            f" OME-Zarr {goal.name} have {goal.separator!r}; give a destination"
+            f"cannot migrate {location} in place: its chunk keys have the separator {separator!r},"
+            f" but OME-Zarr {goal.name} requires {goal.separator!r}; give a destination"
         )
 
 
 def _named(array: ArrayModel, names: tuple[str, ...], goal: Version) -> ArrayModel:
-    """The array with the axes' names where the version wants them; 0.4 has them in the group."""
+    """Return the array with the axes' names as dimension names; 0.4 has them only in the group."""
     attributes = {k: v for k, v in array.attributes.items() if k != "_ARRAY_DIMENSIONS"}
-    stated_names = names if goal.name == NEWEST else None
-    return array.with_(dimension_names=stated_names, attributes=attributes)
+    own_names = names if goal.name == NEWEST else None
+    return array.with_(dimension_names=own_names, attributes=attributes)
 
 
 def _with_scales(loaded: Loaded) -> Metadata:
-    """The metadata, with the scales of versions that did not state them."""
+    """Return the metadata with the scales that versions before 0.4 do not have."""
     several = []
     for i, multiscale in enumerate(loaded.metadata.multiscales):
         image = Image(loaded, i)

@@ -1,6 +1,6 @@
-"""The model of OME metadata, and its JSON in each version.
+"""The model of OME-Zarr metadata, and its conversion from and to JSON of the newest version.
 
-Every object keeps members that it does not know in `extra`, so that a rewrite loses nothing.
+Every object keeps unknown members in `extra`, so that rewriting metadata loses nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+Json = dict[str, Any]
 Extra = Mapping[str, Any]
 _HEX = set("0123456789abcdefABCDEF")
 
@@ -19,7 +20,7 @@ def _no_extra() -> Extra:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis of an image: ``space``, ``time``, ``channel``, another type, or None."""
+    """One axis of an image; its type is ``space``, ``time``, ``channel``, another, or None."""
 
     name: str
     type: str | None = None
@@ -27,19 +28,19 @@ class Axis:
     extra: Extra = field(default_factory=_no_extra)
 
     def __repr__(self) -> str:
-        words = [w for w in (self.type, self.unit) if w is not None]
-        return f"Axis({self.name}{': ' if words else ''}{', '.join(words)})"
+        details = [d for d in (self.type, self.unit) if d is not None]
+        return f"Axis({self.name}{': ' if details else ''}{', '.join(details)})"
 
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """From positions in an array to positions in space: times `scale`, plus `translation`."""
+    """Maps array indices to physical positions: multiplies by `scale`, adds `translation`."""
 
     scale: tuple[float, ...]
     translation: tuple[float, ...] | None = None
 
     def after(self, first: Transform) -> Transform:
-        """One transform that does what `first` and then this one do."""
+        """Return the transform that applies `first`, then this one."""
         scale = tuple(a * b for a, b in zip(first.scale, self.scale, strict=True))
         if first.translation is None and self.translation is None:
             return Transform(scale)
@@ -48,13 +49,13 @@ class Transform:
 
     @property
     def offset(self) -> tuple[float, ...]:
-        """The translation, zeros where none is stated."""
+        """The translation; zeros if there is none."""
         return self.translation or (0.0,) * len(self.scale)
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """One level: the path of its array, and where its pixels lie; None where not stated."""
+    """One resolution level: the path of its array, and its transform or None."""
 
     path: str
     transform: Transform | None = None
@@ -76,7 +77,7 @@ class Multiscale:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """How to show one channel: a colour as ``"RRGGBB"``, the window of values to stretch."""
+    """Rendering settings of one channel: colour as ``"RRGGBB"``, window of values to display."""
 
     label: str | None = None
     color: str | None = None
@@ -86,13 +87,13 @@ class Channel:
 
 
 def is_colour(text: str) -> bool:
-    """Whether a text is six hexadecimal digits."""
+    """Return True if `text` is six hexadecimal digits."""
     return len(text) == 6 and set(text) <= _HEX
 
 
 @dataclass(frozen=True, slots=True)
 class Omero:
-    """Rendering hints of OMERO."""
+    """Rendering settings of OMERO."""
 
     channels: tuple[Channel, ...]
     extra: Extra = field(default_factory=_no_extra)
@@ -100,7 +101,7 @@ class Omero:
 
 @dataclass(frozen=True, slots=True)
 class ImageLabel:
-    """What the values of a label image mean: colours as RGBA bytes, and properties, by value."""
+    """Colours (RGBA, 0 to 255) and properties of the values of a label image, by value."""
 
     colors: Mapping[int, tuple[int, int, int, int] | None] = field(default_factory=dict)
     properties: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
@@ -110,7 +111,7 @@ class ImageLabel:
 
 @dataclass(frozen=True, slots=True)
 class Acquisition:
-    """One run of the microscope over a plate."""
+    """One acquisition run of a plate."""
 
     id: int
     name: str | None = None
@@ -119,7 +120,7 @@ class Acquisition:
 
 @dataclass(frozen=True, slots=True)
 class WellPlace:
-    """Where a well is: its path, and its row and column on the plate."""
+    """A well on a plate: its path, row and column."""
 
     path: str
     row: int
@@ -142,7 +143,7 @@ class PlateLayout:
 
 @dataclass(frozen=True, slots=True)
 class FieldPlace:
-    """A field of view: its path in the well, and its acquisition's id."""
+    """A field of view: its path in the well, and the id of its acquisition."""
 
     path: str
     acquisition: int | None = None
@@ -159,7 +160,7 @@ class WellLayout:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """All that a group says about itself."""
+    """All OME-Zarr metadata of a group."""
 
     multiscales: tuple[Multiscale, ...] = ()
     omero: Omero | None = None
@@ -172,11 +173,8 @@ class Metadata:
     extra: Extra = field(default_factory=_no_extra)
 
 
-Json = dict[str, Any]
-
-
 def from_json(members: Json) -> Metadata:
-    """The model of metadata that the validator found no error in."""
+    """Return the model of metadata that passed validation without errors."""
     several = members.get("multiscales", [])
     omero, label = members.get("omero"), members.get("image-label")
     plate, well = members.get("plate"), members.get("well")
@@ -196,7 +194,7 @@ def from_json(members: Json) -> Metadata:
 
 
 def to_json(metadata: Metadata) -> Json:
-    """Metadata in the newest shape, without the version."""
+    """Return metadata as JSON of the newest version, without the version number."""
     m = metadata
     return _present(
         {
@@ -317,7 +315,7 @@ def _image_label(values: Json) -> ImageLabel:
     for color in values.get("colors", []):
         rgba = color.get("rgba")
         colors[color["label-value"]] = None if rgba is None else tuple(rgba)
-        if _rest(color, "label-value", "rgba"):  # more than a colour: kept as it stands
+        if _rest(color, "label-value", "rgba"):  # more than a colour: kept unchanged
             extra["colors"] = values["colors"]
     properties = {p["label-value"]: _rest(p, "label-value") for p in values.get("properties", [])}
     source = values.get("source", {})
@@ -354,7 +352,7 @@ def _plate(values: Json) -> PlateLayout:
     known = ["rows", "columns", "wells", "name", "field_count", "acquisitions"]
     extra = _rest(values, *known)
     for axis in ("rows", "columns"):
-        if any(_rest(v, "name") for v in values[axis]):  # more than names: kept as it stands
+        if any(_rest(v, "name") for v in values[axis]):  # more than names: kept unchanged
             extra[axis] = values[axis]
     return PlateLayout(
         rows=_names(values["rows"]),

@@ -1,4 +1,4 @@
-"""Plates and wells, and opening any OME-Zarr."""
+"""Plates, wells and series of images, and `open` for any OME-Zarr."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, overload
 
-from omnizarr.conventions.ome.image import Described, Image, Labels, Loaded, image_at, load, member
+from omnizarr.conventions.ome.image import Image, Labels, Loaded, OmeGroup, image_at, load, member
 from omnizarr.conventions.ome.model import PlateLayout, WellLayout
 from omnizarr.errors import InvalidMetadata, NodeNotFound, WrongNode
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.open import open as open_zarr
 
 
-class Well(Described, Mapping[str, Image]):
-    """The fields of view of a well by path; ``well[0]`` does too."""
+class Well(OmeGroup, Mapping[str, Image]):
+    """The fields of view of a well by path, or by number: ``well[0]``."""
 
     def __init__(self, loaded: Loaded) -> None:
         if loaded.metadata.well is None:
@@ -27,9 +27,7 @@ class Well(Described, Mapping[str, Image]):
         if isinstance(field, int) and -len(names) <= field < len(names):
             field = names[field]
         if field not in names:
-            raise NodeNotFound(
-                f"{self._loaded} has no field {field!r}; there are: {', '.join(names)}"
-            )
+            raise NodeNotFound(f"{self._loaded} has no field {field!r}; fields: {', '.join(names)}")
         return image_at(self._loaded, str(field))
 
     def __iter__(self) -> Iterator[str]:
@@ -48,7 +46,7 @@ class Well(Described, Mapping[str, Image]):
         )
 
 
-class Plate(Described, Mapping[str, Well]):
+class Plate(OmeGroup, Mapping[str, Well]):
     """The wells of a plate by path, such as ``"A/1"``."""
 
     def __init__(self, loaded: Loaded) -> None:
@@ -59,18 +57,18 @@ class Plate(Described, Mapping[str, Well]):
 
     @property
     def rows(self) -> tuple[str, ...]:
-        """The names of the rows, of empty ones too."""
+        """The names of the rows, including empty ones."""
         return self.layout.rows
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns, of empty ones too."""
+        """The names of the columns, including empty ones."""
         return self.layout.columns
 
     def __getitem__(self, well: str) -> Well:
         if well not in list(self):
             some = ", ".join(list(self)[:10]) + (", …" if len(self) > 10 else "")
-            raise NodeNotFound(f"{self._loaded} has no well {well!r}; there are: {some}")
+            raise NodeNotFound(f"{self._loaded} has no well {well!r}; wells: {some}")
         group = member(self._loaded, well, Group)
         loaded = load(group, self._loaded)
         if loaded is None:
@@ -96,7 +94,7 @@ class Plate(Described, Mapping[str, Well]):
         )
 
 
-class Series(Described, Sequence[Image]):
+class Series(OmeGroup, Sequence[Image]):
     """The images of a file that bioformats2raw converted, in the file's order."""
 
     def __init__(self, loaded: Loaded) -> None:
@@ -104,7 +102,7 @@ class Series(Described, Sequence[Image]):
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
-        """The images' paths: as the group OME lists them, else 0, 1, 2, …"""
+        """The images' paths: those listed in the group OME, or 0, 1, 2, …"""
         described = self.group.get("OME")
         if isinstance(described, Group):
             loaded = load(described, self._loaded)
@@ -143,11 +141,10 @@ def open(
     multiscale: int | str = 0,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The image, plate, well, series or labels at an address, of any version of OME-Zarr.
+    """Open an image, plate, well, series or labels of any version of OME-Zarr.
 
-    `store` is as in `omnizarr.open`. Where an image has several multiscales, `multiscale`
-    chooses one by number or name. A program that checks types says what it expects:
-    ``image: Image = open(…)``.
+    `store` is as in `omnizarr.open`. If an image has several multiscales, `multiscale` selects one
+    by number or name. For type checkers, annotate the result: ``image: Image = open(…)``.
     """
     loaded = load_at(store, mode, path, storage_options)
     found = loaded.metadata
@@ -170,10 +167,10 @@ def load_at(
     path: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """The group at an address and what it says; raises where it is not OME-Zarr."""
+    """Open a group and load its OME-Zarr metadata; raise if there are none."""
     group = open_zarr(store, mode, path=path, storage_options=storage_options)
     if not isinstance(group, Group):
-        raise WrongNode(f"{group.name} in {group.store!r} is an array; open the group around it")
+        raise WrongNode(f"{group.name} in {group.store!r} is an array; open its parent group")
     loaded = load(group)
     if loaded is None:
         names = ", ".join(group.attrs) or "none"

@@ -1,7 +1,7 @@
-"""Regions of an image in physical units.
+"""Select regions of an image in physical units, and convert units.
 
-The pixel with index i lies at ``translation + scale * i``. An interval has the pixels that lie in
-it, its end excluded, so that neighbouring intervals share none.
+The position of pixel i is ``translation + scale * i``. An interval contains the pixels whose
+positions are inside it, its end excluded, so that adjacent intervals have no pixel in common.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 from omnizarr.conventions.ome.model import Axis, Transform
 from omnizarr.errors import InvalidArgument, SelectionError, known_names
 
-# Positions such as 0.3 / 0.1 miss whole numbers by some rounding.
+# Quotients such as 0.3 / 0.1 differ from whole numbers by rounding errors.
 _TOLERANCE = 1e-6
 
 
 def axis_factor(axis: Axis, unit: str | Mapping[str, str] | None) -> float:
-    """How many of the axis' own unit one of the asked unit is.
+    """Return the factor from `unit` to the axis' own unit.
 
-    A single unit is for the axes of its kind; others keep their own.
+    A single unit applies to the axes of its kind; the others keep their own.
     """
     asked = unit.get(axis.name) if isinstance(unit, Mapping) else unit
     if asked is None:
@@ -32,8 +32,8 @@ def axis_factor(axis: Axis, unit: str | Mapping[str, str] | None) -> float:
         return 1.0
     if axis.unit is None:
         raise InvalidArgument(
-            f"axis {axis.name!r} has no unit, so {asked!r} means nothing along it; leave the unit"
-            " out to count in its scale"
+            f"axis {axis.name!r} has no unit, so {asked!r} cannot be converted; omit the unit to"
+            " use the scale of the axis"
         )
     return unit_factor(asked, axis.unit)
 
@@ -46,11 +46,11 @@ def select(
     unit: str | Mapping[str, str] | None,
     channels: Sequence[str | None],
 ) -> tuple[slice | int, ...]:
-    """The selection of an array for a region; axes that are not named are whole."""
+    """Return the selection of a region; axes that it does not name are selected whole."""
     known = [axis.name for axis in axes]
     for name in region:
         if name not in known:
-            raise SelectionError(f"there is no axis {name!r}; axes: {', '.join(known)}")
+            raise SelectionError(f"unknown axis {name!r}; axes: {', '.join(known)}")
     return tuple(
         _along(axis, shape[i], transform.scale[i], transform.offset[i], region[axis.name], unit,
                channels)
@@ -80,7 +80,7 @@ def _along(
         stop = length if ends[1] is None else min(length, max(0, _ceil(ends[1])))
         if start >= stop:
             raise SelectionError(
-                f"no pixel lies in {wanted!r} of {_extent(axis, length, scale, offset)}"
+                f"no pixel in {wanted!r} of {_extent(axis, length, scale, offset)}"
             )
         return slice(start, stop)
     if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
@@ -106,17 +106,17 @@ def _extent(axis: Axis, length: int, scale: float, offset: float) -> str:
 
 
 def _channel(axis: Axis, length: int, wanted: Any, channels: Sequence[str | None]) -> slice | int:
-    """A channel by its number or label, or a range of numbers."""
+    """Return the index of a channel selected by number or label, or a range of numbers."""
     if isinstance(wanted, str):
         if wanted not in channels:
             names = ", ".join(repr(c) for c in channels) or "none have labels"
-            raise SelectionError(f"there is no channel {wanted!r}; channels: {names}")
+            raise SelectionError(f"unknown channel {wanted!r}; channels: {names}")
         return list(channels).index(wanted)
     if isinstance(wanted, (tuple, list)) and len(wanted) == 2:
         return slice(*wanted)
     if isinstance(wanted, int) and -length <= wanted < length:
         return wanted % length
-    raise SelectionError(f"axis {axis.name!r} has {length} channels; there is no {wanted!r}")
+    raise SelectionError(f"axis {axis.name!r} has {length} channels, but not {wanted!r}")
 
 
 _PREFIXES = {
@@ -149,24 +149,24 @@ _SHORT = {
 
 
 def unit_name(text: str) -> str:
-    """The name that OME-Zarr uses for a unit that people write as ``um`` or ``µm``."""
+    """Return the OME-Zarr name of a unit, which may be abbreviated as ``um`` or ``µm``."""
     return _SHORT.get(text, text)
 
 
 def unit_kind(unit: str | None) -> str | None:
-    """``space``, ``time``, or None where a unit is not known."""
+    """Return ``space``, ``time``, or None if the unit is unknown."""
     name = None if unit is None else unit_name(unit)
     return "space" if name in _SPACE else "time" if name in _TIME else None
 
 
 def unknown_unit(name: str) -> InvalidArgument:
-    """Return the error for a unit that is neither of space nor of time."""
+    """Return the error for a unit of neither space nor time."""
     known = known_names(name, (*_SPACE, *_TIME, *_SHORT))
-    return InvalidArgument(f"unit {name!r} is not known; {known}")
+    return InvalidArgument(f"unknown unit {name!r}; {known}")
 
 
 def unit_factor(source: str, target: str) -> float:
-    """How many of `target` one of `source` is."""
+    """Return the factor from one unit to another."""
     a, b = unit_name(source), unit_name(target)
     if a == b:
         return 1.0
@@ -176,4 +176,4 @@ def unit_factor(source: str, target: str) -> float:
     for name in (a, b):
         if name not in _SPACE and name not in _TIME:
             raise unknown_unit(name)
-    raise InvalidArgument(f"unit {source!r} cannot become {target!r}: one is length, one is time")
+    raise InvalidArgument(f"cannot convert {source!r} to {target!r}: one is length, one is time")

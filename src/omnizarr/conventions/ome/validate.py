@@ -1,6 +1,6 @@
-"""Validate an OME-Zarr hierarchy: metadata, arrays and transformations.
+"""Validate an OME-Zarr hierarchy: the metadata of all groups, their arrays, and transformations.
 
-Only validation asks for this: an image whose levels have a scale is read whatever else is said.
+`check` has the rules that every reader applies; the rules here are only for validation.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from omnizarr.conventions.ome.model import Metadata, from_json
 from omnizarr.conventions.ome.versions import (
     MEMBERS,
     NEWEST,
-    Stated,
+    RawMetadata,
     Version,
-    known,
-    newest,
-    stated,
+    find_metadata,
+    get_version,
+    upgrade,
 )
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
 from omnizarr.formats import Probe
@@ -31,10 +31,11 @@ from omnizarr.model import ArrayModel, GroupModel, paths
 
 Json = dict[str, Any]
 AXES = range(5)  # an image has at most five
+_INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 def check_transforms(at: Inspector, members: Json) -> None:
-    """Record the problems of the transformations of all multiscales."""
+    """Check the coordinate transformations of all multiscales."""
     several = members.get("multiscales")
     for i, item in enumerate(several if isinstance(several, list) else ()):
         if not isinstance(item, dict):
@@ -43,13 +44,13 @@ def check_transforms(at: Inspector, members: Json) -> None:
         datasets = item.get("datasets")
         for k, level in enumerate(datasets if isinstance(datasets, list) else ()):
             if isinstance(level, dict):
-                _connected(inner.inside(f"datasets[{k}]"), level, "path")
+                _transforms(inner.inside(f"datasets[{k}]"), level, "path")
         if "coordinateTransformations" in item:
-            _connected(inner, item, "name")
+            _transforms(inner, item, "name")
 
 
-def _connected(at: Inspector, owner: Json, source: str) -> None:
-    """Transformations that say from where, by name or path, to which coordinate system."""
+def _transforms(at: Inspector, owner: Json, source: str) -> None:
+    """Check transformations with their input, by name or path, and output coordinate system."""
     name = "coordinateTransformations"
     for inner, item in at.objects(name, owner.get(name), least=1):
         for end, member in (("input", source), ("output", "name")):
@@ -71,7 +72,7 @@ def _transform(at: Inspector, item: Json) -> None:
 
 
 def _identity(at: Inspector, item: Json) -> None:
-    """Nothing more is said."""
+    """Check an identity, which has no parameters."""
 
 
 def _scale(at: Inspector, item: Json) -> None:
@@ -85,7 +86,7 @@ def _translation(at: Inspector, item: Json) -> None:
 
 
 def _map_axis(at: Inspector, item: Json) -> None:
-    _indexes(at, "mapAxis", item.get("mapAxis"), range(2, 6))
+    _axis_numbers(at, "mapAxis", item.get("mapAxis"), range(2, 6))
 
 
 def _project_axis(at: Inspector, item: Json) -> None:
@@ -93,11 +94,11 @@ def _project_axis(at: Inspector, item: Json) -> None:
     if not names:
         at.error("", "has neither droppedInputs nor createdOutputs")
     for name in names:
-        _indexes(at, name, item[name], range(1, 4))
+        _axis_numbers(at, name, item[name], range(1, 4))
 
 
-def _indexes(at: Inspector, name: str, value: Any, lengths: range) -> None:
-    """Different numbers of axes."""
+def _axis_numbers(at: Inspector, name: str, value: Any, lengths: range) -> None:
+    """Check a list of distinct axis numbers."""
     good = isinstance(value, list) and all(type(n) is int and n in AXES for n in value)
     if not good or len(value) not in lengths or len(set(value)) < len(value):
         what = f"{lengths.start} to {lengths.stop - 1} different integers from 0 to {AXES.stop - 1}"
@@ -105,7 +106,7 @@ def _indexes(at: Inspector, name: str, value: Any, lengths: range) -> None:
 
 
 def _matrix(name: str, square: bool) -> Callable[[Inspector, Json], None]:
-    """A matrix in place, or the path of an array that holds it."""
+    """Return the check of a matrix, which is inline or in an array at a path."""
 
     def check(at: Inspector, item: Json) -> None:
         if ("path" in item) == (name in item):
@@ -167,44 +168,41 @@ _RULES: dict[str, Callable[[Inspector, Json], None]] = {
 }
 
 
-_INTEGERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-
-
 def validate(
     what: Any, path: str | None = None, *, storage_options: Mapping[str, Any] | None = None
 ) -> list[Problem]:
-    """Every problem of an image, plate, well or label image and of all below it.
+    """Return every problem of an image, plate, well or label image, and of everything below it.
 
-    `what` is as in `omnizarr.open`, or the attributes of a group as a dictionary. What the
-    specification demands is an error, what it recommends a warning.
+    `what` is as in `omnizarr.open`, or the attributes of a group as a dictionary. Violations of
+    requirements of the specification are errors, those of recommendations are warnings.
     """
     if isinstance(what, Mapping) and _looks_like_attributes(what):
         return validate_attributes(what)
     store = stores.resolve(what, read_only=True, storage_options=storage_options)
     location, node = _locate(store, paths.normalize(path))
     walk = _Walk([], location)
-    walk.beside(location.path)
+    walk.check_formats(location.path)
     if isinstance(node, ArrayModel):
-        walk.error(location, "", "this is an array; OME-Zarr metadata stand in the group around it")
+        walk.error(location, "", "this is an array; OME-Zarr metadata belong to its group")
     else:
         walk.group(location, node, None)
     return walk.problems
 
 
 def validate_attributes(attributes: Mapping[str, Any], key: str = "") -> list[Problem]:
-    """Every problem of the attributes of one group."""
-    found = stated(attributes)
+    """Return every problem of the attributes of one group."""
+    found = find_metadata(attributes)
     if found is None:
         names = ", ".join(MEMBERS)
         return [Problem(key, "", f"no OME-Zarr metadata; expected 'ome', or one of {names}")]
     return _problems(found, key)
 
 
-def _problems(found: Stated, key: str) -> list[Problem]:
-    """All problems of one document, with those that are none for a reader."""
+def _problems(found: RawMetadata, key: str) -> list[Problem]:
+    """Return all problems of the metadata of one group, those of transformations included."""
     at = Inspector(key, found.field, check(found, key))
     with suppress(InvalidMetadata):  # an unknown version is among the problems already
-        if known(found.version).name > NEWEST:
+        if get_version(found.version).name > NEWEST:
             check_transforms(at, found.members)
     return [*dict.fromkeys(at.problems)]
 
@@ -221,12 +219,12 @@ def _locate(store: stores.Store, path: str) -> tuple[Location, Any]:
 
 @dataclass
 class _Walk:
-    """The problems so far, and where the walk began."""
+    """Walks a hierarchy from `start` and collects the problems."""
 
     problems: list[Problem]
     start: Location
     version: Version | None = None
-    levels: int | None = None  # of the image whose labels are looked at
+    levels: int | None = None  # of the image whose labels are being checked
 
     def error(self, location: Location, field: str, message: str) -> None:
         self.problems.append(Problem(_key(location), field, message))
@@ -235,21 +233,21 @@ class _Walk:
         key = next(k for k in location.format.keys(location.path) if location.store.get(k))
         self.problems.append(Problem(key, field, message))
 
-    def beside(self, path: str) -> None:
-        """Tell where an older version's documents stand beside the newer one's."""
+    def check_formats(self, path: str) -> None:
+        """Report metadata of an older Zarr version beside those of a newer one."""
         probe = Probe(path)
         inner: list[Problem] = []
         probe.formats(fetch_probe(self.start.store, probe), inner)
         self.problems += inner
 
     def group(self, location: Location, node: GroupModel, role: str | None) -> Metadata | None:
-        """Check one group and all it names; `role` is the member that it must have."""
-        found = stated(node.attributes)
+        """Check one group and everything it refers to; `role` is the member it must have."""
+        found = find_metadata(node.attributes)
         if found is None:
             self.error(location, "", f"no OME-Zarr metadata{f'; expected {role}' if role else ''}")
             return None
         problems = _problems(found, _key(location))
-        if found.version is None:  # told where it must be stated
+        if found.version is None:  # `check` reports it if it is required
             name = self.version.name if self.version else NEWEST if found.namespaced else "0.4"
             found = replace(found, version=name)
         self.problems += problems
@@ -257,58 +255,58 @@ class _Walk:
             self.error(location, found.field + role, "required, but missing")
         if not self._versions(location, found) or any(p.level == "error" for p in problems):
             return None
-        version = known(found.version)
+        version = get_version(found.version)
         try:
-            metadata = from_json(newest(found.members, version))
+            metadata = from_json(upgrade(found.members, version))
         except (KeyError, TypeError, ValueError):
-            return None  # what cannot be read has been told
+            return None  # already reported
         self._below(location, found, metadata)
         return metadata
 
-    def _versions(self, location: Location, found: Stated) -> bool:
+    def _versions(self, location: Location, found: RawMetadata) -> bool:
         try:
-            version = known(found.version)
+            version = get_version(found.version)
         except InvalidMetadata:
             return False
         if self.version is not None and version != self.version:
             message = (
                 f"{paths.show(location.path)} is OME-Zarr {version.name}, but"
-                f" {paths.show(self.start.path)} is {self.version.name}; all must have one version"
+                f" {paths.show(self.start.path)} is {self.version.name}; versions must not be mixed"
             )
             self.error(location, f"{found.field}version", message)
             return False
         self.version = version
         if not version.stands_on(location.format.name):
             message = (
-                f"OME-Zarr {version.name} stands on zarr {version.zarr_format}, but this is zarr"
+                f"OME-Zarr {version.name} requires zarr {version.zarr_format}, but this is zarr"
                 f" {location.format.name}"
             )
             self.error(location, found.field.rstrip("."), message)
         return True
 
     def child(self, location: Location, path: str, field: str, kind: type[Any]) -> Any:
-        """The place and node of something that a group names, or None where it is wrong."""
+        """Return the location and model of a node that a group refers to; None if it is wrong."""
         try:
-            place = location.child(path)
-            node = place.find([])
+            child = location.child(path)
+            node = child.find([])
         except OmnizarrError as e:
             self.error(location, field, f"{path!r}: {e}")
             return None
         if isinstance(node, kind):
-            return place, node
-        other = existing_node(location.store, place.path)
+            return child, node
+        other = existing_node(location.store, child.path)
         if node is None and other is not None:
             message = (
-                f"{paths.show(place.path)} is zarr {other[0].name}, but"
-                f" {paths.show(location.path)} is zarr {location.format.name}; all must be one"
+                f"{paths.show(child.path)} is zarr {other[0].name}, but {paths.show(location.path)}"
+                f" is zarr {location.format.name}; Zarr versions must not be mixed"
             )
         else:
-            what = "an array" if kind is ArrayModel else "a group"
-            message = f"there is no {what.partition(' ')[2]} {paths.show(place.path)}"
+            what = "array" if kind is ArrayModel else "group"
+            message = f"there is no {what} {paths.show(child.path)}"
         self.error(location, field, message)
         return None
 
-    def _below(self, location: Location, found: Stated, metadata: Metadata) -> None:
+    def _below(self, location: Location, found: RawMetadata, metadata: Metadata) -> None:
         for i, multiscale in enumerate(metadata.multiscales):
             names = tuple(a.name for a in multiscale.axes)
             for j, dataset in enumerate(multiscale.datasets):
@@ -320,8 +318,8 @@ class _Walk:
         if metadata.plate is not None:
             self._plate(location, found, metadata)
         if metadata.well is not None:
-            for i, place in enumerate(metadata.well.fields):
-                self._image(location, f"{found.field}well.images[{i}].path", place.path)
+            for i, view in enumerate(metadata.well.fields):
+                self._image(location, f"{found.field}well.images[{i}].path", view.path)
         if metadata.bioformats2raw is not None and metadata.plate is None:
             self._series(location, found)
 
@@ -337,67 +335,69 @@ class _Walk:
             message = f"has {count} levels, but its image has {self.levels}"
             self.error(child[0], "multiscales[0].datasets", message)
         if metadata.image_label is None:
-            message = "missing; a label image should have it"
+            message = "missing, but recommended for label images"
             self.problems.append(Problem(_key(child[0]), "image-label", message, "warning"))
 
     def _level(
-        self, place: Location, array: ArrayModel, names: tuple[str, ...], metadata: Metadata
+        self, location: Location, array: ArrayModel, names: tuple[str, ...], metadata: Metadata
     ) -> None:
         if len(array.shape) != len(names):
             message = f"has {len(array.shape)} axes, but the metadata name {len(names)}: {names}"
-            self.array_error(place, "shape", message)
+            self.array_error(location, "shape", message)
         elif self.version is not None and self.version.name >= "0.5":
-            stated_names = array.dimension_names
-            if stated_names != names:
-                shown = None if stated_names is None else list(stated_names)
+            own_names = array.dimension_names
+            if own_names != names:
+                shown = None if own_names is None else list(own_names)
                 message = f"expected the axes' names {list(names)}, got {shown}"
-                self.array_error(place, "dimension_names", message)
-        self._keys(place, array)
+                self.array_error(location, "dimension_names", message)
+        self._chunk_keys(location, array)
         if metadata.image_label is not None and array.data_type.name not in _INTEGERS:
-            message = f"a label image has integers, got {array.data_type.name}"
-            self.array_error(place, "data_type", message)
+            message = f"a label image must have integers, got {array.data_type.name}"
+            self.array_error(location, "data_type", message)
 
-    def _keys(self, place: Location, array: ArrayModel) -> None:
+    def _chunk_keys(self, location: Location, array: ArrayModel) -> None:
         if self.version is None or self.version.separator is None:
             return
         wanted = self.version.separator
         found = array.chunk_key_encoding.configuration.get("separator", ".")
         if found != wanted:
-            message = f"chunk keys of OME-Zarr {self.version.name} have {wanted!r}, got {found!r}"
-            self.array_error(place, "dimension_separator", message)
+            message = (
+                f"OME-Zarr {self.version.name} requires the separator {wanted!r}, got {found!r}"
+            )
+            self.array_error(location, "dimension_separator", message)
 
-    def _labels(self, location: Location, found: Stated, metadata: Metadata) -> None:
+    def _labels(self, location: Location, found: RawMetadata, metadata: Metadata) -> None:
         if metadata.labels is not None:
             for i, name in enumerate(metadata.labels):
                 self._image(location, f"{found.field}labels[{i}]", name, label=True)
         elif metadata.multiscales and metadata.image_label is None:
-            place = location.child("labels")
-            node = place.find([])
+            labels = location.child("labels")
+            node = labels.find([])
             if isinstance(node, GroupModel):
                 self.levels = len(metadata.multiscales[0].datasets)
-                self.group(place, node, "labels")
+                self.group(labels, node, "labels")
                 self.levels = None
 
-    def _plate(self, location: Location, found: Stated, metadata: Metadata) -> None:
+    def _plate(self, location: Location, found: RawMetadata, metadata: Metadata) -> None:
         plate = metadata.plate
         runs = {a.id for a in plate.acquisitions} if plate is not None else set()
         for i, well in enumerate(plate.wells if plate is not None else ()):
             field = f"{found.field}plate.wells[{i}].path"
             child = self.child(location, well.path, field, GroupModel)
             inner = None if child is None else self.group(child[0], child[1], "well")
-            for j, place in enumerate(inner.well.fields if inner and inner.well else ()):
-                wrong = place.acquisition is not None and place.acquisition not in runs
-                if len(runs) > 1 and place.acquisition is None:
-                    message = "required where a plate has several acquisitions, but missing"
+            for j, view in enumerate(inner.well.fields if inner and inner.well else ()):
+                wrong = view.acquisition is not None and view.acquisition not in runs
+                if len(runs) > 1 and view.acquisition is None:
+                    message = "required if a plate has several acquisitions, but missing"
                 elif wrong:
-                    message = f"is {place.acquisition}, but the plate has {sorted(runs)}"
+                    message = f"is {view.acquisition}, but the plate has {sorted(runs)}"
                 else:
                     continue
                 self.error(child[0], f"{found.field}well.images[{j}].acquisition", message)
 
-    def _series(self, location: Location, found: Stated) -> None:
+    def _series(self, location: Location, found: RawMetadata) -> None:
         described = location.child("OME").find([])
-        inner = stated(described.attributes) if isinstance(described, GroupModel) else None
+        inner = find_metadata(described.attributes) if isinstance(described, GroupModel) else None
         listed = None if inner is None else inner.members.get("series")
         if isinstance(listed, list) and all(isinstance(p, str) for p in listed):
             for path in listed:
@@ -408,11 +408,11 @@ class _Walk:
             self._image(location, "", str(number))
             number += 1
         if number == 0:
-            self.error(location, found.field + "series", "names no image, and there is no image 0")
+            self.error(location, found.field + "series", "lists no image, and there is no image 0")
 
 
 def _key(location: Location) -> str:
-    """The document that a problem of a node stands in."""
+    """Return the key of the metadata that contains a node's attributes."""
     keys = location.format.keys(location.path)
     present = [k for k in keys if location.store.get(k) is not None]
     return next((k for k in reversed(present)), keys[0])

@@ -1,7 +1,7 @@
-"""Versions of OME-Zarr: which there are, how to tell one, and a step from each to the next.
+"""Versions of OME-Zarr: their detection in attributes, and conversion from each to the next.
 
-A step takes metadata in the shape of one version and gives them in that of the next, without
-judging them: what it does not understand stays as it is, for the validator to complain about.
+A conversion step does not validate: what it does not understand stays unchanged, and the checks of
+`check` report it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of OME-Zarr, and the version of Zarr that it stands on."""
+    """One version of OME-Zarr, and the version of Zarr that it requires."""
 
     name: str
     zarr_format: int
     writes: bool
 
     def stands_on(self, zarr_format: int | str) -> bool:
-        """Whether data of this version lie in that version of Zarr."""
+        """Return True if this version of OME-Zarr is based on that version of Zarr."""
         return str(self.zarr_format) == str(zarr_format)
 
     @property
     def separator(self) -> str | None:
-        """The separator between the indices in chunk keys; None where that is left open."""
+        """The separator in chunk keys that this version requires, or None for any."""
         return "/" if "0.2" <= self.name <= "0.4" else None
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ VERSIONS = (
 )
 NEWEST = "0.5"
 NAMESPACE = "ome"
-# The members of OME-Zarr metadata; before 0.5 they stand among other attributes.
+# The members of OME-Zarr metadata; before 0.5 they are mixed with other attributes.
 MEMBERS = (
     "multiscales",
     "omero",
@@ -57,41 +57,41 @@ MEMBERS = (
     "series",
     "bioformats2raw.layout",
 )
-# Those of them that carried the version before 0.5.
+# The members that contained the version before 0.5.
 VERSIONED = ("multiscales", "plate", "well", "image-label", "omero")
 _TYPES = {"t": "time", "c": "channel", "z": "space", "y": "space", "x": "space"}
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
-    """OME-Zarr metadata as a group's attributes state them."""
+class RawMetadata:
+    """OME-Zarr metadata as found in a group's attributes."""
 
-    version: str | None  # None where none is stated
-    members: Json  # in the shape of that version
-    namespaced: bool  # whether they stand under `ome`
+    version: str | None  # None if missing
+    members: Json  # in the form of that version
+    namespaced: bool  # True if they are under `ome`
 
     @property
     def field(self) -> str:
-        """What stands before a member's name in the place of a problem."""
+        """The prefix of a member's name in the field of a problem."""
         return f"attributes.{NAMESPACE}." if self.namespaced else ""
 
 
-def known(name: object) -> Version:
-    """Return the version that metadata state; a release candidate counts as its version."""
+def get_version(name: object) -> Version:
+    """Return the version named in metadata; a release candidate counts as its version."""
     version = _find(name)
     if version is None:
         raise InvalidMetadata(_unknown(name))
     return version
 
 
-def writable(name: object) -> Version:
-    """Return the version that a caller asks for; raise if it is not written here."""
+def writable_version(name: object) -> Version:
+    """Return the version named by a caller; raise if it cannot be written."""
     version = _find(name)
     if version is None:
         raise InvalidArgument(_unknown(name))
     if not version.writes:
-        names = " and ".join(v.name for v in VERSIONS if v.writes)
-        raise InvalidArgument(f"OME-Zarr {version.name} is only read here; written are {names}")
+        names = " or ".join(v.name for v in VERSIONS if v.writes)
+        raise InvalidArgument(f"OME-Zarr {version.name} can be read, but not written; use {names}")
     return version
 
 
@@ -103,40 +103,40 @@ def _find(name: object) -> Version | None:
 
 def _unknown(name: object) -> str:
     versions = ", ".join(map(str, VERSIONS))
-    return f"OME-Zarr version {name!r} is not known here; known: {versions}"
+    return f"unknown OME-Zarr version {name!r}; known: {versions}"
 
 
 def version_on(zarr_format: int | str) -> Version | None:
-    """The version that is written on that version of Zarr, or None."""
+    """Return the version to write with a version of Zarr, or None."""
     return next((v for v in VERSIONS if v.writes and v.stands_on(zarr_format)), None)
 
 
-def stated(attributes: Mapping[str, Any]) -> Stated | None:
-    """What a node's attributes say, or None where they are not OME-Zarr."""
+def find_metadata(attributes: Mapping[str, Any]) -> RawMetadata | None:
+    """Return the OME-Zarr metadata in a node's attributes, or None if there are none."""
     inner = attributes.get(NAMESPACE)
     if isinstance(inner, dict):
         members = {k: v for k, v in inner.items() if k != "version"}
-        return Stated(inner.get("version"), members, True)
+        return RawMetadata(inner.get("version"), members, True)
     members = {k: attributes[k] for k in MEMBERS if k in attributes}
     if not members:
         return None
     found = [m.get("version") for name in VERSIONED for m in _objects(members.get(name))]
-    return Stated(next((v for v in found if v is not None), None), members, False)
+    return RawMetadata(next((v for v in found if v is not None), None), members, False)
 
 
-def attributes_of(members: Json, version: str, others: Mapping[str, Any]) -> Json:
-    """A group's attributes with `members`, which are of the newest shape, in a writable version.
+def to_attributes(members: Json, version: str, others: Mapping[str, Any]) -> Json:
+    """Return a group's attributes with `members`, converted from the newest form to `version`.
 
-    `others` are the attributes that stood there before; all that is not OME-Zarr is kept.
+    Of the existing attributes `others`, all that are not OME-Zarr are kept.
     """
     kept = {k: v for k, v in others.items() if k != NAMESPACE and k not in MEMBERS}
-    if writable(version).name == NEWEST:
+    if writable_version(version).name == NEWEST:
         return {NAMESPACE: {"version": NEWEST, **members}, **kept}
     return {**from_0_5(members), **kept}
 
 
-def newest(members: Json, version: Version) -> Json:
-    """Metadata of any version in the newest shape."""
+def upgrade(members: Json, version: Version) -> Json:
+    """Convert metadata of any version to the form of the newest."""
     name = version.name
     while name in STEPS:
         name, step = STEPS[name]
@@ -145,19 +145,19 @@ def newest(members: Json, version: Version) -> Json:
 
 
 def from_0_1(members: Json) -> Json:
-    """0.1 to 0.2: only the keys of chunks changed, which is a matter of Zarr."""
+    """Convert 0.1 to 0.2: only the chunk keys changed, which are part of Zarr."""
     return members
 
 
 def from_0_2(members: Json) -> Json:
-    """0.2 to 0.3: axes are named; before, they were always these five."""
+    """Convert 0.2 to 0.3: axes are named; before, they were always these five."""
     return _each_multiscale(members, lambda m: {"axes": ["t", "c", "z", "y", "x"], **m})
 
 
 def from_0_3(members: Json) -> Json:
-    """0.3 to 0.4: axes have types, wells state their row and column.
+    """Convert 0.3 to 0.4: axes have types, wells have row and column indices.
 
-    Scales are left out: they follow from the shapes of the levels, which only a reader sees.
+    Scales are omitted: they follow from the shapes of the levels, which are not known here.
     """
 
     def axes(multiscale: Json) -> Json:
@@ -170,13 +170,13 @@ def from_0_3(members: Json) -> Json:
     members = _each_multiscale(members, axes)
     plate = members.get("plate")
     if isinstance(plate, dict) and isinstance(plate.get("wells"), list):
-        wells = [_placed(well, plate) for well in plate["wells"]]
+        wells = [_with_indices(well, plate) for well in plate["wells"]]
         members = {**members, "plate": {**plate, "wells": wells}}
     return members
 
 
 def from_0_4(members: Json) -> Json:
-    """0.4 to 0.5: the version stands beside the members, no longer in them."""
+    """Convert 0.4 to 0.5: the version is beside the members, no longer inside them."""
 
     def bare(value: Any) -> Any:
         return {k: v for k, v in value.items() if k != "version"} if _is(value) else value
@@ -185,12 +185,12 @@ def from_0_4(members: Json) -> Json:
 
 
 def from_0_5(members: Json) -> Json:
-    """0.5 back to 0.4: the version stands in the members."""
+    """Convert 0.5 back to 0.4: the version is inside the members."""
     return _each_versioned(members, lambda v: {**v, "version": "0.4"} if _is(v) else v)
 
 
 def from_0_6(members: Json) -> Json:
-    """0.6 to 0.5, where one coordinate system and plain scales say the same."""
+    """Convert 0.6 to 0.5 if it has only one coordinate system, scales and translations."""
     return _each_multiscale(members, _without_systems)
 
 
@@ -228,8 +228,8 @@ def _each_versioned(members: Json, change: Callable[[Any], Any]) -> Json:
     return {**members, **changed}
 
 
-def _placed(well: Any, plate: Json) -> Any:
-    """A well with its row and column, from its path."""
+def _with_indices(well: Any, plate: Json) -> Any:
+    """Return a well with its row and column indices, derived from its path."""
     path = well.get("path") if isinstance(well, dict) else None
     row, slash, column = path.partition("/") if isinstance(path, str) else ("", "", "")
     names = {
@@ -245,7 +245,7 @@ def _placed(well: Any, plate: Json) -> Any:
 
 
 def _without_systems(multiscale: Json) -> Json:
-    """A multiscale of 0.6 in the words of 0.5; as it is where it says more than those can."""
+    """Convert a multiscale from 0.6 to 0.5, or return it unchanged if 0.5 cannot express it."""
     datasets = _objects(multiscale.get("datasets"))
     described = _objects(multiscale.get("coordinateSystems"))
     systems = {s["name"]: s for s in described if isinstance(s.get("name"), str)}
@@ -258,7 +258,7 @@ def _without_systems(multiscale: Json) -> Json:
     kept = {k: v for k, v in multiscale.items() if k != "coordinateSystems"}
     extra = kept.pop("coordinateTransformations", None)
     others = [s for n, s in systems.items() if n != name]
-    if extra or others:  # other spaces than the image's own: kept, but not used
+    if extra or others:  # other coordinate systems than the image's own: kept, but not used
         kept["ome-zarr-0.6"] = {"coordinateTransformations": extra, "coordinateSystems": others}
     axes = [
         {k: v for k, v in a.items() if k != "discrete"} for a in _objects(systems[name].get("axes"))
@@ -274,7 +274,7 @@ def _target(transformation: Json) -> str | None:
 
 
 def _plain_transformations(dataset: Json, rank: int) -> list[Json] | None:
-    """A level's scale and translation, or None where its one transformation is another."""
+    """Return a level's scale and translation, or None if it has another transformation."""
     several = _objects(dataset.get("coordinateTransformations"))
     if len(several) != 1:
         return None

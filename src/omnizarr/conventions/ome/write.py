@@ -1,4 +1,4 @@
-"""Write OME-Zarr images, labels and plates, each with its pyramid made in one pass."""
+"""Write OME-Zarr images, labels and plates; the pyramid of an image is built in one pass."""
 
 from __future__ import annotations
 
@@ -43,7 +43,13 @@ from omnizarr.conventions.ome.model import (
 )
 from omnizarr.conventions.ome.plate import Plate
 from omnizarr.conventions.ome.plate import open as open_ome
-from omnizarr.conventions.ome.versions import NEWEST, Version, attributes_of, stated, writable
+from omnizarr.conventions.ome.versions import (
+    NEWEST,
+    Version,
+    find_metadata,
+    to_attributes,
+    writable_version,
+)
 from omnizarr.errors import (
     Conflict,
     InvalidArgument,
@@ -71,6 +77,7 @@ from omnizarr.model import paths
 from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_chunks, level_shapes
 from omnizarr.stores.resolve import options_for_two
 
+Rgba = tuple[int, int, int, int]
 _COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
 
 
@@ -96,37 +103,36 @@ def write(
     storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Image:
-    """Write an image with its levels, and give it back opened.
+    """Write an image with its levels, and return it opened.
 
-    `data` is an array, a memory map, a Dask array, an array of any Zarr, or the path of one; of
-    an OME-Zarr image, axes and scale are taken over. Each block of it is read once.
+    `data` is an array, a memory map, a Dask array, a Zarr array of any version, or the path of one.
+    If it is an OME-Zarr image, its axes and scale are the defaults. Each block is read once.
 
     axes, scale, translation, unit
-        ``"zyx"``, names or `Axis` objects; the size of a pixel and the place of the first one
-        along each axis, or by name; a unit for the axes of its kind, or by name.
+        Axes as ``"zyx"``, names or `Axis` objects; pixel size and position of the first pixel for
+        each axis, or by name; a unit for the axes of its kind, or by name.
     levels, factors, method
-        How many levels there are, the full one included; how many times smaller each is than the
-        one before: a number for the axes of space, one per axis or by name, or a list of those
-        for every step. By default axes of space are halved until the image is small, and pixels
-        become as long along every axis. `mean`, `mode`, `nearest`, `max` or `gaussian`.
+        Number of levels, including full resolution; the downsampling factor from each level to the
+        next: a number for the spatial axes, one per axis or by name, or a list of those for every
+        step. By default, spatial axes are halved until the image is small, the finest axes first.
+        The method is `mean`, `mode`, `nearest`, `max` or `gaussian`.
     names, name, channels
-        The levels' paths (``"0"``, ``"1"``, …), the image's name, the channels: labels or
-        `Channel` objects. One without a window is shown from its least to its largest value.
+        The paths of the levels (``"0"``, ``"1"``, …), the name of the image, and the channels as
+        labels or `Channel` objects. The default display window of a channel is its value range.
     version
-        ``"0.5"``, on Zarr version 3, or ``"0.4"``, on version 2.
-
+        ``"0.5"``, which uses Zarr version 3, or ``"0.4"``, which uses version 2.
     storage_options
-        For `store`, and for `data`, where they are URLs.
+        For `store`, and for `data`, if they are URLs.
 
-    The other options are those of `create_array`, for every level. An image is not
-    seen before it is complete, and one that it replaces stays until then.
+    The other options are those of `create_array`, for every level. An image becomes visible when it
+    is complete; an existing one that it replaces stays until then.
     """
     there, here = options_for_two(data, store, storage_options, None)
-    source, given = open_source(data, there)
-    if given is not None:
-        axes = given.axes if axes is None else axes
-        scale = given.scale if scale is None else scale
-        translation = given.transform().translation if translation is None else translation
+    source, image = open_source(data, there)
+    if image is not None:
+        axes = image.axes if axes is None else axes
+        scale = image.scale if scale is None else scale
+        translation = image.transform().translation if translation is None else translation
     used = image_axes(axes, len(source.shape), unit)
     sizes = pixel_sizes(scale, used)
     start = None if translation is None else per_axis(translation, used, 0.0, "translation")
@@ -135,7 +141,7 @@ def write(
     if labels is not None and len(labels) != len(steps) + 1:
         raise InvalidArgument(f"{len(labels)} names were given for {len(steps) + 1} levels")
     labels = labels or tuple(str(i) for i in range(len(steps) + 1))
-    transforms = level_transforms(Transform(sizes, start), steps, _known(method))
+    transforms = level_transforms(Transform(sizes, start), steps, _check_method(method))
     multiscale = Multiscale(
         axes=used,
         datasets=tuple(Dataset(p, t) for p, t in zip(labels, transforms, strict=True)),
@@ -147,7 +153,15 @@ def write(
     metadata = Metadata((multiscale,), omero=_omero(channels, source, used))
     where = stores.resolve(store, storage_options=here)
     return write_levels(
-        where, source, metadata, writable(version), steps, path, overwrite, progress, options
+        where,
+        source,
+        metadata,
+        writable_version(version),
+        steps,
+        path,
+        overwrite,
+        progress,
+        options,
     )
 
 
@@ -162,14 +176,14 @@ def write_levels(
     progress: Progress | None,
     options: ArrayOptions,
 ) -> Image:
-    """Store an image whose metadata are known; it is seen when it is complete."""
+    """Store an image with the given metadata; it becomes visible when it is complete."""
     dtype = np.dtype(source.dtype)
     options = _with_keys(options, version)
     check_attributes(_attributes(with_windows(metadata, dtype), version), "this image")
     check_options(options)
     location = new_location(store, path, version.zarr_format)
-    with build(location, overwrite=overwrite, operation="writing an image") as place:
-        group = make_group(place, None, overwrite=False)
+    with build(location, overwrite=overwrite, operation="writing an image") as staged:
+        group = make_group(staged, None, overwrite=False)
         (multiscale,) = metadata.multiscales
         shapes = level_shapes(source.shape, steps)
         arrays = _create(group, source, multiscale, shapes, version, options)
@@ -178,12 +192,12 @@ def write_levels(
     group = Group.at(location, location.load())
     loaded = load(group)
     if loaded is None:
-        raise Conflict(f"{group.name} in {group.store!r} was changed while it was written")
+        raise Conflict(f"{group.name} in {group.store!r} was changed while it was being written")
     return Image(loaded)
 
 
 def _with_keys(options: ArrayOptions, version: Version) -> ArrayOptions:
-    """The options with the chunk keys of the version; raises where they ask for others."""
+    """Return the options with the version's chunk key separator; raise if they have another."""
     if version.separator is None:
         return options
     given = options.get("dimension_separator"), options.get("chunk_key_encoding")
@@ -193,42 +207,42 @@ def _with_keys(options: ArrayOptions, version: Version) -> ArrayOptions:
     separator = encoding.configuration.get("separator", ".")
     if separator != version.separator:
         raise InvalidArgument(
-            f"the chunk keys of OME-Zarr {version.name} have {version.separator!r}, not"
-            f" {separator!r}; leave dimension_separator and chunk_key_encoding out"
+            f"OME-Zarr {version.name} requires the separator {version.separator!r}, not"
+            f" {separator!r}; omit dimension_separator and chunk_key_encoding"
         )
     return options
 
 
 def _attributes(metadata: Metadata, version: Version) -> dict[str, Any]:
-    return attributes_of(to_json(metadata), version.name, {})
+    return to_attributes(to_json(metadata), version.name, {})
 
 
 def check_attributes(attributes: dict[str, Any], what: str) -> None:
-    """Raise where metadata that shall be written are not valid."""
-    found = stated(attributes)
+    """Raise if metadata to be written is invalid."""
+    found = find_metadata(attributes)
     problems = [] if found is None else [p for p in check(found, "") if p.level == "error"]
     if problems:
         raise InvalidMetadata.of(problems, f"cannot write {what}")
 
 
 def _name(store: Any, path: str | None) -> str:
-    """The last part of an image's address."""
-    place = paths.normalize(path)
-    if not place and isinstance(store, (str, os.PathLike)):
-        place = os.fspath(store).replace("\\", "/").rstrip("/")
-    return paths.name(place) or "image"
+    """Return the last part of an image's path or URL."""
+    full = paths.normalize(path)
+    if not full and isinstance(store, (str, os.PathLike)):
+        full = os.fspath(store).replace("\\", "/").rstrip("/")
+    return paths.name(full) or "image"
 
 
-def _known(method: str) -> str:
+def _check_method(method: str) -> str:
     if method not in NAMES:
-        raise InvalidArgument(f"method {method!r} is not known; {known_names(method, NAMES)}")
+        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
     return method
 
 
 def open_source(
     data: Any, storage_options: Mapping[str, Any] | None = None
 ) -> tuple[Any, Image | None]:
-    """What to slice, and the image that it is the finest level of."""
+    """Return the array to read, and the OME-Zarr image if it is the finest level of one."""
     if isinstance(data, (str, os.PathLike)):
         found = _open(data, storage_options)
         data = open_ome(found.store, path=found.path) if isinstance(found, Group) else found
@@ -247,8 +261,8 @@ def _open(path: str | os.PathLike[str], storage_options: Mapping[str, Any] | Non
         if not os.path.isfile(path):
             raise
         raise WrongNode(
-            f"{os.fspath(path)!r} is a file that is not Zarr; read it first and give the array,"
-            f" such as tifffile.imread({os.fspath(path)!r})"
+            f"{os.fspath(path)!r} is a file, but not Zarr; pass its contents as an array, such as"
+            f" tifffile.imread({os.fspath(path)!r})"
         ) from e
 
 
@@ -277,7 +291,7 @@ def _create(
 
 
 def _default_chunks(shape: Sequence[int], multiscale: Multiscale, itemsize: int) -> tuple[int, ...]:
-    """About a MiB of space; one point of time and one channel."""
+    """Return chunks of about a MiB along the spatial axes, and of length 1 along the others."""
     space = tuple(
         n if a.type == "space" else 1 for n, a in zip(shape, multiscale.axes, strict=True)
     )
@@ -289,16 +303,16 @@ def _omero(channels: Sequence[Any] | None, source: Any, axes: Sequence[Any]) -> 
         return None
     counts = [n for n, a in zip(source.shape, axes, strict=True) if a.type == "channel"]
     if counts and counts[0] != len(channels):
-        raise InvalidArgument(f"{len(channels)} channels were given, but the data have {counts[0]}")
+        raise InvalidArgument(f"got {len(channels)} channels, but the data has {counts[0]}")
     return Omero(tuple(_channel(c, i) for i, c in enumerate(channels)))
 
 
-def _channel(given: Any, index: int) -> Channel:
-    channel = given if isinstance(given, Channel) else Channel(str(given))
+def _channel(label: Any, index: int) -> Channel:
+    channel = label if isinstance(label, Channel) else Channel(str(label))
     color = (channel.color or _COLOURS[index % len(_COLOURS)]).removeprefix("#")
     if not is_colour(color):
         raise InvalidArgument(
-            f"the colour of channel {channel.label!r} is {channel.color!r}; give six hexadecimal"
+            f"invalid colour {channel.color!r} of channel {channel.label!r}; use six hexadecimal"
             " digits, such as 'FF0000' for red"
         )
     return replace(
@@ -306,9 +320,6 @@ def _channel(given: Any, index: int) -> Channel:
         color=color,
         active=True if channel.active is None else channel.active,
     )
-
-
-Rgba = tuple[int, int, int, int]
 
 
 @shows(ArrayOptions)
@@ -327,12 +338,12 @@ def write_labels(
     storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Image:
-    """Write a label image for the image at `path`, and give it back opened.
+    """Write a label image for the image at `path`, and return it opened.
 
-    `data` are integers; they have as many axes as the image, or all but its channel, or those
-    that `axes` names. An axis that does not matter has length 1. Colours are RGBA from 0 to 255,
-    properties anything, both by label value. Labels have as many levels as their image, of the
-    same scales; `mode` keeps the most frequent label of a block, `nearest` is quicker.
+    `data` are integers. They have the axes of the image, with or without channels, or those in
+    `axes`; the length along an axis is that of the image, or 1. Colours (RGBA from 0 to 255) and
+    properties are by label value. Labels have the same levels and scales as their image; `mode`
+    keeps the most frequent label of a block, `nearest` is faster.
     """
     there, here = options_for_two(data, store, storage_options, None)
     where = stores.resolve(store, storage_options=here)
@@ -342,14 +353,14 @@ def write_labels(
     source, _ = open_source(data, there)
     if np.dtype(source.dtype).kind not in "iu":
         raise InvalidArgument(
-            f"labels are integers, got {source.dtype}; give labels.astype('uint32') or smaller"
+            f"labels must be integers, got {source.dtype}; use labels.astype('uint32') or smaller"
         )
     used = _axes(image, axes, len(source.shape))
     steps = _steps(image, used, source.shape)
-    places = [image.axes.index(a) for a in used]
+    indices = [image.axes.index(a) for a in used]
     whole = image.transform()
-    offset = tuple(whole.offset[i] for i in places)
-    first = Transform(tuple(whole.scale[i] for i in places), offset if any(offset) else None)
+    offset = tuple(whole.offset[i] for i in indices)
+    first = Transform(tuple(whole.scale[i] for i in indices), offset if any(offset) else None)
     transforms = level_transforms(first, steps, method)
     multiscale = Multiscale(
         axes=used,
@@ -358,23 +369,23 @@ def write_labels(
         type=method,
         metadata={"method": "omnizarr.ome.write_labels", "version": VERSION},
     )
-    meaning = ImageLabel(
+    label = ImageLabel(
         {int(v): _rgba(c) for v, c in (colors or {}).items()},
         {int(v): dict(p) for v, p in (properties or {}).items()},
         "../../",
     )
-    version = writable(image.version)
-    place = paths.join(image.group.path, f"labels/{paths.normalize(name)}")
-    metadata = Metadata((multiscale,), image_label=meaning)
+    version = writable_version(image.version)
+    full = paths.join(image.group.path, f"labels/{paths.normalize(name)}")
+    metadata = Metadata((multiscale,), image_label=label)
     written = write_levels(
-        where, source, metadata, version, steps, place, overwrite, progress, options
+        where, source, metadata, version, steps, full, overwrite, progress, options
     )
-    _list(where, image, paths.normalize(name), version.name)
+    _add_to_list(where, image, paths.normalize(name), version.name)
     return written
 
 
 def _axes(image: Image, axes: Any, rank: int) -> tuple[Axis, ...]:
-    """The image's axes that the labels have."""
+    """Return the axes of the labels, which are axes of the image."""
     if axes is None:
         if rank == len(image.axes):
             return image.axes
@@ -382,7 +393,7 @@ def _axes(image: Image, axes: Any, rank: int) -> tuple[Axis, ...]:
         if rank == len(used):
             return used
         names = " ".join(a.name for a in image.axes)
-        raise InvalidArgument(f"the labels have {rank} axes, the image has {names}; give axes=")
+        raise InvalidArgument(f"the labels have {rank} axes, the image has {names}; pass axes=")
     by_name = {a.name: a for a in image.axes}
     asked = [a.name for a in image_axes(axes, rank, None)]
     for name in asked:
@@ -392,39 +403,39 @@ def _axes(image: Image, axes: Any, rank: int) -> tuple[Axis, ...]:
 
 
 def _steps(image: Image, axes: Sequence[Axis], shape: Sequence[int]) -> list[Factors]:
-    """The factors between the image's levels, along the labels' axes."""
-    places = [image.axes.index(a) for a in axes]
+    """Return the factors between the image's levels, along the axes of the labels."""
+    indices = [image.axes.index(a) for a in axes]
     scales = [image.transform(i).scale for i in range(len(image.multiscale.datasets))]
-    for axis, place, n in zip(axes, places, shape, strict=True):
-        if n not in (1, image.shape[place]):
+    for axis, index, n in zip(axes, indices, shape, strict=True):
+        if n not in (1, image.shape[index]):
             raise InvalidArgument(
-                f"the labels have length {n} along {axis.name!r}, the image {image.shape[place]};"
-                " it must be the same, or 1"
+                f"the labels have length {n} along {axis.name!r}, the image {image.shape[index]};"
+                " they must be equal, or the labels must have length 1"
             )
-    return [tuple(max(1, round(b[p] / a[p])) for p in places) for a, b in pairwise(scales)]
+    return [tuple(max(1, round(b[i] / a[i])) for i in indices) for a, b in pairwise(scales)]
 
 
 def _rgba(color: Sequence[int]) -> Rgba:
     if len(color) != 4:
-        raise InvalidArgument(f"a label's colour has four numbers from 0 to 255, got {color!r}")
+        raise InvalidArgument(f"a label colour needs four numbers from 0 to 255, got {color!r}")
     r, g, b, a = (int(n) for n in color)
     return r, g, b, a
 
 
-def _list(where: Any, image: Image, name: str, version: str) -> None:
-    """Add a name to the list in the group of labels."""
+def _add_to_list(where: Any, image: Image, name: str, version: str) -> None:
+    """Add a name to the list of labels in the group ``labels``."""
 
-    def listed(attributes: dict[str, Any]) -> None:
-        found = stated(attributes)
+    def add(attributes: dict[str, Any]) -> None:
+        found = find_metadata(attributes)
         members = {} if found is None else dict(found.members)
         names = [*members.get("labels", []), name]
         members["labels"] = list(dict.fromkeys(names))
-        new = attributes_of(members, version, attributes)
+        new = to_attributes(members, version, attributes)
         attributes.clear()
         attributes.update(new)
 
     group = Group(where, paths.join(image.group.path, "labels"))
-    group.attrs.edit(listed)
+    group.attrs.edit(add)
 
 
 @shows(ArrayOptions)
@@ -442,38 +453,38 @@ def write_plate(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Plate:
-    """Write a plate of images, and give it back opened.
+    """Write a plate of images, and return it opened.
 
-    `wells` has, for a well such as ``"A/1"``, its fields of view: a list of images, or images by
-    path; each as `write` takes it, with the same `options`. Rows and columns are those that the
-    wells name unless all of them are given.
+    `wells` maps the path of a well, such as ``"A/1"``, to its fields of view: a list of images, or
+    images by path. Each is written by `write` with the same `options`. By default, rows and columns
+    are those that occur in `wells`.
     """
-    target = writable(version)
+    target = writable_version(version)
     fields = {
         well: dict(several) if isinstance(several, Mapping) else
         {str(i): data for i, data in enumerate(several)}
         for well, several in wells.items()
     }  # fmt: skip
     layout = _layout(fields, rows, columns, name, acquisition)
-    attributes = attributes_of(to_json(Metadata(plate=layout)), target.name, {})
+    attributes = to_attributes(to_json(Metadata(plate=layout)), target.name, {})
     check_attributes(attributes, "this plate")
     where = stores.resolve(store, storage_options=storage_options)
     location = new_location(where, path, target.zarr_format)
-    with build(location, overwrite=overwrite, operation="writing a plate") as place:
-        group = make_group(place, None, overwrite=False)
+    with build(location, overwrite=overwrite, operation="writing a plate") as staged:
+        group = make_group(staged, None, overwrite=False)
         for well, several in fields.items():
             inner = group.create_group(well)
             for field, data in several.items():
                 at = paths.join(inner.path, field)
-                write(place.store, data, path=at, version=version, **options)
+                write(staged.store, data, path=at, version=version, **options)
             run = None if acquisition is None else acquisition.id
             members = Metadata(well=WellLayout(tuple(FieldPlace(f, run) for f in several)))
-            inner.attrs.update(attributes_of(to_json(members), target.name, {}))
+            inner.attrs.update(to_attributes(to_json(members), target.name, {}))
         group.attrs.update(attributes)
     group = Group.at(location, location.load())
     loaded = load(group)
     if loaded is None:
-        raise Conflict(f"{group.name} in {group.store!r} was changed while it was written")
+        raise Conflict(f"{group.name} in {group.store!r} was changed while it was being written")
     return Plate(loaded)
 
 
@@ -484,21 +495,21 @@ def _layout(
     name: str | None,
     acquisition: Acquisition | None,
 ) -> PlateLayout:
-    places = {well: well.split("/") for well in fields}
-    for well, parts in places.items():
+    split = {well: well.split("/") for well in fields}
+    for well, parts in split.items():
         if len(parts) != 2:
-            raise InvalidArgument(f"a well is named by its row and column, as 'A/1', got {well!r}")
+            raise InvalidArgument(f"expected a well's row and column such as 'A/1', got {well!r}")
     names = [
-        tuple(given) if given is not None else _sorted({parts[i] for parts in places.values()})
-        for i, given in enumerate((rows, columns))
+        tuple(along) if along is not None else _sorted({parts[i] for parts in split.values()})
+        for i, along in enumerate((rows, columns))
     ]
-    for well, parts in places.items():
+    for well, parts in split.items():
         for what, part, known in zip(("row", "column"), parts, names, strict=True):
             if part not in known:
                 raise InvalidArgument(f"well {well!r}: the plate has no {what} {part!r}")
     wells = tuple(
         WellPlace(well, names[0].index(row), names[1].index(column))
-        for well, (row, column) in places.items()
+        for well, (row, column) in split.items()
     )
     return PlateLayout(
         rows=names[0],
@@ -511,7 +522,7 @@ def _layout(
 
 
 def _sorted(names: set[str]) -> tuple[str, ...]:
-    """Names in the order of people: 2 before 10."""
+    """Return names in natural order: 2 before 10."""
     return tuple(
         sorted(names, key=lambda n: [(p.isdigit(), int(p) if p.isdigit() else 0, p)
                                      for p in re.findall(r"\d+|\D+", n)])

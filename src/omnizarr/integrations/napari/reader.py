@@ -18,7 +18,7 @@ import numpy.typing as npt
 from omnizarr import config, ome
 from omnizarr.conventions.ome.model import is_colour
 from omnizarr.conventions.ome.region import unit_kind, unit_name
-from omnizarr.conventions.ome.versions import stated
+from omnizarr.conventions.ome.versions import find_metadata
 from omnizarr.errors import OmnizarrError, SelectionError
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.open import open as open_zarr
@@ -132,7 +132,7 @@ def get_reader(path: str | Sequence[str]) -> Callable[[str], list[Layer]] | None
         found = open_zarr(path)
     except OmnizarrError:
         return None
-    return read if isinstance(found, Array) or stated(found.attrs) is not None else None
+    return read if isinstance(found, Array) or find_metadata(found.attrs) is not None else None
 
 
 def read(path: str) -> list[Layer]:
