@@ -99,8 +99,8 @@ class Asked(oz.LocalStore):
     """Counts what is asked for of values that are held."""
 
     @contextmanager
-    def holding(self) -> Iterator[Any]:
-        with super().holding() as get_many:
+    def snapshot(self) -> Iterator[Any]:
+        with super().snapshot() as get_many:
 
             def counted(requests: Any) -> Any:
                 requests = [*requests]

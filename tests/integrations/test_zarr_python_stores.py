@@ -22,7 +22,7 @@ import omnizarr as oz
 from omnizarr.errors import StoreError, WrongType
 from omnizarr.formats import Probe
 from omnizarr.hierarchy.lookup import fetch_probe
-from omnizarr.stores import Range, Store, same_place
+from omnizarr.stores import Range, Store, same_storage
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.object.store import ObjectStore
@@ -240,7 +240,7 @@ def test_a_directory_of_obstore_is_a_directory(tmp_path: Path) -> None:
     """D6b."""
     oz.create_group(ObjectStore(obstore.store.LocalStore(tmp_path)), path="g")
     store = ObjectStore(obstore.store.LocalStore(tmp_path), "g", read_only=True)
-    assert same_place(store, oz.LocalStore(tmp_path / "g"))
+    assert same_storage(store, oz.LocalStore(tmp_path / "g"))
     assert oz.open_group(store).store.read_only
     assert pickle.loads(pickle.dumps(store)) == store
 
@@ -269,7 +269,7 @@ def test_memory_of_obstore_is_one_place_by_any_way_to_it() -> None:
     oz.create_array(other, data=DATA, chunks=(16, 16))
     assert np.array_equal(oz.open(one, path="in")[...], DATA)
     assert one == ObjectStore(memory) != ObjectStore(obstore.store.MemoryStore())
-    assert same_place(other, oz.storage.PrefixStore(one, "in"))
+    assert same_storage(other, oz.storage.PrefixStore(one, "in"))
     with pytest.raises(StoreError, match="cannot be pickled"):
         pickle.dumps(one)
 

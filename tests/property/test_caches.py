@@ -27,7 +27,7 @@ from omnizarr.integrations.zarr_python import from_zarr, to_zarr
 from omnizarr.model import Named
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.fsspec import FsspecStore
-from omnizarr.stores.identity import digest, own_source, source_of
+from omnizarr.stores.identity import key_digest, portable_key, unique_key
 from omnizarr.stores.staging import DeferredMetadataStore
 from omnizarr.testing import RecordingStore
 from tests.property.strategies import FORMATS, bits, described, json_values, regular
@@ -388,21 +388,21 @@ def test_no_two_stores_are_taken_for_one(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / f"{name}.db").touch()
     made = {name: make() for name, make in stores_of(tmp_path)}
-    found = {name: own_source(store) for name, store in made.items()}
+    found = {name: unique_key(store) for name, store in made.items()}
     assert len({*found.values()}) == len(found)
-    assert {name: own_source(make()) for name, make in stores_of(tmp_path)} == found
-    assert {name: source_of(pickle.loads(pickle.dumps(s))) for name, s in made.items()} == found
+    assert {name: unique_key(make()) for name, make in stores_of(tmp_path)} == found
+    assert {name: portable_key(pickle.loads(pickle.dumps(s))) for name, s in made.items()} == found
     living = in_memory()
-    assert {source_of(store) for store in living} == {None}
-    assert len({own_source(store) for store in living}) == len(living)
-    assert [own_source(s) for s in living] == [own_source(s) for s in living]
-    texts = [digest(key) for key in (*found.values(), *map(own_source, living))]
+    assert {portable_key(store) for store in living} == {None}
+    assert len({unique_key(store) for store in living}) == len(living)
+    assert [unique_key(s) for s in living] == [unique_key(s) for s in living]
+    texts = [key_digest(key) for key in (*found.values(), *map(unique_key, living))]
     assert len({*texts}) == len(texts)
 
 
 def test_an_object_in_the_place_of_one_that_is_gone_is_another() -> None:
     """A5: the address of an object is used again."""
-    seen = {own_source(MemoryStore({})) for _ in range(100)}
+    seen = {unique_key(MemoryStore({})) for _ in range(100)}
     assert len(seen) == 100
 
 

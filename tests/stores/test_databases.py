@@ -201,7 +201,7 @@ def test_one_level_is_listed_without_looking_at_what_is_deeper(tmp_path: Path) -
             seen.append(key)
             yield key
 
-    assert operations.level(scan, "a/") == ([], ["a/0/", "a/1/", "a/2/"])
+    assert operations.list_level(scan, "a/") == ([], ["a/0/", "a/1/", "a/2/"])
     assert len(seen) == 3
 
 

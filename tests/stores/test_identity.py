@@ -12,7 +12,7 @@ import zarr.storage
 
 from omnizarr import stores
 from omnizarr.integrations.zarr_python import from_zarr, to_zarr
-from omnizarr.stores import LocalStore, MemoryStore, overlap, place_of, same_place
+from omnizarr.stores import LocalStore, MemoryStore, overlap, same_storage, storage_identity
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.testing.wrappers import RecordingStore
 
@@ -48,45 +48,45 @@ def test_every_way_to_a_directory_is_the_same_place(tmp_path: Path, exists: bool
         directory.mkdir()
     plain = LocalStore(directory)
     for name, other in ways(directory).items():
-        assert same_place(plain, other), name
-        assert place_of(plain, "a/b/")[0] == place_of(other, "a/b/")[0], name
-        assert not same_place(plain, LocalStore(tmp_path / "y")), name
+        assert same_storage(plain, other), name
+        assert storage_identity(plain, "a/b/")[0] == storage_identity(other, "a/b/")[0], name
+        assert not same_storage(plain, LocalStore(tmp_path / "y")), name
 
 
 def test_a_directory_that_is_renamed_keeps_its_identity_and_its_old_path_gets_another(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "x").mkdir()
-    before = place_of(LocalStore(tmp_path / "x"))
+    before = storage_identity(LocalStore(tmp_path / "x"))
     (tmp_path / "x").rename(tmp_path / "y")
     (tmp_path / "x").mkdir()
-    assert place_of(LocalStore(tmp_path / "y")) == before
-    assert place_of(LocalStore(tmp_path / "x")) != before
+    assert storage_identity(LocalStore(tmp_path / "y")) == before
+    assert storage_identity(LocalStore(tmp_path / "x")) != before
 
 
 def test_what_lies_inside_overlaps_and_siblings_do_not(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    outer = place_of(LocalStore(tmp_path / "a"))
+    outer = storage_identity(LocalStore(tmp_path / "a"))
     for inner in (
         LocalStore(tmp_path / "a" / "not" / "there"),
         stores.PrefixStore(LocalStore(tmp_path), "a/b"),
         stores.ZipStore(tmp_path / "a" / "x.zip"),
         stores.resolve(f"sqlite://{tmp_path}/a/x.db"),
     ):
-        assert overlap(outer, place_of(inner)), inner
-        assert overlap(place_of(inner), outer), inner
+        assert overlap(outer, storage_identity(inner)), inner
+        assert overlap(storage_identity(inner), outer), inner
     for other in (LocalStore(tmp_path / "ab"), stores.ZipStore(tmp_path / "a.zip"), MemoryStore()):
-        assert not overlap(outer, place_of(other)), other
+        assert not overlap(outer, storage_identity(other)), other
 
 
 def test_memory_is_told_apart_by_the_dictionary_not_by_its_text() -> None:
     values: dict[str, bytes] = {}
-    assert same_place(MemoryStore(values), stores.ReadOnlyStore(MemoryStore(values)))
-    assert not same_place(MemoryStore(), MemoryStore())
+    assert same_storage(MemoryStore(values), stores.ReadOnlyStore(MemoryStore(values)))
+    assert not same_storage(MemoryStore(), MemoryStore())
     inner = MemoryStore(values)
-    assert not same_place(stores.PrefixStore(inner, "a"), stores.PrefixStore(inner, "b"))
+    assert not same_storage(stores.PrefixStore(inner, "a"), stores.PrefixStore(inner, "b"))
     shared = zarr.storage.MemoryStore(store_dict={})
-    assert same_place(from_zarr(shared), from_zarr(shared))
+    assert same_storage(from_zarr(shared), from_zarr(shared))
 
 
 def test_buckets_are_told_apart_by_endpoint_bucket_and_prefix() -> None:
@@ -95,15 +95,17 @@ def test_buckets_are_told_apart_by_endpoint_bucket_and_prefix() -> None:
         return stores.resolve(url, storage_options=options)
 
     one = bucket("s3://b/p", "http://127.0.0.1:1/")
-    assert same_place(one, bucket("s3a://b/p/", "http://127.0.0.1:1"))
+    assert same_storage(one, bucket("s3a://b/p/", "http://127.0.0.1:1"))
     for other in (
         bucket("s3://b/p", "http://127.0.0.1:2"),
         bucket("s3://c/p", "http://127.0.0.1:1"),
         bucket("s3://b/q", "http://127.0.0.1:1"),
         bucket("s3://b/p2", "http://127.0.0.1:1"),
     ):
-        assert not overlap(place_of(one), place_of(other)), other
-    assert overlap(place_of(one), place_of(bucket("s3://b/p/deep/er", "http://127.0.0.1:1")))
+        assert not overlap(storage_identity(one), storage_identity(other)), other
+    assert overlap(
+        storage_identity(one), storage_identity(bucket("s3://b/p/deep/er", "http://127.0.0.1:1"))
+    )
 
 
 def test_a_store_that_cannot_tell_is_a_place_of_its_own() -> None:
@@ -118,5 +120,5 @@ def test_a_store_that_cannot_tell_is_a_place_of_its_own() -> None:
         def erase(self, key: str) -> None: ...
 
     store = Smallest()
-    assert same_place(store, stores.ReadOnlyStore(store))
-    assert not same_place(store, Smallest())
+    assert same_storage(store, stores.ReadOnlyStore(store))
+    assert not same_storage(store, Smallest())

@@ -17,7 +17,7 @@ from omnizarr.stores import LocalStore, MemoryStore, PrefixStore
 from omnizarr.stores.base import GetsManyVersioned, Range
 from omnizarr.stores.cache import CacheStore
 from omnizarr.stores.http import HTTPStore
-from omnizarr.stores.operations import OneValue, Replaced
+from omnizarr.stores.operations import ConsistentReader, ValueReplaced
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Answer, Web
 
@@ -141,11 +141,11 @@ def test_one_shard_that_is_replaced_does_not_hold_up_the_others(web: Web) -> Non
 def test_a_part_after_the_end_is_of_the_same_value(s3: Cloud) -> None:
     store = bucket(s3)
     store.set("k", b"0123456789")
-    fetch = OneValue(store)
+    fetch = ConsistentReader(store)
     assert fetch([("k", Range(0, 3)), ("k", Range(20, 3))]) == [b"012", b""]
     assert fetch([("k", Range(30, 3))]) == [b""]
     store.set("k", b"another")
-    with pytest.raises(Replaced, match="k"):
+    with pytest.raises(ValueReplaced, match="k"):
         fetch([("k", Range(0, 3))])
 
 

@@ -14,7 +14,7 @@ import omnizarr
 from omnizarr import LocalStore, MemoryStore, registry
 from omnizarr.errors import StoreError
 from omnizarr.stores import resolve
-from omnizarr.stores.base import shown, without_secrets
+from omnizarr.stores.base import redact_url, redact_urls
 from omnizarr.stores.fsspec import FsspecStore
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.object.store import ObjectStore
@@ -96,8 +96,8 @@ def test_a_scheme_can_be_added(tmp_path: Path) -> None:
     ],
 )
 def test_urls_are_shown_without_secrets(url: str, text: str) -> None:
-    assert shown(url) == text
-    assert without_secrets(f"cannot open {url!r}: no") == f"cannot open {text!r}: no"
+    assert redact_url(url) == text
+    assert redact_urls(f"cannot open {url!r}: no") == f"cannot open {text!r}: no"
 
 
 @pytest.mark.parametrize("query", ["", "?sig=a/b.zip"])

@@ -33,7 +33,7 @@ from omnizarr.errors import (
 from omnizarr.model import ArrayModel, Named, paths
 from omnizarr.storage_transformers import transform
 from omnizarr.stores import Store
-from omnizarr.stores.identity import own_source
+from omnizarr.stores.identity import unique_key
 
 T = TypeVar("T")
 MAX_CHUNK_BYTES = 2**40
@@ -236,7 +236,7 @@ class BoundArray:
     @cached_property
     def source(self) -> Key:
         """A key that tells the values of the store from others; it keeps no store alive."""
-        return own_source(self.store)
+        return unique_key(self.store)
 
     def key(self, coords: tuple[int, ...]) -> str:
         """The key of a chunk."""

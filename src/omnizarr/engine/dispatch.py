@@ -18,7 +18,7 @@ from omnizarr.engine.missing import Coords, Filled, Missing
 from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
 from omnizarr.model import paths
 from omnizarr.storage_transformers import stored_key
-from omnizarr.stores import compares, lock, lock_prefix
+from omnizarr.stores import lock, lock_prefix, supports_compare_and_set
 
 
 def read(
@@ -84,7 +84,7 @@ def merge(
     """Store those elements from the beginning of one chunk that are known; the others stay."""
     array.check_skipped()
     with exclusive(array, [array.key(coords)]):
-        if compares(array.chunk_store):
+        if supports_compare_and_set(array.chunk_store):
             box = tuple(slice(0, n, 1) for n in known.shape)
             reference.write_rows(array, [Row(coords, box, known, (known,), False)], values)
             return
@@ -108,7 +108,7 @@ def write_fields(array: BoundArray, plan: Plan, names: Any, value: npt.NDArray[A
     """Store some fields of structured items, `value` of the plan's full shape; others stay."""
     array.check_skipped()
     with exclusive(array, [array.key(row.coords) for row in plan.rows()]):
-        if compares(array.chunk_store):
+        if supports_compare_and_set(array.chunk_store):
             for row in plan.rows():
                 reference.write_fields(array, row, names, value)
             return
@@ -127,7 +127,9 @@ def exclusive(array: BoundArray, keys: Iterable[str]) -> Iterator[None]:
     chunks = array.chunk_store
     stored = [*dict.fromkeys(stored_key(chunks, key) for key in keys)]
     take = lock if chunks is array.store else lock_prefix
-    store = None if compares(array.store) else array.store  # by comparing nothing is lost
+    store = (
+        None if supports_compare_and_set(array.store) else array.store
+    )  # by comparing nothing is lost
     with (
         key_locks.locked(key_locks.CHUNKS, stored, store),
         take(array.store, array.prefix, stored, "chunks"),

@@ -18,7 +18,7 @@ from omnizarr.concurrency.budget import bytes_in_flight, is_superfluous
 from omnizarr.concurrency.pool import run_on_threads
 from omnizarr.errors import OmnizarrError
 from omnizarr.stores import Store
-from omnizarr.stores.operations import OneValue, Replaced, settled
+from omnizarr.stores.operations import ConsistentReader, ValueReplaced, read_consistently
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -104,10 +104,10 @@ class _Feed(Generic[R, T]):
 
     def _several(self, rows: list[R]) -> list[T]:
         try:
-            return run(together(map(self._steps, rows)), OneValue(self._store))
-        except (OmnizarrError, Replaced):
+            return run(together(map(self._steps, rows)), ConsistentReader(self._store))
+        except (OmnizarrError, ValueReplaced):
             # Again one by one: what fails then is named.
             return [self._one(row) for row in rows]
 
     def _one(self, row: R) -> T:
-        return settled(self._store, lambda fetch: run(self._steps(row), fetch))
+        return read_consistently(self._store, lambda fetch: run(self._steps(row), fetch))

@@ -24,17 +24,17 @@ from omnizarr.indexing import Plan, Row
 from omnizarr.storage_transformers import SetsGroups
 from omnizarr.stores import (
     Store,
-    compares,
     direct_file_root,
     direct_values,
     erase_values,
     file_root,
     get_many,
     has_low_latency,
-    replace,
     set_many,
+    supports_compare_and_set,
+    update_value,
 )
-from omnizarr.stores.operations import settled, waits_for
+from omnizarr.stores.operations import read_consistently, waits_for
 
 TOGETHER = 2**20  # bytes of chunks, decoded, that one call fetches
 UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
@@ -194,8 +194,8 @@ def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None
             data = array.chunk_store.get(array.key(coords))
         return None if data is None else partial(chain.decode_into, data, region)
     store = array.chunk_store
-    held = hasattr(store, "holding")
-    return settled(store, lambda fetch: run(_steps(array, coords, region, held), fetch))
+    held = hasattr(store, "snapshot")
+    return read_consistently(store, lambda fetch: run(_steps(array, coords, region, held), fetch))
 
 
 def read_chunk(array: BoundArray, coords: Coords) -> npt.NDArray[Any] | None:
@@ -275,7 +275,7 @@ def _in_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[list
 
 
 def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
-    if not row.whole and compares(array.chunk_store):
+    if not row.whole and supports_compare_and_set(array.chunk_store):
         _replace_row(array, row, value)
         return
     chain = array.chain_at(row.coords)
@@ -365,7 +365,7 @@ def _replace(array: BoundArray, row: Row, change: Callable[[bytes | None], Buffe
         return _own(array.chunk_store, new)
 
     with chunk_context("write", array, row.coords):
-        replace(array.chunk_store, array.key(row.coords), changed)
+        update_value(array.chunk_store, array.key(row.coords), changed)
 
 
 def _box(array: BoundArray, chain: Chain, row: Row, old: Buffer | None) -> npt.NDArray[Any]:
@@ -381,7 +381,7 @@ def _box(array: BoundArray, chain: Chain, row: Row, old: Buffer | None) -> npt.N
 def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
     """Store some chunks, with one call to fetch those that are changed and one to store all."""
     store = array.chunk_store
-    if compares(store):
+    if supports_compare_and_set(store):
         for row in rows:
             if not row.whole:
                 _replace_row(array, row, value)

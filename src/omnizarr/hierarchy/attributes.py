@@ -17,7 +17,7 @@ from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.errors import Conflict, warn
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
-from omnizarr.stores import SetsIf, Versioned, compares, lock, lock_prefix
+from omnizarr.stores import SetsIf, Versioned, lock, lock_prefix, supports_compare_and_set
 
 T = TypeVar("T")
 _MISSING: Any = object()
@@ -140,7 +140,9 @@ def change(location: Location, edit: Callable[[Node], Node]) -> Node:
     keys = location.format.keys(location.path)
     with (
         key_locks.locked(
-            key_locks.METADATA, keys, None if compares(location.store) else location.store
+            key_locks.METADATA,
+            keys,
+            None if supports_compare_and_set(location.store) else location.store,
         ),
         lock(location.store, _directory(keys), keys, "documents"),
     ):

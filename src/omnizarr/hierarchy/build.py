@@ -48,8 +48,8 @@ from omnizarr.stores import (
     get_existing,
     list_prefix,
     lock_prefix,
-    place_of,
     set_new,
+    storage_identity,
 )
 from omnizarr.stores.local.files import OURS
 from omnizarr.stores.staging import (
@@ -331,7 +331,9 @@ def _begin(location: Location, mark: Mark, overwrite: bool, resume: bool = False
 @contextmanager
 def alone(store: Store) -> Iterator[None]:
     """Keep other threads and processes from putting nodes in their place in a store."""
-    key = str(hash(place_of(store)[0]))  # to choose a lock; stores that share one wait in vain
+    key = str(
+        hash(storage_identity(store)[0])
+    )  # to choose a lock; stores that share one wait in vain
     with key_locks.locked(key_locks.NODES, [key]), lock_prefix(store, "", [MARKER], "replace"):
         yield
 

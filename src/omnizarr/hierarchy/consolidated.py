@@ -18,7 +18,7 @@ from omnizarr.errors import Conflict, InvalidMetadata, warn
 from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import SetsIf, Store, Versioned, can_list, get_existing, list_dir, lock
-from omnizarr.stores.base import Kind
+from omnizarr.stores.base import LockKind
 
 LARGEST = 2**20  # bytes of copies that are renewed with every change of a node
 _counter = itertools.count(1)
@@ -162,7 +162,7 @@ def keep_right(
 @contextmanager
 def changing(store: Store, format: Format, key: str, group: str) -> Iterator[None]:
     """Keep others from changing a group's copies, in a document of its own or of theirs."""
-    kind: Kind = "documents" if key in format.keys(group) else "copies"
+    kind: LockKind = "documents" if key in format.keys(group) else "copies"
     with key_locks.locked(key_locks.METADATA, [key]), lock(store, paths.prefix(group), [key], kind):
         yield
 

@@ -185,7 +185,7 @@ class Location:
         if self.known is None:
             keys, prefixes = list_dir(self.store, prefix)
         else:
-            keys, prefixes = one_level(operations.below(self.known, prefix), prefix)
+            keys, prefixes = one_level(operations.keys_below(self.known, prefix), prefix)
         return dict(self.format.children(self.path, keys, prefixes))
 
     def listed(self) -> Location:

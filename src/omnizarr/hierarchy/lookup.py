@@ -28,7 +28,7 @@ from omnizarr.formats import Format, Probe, by_name, consolidated
 from omnizarr.hierarchy.consolidated import Copies
 from omnizarr.hierarchy.location import Location, separator_of, tell
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.stores import Inside, Store, can_list, file_root, get_existing, list_dir
+from omnizarr.stores import HasParents, Store, can_list, file_root, get_existing, list_dir
 from omnizarr.stores.staging import Mark, interrupted, marker
 
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
@@ -305,7 +305,7 @@ def _about_file(path: Path) -> str:
 
 def _root_around(store: Store) -> Store | None:
     """The hierarchy that a store is a part of, if its format is opened at the root only."""
-    for outer in store.around() if isinstance(store, Inside) else ():
+    for outer in store.parents() if isinstance(store, HasParents) else ():
         with suppress(OmnizarrError):  # what lies around need not be ours, or readable
             probe = Probe("")
             found = probe.formats(get_existing(outer, probe.keys()), [])

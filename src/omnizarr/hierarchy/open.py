@@ -34,7 +34,7 @@ from omnizarr.hierarchy.options import (
     shows,
 )
 from omnizarr.model import paths
-from omnizarr.stores import Store, compares
+from omnizarr.stores import Store, supports_compare_and_set
 
 
 @shows(OpenOptions, returns="Array | Group")
@@ -227,12 +227,12 @@ def _gather(location: Location) -> None:
     key = consolidated.key(format, path) or ""
     with changing(store, format, key, path):
         for _ in CONFLICTS.tries():
-            generation = store.generation(key) if key and compares(store) else None
+            generation = store.generation(key) if key and supports_compare_and_set(store) else None
             stored = store.get(key) if key else None
             text = consolidated.write(format, path, walk(location, location.load()))[key]
             if text == stored:
                 break
-            if compares(store):
+            if supports_compare_and_set(store):
                 store.set_if(key, text, generation)
             else:
                 store.set(key, text)

@@ -44,9 +44,9 @@ from omnizarr.stores import (
     has_cheap_requests,
     is_process_local,
     overlap,
-    place_of,
+    storage_identity,
 )
-from omnizarr.stores.identity import Place, TellsPlace, digest, own_source
+from omnizarr.stores.identity import HasIdentity, StorageIdentity, key_digest, unique_key
 
 try:
     import dask.array as da
@@ -78,7 +78,7 @@ def token(array: Array) -> tuple[Any, ...]:
     """
     store: Any = array.store
     bound = array._bound
-    place: Any = digest(own_source(store))
+    place: Any = key_digest(unique_key(store))
     if getattr(store, "process_local", False):  # stores with the same values are equal
         place = type(store), hash(store)
     documents = array._location.format.write(array.path, array._model)
@@ -229,11 +229,11 @@ def check_apart_from(x: Any, target: Array | Location) -> None:
 
 def reads_from(x: Any, target: Array | Location) -> bool:
     """Return True if a Dask array reads values at or below a node."""
-    own = place_of(target.store, paths.prefix(target.path))
+    own = storage_identity(target.store, paths.prefix(target.path))
     return any(overlap(own, place) for place in sources(x))
 
 
-def sources(x: Any) -> set[Place]:
+def sources(x: Any) -> set[StorageIdentity]:
     """Return the places of all stored arrays and stores in the graph of a Dask array."""
     finder = _Finder()
     with suppress(Exception):  # what cannot be pickled cannot be looked into
@@ -253,21 +253,21 @@ class _Finder(cloudpickle.Pickler):  # type: ignore[misc] # it comes without typ
 
     def __init__(self) -> None:
         super().__init__(_Nothing(), protocol=pickle.HIGHEST_PROTOCOL)
-        self.found: set[Place] = set()
+        self.found: set[StorageIdentity] = set()
 
     def persistent_id(self, obj: Any) -> str | None:
         """Take note of places; no object below one, and no values, need to be looked at."""
         if isinstance(obj, (np.ndarray, bytes)):
             return "values"
         if isinstance(obj, Array):
-            self.found.add(place_of(obj.store, paths.prefix(obj.path)))
+            self.found.add(storage_identity(obj.store, paths.prefix(obj.path)))
             return "array"
-        if isinstance(obj, TellsPlace) and not isinstance(obj, type):
-            self.found.add(obj.place())
+        if isinstance(obj, HasIdentity) and not isinstance(obj, type):
+            self.found.add(obj.identity())
             return "store"
         if type(obj).__module__.partition(".")[0] == "zarr" and hasattr(obj, "store_path"):
             with suppress(OmnizarrError):
-                self.found.add(place_of(stores.resolve(obj.store_path)))
+                self.found.add(storage_identity(stores.resolve(obj.store_path)))
             return "array"
         return None
 

@@ -18,9 +18,16 @@ from omnizarr import stores
 from omnizarr.concurrency import event_loop
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import fsspec
-from omnizarr.stores.base import Bytes, Closes, Range, Store
-from omnizarr.stores.identity import Identity, Place, directory, file, inside, place_of
-from omnizarr.stores.operations import check_key, check_prefix, check_writable, naming
+from omnizarr.stores.base import Bytes, Closeable, Range, Store
+from omnizarr.stores.identity import (
+    ObjectIdentity,
+    StorageIdentity,
+    directory,
+    file,
+    inside,
+    storage_identity,
+)
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, translated_errors
 from omnizarr.stores.wrappers import PrefixStore
 
 try:
@@ -59,25 +66,25 @@ def to_zarr(
     )
 
 
-def _place_of(store: Any, prefix: str) -> Place:
+def _storage_identity(store: Any, prefix: str) -> StorageIdentity:
     """Return where the values of a store of zarr-python really are."""
     if isinstance(store, OmnizarrStore):
-        return place_of(store.store, prefix)
+        return storage_identity(store.store, prefix)
     if isinstance(store, zarr_stores.LocalStore):
         return directory(Path(store.root) / prefix)
     if isinstance(store, zarr_stores.MemoryStore):
-        return inside(("memory", Identity(store._store_dict)), prefix)
+        return inside(("memory", ObjectIdentity(store._store_dict)), prefix)
     if isinstance(store, zarr_stores.ZipStore):
         return file(store.path, prefix)
     if isinstance(store, zarr_stores.FsspecStore):
         return fsspec.place_in(getattr(store.fs, "sync_fs", store.fs), f"{store.path}/{prefix}")
     wrapped = getattr(store, "_store", None)
     if isinstance(wrapped, abc.Store):
-        return _place_of(wrapped, prefix)
-    return inside(("zarr-python", Identity(store)), prefix)
+        return _storage_identity(wrapped, prefix)
+    return inside(("zarr-python", ObjectIdentity(store)), prefix)
 
 
-class ZarrPythonStore(Closes):
+class ZarrPythonStore(Closeable):
     """A store of zarr-python, whose coroutines run in a thread of their own."""
 
     def __init__(self, inner: abc.Store, *, read_only: bool = False) -> None:
@@ -94,7 +101,7 @@ class ZarrPythonStore(Closes):
         return type(inner).__module__.partition(".")[0] in _LIST_ALL
 
     def _run(self, verb: str, what: object, work: Coroutine[Any, Any, T]) -> T:
-        with naming(verb, what, self, (Exception,)):
+        with translated_errors(verb, what, self, (Exception,)):
             return event_loop.run(self._opened(work))
 
     async def _opened(self, work: Coroutine[Any, Any, T]) -> T:
@@ -261,8 +268,8 @@ class ZarrPythonStore(Closes):
         """Close the store of zarr-python."""
         self.inner.close()
 
-    def place(self, prefix: str = "") -> Place:
-        return _place_of(self.inner, prefix)
+    def identity(self, prefix: str = "") -> StorageIdentity:
+        return _storage_identity(self.inner, prefix)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ZarrPythonStore) and other.inner == self.inner

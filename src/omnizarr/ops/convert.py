@@ -28,8 +28,8 @@ from omnizarr.hierarchy.lookup import locate
 from omnizarr.hierarchy.options import check_separator, default_codecs, guess_chunks
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
-from omnizarr.stores import Store, check_apart, sizes
-from omnizarr.stores.identity import digest, source_of
+from omnizarr.stores import Store, check_disjoint, sizes
+from omnizarr.stores.identity import key_digest, portable_key
 from omnizarr.stores.resolve import options_for_two
 
 Progress = Callable[[int, int, str], None]
@@ -122,7 +122,7 @@ def convert(
     goal = by_name(zarr_format)
     store = start.store if in_place else stores.resolve(destination, storage_options=there)
     if not in_place:
-        check_apart(start.store, store, "; give another destination, or in_place=True")
+        check_disjoint(start.store, store, "; give another destination, or in_place=True")
     stored = readable_nodes(start, node)
     translate = registry.lookup("integration", "ome")
     nodes, separator = translate(
@@ -141,7 +141,7 @@ def convert(
         _store_metadata(store, goal, models)
         return report
     report.foreign = warn_of_foreign(start, stored)
-    origin = source_of(start.store)
+    origin = portable_key(start.store)
     if resume and origin is None:
         raise StoreError(
             f"cannot resume from {start.store!r}: it cannot be identified as the source of the"
@@ -151,7 +151,7 @@ def convert(
         Location(store, "", goal),
         overwrite=overwrite,
         operation=f"the conversion of {start.store!r} to zarr {goal.name}",
-        plan=digest(origin, _metadata_values(goal, models)),
+        plan=key_digest(origin, _metadata_values(goal, models)),
         resume=resume,
     )
     with new as staged:

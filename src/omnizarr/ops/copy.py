@@ -28,7 +28,7 @@ from omnizarr.hierarchy.lookup import locate
 from omnizarr.hierarchy.options import CreateOptions, shows
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import ArrayModel, paths
-from omnizarr.stores import Store, can_list, list_prefix, overlap, place_of
+from omnizarr.stores import Store, can_list, list_prefix, overlap, storage_identity
 from omnizarr.stores.local.files import OURS
 from omnizarr.stores.resolve import options_for_two
 
@@ -213,8 +213,8 @@ def check_not_inside(source: Any, location: Location) -> None:
     """Raise if a group would be copied into itself."""
     if not isinstance(source, Group):
         return
-    old = place_of(source.store, paths.prefix(source.path))
-    if old[0] in place_of(location.store, paths.prefix(location.path))[1:]:
+    old = storage_identity(source.store, paths.prefix(source.path))
+    if old[0] in storage_identity(location.store, paths.prefix(location.path))[1:]:
         raise StoreError(
             f"cannot copy {source.name} in {source.store!r} to {location}, which is inside it;"
             " copy it somewhere else first"
@@ -319,7 +319,7 @@ def copy_store(
         if OURS not in key and _chosen(key[len(start) :], includes, excludes, flags)
     ]
     _check_listing(old, paths.normalize(source_path))
-    if overlap(place_of(old, start), place_of(new, end)):
+    if overlap(storage_identity(old, start), storage_identity(new, end)):
         raise StoreError(
             f"cannot copy {old!r} to {new!r}: they are the same, or one is inside the other"
         )

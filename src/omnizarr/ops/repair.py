@@ -20,10 +20,10 @@ from omnizarr.stores import (
     Store,
     can_list,
     check_writable,
-    compares,
     file_root,
     list_prefix,
     resolve,
+    supports_compare_and_set,
 )
 from omnizarr.stores.local.files import PARTIAL
 from omnizarr.stores.operations import Conditional
@@ -80,7 +80,7 @@ def repair(
     found = [*_unfinished_nodes(where, not dry_run)]
     if root is not None:
         found += _leftovers(str(root), not dry_run, older_than)
-    elif compares(where):
+    elif supports_compare_and_set(where):
         found += _leases(where, not dry_run)
     return [*found, *_consolidated(where, not dry_run)]
 

@@ -29,7 +29,7 @@ from omnizarr.hierarchy.lookup import fetch_probe, locate
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.model.node import CHECKSUMS, PREFIX
 from omnizarr.stores import Range, file_root, get_many, list_prefix
-from omnizarr.stores.base import TellsSizes
+from omnizarr.stores.base import HasSizes
 from omnizarr.stores.local.files import folders_below
 from omnizarr.stores.staging import FOLDER, MARKER, interrupted
 
@@ -494,7 +494,7 @@ def _inner_coords(chunk: Chunk, shards: Shards, axes: Coords, number: int) -> Co
 def _size(array: BoundArray, key: str) -> int | None:
     """Return the size of a stored value, or None if the store cannot tell without reading it."""
     store = array.chunk_store
-    if not isinstance(store, TellsSizes):
+    if not isinstance(store, HasSizes):
         return None
     size = store.sizes([key]).get(key)
     if size is None:

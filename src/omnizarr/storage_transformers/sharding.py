@@ -37,8 +37,8 @@ from omnizarr.stores import (
     list_dir,
     list_prefix,
 )
-from omnizarr.stores.base import Bytes, GetsManyVersioned, Holds
-from omnizarr.stores.operations import OneValue, Replaced, settled
+from omnizarr.stores.base import Bytes, GetsManyVersioned, Snapshots
+from omnizarr.stores.operations import ConsistentReader, ValueReplaced, read_consistently
 
 BATCH = 256  # how many indices a listing asks for at once
 
@@ -138,15 +138,17 @@ class IndexedShards:
 
     def _mark(self, shards: Iterable[str]) -> list[int] | None:
         """What stays the same as long as nobody can have replaced a shard without a sign of it."""
-        if isinstance(self.store, Holds | GetsManyVersioned):
+        if isinstance(self.store, Snapshots | GetsManyVersioned):
             return []
         others = has_low_latency(self.store) and not is_process_local(self.store)
         return None if others else key_locks.snapshot(self.level, shards)  # other processes may
 
-    def _indices(self, shards: Iterable[str], fetch: OneValue | None = None) -> dict[str, Index]:
+    def _indices(
+        self, shards: Iterable[str], fetch: ConsistentReader | None = None
+    ) -> dict[str, Index]:
         """The indices of those shards that exist, in one request."""
         keys = list(dict.fromkeys(shards))
-        fetch = OneValue(self.store) if fetch is None else fetch
+        fetch = ConsistentReader(self.store) if fetch is None else fetch
         found = fetch([(key, self.layout.index_range) for key in keys])
         indices = {}
         for key, data in zip(keys, found, strict=True):
@@ -161,10 +163,10 @@ class IndexedShards:
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
         asked = list(requests)
-        return settled(self.store, lambda fetch: self._get_many(asked, fetch))
+        return read_consistently(self.store, lambda fetch: self._get_many(asked, fetch))
 
     def _get_many(
-        self, requests: list[tuple[str, Range | None]], fetch: OneValue
+        self, requests: list[tuple[str, Range | None]], fetch: ConsistentReader
     ) -> list[bytes | None]:
         wanted = [(key, part, self._place(key)) for key, part in requests]
         shards = {place[0] for _, _, place in wanted if place is not None}
@@ -183,7 +185,7 @@ class IndexedShards:
         values = iter(fetch([*passed.values(), *below]) if wanted else [])
         unchanged = before is not None and before == self._mark(shards)
         if below and not unchanged and not _same(indices, self._indices(indices)):
-            raise Replaced(next(iter(indices)))
+            raise ValueReplaced(next(iter(indices)))
         found: list[bytes | None] = [None] * len(wanted)
         for i in passed:
             found[i] = next(values)

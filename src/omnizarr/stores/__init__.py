@@ -3,15 +3,14 @@
 from typing import TYPE_CHECKING
 
 from omnizarr import registry
-from omnizarr.stores.base import ChecksSpelling, Inside, Range, SetsIf, Store, Versioned
-from omnizarr.stores.identity import check_apart, overlap, place_of, same_place
+from omnizarr.stores.base import ChecksSpelling, HasParents, Range, SetsIf, Store, Versioned
+from omnizarr.stores.identity import check_disjoint, overlap, same_storage, storage_identity
 from omnizarr.stores.local.store import DirectoryStore, LocalStore, NestedDirectoryStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import (
     can_list,
     check_key,
     check_writable,
-    compares,
     direct_file_root,
     direct_values,
     erase_prefix,
@@ -22,18 +21,19 @@ from omnizarr.stores.operations import (
     get_partial_values,
     has_cheap_requests,
     has_low_latency,
-    holding,
     is_process_local,
     list_dir,
     list_prefix,
     lock,
     lock_prefix,
     one_level,
-    replace,
     set_many,
     set_new,
     set_partial_values,
     sizes,
+    snapshot,
+    supports_compare_and_set,
+    update_value,
 )
 from omnizarr.stores.resolve import resolve
 from omnizarr.stores.wrappers import PartialStore, StoreWithPartialAccess
@@ -47,7 +47,7 @@ __all__ = [
     "CacheStore",
     "ChecksSpelling",
     "DirectoryStore",
-    "Inside",
+    "HasParents",
     "LocalStore",
     "MemoryStore",
     "NestedDirectoryStore",
@@ -62,10 +62,9 @@ __all__ = [
     "WrapperStore",
     "ZipStore",
     "can_list",
-    "check_apart",
+    "check_disjoint",
     "check_key",
     "check_writable",
-    "compares",
     "direct_file_root",
     "direct_values",
     "erase_prefix",
@@ -76,7 +75,6 @@ __all__ = [
     "get_partial_values",
     "has_cheap_requests",
     "has_low_latency",
-    "holding",
     "is_process_local",
     "list_dir",
     "list_prefix",
@@ -84,14 +82,16 @@ __all__ = [
     "lock_prefix",
     "one_level",
     "overlap",
-    "place_of",
-    "replace",
     "resolve",
-    "same_place",
+    "same_storage",
     "set_many",
     "set_new",
     "set_partial_values",
     "sizes",
+    "snapshot",
+    "storage_identity",
+    "supports_compare_and_set",
+    "update_value",
 ]
 
 

@@ -1,8 +1,9 @@
-"""The store interface: bytes at keys, as small protocols; and URLs in messages.
+"""The store interface: bytes at keys, as small protocols.
 
 The smallest store has `get`, `set` and `erase`. Everything else is an ability that a store may
-have, found by the presence of a method; the free functions of `stores.abilities` use it or fall
-back. Names and meaning follow the abstract store interface of the version 3 draft.
+have, found by the presence of a method or attribute; the functions of `stores.operations` use it or
+fall back. Names and meaning follow the abstract store interface of the version 3 draft.
+Below the protocols is what most stores share: closing, digests, URLs without their secrets.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from omnizarr.errors import StoreError
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 B = TypeVar("B", bytes, memoryview)
-Kind: TypeAlias = Literal["chunks", "documents", "copies", "shape", "replace"]  # what a lock is for
+LockKind: TypeAlias = Literal[
+    "chunks", "documents", "copies", "shape", "replace"
+]  # what a lock is for
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +46,12 @@ class Range:
             )
 
     def of(self, data: B) -> B:
-        """That part of a whole value."""
+        """Return this part of a whole value."""
         start = max(0, len(data) + self.start) if self.start < 0 else self.start
         return data[start:] if self.length is None else data[start : start + self.length]
 
     def within(self, span: Range) -> Range:
-        """The same part, of a value that is itself the part `span` of a larger one."""
+        """Return this part of a value that is itself the part `span` of a larger one."""
         size = span.length or 0
         start = max(0, size + self.start) if self.start < 0 else min(self.start, size)
         length = size - start if self.length is None else min(self.length, size - start)
@@ -57,7 +60,7 @@ class Range:
 
 @runtime_checkable
 class Store(Protocol):
-    """Bytes at keys. `get` answers None only for a key that is proven absent."""
+    """Bytes at keys. `get` returns None only for a key that is proven absent."""
 
     read_only: bool
 
@@ -68,7 +71,7 @@ class Store(Protocol):
 
 @runtime_checkable
 class GetsMany(Protocol):
-    """Can fetch several values, or parts of them, in one go."""
+    """Can fetch several values, or parts of them, at once."""
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]: ...
 
@@ -77,15 +80,15 @@ GetMany: TypeAlias = Callable[[Iterable[tuple[str, Range | None]]], list[bytes |
 
 
 @runtime_checkable
-class Holds(Protocol):
-    """Can read a value in several steps as it was at the first, whoever replaces it meanwhile."""
+class Snapshots(Protocol):
+    """Can read several parts of a value as it was at the first, whoever replaces it meanwhile."""
 
-    def holding(self) -> AbstractContextManager[GetMany]: ...
+    def snapshot(self) -> AbstractContextManager[GetMany]: ...
 
 
 @runtime_checkable
 class SetsMany(Protocol):
-    """Can store several values in fewer steps than one by one."""
+    """Can store several values faster than one by one."""
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None: ...
 
@@ -95,7 +98,7 @@ class SetsNew(Protocol):
     """Can store a value only where there is none, whoever else tries at the same time."""
 
     def set_new(self, key: str, value: Bytes) -> bool:
-        """Whether it was stored: no such key was there."""
+        """Store a value unless the key exists; return True if it was stored."""
 
 
 @runtime_checkable
@@ -109,9 +112,9 @@ class SetsPartially(Protocol):
 class Versioned(Protocol):
     """Can tell one value of a key from another without fetching it.
 
-    A generation is a text that differs whenever the value may differ (an ETag; a file's number,
-    times and size). None means that there is no such key; of a store that is only read, it may
-    also mean that a value is there and its server does not tell.
+    A generation is a text that differs whenever the value may differ (an ETag; the inode, times
+    and size of a file). None means that there is no such key; for a read-only store it may also
+    mean that the server has no generation for an existing value.
     """
 
     def generation(self, key: str) -> str | None: ...
@@ -122,28 +125,28 @@ class Versioned(Protocol):
 
 @runtime_checkable
 class GetsManyVersioned(Protocol):
-    """Can say of every part that it fetches which value it is of, without asking once more."""
+    """Can fetch parts of values together with their generations."""
 
     def get_many_versioned(
         self, requests: Iterable[tuple[str, Range | None]]
     ) -> list[tuple[bytes | None, str | None]]:
-        """As `get_many`, each with its generation; None also where a server does not tell."""
+        """Return what `get_many` does, each with its generation, or None if the server has none."""
 
 
 @runtime_checkable
-class TellsSizes(Protocol):
-    """Can tell how long values are without fetching them."""
+class HasSizes(Protocol):
+    """Can return the sizes of values without fetching them."""
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        """Bytes of those values that are there, by key."""
+        """Return the bytes of existing values by key."""
 
 
 @runtime_checkable
 class SetsIf(Protocol):
-    """Can store a value only if the key has had no other since: compare and replace."""
+    """Can store a value only if the key still has the same one: compare-and-set."""
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
-        """Whether it was stored; generation None: only where there is no such key."""
+        """Return True if it was stored; generation None stands for a key that does not exist."""
 
 
 @runtime_checkable
@@ -151,34 +154,34 @@ class Locks(Protocol):
     """Can keep other processes from changing some keys for a while."""
 
     def lock_keys(
-        self, prefix: str, keys: Iterable[str], kind: Kind
+        self, prefix: str, keys: Iterable[str], kind: LockKind
     ) -> AbstractContextManager[None]:
-        """Keys below a prefix, which is the array's or group's own whatever the store's root.
+        """Lock keys below a prefix, which is that of an array or group.
 
-        Locks of different kinds never wait for each other: a thread that has one may take one
-        of another kind, though none of the same.
+        Locks of different kinds never wait for each other: a thread that holds one may take one of
+        another kind, but none of the same.
         """
 
 
 @runtime_checkable
 class ChecksSpelling(Protocol):
-    """Can tell that it takes a new key for one that differs in spelling only."""
+    """Can refuse a new key that it cannot tell from an existing one of another spelling."""
 
     def check_spelling(self, key: str) -> None: ...
 
 
 @runtime_checkable
 class ErasesPrefix(Protocol):
-    """Can remove all keys below a prefix at once."""
+    """Can erase all keys below a prefix at once."""
 
     def erase_prefix(self, prefix: str) -> None: ...
 
 
 @runtime_checkable
-class Inside(Protocol):
-    """Can name the larger stores that it is a part of, the nearest first."""
+class HasParents(Protocol):
+    """Can open the larger stores that it is a part of, the innermost first."""
 
-    def around(self) -> Iterator[Store]: ...
+    def parents(self) -> Iterator[Store]: ...
 
 
 class LowLatency(Protocol):
@@ -252,7 +255,7 @@ class ListsDir(Protocol):
 
 
 def flat(value: Bytes) -> bytes | memoryview:
-    """The bytes of a value, without a copy; TypeError where it is no contiguous buffer."""
+    """Return the bytes of a value without a copy; TypeError for a buffer with gaps."""
     if isinstance(value, bytes):
         return value
     view = memoryview(value)
@@ -260,35 +263,35 @@ def flat(value: Bytes) -> bytes | memoryview:
 
 
 @overload
-def digest(value: None) -> None: ...
+def value_digest(value: None) -> None: ...
 @overload
-def digest(value: Bytes) -> str: ...
+def value_digest(value: Bytes) -> str: ...
 @overload
-def digest(value: Bytes | None) -> str | None: ...
-def digest(value: Bytes | None) -> str | None:
-    """A generation for databases that keep none: a text that another value does not have."""
+def value_digest(value: Bytes | None) -> str | None: ...
+def value_digest(value: Bytes | None) -> str | None:
+    """Return a digest of a value, as a generation for databases that have none."""
     return None if value is None else blake2b(value, digest_size=16).hexdigest()
 
 
 _READ_ONLY = "omnizarr.stores.wrappers:ReadOnlyStore"
 
 
-class Closes:
-    """Has its `close` called when a ``with`` block ends."""
+class Closeable:
+    """Base of stores: a context manager, with a read-only or writable view of the same values."""
 
     def close(self) -> None:
-        """Nothing is kept open that this store alone uses; other stores have this too."""
+        """Close files and connections; most stores keep none open."""
 
-    # True where a copy of the object is another way to the same values.
-    _can_be_copied = False
+    # True if a shallow copy of the object has the same values.
+    _copies_share_values = False
 
     def with_read_only(self, read_only: bool = False) -> Any:
-        """Return a store with the same values that can be changed, or only be read.
+        """Return a store with the same values that is writable, or read-only.
 
-        One that was opened to be read only may have to be opened anew to be changed.
+        One that was opened read-only may have to be opened again to be changed.
         """
         now = bool(getattr(self, "read_only", False))
-        if self._can_be_copied:
+        if self._copies_share_values:
             other = copy.copy(self)
             other.read_only = read_only  # type: ignore[attr-defined]  # stores have it
             return other
@@ -296,7 +299,7 @@ class Closes:
             return self
         if read_only:
             return registry.load(_READ_ONLY)(self)
-        raise StoreError(f"{self!r} was opened to be read only; open it anew to change it")
+        raise StoreError(f"{self!r} was opened read-only; open it again to change it")
 
     def __enter__(self) -> Self:
         return self
@@ -309,8 +312,8 @@ _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"<>|]+")
 _PAGE = re.compile(rb"\s*<(!doctype\s+html|html|head|body|title|script|meta|!--)", re.IGNORECASE)
 
 
-def shown(url: str) -> str:
-    """A URL without user, password, query and fragment, which may hold secrets."""
+def redact_url(url: str) -> str:
+    """Return a URL without user, password, query and fragment, which may hold secrets."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     query = "…" if parts.query else ""
@@ -320,7 +323,7 @@ def shown(url: str) -> str:
 
 
 def split_path(url: str) -> tuple[str, str]:
-    """Return host and path of a URL that names a file or directory, both unquoted.
+    """Return the host and path of a URL that names a file or directory, both unquoted.
 
     Raise for a query or fragment: such URLs have none, so part of the name would be lost.
     """
@@ -333,16 +336,16 @@ def split_path(url: str) -> tuple[str, str]:
     return unquote(parts.netloc), unquote(parts.path)
 
 
-def without_secrets(text: str) -> str:
-    """A message in which every URL is `shown`."""
-    return _URL.sub(lambda match: shown(match[0]), text)
+def redact_urls(text: str) -> str:
+    """Return a message with every URL redacted."""
+    return _URL.sub(lambda match: redact_url(match[0]), text)
 
 
-def is_page(content_type: str | None, data: bytes, start: int = 0) -> bool:
-    """Whether an answer is a web page, such as a login form, rather than a value.
+def is_web_page(content_type: str | None, data: bytes, start: int = 0) -> bool:
+    """Return True if a response is a web page, such as a login form, rather than a value.
 
-    Some servers call every answer text/html, so its beginning must look like it too, if it is
-    there to be seen.
+    Some servers call every response text/html, so its first bytes must look like HTML too, if
+    they are part of the response.
     """
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind not in ("text/html", "application/xhtml+xml"):

@@ -13,7 +13,7 @@ from typing import Any
 from omnizarr.concurrency import fork
 from omnizarr.errors import InvalidArgument
 from omnizarr.stores.base import Range, Store, Versioned
-from omnizarr.stores.identity import digest, own_source
+from omnizarr.stores.identity import key_digest, unique_key
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import can_list, check_key, list_prefix
 from omnizarr.stores.wrappers import Tagged, Values, WrapperStore
@@ -91,7 +91,7 @@ class CacheStore(WrapperStore):
 
     def _digest(self, key: str, range: Range | None, generation: str) -> str:
         part = None if range is None else (range.start, range.length)
-        return digest(own_source(self.inner), key, part, generation)
+        return key_digest(unique_key(self.inner), key, part, generation)
 
     def _kept(self, digest: str) -> bytes | None:
         with self._lock:
@@ -121,7 +121,7 @@ class CacheStore(WrapperStore):
         cache = None if isinstance(self.cache, MemoryStore) else self.cache
         return _again, (self.inner, cache, self.max_bytes, self.validate)
 
-    def answers_by(self) -> tuple[bool]:
+    def identity_details(self) -> tuple[bool]:
         """What its values depend on beside their place: whether they may be old."""
         return (self.validate,)
 

@@ -16,11 +16,11 @@ from omnizarr.concurrency import fork
 from omnizarr.concurrency.fork import gate
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closes, Range, flat
-from omnizarr.stores.operations import check_key, check_writable, naming
+from omnizarr.stores.base import Bytes, Closeable, Range, flat
+from omnizarr.stores.operations import check_key, check_writable, translated_errors
 
 
-class DBMStore(Closes):
+class DBMStore(Closeable):
     """The entries of a DBM file, which need not exist yet.
 
     `flag` is that of `dbm.open`: ``c`` creates, ``w`` wants a file, ``n`` starts anew, ``r`` reads.
@@ -49,7 +49,7 @@ class DBMStore(Closes):
 
     @contextmanager
     def _open(self, verb: str, what: str) -> Iterator[Any]:
-        with gate, self._lock, naming(verb, what, self, (*dbm.error, OSError)):
+        with gate, self._lock, translated_errors(verb, what, self, (*dbm.error, OSError)):
             if self._closed:
                 raise StoreError("the store is closed")
             if self._file is not None:
@@ -121,11 +121,11 @@ class DBMStore(Closes):
         self.__dict__.update(state)
         self._start()
 
-    def answers_by(self) -> tuple[Any, ...]:
+    def identity_details(self) -> tuple[Any, ...]:
         """What its values depend on beside their place: an inode may be used again."""
         return (os.path.realpath(self.path),)
 
-    def place(self, prefix: str = "") -> identity.Place:
+    def identity(self, prefix: str = "") -> identity.StorageIdentity:
         return identity.file(self.path, prefix)
 
     def __repr__(self) -> str:

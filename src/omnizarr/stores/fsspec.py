@@ -13,7 +13,7 @@ from omnizarr.concurrency import fork
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY, Retry, TransientError, take_retry
 from omnizarr.errors import InvalidArgument, MissingModule, StoreError, WrongType
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closes, Range, flat, without_secrets
+from omnizarr.stores.base import Bytes, Closeable, Range, flat, redact_urls
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ Values: TypeAlias = list[bytes | None]
 ABSENT: tuple[type[Exception], ...] = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
-class FsspecStore(Closes):
+class FsspecStore(Closeable):
     """The files below a path in a file system of fsspec.
 
     An asynchronous file system is used by way of its blocking calls. Others need not bear
@@ -31,7 +31,7 @@ class FsspecStore(Closes):
     key's place, the key is absent.
     """
 
-    _can_be_copied = True
+    _copies_share_values = True
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class FsspecStore(Closes):
             from fsspec.core import url_to_fs  # noqa: PLC0415 - optional
         except ImportError as e:
             raise MissingModule(
-                f"{without_secrets(url)!r} needs the package fsspec; pip install"
+                f"{redact_urls(url)!r} needs the package fsspec; pip install"
                 f" 'omnizarr[fsspec]' ({e})"
             ) from e
         options = {**(storage_options or {}), **further}
@@ -99,9 +99,9 @@ class FsspecStore(Closes):
         try:
             fs, path = url_to_fs(url, **options)
         except ImportError as e:
-            raise MissingModule(f"{without_secrets(url)!r}: {e}") from e
+            raise MissingModule(f"{redact_urls(url)!r}: {e}") from e
         except (ValueError, TypeError, OSError) as e:
-            raise StoreError(f"fsspec cannot open {without_secrets(url)!r}: {e}") from e
+            raise StoreError(f"fsspec cannot open {redact_urls(url)!r}: {e}") from e
         return cls(fs, read_only, path, allowed_exceptions, retry=retry)
 
     @property
@@ -250,7 +250,7 @@ class FsspecStore(Closes):
         self.__dict__.update(state)
         self._mine = os.getpid(), state["_mine"], _lock(state["_mine"])
 
-    def answers_by(self) -> tuple[Any, ...]:
+    def identity_details(self) -> tuple[Any, ...]:
         """What its values depend on beside their place: all options of the file system.
 
         Relative paths may be among them. Where one is an object, nothing can be told.
@@ -259,7 +259,7 @@ class FsspecStore(Closes):
         kind, given = type(fs), (fs.storage_args, dict(fs.storage_options))
         return kind.__module__, kind.__qualname__, given, os.getcwd(), self.path
 
-    def place(self, prefix: str = "") -> identity.Place:
+    def identity(self, prefix: str = "") -> identity.StorageIdentity:
         return place_in(self._mine[1], f"{self.path}/{prefix}")
 
     def __eq__(self, other: object) -> bool:
@@ -273,7 +273,7 @@ class FsspecStore(Closes):
     def __repr__(self) -> str:
         protocol = self._mine[1].protocol
         name = protocol if isinstance(protocol, str) else protocol[0]
-        return without_secrets(self.path) if "://" in self.path else f"{name}://{self.path}"
+        return redact_urls(self.path) if "://" in self.path else f"{name}://{self.path}"
 
     # Requests
 
@@ -306,7 +306,7 @@ class FsspecStore(Closes):
             raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
 
 
-def place_in(fs: Any, path: str) -> identity.Place:
+def place_in(fs: Any, path: str) -> identity.StorageIdentity:
     """Return where a path of a file system of fsspec really is."""
     names = (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
     if hasattr(fs, "fs") and "dir" in names:
@@ -315,7 +315,7 @@ def place_in(fs: Any, path: str) -> identity.Place:
     if "file" in names or "local" in names:
         return identity.directory(plain)
     if "memory" in names:  # one for all of this process, and for no other
-        values = identity.Identity(getattr(fs, "store", fs))
+        values = identity.ObjectIdentity(getattr(fs, "store", fs))
         return identity.inside(("fsspec", "memory", values), plain)
     cloud = next((kind for kind in ("s3", "gs") if kind in names), None)
     if cloud is not None:
@@ -347,7 +347,7 @@ def _walks(fs: Any) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    text = without_secrets(str(error))
+    text = redact_urls(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -33,7 +33,7 @@ from omnizarr.concurrency.retry import (
 )
 from omnizarr.errors import ReadOnly, StoreError, known_names
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closes, Range, is_page, shown, without_secrets
+from omnizarr.stores.base import Bytes, Closeable, Range, is_web_page, redact_url, redact_urls
 from omnizarr.stores.byte_ranges import fetch_many, fetch_many_versioned
 from omnizarr.stores.operations import check_key
 
@@ -45,7 +45,7 @@ _ABSENT = frozenset({404, 410})
 _OPTIONS = ("headers", "absent_status")
 
 
-class HTTPStore(Closes):
+class HTTPStore(Closeable):
     """The values that a web server has below a URL."""
 
     read_only = True
@@ -64,7 +64,7 @@ class HTTPStore(Closes):
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise StoreError(f"{shown(url)!r} is not http://host/path or https://host/path")
+            raise StoreError(f"{redact_url(url)!r} is not http://host/path or https://host/path")
         self.headers = {"Accept-Encoding": "identity", **(headers or {})}
         user, at, host = parts.netloc.rpartition("@")
         if at:
@@ -87,7 +87,7 @@ class HTTPStore(Closes):
             name = sorted(options)[0]
             known_here = known_names(name, (*_OPTIONS, *RETRY_OPTIONS))
             raise StoreError(
-                f"unknown storage_options {sorted(options)} for {shown(url)!r}; {known_here}"
+                f"unknown storage_options {sorted(options)} for {redact_url(url)!r}; {known_here}"
             )
         return cls(url, retry=retry, **known)
 
@@ -209,13 +209,13 @@ class HTTPStore(Closes):
                 raise
             response.release_conn()
         except MaxRetryError as e:
-            reason = without_secrets(str(e.reason))
+            reason = redact_urls(str(e.reason))
             kind = NoDescriptor if _no_descriptor(e.reason) else TransientError
             raise kind(f"no answer from the server: {reason}") from None
         except (HTTPError, OSError) as e:
             if isinstance(e, StoreError):
                 raise
-            reason = without_secrets(str(e))
+            reason = redact_urls(str(e))
             raise TransientError(f"the answer was cut or did not come: {reason}") from None
         return self._judge(response, body, range, "Range" in headers)
 
@@ -238,7 +238,7 @@ class HTTPStore(Closes):
         if status not in (200, 206):
             raise StoreError(f"the server answers {_line(response)}")
         start = range.start if ranged and status == 206 and range is not None else 0
-        if is_page(response.headers.get("Content-Type"), body, start):
+        if is_web_page(response.headers.get("Content-Type"), body, start):
             raise StoreError(
                 "a web page came instead of data: a login is needed, or the server answers"
                 " missing keys so"
@@ -273,13 +273,13 @@ class HTTPStore(Closes):
     @property
     def url(self) -> str:
         """The URL that leads here, without secrets."""
-        return shown(self._base + self._query)
+        return redact_url(self._base + self._query)
 
-    def answers_by(self) -> tuple[Any, ...]:
+    def identity_details(self) -> tuple[Any, ...]:
         """What its values depend on beside their place: who asks, and what counts as absent."""
         return sorted(self.headers.items()), sorted(self.absent_status)
 
-    def place(self, prefix: str = "") -> identity.Place:
+    def identity(self, prefix: str = "") -> identity.StorageIdentity:
         parts = urlsplit(self._base)
         server = identity.address(self._base), parts.path, self._query
         return identity.inside(("http", *server), prefix)

@@ -1,12 +1,13 @@
 """Identify the storage behind a store, so that two ways to the same data are recognised.
 
-A place is a tuple of typed, hashable values: the innermost container first, then those that it
-lies in. Two stores are the same place where their first containers are equal; one lies inside
-another where the other's first container is among its own.
-Where values are (`identity`) is not enough for that: a wrapper may change them, a server may
-answer by headers, and an inode may be used again by another file. A class whose objects can be told
-apart says so by a method `answers_by` of its own: what their values depend on beside their place.
-A subclass, which may change anything, has to say it again.
+A storage identity is a tuple of typed, hashable values: the innermost container first, then those
+that contain it. Two stores share their storage if their first containers are equal; one is part of
+another if the other's first container is among its own.
+
+A cache needs more (`portable_key`): a wrapper may change values, a server may depend on headers,
+and an inode may be used again by another file. A class declares by its own method
+`identity_details` what else its values depend on; a subclass, which may change anything, has to
+declare it again.
 """
 
 from __future__ import annotations
@@ -26,48 +27,48 @@ from omnizarr.concurrency.fork import on_fork
 from omnizarr.errors import StoreError
 from omnizarr.stores.base import Store
 
-Place: TypeAlias = tuple[Hashable, ...]
+StorageIdentity: TypeAlias = tuple[Hashable, ...]
 FileNumber: TypeAlias = tuple[int, int]  # device and inode
 
 
 @runtime_checkable
-class TellsPlace(Protocol):
-    """Can tell where its keys below a prefix really are."""
+class HasIdentity(Protocol):
+    """Can identify the storage of its keys below a prefix."""
 
-    def place(self, prefix: str = "") -> Place: ...
+    def identity(self, prefix: str = "") -> StorageIdentity: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Identity:
+class ObjectIdentity:
     """An object by its identity, kept alive so that no other object can take it."""
 
     value: object
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Identity) and other.value is self.value
+        return isinstance(other, ObjectIdentity) and other.value is self.value
 
     def __hash__(self) -> int:
         return id(self.value)
 
 
-def place_of(store: Store, prefix: str = "") -> Place:
-    """Return where the keys of a store below a prefix are.
+def storage_identity(store: Store, prefix: str = "") -> StorageIdentity:
+    """Return the identity of the storage that holds the keys of a store below a prefix.
 
-    A store that cannot tell is a place of its own.
+    A store that cannot identify its storage shares it with no other store.
     """
-    if isinstance(store, TellsPlace):
-        return store.place(prefix)
-    return inside((type(store).__qualname__, Identity(store)), prefix)
+    if isinstance(store, HasIdentity):
+        return store.identity(prefix)
+    return inside((type(store).__qualname__, ObjectIdentity(store)), prefix)
 
 
-def same_place(one: Store, other: Store) -> bool:
+def same_storage(one: Store, other: Store) -> bool:
     """Return True if two stores hold the same values, however they are reached."""
-    return place_of(one)[0] == place_of(other)[0]
+    return storage_identity(one)[0] == storage_identity(other)[0]
 
 
-def check_apart(source: Store, target: Store, remedy: str = "; give another place") -> None:
-    """Raise where writing the one would change or erase the other."""
-    one, other = place_of(source), place_of(target)
+def check_disjoint(source: Store, target: Store, remedy: str = "; give another place") -> None:
+    """Raise if writing to one store would change or erase the other."""
+    one, other = storage_identity(source), storage_identity(target)
     if one[0] == other[0]:
         raise StoreError(f"source and destination are both {source!r}{remedy}")
     if overlap(one, other):
@@ -77,30 +78,30 @@ def check_apart(source: Store, target: Store, remedy: str = "; give another plac
         )
 
 
-def overlap(one: Place, other: Place) -> bool:
-    """Return True if two places are the same, or one lies inside the other."""
+def overlap(one: StorageIdentity, other: StorageIdentity) -> bool:
+    """Return True if two identities are equal, or one contains the other."""
     return one[0] in other or other[0] in one
 
 
-def inside(container: Hashable, prefix: str, around: Place = ()) -> Place:
-    """Return the place of a prefix in a container, which itself lies in others."""
+def inside(container: Hashable, prefix: str, outer: StorageIdentity = ()) -> StorageIdentity:
+    """Return the identity of a prefix in a container, which itself is in `outer` ones."""
     parts = tuple(part for part in prefix.split("/") if part)
-    return (*((container, parts[:n]) for n in range(len(parts), -1, -1)), *around)
+    return (*((container, parts[:n]) for n in range(len(parts), -1, -1)), *outer)
 
 
-def directory(path: str | os.PathLike[str]) -> Place:
-    """Return the place of a directory, by device and inode as far as it exists."""
+def directory(path: str | os.PathLike[str]) -> StorageIdentity:
+    """Return the identity of a directory, by device and inode as far as it exists."""
     return tuple(_folders(os.path.realpath(path)))
 
 
-def file(path: str | os.PathLike[str], prefix: str = "") -> Place:
-    """Return the place of a prefix in a database or an archive that is one file, or one folder."""
-    first, *around = directory(path)
-    return inside(first, prefix, tuple(around))
+def file(path: str | os.PathLike[str], prefix: str = "") -> StorageIdentity:
+    """Return the identity of a prefix in a database or archive that is one file or folder."""
+    first, *outer = directory(path)
+    return inside(first, prefix, tuple(outer))
 
 
 def file_number(path: str | os.PathLike[str]) -> FileNumber | None:
-    """Return the device and inode of the file that a path leads to now, or None without one."""
+    """Return the device and inode of the file at a path, or None if there is none."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -111,19 +112,19 @@ def file_number(path: str | os.PathLike[str]) -> FileNumber | None:
 
 
 def address(url: str) -> tuple[str, str, int | None]:
-    """Return the scheme, host and port of a server, in one spelling; a missing URL is empty."""
+    """Return the normalised scheme, host and port of a server; of no URL, empty ones."""
     parts = urlsplit(url)
     ports = {"http": 80, "https": 443, "redis": 6379, "rediss": 6379}
     return parts.scheme, parts.hostname or "", parts.port or ports.get(parts.scheme)
 
 
-def bucket(kind: str, endpoint: str, name: str, prefix: str) -> Place:
-    """Return the place of a prefix in a bucket; the endpoint is empty for the cloud's own."""
+def bucket(kind: str, endpoint: str, name: str, prefix: str) -> StorageIdentity:
+    """Return the identity of a prefix in a bucket; the endpoint is empty for the cloud's own."""
     return inside((kind, address(endpoint), name), prefix)
 
 
 def _folders(path: str) -> Iterator[Hashable]:
-    """Yield a folder and all above it; one that is not there yet by the nearest one above."""
+    """Yield a folder and all above it; one that does not exist by the closest one that does."""
     missing: tuple[str, ...] = ()
     while True:
         try:
@@ -150,24 +151,24 @@ _numbers: dict[int, tuple[ref[Any], int]] = {}  # of objects that live, by their
 _process = os.urandom(16).hex()
 
 
-def source_of(store: Store) -> Key | None:
-    """Return what tells the values of a store from those of all others, in every process.
+def portable_key(store: Store) -> Key | None:
+    """Return a key that identifies the values of a store in every process.
 
-    None where nothing but the object itself does: it is in memory, or of a class whose objects
-    may differ in more than is known here.
+    None if only the object itself does: it is in memory, or of a class whose objects may differ in
+    more than is known here.
     """
     parts = _parts(store)
     return None if parts is None else typed_key(parts, max_size=None)
 
 
-def own_source(store: Store) -> Key:
-    """Return what `source_of` does, or what no other object has, now or later, in any process."""
-    found = source_of(store)
+def unique_key(store: Store) -> Key:
+    """Return the `portable_key`, or a key that no other object of any process ever has."""
+    found = portable_key(store)
     return ("object", _process, _number(store)) if found is None else found
 
 
-def digest(*parts: Any) -> str:
-    """Return a text that other keys and plain values do not have; equal in every process."""
+def key_digest(*parts: Any) -> str:
+    """Return a digest of keys and plain values, the same in every process."""
     out = blake2b(digest_size=20)
     for token in typed_key(parts, max_size=None) or (os.urandom(16).hex(),):
         data = token if isinstance(token, bytes) else str(token).encode("utf-8", "surrogatepass")
@@ -177,18 +178,18 @@ def digest(*parts: Any) -> str:
 
 def _parts(store: Any) -> tuple[Any, ...] | None:
     kind = type(store)
-    if "answers_by" not in vars(kind):
+    if "identity_details" not in vars(kind):
         return None
     inner = getattr(store, "inner", None)
     inside = () if inner is None else _parts(inner)
-    place = _plain(place_of(store)[0])
-    if inside is None or place is None:
+    container = _plain(storage_identity(store)[0])
+    if inside is None or container is None:
         return None
-    return kind.__module__, kind.__qualname__, place, store.answers_by(), inside
+    return kind.__module__, kind.__qualname__, container, store.identity_details(), inside
 
 
 def _plain(part: Any) -> Any:
-    """Return part of a place as plain data, or None where it is an object."""
+    """Return part of an identity as plain data, or None if it is an object."""
     if isinstance(part, tuple):
         parts = tuple(map(_plain, part))
         lost = any(a is None and b is not None for a, b in zip(parts, part, strict=True))
@@ -205,7 +206,7 @@ def _number(thing: object) -> int:
     if known is not None and known[0]() is thing:
         return known[1]
     number = next(_count)
-    with suppress(TypeError):  # it cannot be followed, so it gets another number next time
+    with suppress(TypeError):  # it has no weak references, so it gets another number next time
         _numbers[key] = ref(thing, lambda gone: _drop(key, gone)), number
     return number
 
@@ -217,7 +218,7 @@ def _drop(key: int, gone: ref[Any]) -> None:
 
 
 def _in_child() -> None:
-    """Parent and child go on with the same numbers."""
+    """Get a new process identity: parent and child go on with the same numbers."""
     global _process
     _process = os.urandom(16).hex()
 

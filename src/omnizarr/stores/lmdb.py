@@ -17,8 +17,8 @@ from omnizarr.concurrency import fork
 from omnizarr.concurrency.fork import gate
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import identity, operations
-from omnizarr.stores.base import Bytes, Closes, Range, digest, flat, split_path
-from omnizarr.stores.operations import check_key, check_prefix, check_writable, naming
+from omnizarr.stores.base import Bytes, Closeable, Range, flat, split_path, value_digest
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, translated_errors
 
 try:
     import lmdb
@@ -105,7 +105,7 @@ def _settings(path: str, options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class LMDBStore(Closes):
+class LMDBStore(Closeable):
     """The main database of the environment at `path`, which need not exist yet.
 
     `options` go to ``lmdb.open``; a `map_size` is the most that the data may take (1 TiB).
@@ -132,7 +132,7 @@ class LMDBStore(Closes):
         self, verb: str, what: object, *, write: bool = False, create: bool = False
     ) -> Iterator[lmdb.Transaction | None]:
         """A transaction; None where there is nothing yet and nothing to be created."""
-        with gate, naming(verb, what, self, (lmdb.Error, OSError)):
+        with gate, translated_errors(verb, what, self, (lmdb.Error, OSError)):
             if self._closed:
                 raise StoreError("the store is closed")
             number, environment = _number(self.path, self.options), self._environment
@@ -176,7 +176,7 @@ class LMDBStore(Closes):
         check_key(key)
         with self._transaction("read", key) as transaction:
             value = None if transaction is None else _find(transaction, key)
-            return _cut(value, range), digest(value)
+            return _cut(value, range), value_digest(value)
 
     # Writing
 
@@ -196,7 +196,7 @@ class LMDBStore(Closes):
         check_writable(self)
         check_key(key)
         with self._transaction("write", key, write=True, create=True) as transaction:
-            if transaction is None or digest(_find(transaction, key)) != generation:
+            if transaction is None or value_digest(_find(transaction, key)) != generation:
                 return False
             _put(transaction, key, flat(value))
             return True
@@ -232,7 +232,7 @@ class LMDBStore(Closes):
         with self._transaction("list", prefix) as transaction:
             if transaction is None:
                 return [], []
-            return operations.level(lambda start: _scan(transaction, start), prefix)
+            return operations.list_level(lambda start: _scan(transaction, start), prefix)
 
     # Finishing
 
@@ -244,11 +244,11 @@ class LMDBStore(Closes):
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.path, self.read_only, self.options)
 
-    def answers_by(self) -> tuple[Any, ...]:
+    def identity_details(self) -> tuple[Any, ...]:
         """What its values depend on beside their place: an inode may be used again."""
         return (os.path.realpath(self.path),)
 
-    def place(self, prefix: str = "") -> identity.Place:
+    def identity(self, prefix: str = "") -> identity.StorageIdentity:
         return identity.file(self.path, prefix)
 
     def __eq__(self, other: object) -> bool:

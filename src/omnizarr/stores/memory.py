@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping
 
-from omnizarr.stores.base import Bytes, Closes, Range, flat
-from omnizarr.stores.identity import Identity, Place, inside
+from omnizarr.stores.base import Bytes, Closeable, Range, flat
+from omnizarr.stores.identity import ObjectIdentity, StorageIdentity, inside
 from omnizarr.stores.operations import check_key, check_writable
 from omnizarr.stores.staging import Extent, Stage
 
 
-class MemoryStore(Closes):
+class MemoryStore(Closeable):
     """Keys and values in memory; give your own dictionary to share or inspect them."""
 
-    _can_be_copied = True
+    _copies_share_values = True
 
     low_latency = True
     cheap_requests = True
@@ -77,8 +77,8 @@ class MemoryStore(Closes):
         """Return a store for values that are to replace others."""
         return MemoryStage(self, name)
 
-    def place(self, prefix: str = "") -> Place:
-        return inside(("memory", Identity(self.values)), prefix)
+    def identity(self, prefix: str = "") -> StorageIdentity:
+        return inside(("memory", ObjectIdentity(self.values)), prefix)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MemoryStore) and other.values is self.values

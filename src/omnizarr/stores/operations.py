@@ -1,8 +1,8 @@
-"""The whole store interface for any store: native where the store has it, derived where not.
+"""The whole store interface for any store: native where a store has it, derived where not.
 
-A reader of a shard asks for its index, and then for the chunks that it names; somebody may replace
-the shard in between. Stores that hold a value open give parts of that one; those that say of every
-part which value it is of let a change be noticed.
+A reader of a shard requests its index first and then the chunks that it refers to; another writer
+may replace the shard in between. `read_consistently` reads from a snapshot where a store has one,
+and otherwise notices by the generation of every part that the value was replaced.
 """
 
 from __future__ import annotations
@@ -18,39 +18,37 @@ from typing import Protocol, TypeGuard, TypeVar
 
 from omnizarr.concurrency import leases
 from omnizarr.concurrency.retry import CONFLICTS
-from omnizarr.errors import (
-    Conflict,
-    InvalidArgument,
-    OmnizarrError,
-    ReadOnly,
-    StoreError,
-)
+from omnizarr.errors import Conflict, InvalidArgument, OmnizarrError, ReadOnly, StoreError
 from omnizarr.stores.base import (
     Bytes,
     ErasesPrefix,
     GetMany,
     GetsManyVersioned,
-    Kind,
+    HasSizes,
     Lists,
     ListsDir,
     ListsPrefix,
+    LockKind,
     Locks,
     Range,
     SetsIf,
     SetsMany,
     SetsPartially,
     Store,
-    TellsSizes,
     Versioned,
     flat,
 )
 
 _BAD_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")  # empty, '.' and '..' segments, NUL
+T = TypeVar("T")
+
+
+# Reading
 
 
 def get_many(store: Store, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-    """The values, or parts of values, in the order asked for; None for missing keys."""
-    many = getattr(store, "get_many", None)  # quicker than to ask for the protocol
+    """Return values, or parts of them, in the order of the requests; None for missing keys."""
+    many = getattr(store, "get_many", None)  # faster than isinstance
     if many is not None:
         found: list[bytes | None] = many(requests)
         return found
@@ -64,26 +62,75 @@ def get_existing(store: Store, keys: Iterable[str]) -> dict[str, bytes]:
     return {k: v for k, v in zip(wanted, values, strict=True) if v is not None}
 
 
-def holding(store: Store) -> AbstractContextManager[GetMany]:
-    """A `get_many` for several requests to one value, which others may replace in between."""
-    hold = getattr(store, "holding", None)  # quicker than to ask for the protocol
-    held: AbstractContextManager[GetMany] | None = None if hold is None else hold()
-    return nullcontext(partial(get_many, store)) if held is None else held
-
-
 def get_partial_values(
     store: Store, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]
 ) -> list[bytes | None]:
-    """As `get_many`, in the draft's words: ``(key, (start, length or None))``."""
+    """Return what `get_many` does; requests are the draft's, ``(key, (start, length))``."""
     return get_many(store, [(key, Range(*range)) for key, range in key_ranges])
 
 
 def sizes(store: Store, keys: Iterable[str]) -> dict[str, int]:
-    """Bytes of those values that are there; they are fetched only where a store cannot tell."""
-    if isinstance(store, TellsSizes):
+    """Return the bytes of existing values by key; fetch values only if the store has no sizes."""
+    if isinstance(store, HasSizes):
         return store.sizes(keys)
     found = ((key, store.get(key)) for key in keys)
     return {key: len(value) for key, value in found if value is not None}
+
+
+def snapshot(store: Store) -> AbstractContextManager[GetMany]:
+    """Return a `get_many` for several requests; values stay as they were where a store can."""
+    take = getattr(store, "snapshot", None)  # faster than isinstance
+    taken: AbstractContextManager[GetMany] | None = None if take is None else take()
+    return nullcontext(partial(get_many, store)) if taken is None else taken
+
+
+class ValueReplaced(Exception):
+    """A part of a value belongs to another value than an earlier part."""
+
+
+class ConsistentReader:
+    """Fetches parts of values; raises `ValueReplaced` if a value was replaced in between.
+
+    A store without generations for every part is read by `fetch`.
+    """
+
+    def __init__(self, store: Store, fetch: GetMany | None = None) -> None:
+        self._store = store
+        self._fetch = partial(get_many, store) if fetch is None else fetch
+        self._has_generations = isinstance(store, GetsManyVersioned)
+        self._known: dict[str, str] = {}
+
+    def __call__(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
+        if not self._has_generations or all(part is None for _, part in requests):
+            return self._fetch(requests)
+        found = self._store.get_many_versioned(requests)  # type: ignore[attr-defined]  # just seen
+        for (key, part), (data, generation) in zip(requests, found, strict=True):
+            known = self._known.get(key)
+            if part is None or known == generation:
+                continue
+            if known is not None and (data is None or generation is not None):
+                raise ValueReplaced(key)
+            if generation is not None:
+                self._known[key] = generation
+        return [data for data, _ in found]
+
+
+def read_consistently(store: Store, read: Callable[[ConsistentReader], T]) -> T:
+    """Return what `read` returns; call it again if a value was replaced while it was read."""
+    key = ""
+    for _ in CONFLICTS.tries():
+        try:
+            with snapshot(store) as fetch:
+                return read(ConsistentReader(store, fetch))
+        except ValueReplaced as e:
+            key = str(e)
+    raise Conflict(
+        f"{key!r} in {store!r} was replaced {CONFLICTS.attempts} times in a row while it was read;"
+        " read it again when it is written less often"
+    )
+
+
+# Writing
 
 
 def set_many(store: Store, values: Iterable[tuple[str, Bytes]]) -> None:
@@ -97,11 +144,11 @@ def set_many(store: Store, values: Iterable[tuple[str, Bytes]]) -> None:
 
 
 def set_new(store: Store, key: str, value: Bytes) -> bool:
-    """Whether a value was stored where there was none; one that is there stays.
+    """Store a value unless the key exists; return True if it was stored.
 
-    A store that can neither do so nor compare is asked first, and another may come in between.
+    If a store has neither `set_new` nor `set_if`, another writer may create the key in between.
     """
-    new = getattr(store, "set_new", None)  # quicker than to ask for the protocol
+    new = getattr(store, "set_new", None)  # faster than isinstance
     if new is not None:
         return bool(new(key, value))
     if isinstance(store, SetsIf):
@@ -142,21 +189,15 @@ def set_partial_values(store: Store, parts: Iterable[tuple[str, int, Bytes]]) ->
         store.set(key, bytes(whole))
 
 
-def check_offset(key: str, start: int) -> None:
-    """Raise where a part of a value would begin before the value does."""
-    if start < 0:
-        raise StoreError(f"cannot write part of {key!r} at {start}: offsets count from 0")
-
-
 def erase_values(store: Store, keys: Iterable[str]) -> None:
-    """Remove several keys; missing ones are no error."""
+    """Erase several keys; missing ones are no error."""
     check_writable(store)
     for key in keys:
         store.erase(key)
 
 
 def erase_prefix(store: Store, prefix: str) -> None:
-    """Remove all keys below a prefix, which ends in ``/`` or is empty for everything."""
+    """Erase all keys below a prefix, which ends in ``/`` or is empty for everything."""
     check_writable(store)
     check_prefix(prefix)
     if isinstance(store, ErasesPrefix):
@@ -165,18 +206,21 @@ def erase_prefix(store: Store, prefix: str) -> None:
         erase_values(store, list(list_prefix(store, prefix)))
 
 
+# Locks and compare-and-set
+
+
 def lock(
-    store: Store, prefix: str, keys: Iterable[str], kind: Kind
+    store: Store, prefix: str, keys: Iterable[str], kind: LockKind
 ) -> AbstractContextManager[None]:
-    """Keep other processes from changing keys below a prefix, where a store can."""
+    """Keep other processes from changing keys below a prefix, if the store can."""
     return store.lock_keys(prefix, keys, kind) if isinstance(store, Locks) else nullcontext()
 
 
 def lock_prefix(
-    store: Store, prefix: str, keys: Iterable[str], kind: Kind
+    store: Store, prefix: str, keys: Iterable[str], kind: LockKind
 ) -> AbstractContextManager[None]:
-    """As `lock`; a store that can compare and replace has a lock for all of the prefix."""
-    if compares(store):
+    """Do as `lock` does; a store with compare-and-set gets one lease for the whole prefix."""
+    if supports_compare_and_set(store):
         return leases.leased(store, prefix, kind)
     return lock(store, prefix, keys, kind)
 
@@ -185,19 +229,19 @@ class Conditional(Store, Versioned, SetsIf, Protocol):
     """A store that can compare and set."""
 
 
-def compares(store: Store) -> TypeGuard[Conditional]:
-    """Whether others are kept from losing a change by comparing, not by locks."""
-    # Whether it has an ability is quickly asked of those that have it.
+def supports_compare_and_set(store: Store) -> TypeGuard[Conditional]:
+    """Return True if concurrent changes are detected by compare-and-set, not kept out by locks."""
+    # An isinstance check of a protocol is fast if the object has the ability.
     locks = isinstance(store, Locks)
     return not locks and isinstance(store, SetsIf) and isinstance(store, Versioned)
 
 
-def replace(store: Store, key: str, change: Callable[[bytes | None], Bytes]) -> None:
-    """Store what `change` makes of a value: of a newer one again where a writer was quicker.
+def update_value(store: Store, key: str, change: Callable[[bytes | None], Bytes]) -> None:
+    """Store what `change` makes of a value, again if another writer has replaced it meanwhile.
 
-    Without that ability, whoever calls has locked the key.
+    For a store without compare-and-set, the caller has to lock the key.
     """
-    if not compares(store):
+    if not supports_compare_and_set(store):
         store.set(key, change(store.get(key)))
         return
     for _ in CONFLICTS.tries():
@@ -210,8 +254,24 @@ def replace(store: Store, key: str, change: Callable[[bytes | None], Bytes]) -> 
     )
 
 
+def waits_for(store: Store) -> bool:
+    """Return True if an interrupt waits for the values that are being stored.
+
+    Not where a server may stall: a value that is compared and set cannot do harm later.
+    """
+    return has_low_latency(store) or not supports_compare_and_set(store)
+
+
+# Listing
+
+
+def can_list(store: Store) -> bool:
+    """Return True if a store can list its keys."""
+    return isinstance(store, (Lists, ListsPrefix, ListsDir))
+
+
 def list_prefix(store: Store, prefix: str) -> Iterator[str]:
-    """All keys below a prefix."""
+    """Yield all keys below a prefix."""
     check_prefix(prefix)
     if isinstance(store, ListsPrefix):
         yield from store.list_prefix(prefix)
@@ -227,7 +287,7 @@ def list_prefix(store: Store, prefix: str) -> Iterator[str]:
 
 
 def list_dir(store: Store, prefix: str) -> tuple[list[str], list[str]]:
-    """Keys and prefixes one level below a prefix, each sorted and in full."""
+    """Return the keys and prefixes one level below a prefix, in full and sorted."""
     check_prefix(prefix)
     if isinstance(store, ListsDir):
         keys, prefixes = store.list_dir(prefix)
@@ -236,7 +296,7 @@ def list_dir(store: Store, prefix: str) -> tuple[list[str], list[str]]:
 
 
 def one_level(keys: Iterable[str], prefix: str) -> tuple[list[str], list[str]]:
-    """What `list_dir` answers, from all keys below a prefix."""
+    """Return what `list_dir` does, from all keys below a prefix."""
     found: set[str] = set()
     inner: set[str] = set()
     for key in keys:
@@ -245,9 +305,46 @@ def one_level(keys: Iterable[str], prefix: str) -> tuple[list[str], list[str]]:
     return sorted(found), sorted(inner)
 
 
-def can_list(store: Store) -> bool:
-    """Whether children can be discovered at all."""
-    return isinstance(store, (Lists, ListsPrefix, ListsDir))
+# Listing sorted keys
+
+
+def prefix_end(prefix: str) -> str:
+    """Return the first text that sorts after all keys below a prefix, which ends in a slash."""
+    return prefix[:-1] + "0"  # the character after the slash
+
+
+def keys_below(keys: Sequence[str], prefix: str) -> Sequence[str]:
+    """Return the keys below a prefix, of a sorted sequence."""
+    if not prefix:
+        return keys
+    return keys[bisect_left(keys, prefix) : bisect_left(keys, prefix_end(prefix))]
+
+
+def list_level(scan: Callable[[str], Iterator[str]], prefix: str) -> tuple[list[str], list[str]]:
+    """Return keys and prefixes one level down; `scan(start)` yields sorted keys from `start` on."""
+    keys: list[str] = []
+    prefixes: list[str] = []
+    start: str | None = prefix
+    while start is not None:
+        found, start = scan(start), None
+        for key in found:
+            if not key.startswith(prefix):
+                break
+            head, slash, _ = key[len(prefix) :].partition("/")
+            if slash:
+                prefixes.append(f"{prefix}{head}/")
+                start = prefix_end(prefixes[-1])
+                break
+            keys.append(key)
+    return keys, prefixes
+
+
+def scan_sorted(keys: Sequence[str]) -> Callable[[str], Iterator[str]]:
+    """Return the `scan` of `list_level` for a sorted sequence."""
+    return lambda start: (keys[i] for i in range(bisect_left(keys, start), len(keys)))
+
+
+# Declared abilities
 
 
 def has_low_latency(store: object) -> bool:
@@ -293,19 +390,22 @@ def direct_values(store: object) -> MutableMapping[str, bytes] | None:
     return values
 
 
+# Checks
+
+
 def check_writable(store: Store) -> None:
-    """Raise before anything is touched in a read-only store."""
+    """Raise if a store is read-only."""
     if store.read_only:
         raise ReadOnly(f"{store!r} is read-only; open it with mode 'r+' or 'a' to write")
 
 
 def is_key(text: str) -> bool:
-    """Whether a text can be a key."""
+    """Return True if a text can be a key."""
     return not _BAD_KEY.search(text)
 
 
 def check_key(key: str) -> str:
-    """`key`, or an error: keys are relative, do not end in a slash and never lead outside."""
+    """Return `key`, or raise: keys are relative, have no outer slashes and never lead outside."""
     if _BAD_KEY.search(key):
         raise InvalidArgument(
             f"key {key!r} is not allowed: no empty, '.' or '..' segments, no outer slashes, no NUL"
@@ -321,93 +421,17 @@ def check_prefix(prefix: str) -> None:
         check_key(prefix[:-1])
 
 
-def after(prefix: str) -> str:
-    """The first text behind all keys below a prefix that ends in a slash."""
-    return prefix[:-1] + "0"  # the character after the slash
+def check_offset(key: str, start: int) -> None:
+    """Raise if an offset in a value is negative."""
+    if start < 0:
+        raise StoreError(f"cannot write part of {key!r} at {start}: offsets count from 0")
 
 
-def below(keys: Sequence[str], prefix: str) -> Sequence[str]:
-    """The keys below a prefix."""
-    if not prefix:
-        return keys
-    return keys[bisect_left(keys, prefix) : bisect_left(keys, after(prefix))]
+# Errors of back ends
 
 
-def level(scan: Callable[[str], Iterator[str]], prefix: str) -> tuple[list[str], list[str]]:
-    """Keys and prefixes one level down; `scan(start)` gives the keys from `start` on, in order."""
-    keys: list[str] = []
-    prefixes: list[str] = []
-    start: str | None = prefix
-    while start is not None:
-        found, start = scan(start), None
-        for key in found:
-            if not key.startswith(prefix):
-                break
-            head, slash, _ = key[len(prefix) :].partition("/")
-            if slash:
-                prefixes.append(f"{prefix}{head}/")
-                start = after(prefixes[-1])
-                break
-            keys.append(key)
-    return keys, prefixes
-
-
-def scan_sorted(keys: Sequence[str]) -> Callable[[str], Iterator[str]]:
-    """What `level` needs, from a sequence."""
-    return lambda start: (keys[i] for i in range(bisect_left(keys, start), len(keys)))
-
-
-T = TypeVar("T")
-
-
-class Replaced(Exception):
-    """A key has another value than an earlier part of it came from."""
-
-
-class OneValue:
-    """Fetches parts of values; raises `Replaced` for a part that is of another value than before.
-
-    Where a store does not tell, it asks by `fetch`.
-    """
-
-    def __init__(self, store: Store, fetch: GetMany | None = None) -> None:
-        self._store = store
-        self._fetch = partial(get_many, store) if fetch is None else fetch
-        self._tells = isinstance(store, GetsManyVersioned)
-        self._known: dict[str, str] = {}
-
-    def __call__(self, requests: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
-        if not self._tells or all(part is None for _, part in requests):
-            return self._fetch(requests)
-        found = self._store.get_many_versioned(requests)  # type: ignore[attr-defined]  # it tells
-        for (key, part), (data, generation) in zip(requests, found, strict=True):
-            known = self._known.get(key)
-            if part is None or known == generation:
-                continue
-            if known is not None and (data is None or generation is not None):
-                raise Replaced(key)
-            if generation is not None:
-                self._known[key] = generation
-        return [data for data, _ in found]
-
-
-def settled(store: Store, read: Callable[[OneValue], T]) -> T:
-    """What `read` returns, again where a value was replaced while it was read."""
-    key = ""
-    for _ in CONFLICTS.tries():
-        try:
-            with holding(store) as fetch:
-                return read(OneValue(store, fetch))
-        except Replaced as e:
-            key = str(e)
-    raise Conflict(
-        f"{key!r} in {store!r} was replaced {CONFLICTS.attempts} times in a row while it was read;"
-        " read it again when it is written less often"
-    )
-
-
-def of_the_system(error: OSError) -> bool:
-    """Whether the system raised it, and not a signal handler that happened to run just then.
+def raised_by_system(error: OSError) -> bool:
+    """Return True if the operating system raised an error, not a signal handler.
 
     A ``TimeoutError`` of a handler is not the store's; its ``FileNotFoundError`` proves nothing.
     """
@@ -415,22 +439,14 @@ def of_the_system(error: OSError) -> bool:
 
 
 @contextmanager
-def naming(
+def translated_errors(
     verb: str, what: object, store: object, kinds: tuple[type[Exception], ...] = (OSError,)
 ) -> Iterator[None]:
-    """Turn errors of a back end, of the given kinds, into one that says what was tried."""
+    """Turn errors of a back end, of the given kinds, into a `StoreError` that says what failed."""
     try:
         yield
     except kinds as e:
-        if isinstance(e, TimeoutError | FileNotFoundError) and not of_the_system(e):
+        if isinstance(e, TimeoutError | FileNotFoundError) and not raised_by_system(e):
             raise
         reason = (e.strerror if isinstance(e, OSError) else None) or e
         raise StoreError(f"cannot {verb} {what!r} in {store!r}: {reason}") from e
-
-
-def waits_for(store: Store) -> bool:
-    """Return True if an interrupt waits for the values that are being stored.
-
-    Not where a server may stall: a value that is compared and set cannot do harm later.
-    """
-    return has_low_latency(store) or not compares(store)

@@ -16,8 +16,14 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from omnizarr.concurrency import fork
 from omnizarr.errors import MissingModule, StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closes, Range, flat
-from omnizarr.stores.operations import check_key, check_offset, check_prefix, check_writable, naming
+from omnizarr.stores.base import Bytes, Closeable, Range, flat
+from omnizarr.stores.operations import (
+    check_key,
+    check_offset,
+    check_prefix,
+    check_writable,
+    translated_errors,
+)
 
 try:
     import redis
@@ -43,7 +49,7 @@ _GET_VERSIONED = _VALUE + (
 )
 
 
-class RedisStore(Closes):
+class RedisStore(Closeable):
     """The keys of a Redis database that start with a prefix.
 
     `url` is ``redis://host:port/db``, ``rediss://…`` (TLS) or ``unix:///path?db=0``; `options` go
@@ -107,7 +113,9 @@ class RedisStore(Closes):
         asked = [(self._name(key), range) for key, range in requests]
         if not asked:
             return []
-        with naming("read", ", ".join(self._keys(name for name, _ in asked[:3])), self, _ERRORS):
+        with translated_errors(
+            "read", ", ".join(self._keys(name for name, _ in asked[:3])), self, _ERRORS
+        ):
             pipeline = self._redis().pipeline(transaction=True)
             for name, range in asked:
                 if range is None:
@@ -123,7 +131,7 @@ class RedisStore(Closes):
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         asked = [*keys]
-        with naming("read", ", ".join(asked[:3]), self, _ERRORS):
+        with translated_errors("read", ", ".join(asked[:3]), self, _ERRORS):
             pipeline = self._redis().pipeline(transaction=True)
             for key in asked:
                 pipeline.exists(self._name(key))
@@ -134,14 +142,14 @@ class RedisStore(Closes):
 
     def generation(self, key: str) -> str | None:
         name = self._name(key)
-        with naming("read", key, self, _ERRORS):
+        with translated_errors("read", key, self, _ERRORS):
             return _text(self._redis().eval(_GENERATION, 1, name))
 
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
         name = self._name(key)
-        with naming("read", key, self, _ERRORS):
+        with translated_errors("read", key, self, _ERRORS):
             answer: Any = self._redis().eval(_GET_VERSIONED, 1, name, *_bounds(range or Range()))
         return _part(answer[1] is not None, answer[0], range or Range()), _text(answer[1])
 
@@ -154,32 +162,32 @@ class RedisStore(Closes):
         check_writable(self)
         rows = {self._name(key): bytes(flat(value)) for key, value in values}
         if rows:
-            with naming("write", ", ".join(self._keys([*rows][:3])), self, _ERRORS):
+            with translated_errors("write", ", ".join(self._keys([*rows][:3])), self, _ERRORS):
                 self._redis().mset(rows)
 
     def set_partial(self, key: str, start: int, value: Bytes) -> None:
         check_writable(self)
         name = self._name(key)
         check_offset(key, start)
-        with naming("write", key, self, _ERRORS):
+        with translated_errors("write", key, self, _ERRORS):
             self._redis().setrange(name, start, bytes(flat(value)))
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         check_writable(self)
         name = self._name(key)
-        with naming("write", key, self, _ERRORS):
+        with translated_errors("write", key, self, _ERRORS):
             return bool(self._redis().eval(_SET_IF, 1, name, generation or "", bytes(flat(value))))
 
     def erase(self, key: str) -> None:
         check_writable(self)
         name = self._name(key)
-        with naming("erase", key, self, _ERRORS):
+        with translated_errors("erase", key, self, _ERRORS):
             self._redis().delete(name)
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
         names = [f"{self.prefix}:{key}" for key in self.list_prefix(prefix)]
-        with naming("erase", prefix, self, _ERRORS):
+        with translated_errors("erase", prefix, self, _ERRORS):
             for start in range(0, len(names), _BATCH):
                 self._redis().unlink(*names[start : start + _BATCH])
 
@@ -191,7 +199,7 @@ class RedisStore(Closes):
     def list_prefix(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)
         pattern = re.sub(r"([*?\[\]\\^-])", r"\\\1", f"{self.prefix}:{prefix}") + "*"
-        with naming("list", prefix, self, _ERRORS):
+        with translated_errors("list", prefix, self, _ERRORS):
             # A scan may give a key twice.
             found = {name.decode() for name in self._redis().scan_iter(pattern, count=_BATCH)}
         yield from self._keys(found)
@@ -210,11 +218,11 @@ class RedisStore(Closes):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
 
-    def answers_by(self) -> tuple[str, ...]:
+    def identity_details(self) -> tuple[str, ...]:
         """What its values depend on beside their place: all of the URL."""
         return self.url, self.prefix
 
-    def place(self, prefix: str = "") -> identity.Place:
+    def identity(self, prefix: str = "") -> identity.StorageIdentity:
         parts = urlsplit(self.url)
         database = parts.path.strip("/") or self.options.get("db", 0)
         server = identity.address(self.url), parts.path if parts.scheme == "unix" else database

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from omnizarr import registry
 from omnizarr.concurrency.cache import cached
 from omnizarr.errors import StoreError, known_names
-from omnizarr.stores.base import Bytes, Closes, Range, Store, shown, without_secrets
-from omnizarr.stores.identity import Place, place_of
+from omnizarr.stores.base import Bytes, Closeable, Range, Store, redact_url, redact_urls
+from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import check_key, check_writable
@@ -83,7 +83,7 @@ def resolve(
         try:
             store: Store = make(where, read_only=read_only, **options)
         except TypeError as e:
-            raise StoreError(f"storage_options for {shown(where)!r}: {e}") from e
+            raise StoreError(f"storage_options for {redact_url(where)!r}: {e}") from e
         return store
     if isinstance(where, (str, os.PathLike)):
         return LocalStore(os.fspath(where), read_only=read_only)
@@ -97,8 +97,8 @@ def resolve(
         return MemoryStore(where, read_only=read_only)
     if all(hasattr(where, name) for name in _PARTIAL) and not hasattr(where, "get"):
         return StoreWithPartialAccess(where, read_only=read_only)
-    if is_small(where):
-        return SmallStore(where, read_only=read_only)
+    if is_minimal_store(where):
+        return MinimalStore(where, read_only=read_only)
     raise StoreError(
         f"{type(where).__name__} is not a store; give a path, a dict,"
         " or an object with get, and to write with set and erase"
@@ -183,7 +183,7 @@ def _maker(text: str) -> Any | None:
     if make is None and match[2]:
         known = known_names(scheme, registry.names("store"))
         raise StoreError(
-            f"unknown kind of store {scheme!r} in {without_secrets(text)!r}"
+            f"unknown kind of store {scheme!r} in {redact_urls(text)!r}"
             f" (pip install 'omnizarr[fsspec]' has more); {known}"
         )
     return make
@@ -200,7 +200,7 @@ def _by_fsspec(scheme: str) -> Any | None:
 _MORE = ("list", "list_prefix", "list_dir", "erase_prefix", "set_many", "set_partial", "sizes")
 
 
-class SmallStore(Closes):
+class MinimalStore(Closeable):
     """A store over an object that has `get`, and perhaps `set`, and `erase` or `delete`.
 
     It is read-only without `set`. A value of which `get` takes no range is fetched whole and cut.
@@ -245,11 +245,11 @@ class SmallStore(Closes):
         except KeyError:
             return  # it is not there, which is what was asked for
 
-    def place(self, prefix: str = "") -> Place:
-        return place_of(self.inner, prefix)
+    def identity(self, prefix: str = "") -> StorageIdentity:
+        return storage_identity(self.inner, prefix)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SmallStore) and other.inner is self.inner
+        return isinstance(other, MinimalStore) and other.inner is self.inner
 
     def __hash__(self) -> int:
         return id(self.inner)
@@ -258,12 +258,12 @@ class SmallStore(Closes):
         return repr(self.inner)
 
 
-def _made(inner: Any, read_only: bool) -> SmallStore:
-    return SmallStore(inner, read_only=read_only)
+def _made(inner: Any, read_only: bool) -> MinimalStore:
+    return MinimalStore(inner, read_only=read_only)
 
 
-def is_small(where: object) -> bool:
-    """Return True for what `SmallStore` can make a store of, not for tables and arrays."""
+def is_minimal_store(where: object) -> bool:
+    """Return True for what `MinimalStore` can make a store of, not for tables and arrays."""
     get = getattr(where, "get", None)
     if isinstance(where, type) or not callable(get) or inspect.iscoroutinefunction(get):
         return False

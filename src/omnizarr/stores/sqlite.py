@@ -21,8 +21,8 @@ from omnizarr.concurrency.fork import gate
 from omnizarr.concurrency.retry import descriptor_shortage
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity, operations
-from omnizarr.stores.base import Bytes, Closes, Range, digest, flat, split_path
-from omnizarr.stores.operations import check_key, check_prefix, check_writable, naming
+from omnizarr.stores.base import Bytes, Closeable, Range, flat, split_path, value_digest
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, translated_errors
 
 # Inside the class `list` is a method.
 Names: TypeAlias = list[str]
@@ -51,7 +51,7 @@ class _Mark:
         self._ended.append(self.number)
 
 
-class SQLiteStore(Closes):
+class SQLiteStore(Closeable):
     """The rows of a table in the file at `path`, which need not exist yet.
 
     `timeout` is how many seconds to wait for another process that writes.
@@ -92,7 +92,7 @@ class SQLiteStore(Closes):
         self, verb: str, what: object, *, create: bool = False
     ) -> Iterator[sqlite3.Connection | None]:
         """This thread's connection; None where there is nothing yet and nothing to be created."""
-        with gate, naming(verb, what, self, (sqlite3.Error, OSError)), _telling_why():
+        with gate, translated_errors(verb, what, self, (sqlite3.Error, OSError)), _telling_why():
             if self._closed:
                 raise StoreError("the store is closed")
             number = self._number()
@@ -181,7 +181,7 @@ class SQLiteStore(Closes):
         value = self.get(key)
         if value is None:
             return None, None
-        return (value if range is None else range.of(value)), digest(value)
+        return (value if range is None else range.of(value)), value_digest(value)
 
     # Writing
 
@@ -205,7 +205,7 @@ class SQLiteStore(Closes):
                 return False
             with _transaction(connection):
                 old = _read(connection, key, None)
-                if digest(old) != generation:
+                if value_digest(old) != generation:
                     return False
                 connection.execute(_PUT, row)
                 return True
@@ -245,7 +245,7 @@ class SQLiteStore(Closes):
             if connection is None:
                 return [], []
             rows = "SELECT k FROM zarr WHERE k >= ? ORDER BY k"
-            return operations.level(
+            return operations.list_level(
                 lambda start: (key for (key,) in connection.execute(rows, (start,))), prefix
             )
 
@@ -264,11 +264,11 @@ class SQLiteStore(Closes):
         self.__dict__.update(state)
         self._start()
 
-    def answers_by(self) -> tuple[Any, ...]:
+    def identity_details(self) -> tuple[Any, ...]:
         """What its values depend on beside their place: an inode may be used again."""
         return (os.path.realpath(self.path),)
 
-    def place(self, prefix: str = "") -> identity.Place:
+    def identity(self, prefix: str = "") -> identity.StorageIdentity:
         return identity.file(self.path, prefix)
 
     def __eq__(self, other: object) -> bool:
@@ -317,7 +317,7 @@ def _has_table(connection: sqlite3.Connection) -> bool:
 def _below(prefix: str) -> tuple[str, tuple[str, ...]]:
     if not prefix:
         return "", ()
-    return "WHERE k >= ? AND k < ?", (prefix, operations.after(prefix))
+    return "WHERE k >= ? AND k < ?", (prefix, operations.prefix_end(prefix))
 
 
 def _in_the_middle(connection: sqlite3.Connection) -> bool:

@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from omnizarr.errors import StoreError
 from omnizarr.stores.base import Bytes, Range, Store, flat
-from omnizarr.stores.identity import Place, place_of
+from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.local.files import OURS
 from omnizarr.stores.operations import (
     can_list,
@@ -324,8 +324,8 @@ class DeferredMetadataStore:
         mine = {key: len(self.metadata[key]) for key in asked if key in self.metadata}
         return {**found, **mine}
 
-    def place(self, prefix: str = "") -> Place:
-        return place_of(self.inner, prefix)
+    def identity(self, prefix: str = "") -> StorageIdentity:
+        return storage_identity(self.inner, prefix)
 
     def publish(self, belongs: Callable[[str], bool]) -> None:
         """Store the metadata that belongs to a node, the innermost first."""

@@ -10,19 +10,19 @@ from omnizarr.errors import StoreError
 from omnizarr.stores import operations
 from omnizarr.stores.base import (
     Bytes,
-    Closes,
+    Closeable,
     GetsManyVersioned,
-    Kind,
+    HasSizes,
+    LockKind,
     Locks,
     Range,
     SetsIf,
     SetsNew,
     SetsPartially,
     Store,
-    TellsSizes,
     Versioned,
 )
-from omnizarr.stores.identity import Place, place_of
+from omnizarr.stores.identity import StorageIdentity, storage_identity
 from omnizarr.stores.operations import check_key, check_offset, check_prefix, check_writable
 
 Names: TypeAlias = list[str]
@@ -31,7 +31,7 @@ Tagged: TypeAlias = list[tuple[bytes | None, str | None]]
 T = TypeVar("T")
 
 
-class WrapperStore(Closes):
+class WrapperStore(Closeable):
     """Passes everything on to `inner`, and has the abilities that `inner` has.
 
     A subclass may change keys (`_inside` and `_outside`), or see every call (`_call`).
@@ -57,7 +57,7 @@ class WrapperStore(Closes):
             "set_new": isinstance(self.inner, SetsNew),
             "set_partial": isinstance(self.inner, SetsPartially),
             "lock_keys": isinstance(self.inner, Locks),
-            "sizes": isinstance(self.inner, TellsSizes),
+            "sizes": isinstance(self.inner, HasSizes),
         }
         self._bound = [name for name, there in has.items() if there]
         for name in self._bound:
@@ -166,7 +166,7 @@ class WrapperStore(Closes):
         self._call("erase", [key], lambda: self.inner.erase(inside))
 
     def _lock_keys(
-        self, prefix: str, keys: Iterable[str], kind: Kind
+        self, prefix: str, keys: Iterable[str], kind: LockKind
     ) -> AbstractContextManager[None]:
         operations.check_writable(self)
         return operations.lock(self.inner, self._inside(prefix), map(self._inside, keys), kind)
@@ -196,8 +196,8 @@ class WrapperStore(Closes):
         )
         return [*map(self._outside, keys)], [*map(self._outside, prefixes)]
 
-    def place(self, prefix: str = "") -> Place:
-        return place_of(self.inner, self._inside(prefix))
+    def identity(self, prefix: str = "") -> StorageIdentity:
+        return storage_identity(self.inner, self._inside(prefix))
 
     def close(self) -> None:
         """Close the inner store, if it can be closed."""
@@ -244,7 +244,7 @@ class PrefixStore(WrapperStore):
     def _outside(self, key: str) -> str:
         return key[len(self.prefix) :]
 
-    def answers_by(self) -> tuple[str]:
+    def identity_details(self) -> tuple[str]:
         """What its values depend on beside their place."""
         return (self.prefix,)
 
@@ -265,7 +265,7 @@ class ReadOnlyStore(WrapperStore):
         """Return this store, or the one that it is around."""
         return self if read_only else self.inner
 
-    def answers_by(self) -> tuple[()]:
+    def identity_details(self) -> tuple[()]:
         """What its values depend on beside their place: nothing."""
         return ()
 

@@ -40,7 +40,7 @@ from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.convert import Progress, Report, convert
 from omnizarr.stores import Range, Store, get_existing
 from omnizarr.stores.base import Bytes
-from omnizarr.stores.identity import Place
+from omnizarr.stores.identity import StorageIdentity
 from omnizarr.stores.resolve import options_for_two
 
 # Members of the groups that a hierarchy of OME-Zarr starts at.
@@ -213,8 +213,8 @@ class _View:
         keys = stores.list_prefix(self.inner, prefix)
         return (k for k in keys if not self.hide_chunks or k in self.metadata_keys)
 
-    def place(self, prefix: str = "") -> Place:
-        return stores.place_of(self.inner, prefix)
+    def identity(self, prefix: str = "") -> StorageIdentity:
+        return stores.storage_identity(self.inner, prefix)
 
     def __repr__(self) -> str:
         return repr(self.inner)

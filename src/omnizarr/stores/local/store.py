@@ -24,12 +24,12 @@ from omnizarr import config
 from omnizarr.concurrency import file_locks
 from omnizarr.concurrency.retry import retry_on_emfile
 from omnizarr.errors import InvalidArgument, StoreError
-from omnizarr.stores.base import Bytes, Closes, GetMany, Kind, Range, split_path
-from omnizarr.stores.identity import Place, directory
+from omnizarr.stores.base import Bytes, Closeable, GetMany, LockKind, Range, split_path
+from omnizarr.stores.identity import StorageIdentity, directory
 from omnizarr.stores.local import files as listing
 from omnizarr.stores.local.files import OURS, PARTIAL, replace_file, replace_files
 from omnizarr.stores.local.staging import DirectoryStage
-from omnizarr.stores.operations import check_key, check_prefix, check_writable, of_the_system
+from omnizarr.stores.operations import check_key, check_prefix, check_writable, raised_by_system
 from omnizarr.stores.staging import Stage
 
 try:
@@ -109,10 +109,10 @@ def _generation(status: os.stat_result) -> str:
     return text if changed < time.time_ns() - tick else f"{text}-fresh-{next(_unique)}"
 
 
-class LocalStore(Closes):
+class LocalStore(Closeable):
     """The files below a directory, which need not exist yet."""
 
-    _can_be_copied = True
+    _copies_share_values = True
 
     low_latency = True
     cheap_requests = True
@@ -174,7 +174,7 @@ class LocalStore(Closes):
         try:
             return retry_on_emfile(partial(use, path))
         except OSError as e:
-            if not of_the_system(e):
+            if not raised_by_system(e):
                 raise
             if isinstance(e, _ABSENT) or os.path.isdir(path):  # Windows forbids to open one
                 return None
@@ -192,7 +192,7 @@ class LocalStore(Closes):
         return found
 
     @contextlib.contextmanager
-    def holding(self) -> Iterator[GetMany]:
+    def snapshot(self) -> Iterator[GetMany]:
         """A `get_many` whose values stay as they were first met, whoever replaces them."""
         files: dict[str, int] = {}
 
@@ -224,7 +224,7 @@ class LocalStore(Closes):
                 self._sync_folders(path)
             return stored
         except OSError as e:
-            if not of_the_system(e):
+            if not raised_by_system(e):
                 raise
             raise StoreError(f"cannot write {path!r}: {e.strerror or e}") from e
 
@@ -252,7 +252,7 @@ class LocalStore(Closes):
                 return
 
     @contextlib.contextmanager
-    def lock_keys(self, prefix: str, keys: Iterable[str], kind: Kind) -> Iterator[None]:
+    def lock_keys(self, prefix: str, keys: Iterable[str], kind: LockKind) -> Iterator[None]:
         check_writable(self)
         directory = self._folder(prefix)
         names = [key[len(prefix) :] for key in keys]
@@ -263,7 +263,7 @@ class LocalStore(Closes):
                 )
                 yield
         except OSError as e:
-            if not of_the_system(e):
+            if not raised_by_system(e):
                 raise
             raise StoreError(f"cannot lock keys in {directory!r}: {e.strerror or e}") from e
 
@@ -330,7 +330,7 @@ class LocalStore(Closes):
         keys = [prefix + name for name in files if OURS not in name]
         return keys, [f"{prefix}{name}/" for name in inside if OURS not in name]
 
-    def around(self) -> Iterator[LocalStore]:
+    def parents(self) -> Iterator[LocalStore]:
         """The directories above this one, to be looked at only."""
         for parent in Path(os.path.realpath(self.root)).parents:
             yield LocalStore(parent, read_only=True)
@@ -342,11 +342,11 @@ class LocalStore(Closes):
         make = partial(type(self), read_only=self.read_only)
         return DirectoryStage(self, name, root, make, sync)
 
-    def answers_by(self) -> tuple[str]:
+    def identity_details(self) -> tuple[str]:
         """What its values depend on beside their place: an inode may be used again."""
         return (os.path.realpath(self.root),)
 
-    def place(self, prefix: str = "") -> Place:
+    def identity(self, prefix: str = "") -> StorageIdentity:
         return directory(self._folder(prefix))
 
     @property
@@ -395,7 +395,7 @@ class DirectoryStore(LocalStore):
     """A directory under the name of zarr-python 1 and 2; what is created in it is version 2."""
 
     default_format = "2"
-    answers_by = LocalStore.answers_by
+    identity_details = LocalStore.identity_details
     direct_file_root = LocalStore.direct_file_root
 
 
@@ -406,5 +406,5 @@ class NestedDirectoryStore(DirectoryStore):
     """
 
     dimension_separator = "/"
-    answers_by = LocalStore.answers_by
+    identity_details = LocalStore.identity_details
     direct_file_root = LocalStore.direct_file_root

@@ -19,7 +19,7 @@ from omnizarr.concurrency.cache import Key, typed_key
 from omnizarr.concurrency.retry import Retry, descriptor_shortage
 from omnizarr.errors import InvalidArgument, MissingModule, StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Store, without_secrets
+from omnizarr.stores.base import Store, redact_urls
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.local.store import LocalStore
 from omnizarr.stores.object import library as cloud_library
@@ -233,7 +233,7 @@ class Bucket:
             given.setdefault("account_name", host.partition(".")[0])
         if not name or "@" in name or parts.query or parts.fragment:
             raise StoreError(
-                f"{without_secrets(url)!r} is not {parts.scheme}://bucket/path; credentials and the"
+                f"{redact_urls(url)!r} is not {parts.scheme}://bucket/path; credentials and the"
                 " like go into storage_options"
             )
         return cls.make(kind, name, given, retry), prefix
@@ -283,7 +283,7 @@ class Bucket:
         )
         return bucket, (given.get("prefix") or "").strip("/")
 
-    def place(self, path: str) -> identity.Place:
+    def identity(self, path: str) -> identity.StorageIdentity:
         """Return where a path in the bucket is."""
         return identity.bucket(self.kind, self.endpoint, self.name, path)
 
@@ -342,10 +342,10 @@ class Bucket:
                 **extra,
             )
         except library.exceptions.UnknownConfigurationKeyError as e:
-            reason = without_secrets(str(e).partition("\n")[0])
+            reason = redact_urls(str(e).partition("\n")[0])
             raise InvalidArgument(f"storage_options for {self}: {reason}") from None
         except (library.exceptions.BaseError, ValueError, TypeError) as e:
-            reason = descriptor_shortage() or without_secrets(str(e).partition("\n")[0])
+            reason = descriptor_shortage() or redact_urls(str(e).partition("\n")[0])
             raise StoreError(f"cannot reach {self}: {reason}") from None
 
     def __str__(self) -> str:
@@ -424,9 +424,9 @@ class MemoryBucket(Bucket):
         """Return a copy: the object keeps what it is given, which others may change later."""
         return bytes(value)
 
-    def place(self, path: str) -> identity.Place:
+    def identity(self, path: str) -> identity.StorageIdentity:
         """Return where a path is: in this object and no other."""
-        return identity.inside(("memory", identity.Identity(self.given)), path)
+        return identity.inside(("memory", identity.ObjectIdentity(self.given)), path)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MemoryBucket) and other.given is self.given

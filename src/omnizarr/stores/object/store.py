@@ -24,7 +24,7 @@ from omnizarr.concurrency.retry import (
 )
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closes, Range, flat, is_page, without_secrets
+from omnizarr.stores.base import Bytes, Closeable, Range, flat, is_web_page, redact_urls
 from omnizarr.stores.byte_ranges import fetch_many, fetch_many_versioned
 from omnizarr.stores.object import library
 from omnizarr.stores.object.bucket import PLACES, Bucket, MemoryBucket, own_store
@@ -42,7 +42,7 @@ def fetch(client: Any, path: str, options: dict[str, Any]) -> tuple[bytes, Meta]
     data = bytes(result.bytes())
     if len(data) != end - first or _differs(options, first, end, result.meta["size"]):
         raise TransientError(f"{len(data)} bytes came as bytes {first} to {end}")
-    if is_page(result.attributes.get("Content-Type"), data, first):
+    if is_web_page(result.attributes.get("Content-Type"), data, first):
         raise StoreError("a web page came instead of data; is a login needed?")
     return data, result.meta
 
@@ -96,7 +96,7 @@ def reason_of(error: Exception) -> str:
     """What went wrong in one line that holds no secrets."""
     text = str(error).partition("\n\nDebug source")[0]
     code = CODE.search(text)
-    line = without_secrets(text.partition("\n")[0].partition(": <")[0])
+    line = redact_urls(text.partition("\n")[0].partition(": <")[0])
     return f"{line} ({code[1]})" if code is not None else line
 
 
@@ -113,10 +113,10 @@ _BATCH = 1000  # keys erased in one go
 _MARK = "omnizarrwrite"  # metadata by which a writer knows its own value; Azure takes no hyphens
 
 
-class ObjectStore(Closes):
+class ObjectStore(Closeable):
     """The objects of a bucket below a prefix."""
 
-    _can_be_copied = True
+    _copies_share_values = True
 
     def __new__(
         cls,
@@ -343,12 +343,12 @@ class ObjectStore(Closes):
 
     # What it is
 
-    def answers_by(self) -> tuple[str, ...]:
+    def identity_details(self) -> tuple[str, ...]:
         """What its values depend on beside their place: all of the endpoint, and the account."""
         return self.bucket.endpoint, str(self.bucket.config.get("account_name", ""))
 
-    def place(self, prefix: str = "") -> identity.Place:
-        return self.bucket.place(f"{self._start}{prefix}")
+    def identity(self, prefix: str = "") -> identity.StorageIdentity:
+        return self.bucket.identity(f"{self._start}{prefix}")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ObjectStore):

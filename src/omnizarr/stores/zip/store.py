@@ -16,8 +16,14 @@ from typing import Any, Literal, TypeAlias
 
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import identity, operations
-from omnizarr.stores.base import Bytes, Closes, Kind, Range, Store, flat, split_path
-from omnizarr.stores.operations import check_key, check_prefix, check_writable, is_key, naming
+from omnizarr.stores.base import Bytes, Closeable, LockKind, Range, Store, flat, split_path
+from omnizarr.stores.operations import (
+    check_key,
+    check_prefix,
+    check_writable,
+    is_key,
+    translated_errors,
+)
 from omnizarr.stores.zip.archive import Archive, Source, StoreBytes, fetch, load, open_file, writing
 from omnizarr.stores.zip.records import DEFLATED, LOCAL, STORED, TAIL, Entry, read_directory
 
@@ -27,7 +33,7 @@ Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
 
 
-class ZipStore(Closes):
+class ZipStore(Closeable):
     """The entries of a ZIP file.
 
     Mode ``r`` reads, ``a`` and ``r+`` also write, ``w`` starts anew, ``x`` and ``w-`` want no file
@@ -126,7 +132,7 @@ class ZipStore(Closes):
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
         asked = [(check_key(key), range) for key, range in requests]
-        with naming("read", ", ".join(key for key, _ in asked[:3]), self):
+        with translated_errors("read", ", ".join(key for key, _ in asked[:3]), self):
             source, entries = self._live()
             wanted = {
                 i: (entries[key], range) for i, (key, range) in enumerate(asked) if key in entries
@@ -149,7 +155,7 @@ class ZipStore(Closes):
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
         check_key(key)
-        with naming("read", key, self):
+        with translated_errors("read", key, self):
             source, entries = self._live()
             entry = entries.get(key)
             if entry is None or source is None:
@@ -160,7 +166,7 @@ class ZipStore(Closes):
 
     def set(self, key: str, value: Bytes) -> None:
         self._check(key)
-        with naming("write", key, self):
+        with translated_errors("write", key, self):
             self._write().set(key, flat(value))
 
     def _check(self, key: str) -> None:
@@ -175,14 +181,14 @@ class ZipStore(Closes):
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         """Whether it was stored; a ZIP archive has one process that writes, maybe in threads."""
         archive = self._write()
-        with naming("write", key, self), archive.lock:
+        with translated_errors("write", key, self), archive.lock:
             if self.generation(key) != generation:
                 return False
             archive.set(check_key(key), flat(value))
             return True
 
     def lock_keys(
-        self, prefix: str, keys: Iterable[str], kind: Kind
+        self, prefix: str, keys: Iterable[str], kind: LockKind
     ) -> AbstractContextManager[None]:
         """Nothing to wait for: no other process can write while this one does."""
         check_writable(self)
@@ -190,13 +196,13 @@ class ZipStore(Closes):
 
     def erase(self, key: str) -> None:
         self._check(key)
-        with naming("erase", key, self):
+        with translated_errors("erase", key, self):
             self._write().erase([key])
 
     def erase_prefix(self, prefix: str) -> None:
         check_prefix(prefix)
         archive = self._write()
-        with naming("erase", f"{prefix}…", self), archive.lock:
+        with translated_errors("erase", f"{prefix}…", self), archive.lock:
             archive.erase([name for name in archive.live.entries if name.startswith(prefix)])
 
     # Listing
@@ -206,11 +212,11 @@ class ZipStore(Closes):
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)
-        yield from operations.below(self._keys(), prefix)
+        yield from operations.keys_below(self._keys(), prefix)
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)
-        return operations.level(operations.scan_sorted(self._keys()), prefix)
+        return operations.list_level(operations.scan_sorted(self._keys()), prefix)
 
     def _keys(self) -> Names:
         _, entries = self._live()
@@ -244,14 +250,14 @@ class ZipStore(Closes):
             return type(self).inside, (self.inner, self.path)
         return _again, (type(self), self.path, self.read_only, self.compression)
 
-    def answers_by(self) -> tuple[str]:
+    def identity_details(self) -> tuple[str]:
         """What its values depend on beside their place: an inode may be used again."""
         return (self.path if self.inner is not None else os.path.realpath(self.path),)
 
-    def place(self, prefix: str = "") -> identity.Place:
+    def identity(self, prefix: str = "") -> identity.StorageIdentity:
         if self.inner is None:
             return identity.file(self.path, prefix)
-        first, *around = identity.place_of(self.inner, f"{self.path}/")
+        first, *around = identity.storage_identity(self.inner, f"{self.path}/")
         return identity.inside(first, prefix, tuple(around))
 
     def __eq__(self, other: object) -> bool:

@@ -13,7 +13,7 @@ class ZipStore(_ZipStore):
     """A ZIP file, which is created where it does not exist."""
 
     default_format = "2"
-    answers_by = _ZipStore.answers_by
+    identity_details = _ZipStore.identity_details
 
     def __init__(
         self,
