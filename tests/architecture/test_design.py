@@ -198,13 +198,81 @@ def test_what_does_not_depend_on_a_version_is_no_decision(code: str) -> None:
     assert decisions_by_version(code) == []
 
 
-def test_only_formats_knows_version_numbers() -> None:
-    found = {
-        str(path.relative_to(SOURCE)): decisions_by_version(path.read_text())
-        for path in sorted(SOURCE.rglob("*.py"))
-        if "formats" not in path.relative_to(SOURCE).parts
+KEYS = re.compile(
+    r"\.zarray|\.zgroup|\.zattrs|\.zmetadata|zarr\.json|\.(array|group)\.json|\bmeta/|_ARRAY_DIMENSIONS"
+)
+ALLOWED = {  # why these may name keys or formats
+    "stores/zip/records.py": "RFC-9 orders the entries of a ZIP file by the name zarr.json",
+    "testing": "keys of the store suites are examples of what users store",
+}
+
+
+def knowledge_of_formats(code: str) -> list[str]:
+    """Return the names of metadata keys and of single formats in code, other than in docstrings."""
+    tree = ast.parse(code)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and node.body
+        if isinstance(node.body[0], ast.Expr)
     }
-    assert {name: decisions for name, decisions in found.items() if decisions} == {}
+    found = [
+        repr(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and id(node) not in docstrings
+        if isinstance(node.value, str) and KEYS.search(node.value)
+    ]
+    found += [
+        f"{node.module}.{name.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("omnizarr.formats")
+        for name in node.names
+        if name.name in ("V1", "V2", "V3", "V3Draft")
+    ]
+    return found + [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        and any(isinstance(n, ast.Attribute) and n.attr == "name" for n in ast.walk(node))
+        and any(isinstance(n, ast.Constant) and n.value in VERSIONS[3:] for n in ast.walk(node))
+    ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(
+            "key = '.zarray'",
+            "store.get(f'{path}/zarr.json')",
+            "del attributes['_ARRAY_DIMENSIONS']",
+        ),
+        *("raise NodeNotFound('no .zgroup here')", "keys = ['meta/root.array.json']"),
+        *("from omnizarr.formats import V2", "if '3-draft' != goal.name: ..."),
+    ],
+)
+def test_knowledge_of_a_format_is_found_however_it_is_spelt(code: str) -> None:
+    assert knowledge_of_formats(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("def f():\n    '''Read zarr.json.'''", "from omnizarr.formats import by_name"),
+        *("if a.name == b.name: ...", "if unit == '2': ...", "from chunk_key_encodings import V2"),
+    ],
+)
+def test_what_depends_on_no_format_is_no_knowledge_of_one(code: str) -> None:
+    assert knowledge_of_formats(code) == []
+
+
+def test_only_formats_knows_versions_and_their_keys() -> None:
+    found = {
+        name: decisions_by_version(path.read_text()) + knowledge_of_formats(path.read_text())
+        for path in sorted(SOURCE.rglob("*.py"))
+        for name in [path.relative_to(SOURCE).as_posix()]
+        if not name.startswith(("formats/", *ALLOWED))
+    }
+    assert {name: places for name, places in found.items() if places} == {}
 
 
 def test_no_file_has_grown_past_one_concept() -> None:

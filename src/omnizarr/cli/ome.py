@@ -31,9 +31,11 @@ from omnizarr.conventions.ome.validate import validate_attributes
 from omnizarr.conventions.ome.versions import NEWEST, VERSIONS
 from omnizarr.conventions.ome.write import open_source
 from omnizarr.conventions.ome.write import write as write_ome
-from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
+from omnizarr.errors import NodeNotFound, OmnizarrError, Problem
+from omnizarr.formats import unchecked_attributes
 from omnizarr.hierarchy.info import counted, size_text
 from omnizarr.ops.pyramid import NAMES
+from omnizarr.stores import LocalStore
 from omnizarr.stores.resolve import options_for_two
 
 written = click.Choice([v.name for v in VERSIONS if v.writes])
@@ -101,12 +103,10 @@ def conformance(mode: str, path: str, strict: bool) -> None:
 def _attributes(mode: str, path: Path) -> dict[str, Any]:
     if mode == "attributes":
         return load_object(path.read_bytes(), path.name)
-    for name in ("zarr.json", ".zattrs"):
-        if (path / name).exists():
-            document = load_object((path / name).read_bytes(), name)
-            found = document.get("attributes", {}) if name == "zarr.json" else document
-            return found if isinstance(found, dict) else {}
-    raise InvalidMetadata(f"{path} has no zarr.json and no .zattrs")
+    found = unchecked_attributes(LocalStore(path, read_only=True).get)
+    if found is None:
+        raise NodeNotFound(f"{path} has no attributes of a Zarr node")
+    return found
 
 
 @ome.command()

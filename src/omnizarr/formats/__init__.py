@@ -1,6 +1,15 @@
 """Formats: documents to model and back. Only here is a version number known."""
 
-from omnizarr.formats.detect import NAMES, Probe, by_name, is_metadata
+from omnizarr.formats.detect import (
+    NAMES,
+    ROOT_KEYS,
+    Probe,
+    by_name,
+    check_entry,
+    guess_format,
+    is_metadata,
+    unchecked_attributes,
+)
 from omnizarr.formats.draft.documents import V3Draft
 from omnizarr.formats.format import Documents, Format
 from omnizarr.formats.v1 import V1
@@ -9,6 +18,7 @@ from omnizarr.formats.v3 import V3
 
 __all__ = [
     "NAMES",
+    "ROOT_KEYS",
     "V1",
     "V2",
     "V3",
@@ -17,5 +27,8 @@ __all__ = [
     "Probe",
     "V3Draft",
     "by_name",
+    "check_entry",
+    "guess_format",
     "is_metadata",
+    "unchecked_attributes",
 ]

@@ -1,9 +1,11 @@
-"""Which format lies at a path, from one batch of look-ups."""
+"""Detection of the format at a path, from one batch of look-ups, or of one metadata document."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from omnizarr._json import load_object
 from omnizarr.concurrency.cache import cached
@@ -17,6 +19,7 @@ from omnizarr.formats.v3 import V3
 
 _WORDS = re.compile(rb'"zarr_format"\s*:\s*"')
 NAMES = ("1", "2", "3-draft", "3")
+ROOT_KEYS = "zarr.json, .zarray, .zgroup or meta"  # of a node, in messages
 _V1, _V2, _V3 = V1(), V2(), V3()
 
 
@@ -49,6 +52,45 @@ def by_name(name: object, separator: str = ".") -> Format:
 def is_metadata(key: str) -> bool:
     """Return True if a key is that of a metadata document in any format."""
     return any(by_name(name).is_metadata(key) for name in NAMES)
+
+
+def guess_format(metadata: Mapping[str, Any], data: bytes) -> tuple[Format, Documents] | None:
+    """Return the format that a metadata document looks like, and its node's documents at the root.
+
+    `metadata` decides, `data` are the bytes to read. None for the entry point of a hierarchy of the
+    draft, which describes no node.
+    """
+    version = metadata.get("zarr_format")
+    if isinstance(version, str) and "://" in version:
+        return None
+    if version == 1:
+        return _V1, {"meta": data, "attrs": b"{}"}
+    if version == 2:
+        array, group, _ = _V2.keys("")
+        return _V2, {array if "shape" in metadata or "dtype" in metadata else group: data}
+    if "chunk_memory_layout" in metadata or "extensions" in metadata:
+        draft = V3Draft()
+        return draft, {draft.keys("")[0]: data}
+    return _V3, {_V3.keys("")[0]: data}
+
+
+def check_entry(data: bytes, problems: list[Problem]) -> None:
+    """Raise, or record warnings, where the entry point of a draft hierarchy is not valid."""
+    V3Draft.open(data, problems)
+
+
+def unchecked_attributes(get: Callable[[str], bytes | None]) -> dict[str, Any] | None:
+    """Return the attributes of the node whose documents `get` returns by name, or None.
+
+    Nothing but the attributes is read, so that they are found in metadata that are not valid.
+    """
+    data = get(ENTRY)
+    if data is not None:
+        found = load_object(data, ENTRY).get("attributes", {})
+        return found if isinstance(found, dict) else {}
+    *_, key = _V2.keys("")
+    data = get(key)
+    return None if data is None else load_object(data, key)
 
 
 @cached(64)

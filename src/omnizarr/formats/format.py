@@ -142,7 +142,7 @@ def cannot(format_name: str, what: str, why: str = "") -> CannotExpress:
     return CannotExpress(f"zarr {format_name} cannot express {what}{reason}")
 
 
-ATTRIBUTE = "_ARRAY_DIMENSIONS"
+ARRAY_DIMENSIONS = "_ARRAY_DIMENSIONS"
 _NCZARR = {"_nczarr_array": "dimension_references", "_NCZARR_ARRAY": "dimrefs"}
 
 
@@ -150,25 +150,25 @@ def from_attributes(
     attributes: Mapping[str, Any], rank: int, key: str, problems: list[Problem]
 ) -> tuple[str, ...] | None:
     """The names, where the attribute has a string for every axis; another value is a problem."""
-    if ATTRIBUTE not in attributes:
+    if ARRAY_DIMENSIONS not in attributes:
         return None
-    names = _names(attributes[ATTRIBUTE], rank)
+    names = _names(attributes[ARRAY_DIMENSIONS], rank)
     if names is None:
         message = f"{_expected(attributes, rank)}; the names are ignored"
-        problems.append(Problem(key, ATTRIBUTE, message, "warning"))
+        problems.append(Problem(key, ARRAY_DIMENSIONS, message, "warning"))
     return names
 
 
 def check_attributes(attributes: Mapping[str, Any], rank: int) -> None:
     """Raise where the attribute does not name every axis."""
-    if ATTRIBUTE in attributes and _names(attributes[ATTRIBUTE], rank) is None:
-        raise InvalidMetadata(f"{ATTRIBUTE}: {_expected(attributes, rank)}")
+    if ARRAY_DIMENSIONS in attributes and _names(attributes[ARRAY_DIMENSIONS], rank) is None:
+        raise InvalidMetadata(f"{ARRAY_DIMENSIONS}: {_expected(attributes, rank)}")
 
 
 def without_misfit(attributes: Mapping[str, Any], rank: int) -> dict[str, Any]:
     """The attributes, but for names that no reader uses because they do not fit."""
-    fits = ATTRIBUTE in attributes and _names(attributes[ATTRIBUTE], rank) is not None
-    return {k: v for k, v in attributes.items() if k != ATTRIBUTE or fits}
+    fits = ARRAY_DIMENSIONS in attributes and _names(attributes[ARRAY_DIMENSIONS], rank) is not None
+    return {k: v for k, v in attributes.items() if k != ARRAY_DIMENSIONS or fits}
 
 
 def from_nczarr(places: Mapping[str, Any], rank: int) -> tuple[str, ...] | None:
@@ -194,16 +194,16 @@ def to_attributes(array: ArrayModel, format_name: str) -> dict[str, Any]:
         return attributes
     if None in names:
         raise cannot(format_name, f"names for only some dimensions {names}")
-    return {**attributes, ATTRIBUTE: list(names)}
+    return {**attributes, ARRAY_DIMENSIONS: list(names)}
 
 
 def beside_field(array: ArrayModel) -> dict[str, Any]:
     """The attributes without names that the field `dimension_names` already has."""
     attributes = dict(array.attributes)
-    if array.dimension_names is not None and attributes.get(ATTRIBUTE) == list(
+    if array.dimension_names is not None and attributes.get(ARRAY_DIMENSIONS) == list(
         array.dimension_names
     ):
-        del attributes[ATTRIBUTE]
+        del attributes[ARRAY_DIMENSIONS]
     return attributes
 
 
@@ -217,4 +217,4 @@ def _names(stated: Any, rank: int) -> tuple[str, ...] | None:
 
 
 def _expected(attributes: Mapping[str, Any], rank: int) -> str:
-    return f"expected a list of {rank} strings, one per axis, got {attributes[ATTRIBUTE]!r}"
+    return f"expected a list of {rank} strings, one per axis, got {attributes[ARRAY_DIMENSIONS]!r}"

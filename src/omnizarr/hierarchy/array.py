@@ -24,7 +24,7 @@ from omnizarr.errors import (
     warn,
 )
 from omnizarr.formats.draft.extensions import packed_shard_shape
-from omnizarr.formats.format import ATTRIBUTE, check_attributes
+from omnizarr.formats.format import ARRAY_DIMENSIONS, check_attributes
 from omnizarr.hierarchy import chunks as stored
 from omnizarr.hierarchy import info, selection
 from omnizarr.hierarchy.attributes import alone
@@ -233,7 +233,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         return self._model.dimension_names
 
     def _with_attributes(self, model: ArrayModel, attributes: dict[str, Any]) -> ArrayModel:
-        changed = attributes.get(ATTRIBUTE) != model.attributes.get(ATTRIBUTE)
+        changed = attributes.get(ARRAY_DIMENSIONS) != model.attributes.get(ARRAY_DIMENSIONS)
         if changed and self._location.format.names_in_attributes:
             check_attributes(attributes, len(model.shape))
             return model.with_(attributes=attributes, dimension_names=None)

@@ -24,7 +24,7 @@ from omnizarr.errors import (
     near,
     warn,
 )
-from omnizarr.formats import Format, Probe, by_name, consolidated
+from omnizarr.formats import ROOT_KEYS, Format, Probe, by_name, consolidated
 from omnizarr.hierarchy.consolidated import Copies
 from omnizarr.hierarchy.location import Location, separator_of, tell
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
@@ -204,7 +204,7 @@ def why_absent(store: Store, path: str, wanted: str | None) -> str:
     unknown = _unlisted(store, path) if _is_implicit(store) else ""
     if unknown:
         return f"{message}; {unknown}"
-    none = "no zarr.json, .zarray, .zgroup or meta"
+    none = f"no {ROOT_KEYS}"
     if not can_list(store):
         message += f" ({none} is there)"
     else:

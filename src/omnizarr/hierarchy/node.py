@@ -9,13 +9,12 @@ from typing import Any, Generic, Self, TypeVar
 from omnizarr._json import dumps, freeze, loads
 from omnizarr.concurrency.cache import typed_key
 from omnizarr.errors import InvalidArgument, InvalidMetadata
-from omnizarr.formats import Format
-from omnizarr.formats.format import ATTRIBUTE
+from omnizarr.formats import Format, guess_format
+from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.attributes import Attributes, change, json_attributes
 from omnizarr.hierarchy.info import Info
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import StorePath, locate, place
-from omnizarr.hierarchy.validate import format_of
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import Store
 
@@ -225,9 +224,11 @@ class Metadata:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name == "dimension_names" and ATTRIBUTE in self._model.attributes:
+        if name == "dimension_names" and ARRAY_DIMENSIONS in self._model.attributes:
             # As in zarr-python, which xarray relies on to tell where the names are.
-            raise AttributeError(f"the names of the dimensions are in the attribute {ATTRIBUTE!r}")
+            raise AttributeError(
+                f"the names of the dimensions are in the attribute {ARRAY_DIMENSIONS!r}"
+            )
         return freeze(getattr(self._model, name))
 
     def __eq__(self, other: object) -> bool:
@@ -261,11 +262,12 @@ def described(path: str, given: Any) -> tuple[Node, str | None]:
             f"{path!r}: expected metadata, a model or a JSON document, got {type(given).__name__}"
         )
     attributes = document.get("attributes") or {}
-    format, key = format_of(dict(document))
-    if format is None:
-        raise InvalidMetadata(f"{path!r}: this document describes no array or group")
     own = {k: v for k, v in document.items() if k not in ("attributes", "consolidated_metadata")}
-    node = format.read("", {key: dumps(own)}, [])
+    guessed = guess_format(document, dumps(own))
+    if guessed is None:
+        raise InvalidMetadata(f"{path!r}: this document describes no array or group")
+    format, documents = guessed
+    node = format.read("", documents, [])
     if node is None:
         raise InvalidMetadata(f"{path!r}: this document describes no array or group")
     return node.with_(attributes=copy.deepcopy(dict(attributes))), format.name

@@ -18,7 +18,14 @@ from omnizarr.errors import (
     Problem,
     UnknownExtension,
 )
-from omnizarr.formats import V1, V2, V3, Documents, Format, Probe, V3Draft, consolidated
+from omnizarr.formats import (
+    Documents,
+    Format,
+    Probe,
+    check_entry,
+    consolidated,
+    guess_format,
+)
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import fetch_probe, why_absent
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
@@ -56,32 +63,16 @@ def _validate_document(data: bytes) -> list[Problem]:
     if not isinstance(doc, dict):
         return [Problem("document", "", "expected a JSON object")]
     problems: list[Problem] = []
-    format, key = format_of(doc)
-    if format is None:
+    guessed = guess_format(doc, data)
+    if guessed is None:
         try:
-            V3Draft.open(data, problems)
+            check_entry(data, problems)
         except InvalidMetadata as e:
             _merge(problems, e)
         return problems
-    documents = {key: data}
-    if isinstance(format, V1):
-        documents["attrs"] = b"{}"
-    _validate_node(MemoryStore(documents), format, "", documents, problems)
+    format, documents = guessed
+    _validate_node(MemoryStore(dict(documents)), format, "", documents, problems)
     return problems
-
-
-def format_of(doc: dict[str, Any]) -> tuple[Format | None, str]:
-    """The format that a document looks like, and the key it would have."""
-    version = doc.get("zarr_format")
-    if isinstance(version, str) and "://" in version:
-        return None, "zarr.json"
-    if version == 1:
-        return V1(), "meta"
-    if version == 2:
-        return V2(), ".zarray" if "shape" in doc or "dtype" in doc else ".zgroup"
-    if "chunk_memory_layout" in doc or "extensions" in doc:
-        return V3Draft(), "meta/array.json"
-    return V3(), "zarr.json"
 
 
 def _validate_store(store: Store, path: str) -> list[Problem]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from omnizarr.conventions.cf.packing import FILL, Packing
 from omnizarr.conventions.cf.times import UNITS, Times, is_time
 from omnizarr.errors import InvalidArgument, InvalidMetadata, SelectionError
-from omnizarr.formats.format import ATTRIBUTE, is_nczarr
+from omnizarr.formats.format import ARRAY_DIMENSIONS, is_nczarr
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.selection import Shaped
 from omnizarr.hierarchy.view import View
@@ -369,7 +369,7 @@ def variable_attributes(array: Array) -> dict[str, Any]:
 
 def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes of a variable or group in the sense of NetCDF."""
-    return {k: v for k, v in attributes.items() if k != ATTRIBUTE and not is_nczarr(k)}
+    return {k: v for k, v in attributes.items() if k != ARRAY_DIMENSIONS and not is_nczarr(k)}
 
 
 def named_axes(array: Array) -> list[tuple[str | None, int]]:

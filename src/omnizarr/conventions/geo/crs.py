@@ -29,6 +29,7 @@ from omnizarr.errors import (
     NodeExists,
     warn,
 )
+from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group, open_node
 from omnizarr.model import paths
@@ -160,7 +161,7 @@ def from_grid_mapping(attributes: Mapping[str, Any]) -> CRS | None:
         if isinstance(text, str) and text.strip():
             return CRS(wkt=text)
     if isinstance(attributes.get("grid_mapping_name"), str):
-        skipped = ("_ARRAY_DIMENSIONS", "GeoTransform")
+        skipped = (ARRAY_DIMENSIONS, "GeoTransform")
         return CRS(parameters={k: v for k, v in attributes.items() if k not in skipped})
     return None
 

@@ -33,6 +33,7 @@ from omnizarr.errors import (
     StoreError,
 )
 from omnizarr.formats import Format, by_name, consolidated
+from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import Location, walk
 from omnizarr.hierarchy.lookup import locate
@@ -333,7 +334,7 @@ def _check_keys(location: Location, array: ArrayModel, goal: Version) -> None:
 
 def _named(array: ArrayModel, names: tuple[str, ...], goal: Version) -> ArrayModel:
     """Return the array with the axes' names as dimension names; 0.4 has them only in the group."""
-    attributes = {k: v for k, v in array.attributes.items() if k != "_ARRAY_DIMENSIONS"}
+    attributes = {k: v for k, v in array.attributes.items() if k != ARRAY_DIMENSIONS}
     own_names = names if goal.name == NEWEST else None
     return array.with_(dimension_names=own_names, attributes=attributes)
 

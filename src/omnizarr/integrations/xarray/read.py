@@ -30,6 +30,7 @@ from omnizarr.conventions.cf.variable import is_scalar
 from omnizarr.engine.kernel import empty
 from omnizarr.errors import CannotExpress, InvalidMetadata, MissingModule
 from omnizarr.formats.codec_names import split_compressor, to_ids, to_names
+from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.open import open as open_node
@@ -136,7 +137,7 @@ try:
 except ImportError as e:
     raise MissingModule("datasets need xarray: pip install 'omnizarr[xarray]'") from e
 
-_HIDDEN = re.compile(r"_ARRAY_DIMENSIONS\Z|_nc", re.IGNORECASE)
+_HIDDEN = re.compile(rf"{ARRAY_DIMENSIONS}\Z|_nc", re.IGNORECASE)
 TEXT = np.dtype("O", metadata={"element_type": str})  # what xarray calls text of any length
 
 

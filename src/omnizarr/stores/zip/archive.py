@@ -21,6 +21,7 @@ from omnizarr.stores.base import Range, Store
 from omnizarr.stores.identity import FileNumber, file_number
 from omnizarr.stores.operations import get_many
 from omnizarr.stores.zip.records import (
+    DOCUMENT,
     END,
     END_SIZE,
     LOCAL,
@@ -312,7 +313,7 @@ class Archive:
         names = list(entries)
         if self.ordered:
             names.sort(key=documents_first)
-            root = entries.get("zarr.json")
+            root = entries.get(DOCUMENT)
             comment = ome_comment(fetch(file, [(root, None)])[0]) if root else b""
         live = (entries[name] for name in names)
         return write_directory(live, start, wide=self.ordered, comment=comment)

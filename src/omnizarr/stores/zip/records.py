@@ -293,6 +293,9 @@ def _central(entry: Entry, wide: bool) -> bytes:
     return head + entry.name + extra
 
 
+DOCUMENT = "zarr.json"  # the name by which RFC-9 orders the entries of a single-file OME-Zarr
+
+
 def ome_comment(root_document: bytes) -> bytes:
     """The comment of a single-file OME-Zarr (RFC-9); empty where the root says no version."""
     try:
@@ -305,5 +308,5 @@ def ome_comment(root_document: bytes) -> bytes:
 
 def documents_first(name: str) -> tuple[bool, int, str]:
     """The order of entries in a single-file OME-Zarr: documents, breadth-first, then the rest."""
-    document = name.rpartition("/")[2] == "zarr.json"
+    document = name.rpartition("/")[2] == DOCUMENT
     return (not document, name.count("/") if document else 0, name)
