@@ -17,6 +17,6 @@ settings.load_profile("default")
 
 @pytest.fixture
 def in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder that the test runs in."""
+    """Run the test in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path

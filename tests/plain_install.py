@@ -1,4 +1,4 @@
-"""A Python that has the package and what it requires, and nothing else, as pip installs it."""
+"""A Python with the package and its required dependencies only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ for name in {{name.partition(".")[0] for name in sys.modules}} & {{"lmdb", "redi
 
 
 def run_plain(program: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program where no optional package can be imported."""
+    """Run a program that cannot import optional packages."""
     return subprocess.run(
         [sys.executable, "-c", f"{_HIDE}\n{program}"], capture_output=True, text=True, cwd=folder
     )

@@ -1,4 +1,4 @@
-"""Awaitables: the same results, one budget of threads, and no write behind one's back."""
+"""Awaitables: the same results, one thread budget, and no write after a cancellation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LOOPS: dict[str, Callable[[Main], Any]] = {
 
 
 class SlowStore(oz.MemoryStore):
-    """Waits at every set until it may go on; tells when one has begun."""
+    """A store that waits in every set until released, and signals when one has begun."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def test_everything_works_in_every_loop(loop: str) -> None:
     LOOPS[loop](main)
 
 
-def test_settings_of_the_task_reach_the_operation() -> None:
+def test_settings_of_a_task_apply_to_its_operations() -> None:
     mark = contextvars.ContextVar("mark", default=0)
 
     async def main() -> tuple[int, bool]:
@@ -109,7 +109,7 @@ def test_settings_of_the_task_reach_the_operation() -> None:
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_many_awaits_stay_within_the_budget_of_threads(threads: int, loop: str) -> None:
+def test_many_awaits_stay_within_the_thread_budget(threads: int, loop: str) -> None:
     lock, running, highest = threading.Lock(), [0], [0]
     enough = threading.Barrier(threads)
 
@@ -135,7 +135,7 @@ def test_many_awaits_stay_within_the_budget_of_threads(threads: int, loop: str) 
     assert highest[0] == threads
 
 
-def test_an_operation_inside_another_does_not_wait_for_it() -> None:
+def test_a_nested_operation_does_not_deadlock() -> None:
     async def inner() -> int:
         return await aio.run(lambda: config.get().threads)
 
@@ -147,7 +147,7 @@ def test_an_operation_inside_another_does_not_wait_for_it() -> None:
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_a_write_that_has_begun_ends_before_the_cancellation_does(loop: str) -> None:
+def test_a_cancelled_write_finishes_before_the_cancellation(loop: str) -> None:
     store = SlowStore()
     array = aio.AsyncArray(oz.create_array(store, shape=4, dtype="i4"))
     store.slow = True
@@ -194,7 +194,7 @@ def test_a_write_that_has_begun_ends_before_the_cancellation_does(loop: str) -> 
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_an_operation_that_has_not_begun_is_dropped(loop: str) -> None:
+def test_an_operation_cancelled_before_its_start_never_runs(loop: str) -> None:
     release, done = threading.Event(), []
 
     def block() -> None:
@@ -225,7 +225,7 @@ def test_an_operation_that_has_not_begun_is_dropped(loop: str) -> None:
     assert done == []
 
 
-def test_an_error_is_the_one_of_the_blocking_function() -> None:
+def test_errors_are_those_of_the_blocking_functions() -> None:
     async def main() -> None:
         array = await aio.create_array(None, shape=3)
         with pytest.raises(oz.SelectionError, match="out of bounds"):

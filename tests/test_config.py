@@ -37,7 +37,7 @@ def test_unknown_settings_and_values_are_refused_by_name() -> None:
 
 
 def groups(where: Path, cpu: str, memory: str = "max\n") -> tuple[Path, Path]:
-    """A tree of cgroups as version 2 has it, with this process in an inner one."""
+    """Create a version 2 cgroup tree with this process in an inner group."""
     inner = where / "cgroup" / "user" / "job"
     inner.mkdir(parents=True)
     (inner / "cpu.max").write_text("max 100000\n")
@@ -90,7 +90,7 @@ def test_sizes_are_numbers_or_texts(tmp_path: Path) -> None:
         pass
 
 
-def test_settings_for_good_hold_in_every_thread_until_they_are_reset() -> None:
+def test_permanent_settings_apply_to_every_thread_until_reset() -> None:
     before = config.get("threads")
     seen: list[int] = []
     try:
@@ -107,7 +107,7 @@ def test_settings_for_good_hold_in_every_thread_until_they_are_reset() -> None:
     assert config.get("threads") == before
 
 
-def test_settings_of_zarr_python_that_mean_nothing_here_are_told() -> None:
+def test_settings_of_zarr_python_without_effect_are_reported() -> None:
     with (
         pytest.warns(oz.OmnizarrWarning, match="codec_pipeline"),
         config.set({"codec_pipeline.path": "x"}),
@@ -130,7 +130,7 @@ def codec_names(array: oz.Array) -> list[str]:
 
 
 def test_new_arrays_have_the_codecs_of_the_setting() -> None:
-    """B5: equal options give other codecs where the setting is another."""
+    """B5: equal options give different codecs if the setting differs."""
     for choice, names in {
         "fast": ["bytes", "blosc", "crc32c"],
         "portable": ["bytes", "zstd"],
@@ -145,7 +145,7 @@ def test_new_arrays_have_the_codecs_of_the_setting() -> None:
 
 
 def test_a_list_of_codecs_is_a_default_for_all_types_and_formats() -> None:
-    """B5: what makes bytes of an array is only for types of fixed size."""
+    """B5: the array-to-bytes codec is only for types of fixed size."""
     delta = {"name": "numcodecs.delta", "configuration": {"dtype": "<i4"}}
     big = {"name": "bytes", "configuration": {"endian": "big"}}
     numbers = np.arange(9, dtype="i4")
@@ -178,7 +178,7 @@ def test_a_list_of_codecs_cannot_be_changed_from_outside() -> None:
 
 
 @pytest.mark.parametrize("value", ["quick", b"fast", {"name": "gzip"}, None, 3])
-def test_codecs_that_are_no_choice_and_no_list_are_refused(value: object) -> None:
+def test_codecs_that_are_neither_a_known_choice_nor_a_list_are_refused(value: object) -> None:
     with (
         pytest.raises(oz.InvalidArgument, match="codecs must be 'fast' or 'portable' or a list"),
         oz.configure(codecs=value),
@@ -187,7 +187,7 @@ def test_codecs_that_are_no_choice_and_no_list_are_refused(value: object) -> Non
 
 
 def test_codecs_of_zarr_python_are_still_ignored() -> None:
-    """There the setting maps names to classes."""
+    """In zarr-python this setting maps names to classes."""
     with pytest.warns(oz.OmnizarrWarning, match=r"codecs.*ignored"):
         oz.config.set({"codecs": {"bytes": "some.Class"}})
     with pytest.warns(oz.OmnizarrWarning, match=r"codecs\.bytes.*ignored"):

@@ -1,4 +1,4 @@
-"""Every example in the documents runs; those of README and stores.md by tests of their own."""
+"""Every example in the docs runs; README and stores.md have their own tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOCK = re.compile(r"^```(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def examples(document: Path) -> list[tuple[int, str]]:
-    """The Python blocks of a document, each with the line that it starts at."""
+    """Return the Python blocks of a page, each with its line number."""
     text = document.read_text()
     return [
         (text.count("\n", 0, block.start()) + 1, block[2])
@@ -34,7 +34,7 @@ WITH_EXAMPLES = [d for d in DOCUMENTS if d not in OWN_TEST and examples(d)]
 
 
 def microscopy() -> dict[str, object]:
-    """What docs/ome.md speaks of as if it were there."""
+    """Create the data that docs/ome.md assumes."""
     field = np.ones((32, 32), "u2")
     cells = np.ones((2, 16, 64, 64), "u2")
     oz.ome.write(
@@ -66,7 +66,7 @@ GIVEN: dict[str, Callable[[], dict[str, object]]] = {
 
 
 @pytest.mark.parametrize("document", WITH_EXAMPLES, ids=lambda d: str(d.relative_to(ROOT)))
-def test_the_examples_of_a_document_run_one_after_the_other(document: Path, in_tmp: Path) -> None:
+def test_the_examples_of_a_page_run_in_order(document: Path, in_tmp: Path) -> None:
     names: dict[str, object] = {"__name__": "example"}
     names |= GIVEN.get(document.name, dict)()
     with warnings.catch_warnings():
@@ -77,13 +77,13 @@ def test_the_examples_of_a_document_run_one_after_the_other(document: Path, in_t
             exec(program, names)
 
 
-def test_no_example_hides_behind_another_name_for_python() -> None:
+def test_python_blocks_are_marked_as_python() -> None:
     found = {block[1] for document in DOCUMENTS for block in BLOCK.finditer(document.read_text())}
     assert found <= {"", "python", "json", "console"}
     assert {d.name for d in WITH_EXAMPLES} >= {"views.md", "groups.md", "aio.md"}
 
 
-def test_every_setting_is_explained_with_its_default() -> None:
+def test_every_setting_is_documented_with_its_default() -> None:
     text = (ROOT / "docs" / "settings.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.MULTILINE))
     defaults = {f.name: f.default for f in fields(Config)}
@@ -94,6 +94,6 @@ def test_every_setting_is_explained_with_its_default() -> None:
             assert rows[name].strip("`") == quoted
 
 
-def test_every_document_is_in_the_list_of_documents() -> None:
+def test_every_page_is_in_the_list_of_pages() -> None:
     listed = set(re.findall(r"\(([\w-]+\.md)\)", (ROOT / "docs" / "README.md").read_text()))
     assert listed == {d.name for d in (ROOT / "docs").glob("*.md")} - {"README.md"}

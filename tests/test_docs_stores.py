@@ -1,4 +1,4 @@
-"""What docs/stores.md says is true: its code runs, its strings name those stores."""
+"""The code of docs/stores.md runs, and its strings name the stated stores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "stores.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_the_suites_run_on_a_store_of_ones_own(tmp_path: Path) -> None:
+def test_the_suites_run_on_a_user_defined_store(tmp_path: Path) -> None:
     (block,) = re.findall(r"<!-- executed -->\n```python\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "test_shelf.py").write_text(block)
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shelf.py"]
@@ -30,7 +30,7 @@ def test_the_suites_run_on_a_store_of_ones_own(tmp_path: Path) -> None:
     assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 60
 
 
-def test_a_missing_suite_is_told(tmp_path: Path) -> None:
+def test_a_missing_suite_is_reported(tmp_path: Path) -> None:
     (block,) = re.findall(r"<!-- executed -->\n```python\n(.*?)```", PAGE, re.DOTALL)
     closing = "    def close(self):\n        pass\n\nclass TestShelf"
     (tmp_path / "test_shelf.py").write_text(block.replace("\nclass TestShelf", closing))
@@ -67,7 +67,7 @@ def test_the_other_blocks_run(in_tmp: Path) -> None:
         ("memory://name", MemoryStore),
     ],
 )
-def test_a_string_names_that_store(where: str, kind: type[object], in_tmp: Path) -> None:
+def test_a_string_names_the_stated_store(where: str, kind: type[object], in_tmp: Path) -> None:
     store = stores.resolve(where)
     assert type(store) is kind
     assert list(in_tmp.iterdir()) == []  # to name a store creates nothing
@@ -75,7 +75,7 @@ def test_a_string_names_that_store(where: str, kind: type[object], in_tmp: Path)
         assert repr(store) == f"{where.rpartition('/')[2]} in https://host"
 
 
-def test_a_directory_that_is_called_zip_is_a_directory(tmp_path: Path) -> None:
+def test_a_directory_named_zip_is_opened_as_a_directory(tmp_path: Path) -> None:
     (tmp_path / "x.zip").mkdir()
     assert type(stores.resolve(tmp_path / "x.zip")) is LocalStore
     assert type(stores.resolve(tmp_path / "y.zip")) is ZipStore

@@ -1,4 +1,4 @@
-"""Warnings are given once for each cause."""
+"""Warnings are given once per cause; error contexts add the location."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shrink_and_grow(array: oz.Array) -> None:
     array.resize(8)
 
 
-def test_a_cause_is_told_once_and_again_to_whoever_sets_other_filters() -> None:
+def test_a_cause_is_reported_once_per_set_of_warning_filters() -> None:
     array = oz.create_array(shape=8, chunks=2, data=range(8))
     with warnings.catch_warnings(record=True) as first:
         warnings.simplefilter("always")
@@ -51,7 +51,7 @@ def test_warnings_that_are_errors_raise_each_time() -> None:
 
 
 def broken() -> dict[str, Any]:
-    """A group with a member that cannot be read."""
+    """Create a group with a member that cannot be read."""
     store: dict[str, Any] = {}
     oz.create_group(store)
     store["bad/zarr.json"] = json.dumps({"zarr_format": 3, "node_type": "array"}).encode()
@@ -86,7 +86,7 @@ def test_a_warning_names_the_line_that_called_the_library(act: Callable[[], obje
     assert [w.filename for w in told] == [__file__]
 
 
-def test_an_error_context_names_the_place_and_keeps_what_the_error_knows() -> None:
+def test_an_error_context_adds_the_location_and_keeps_the_attributes() -> None:
     with (
         pytest.raises(ChunkError, match=r"^chunk \(0,\): inner: damaged$") as caught,
         error_context("chunk (0,)", path="/a", chunk=(0,), codec="outer"),
@@ -109,7 +109,7 @@ def test_an_error_context_keeps_class_problems_and_cause() -> None:
     assert caught.value.__cause__ is cause
 
 
-def test_an_error_context_can_change_the_class_but_not_of_errors_that_name_their_array() -> None:
+def test_an_error_context_changes_the_class_only_of_errors_without_an_array() -> None:
     context = error_context("cannot read", into=ChunkError, catch=(Exception,), path="/b")
     with pytest.raises(ChunkError, match="cannot read: no answer") as caught, context:
         raise StoreError("no answer")

@@ -1,4 +1,4 @@
-"""Codecs, data types and keys of other packages (D4); docs/extending.md is run by test_docs."""
+"""Codecs, data types and keys of other packages (D4); test_docs runs docs/extending.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALUES = np.arange(24, dtype="u2").reshape(4, 6)
 
 @pytest.fixture(autouse=True)
 def own_names() -> Iterator[None]:
-    """What a test registers is forgotten after it."""
+    """Remove registered names after each test."""
     before = dict(registry._table)
     yield
     registry._table.clear()
@@ -32,7 +32,7 @@ def own_names() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Add(ArrayArrayCodec):
-    """Adds a number."""
+    """A codec that adds a number."""
 
     name = "example.add"
     number: int = 1
@@ -46,7 +46,7 @@ class Add(ArrayArrayCodec):
 
 @dataclass(frozen=True)
 class Text(ArrayBytesCodec):
-    """Numbers as text."""
+    """A codec that stores numbers as text."""
 
     name = "example.text"
     between: str = " "
@@ -61,7 +61,7 @@ class Text(ArrayBytesCodec):
 
 @dataclass(frozen=True)
 class Reverse(BytesBytesCodec):
-    """The last byte first."""
+    """A codec that reverses the bytes."""
 
     name = "example.reverse"
     steps: tuple[int, ...] = (-1,)
@@ -77,7 +77,7 @@ class Reverse(BytesBytesCodec):
 
 @dataclass(frozen=True)
 class NoBase:
-    """A dataclass with the methods of a codec, and no base class."""
+    """A dataclass with the methods of a codec but no base class."""
 
     name = "example.bare"
     kind = "bytes->bytes"
@@ -95,7 +95,7 @@ class NoBase:
 
 @dataclass(frozen=True)
 class OfProtocol(NoBase, BytesBytes):  # type: ignore[misc]  # as somebody may write it
-    """A codec that names the protocol as its base."""
+    """A codec that has the protocol as its base."""
 
     name = "example.protocol"
 
@@ -116,7 +116,7 @@ def option(kind: Any) -> str:
 
 @pytest.mark.parametrize(("kind", "defaults"), list(zip(CODECS, DEFAULTS, strict=True)))
 @pytest.mark.parametrize("given", ["object", "name", "json", "codecs"])
-def test_a_codec_of_ones_own_works_however_it_is_given(
+def test_a_user_defined_codec_works_in_every_notation(
     kind: Any, defaults: dict[str, Any], given: str
 ) -> None:
     """D4: the base classes work, and the defaults are written to zarr.json."""
@@ -137,7 +137,7 @@ def test_a_codec_of_ones_own_works_however_it_is_given(
     assert {"name": kind.name, "configuration": defaults} in stated
 
 
-def test_a_member_that_is_given_stays() -> None:
+def test_a_given_member_is_kept() -> None:
     oz.register("codec", Add.name, Add)
     codec = {"name": Add.name, "configuration": {"number": 7}}
     array = oz.create_array({}, data=VALUES, filters=codec)
@@ -145,8 +145,8 @@ def test_a_member_that_is_given_stays() -> None:
     assert np.array_equal(array[...], VALUES)
 
 
-def test_documents_that_leave_a_member_out_can_be_read() -> None:
-    """A document of another writer means the default."""
+def test_metadata_without_a_member_has_the_default() -> None:
+    """Other writers may leave out members that have their default."""
     oz.register("codec", Add.name, Add)
     store: dict[str, bytes] = {}
     oz.create_array(store, data=VALUES, filters=Add())
@@ -180,21 +180,21 @@ def test_documents_that_leave_a_member_out_can_be_read() -> None:
         ),
     ],
 )
-def test_what_cannot_be_a_codec_is_refused_when_it_is_registered(target: Any, said: str) -> None:
-    """D4: also a kind that there is not."""
+def test_an_invalid_codec_is_refused_on_registration(target: Any, said: str) -> None:
+    """D4: also one of an unknown kind."""
     with pytest.raises(oz.WrongType, match=said):
         oz.register("codec", "test.own", target)
     assert registry.find("codec", "test.own") is None
 
 
-def test_a_target_that_is_imported_on_first_use_is_checked_then() -> None:
+def test_a_lazily_imported_target_is_checked_on_import() -> None:
     oz.register("codec", "test.own", "tests.test_extending:VALUES")
     with pytest.raises(oz.WrongType, match="not a dataclass"):
         oz.create_array({}, shape=3, compressors="test.own")
 
 
-def test_a_codec_of_a_kind_that_there_is_not_never_runs() -> None:
-    """D4: one that a `bind` of its own gives."""
+def test_a_codec_of_an_unknown_kind_never_runs() -> None:
+    """D4: one that is returned by its own `bind`."""
 
     class Binds:
         @staticmethod
@@ -225,7 +225,7 @@ def test_an_unknown_kind_of_extension_is_refused() -> None:
         ("store", "s3", lambda url: None),
     ],
 )
-def test_what_is_known_is_replaced_only_when_asked_for(kind: Any, name: str, target: Any) -> None:
+def test_a_known_name_is_replaced_only_on_request(kind: Any, name: str, target: Any) -> None:
     """D4: names of this package, in every registry."""
     before = registry.find(kind, name)
     with pytest.raises(oz.InvalidArgument, match="replace=True replaces it"):
@@ -239,7 +239,7 @@ def test_what_is_known_is_replaced_only_when_asked_for(kind: Any, name: str, tar
     oz.register(kind, name, before, replace=True)
 
 
-def test_a_cell_that_runs_again_registers_again_and_another_package_does_not() -> None:
+def test_a_notebook_cell_can_register_again_but_another_package_cannot() -> None:
     def define() -> Any:
         @dataclass(frozen=True)
         class Codec(Add):
@@ -255,7 +255,7 @@ def test_a_cell_that_runs_again_registers_again_and_another_package_does_not() -
         oz.register("codec", "test.own", Add)
 
 
-def test_a_class_in_place_of_an_object_is_told() -> None:
+def test_a_class_given_instead_of_an_object_is_refused() -> None:
     oz.register("codec", Add.name, Add)
     with pytest.raises(oz.WrongType, match=r"is a class; give an object of it, Add\(…\)"):
         oz.create_array({}, shape=3, filters=[Add])
@@ -271,8 +271,8 @@ def tenths(named: Any) -> DataType:
 
 
 @pytest.mark.parametrize("dtype", ["test.tenths", {"name": "test.tenths"}])
-def test_a_data_type_of_ones_own_is_known_by_its_name(dtype: Any) -> None:
-    """D4: by the plain name, too."""
+def test_a_user_defined_data_type_is_known_by_its_name(dtype: Any) -> None:
+    """D4: also by the plain name."""
     oz.register("data_type", "test.tenths", tenths)
     group = oz.create_group({})
     array = group.create_array("a", shape=3, dtype=dtype, fill_value=15)
@@ -283,7 +283,7 @@ def test_a_data_type_of_ones_own_is_known_by_its_name(dtype: Any) -> None:
     assert oz.open(group.store)["a"].dtype == np.dtype("u1")
 
 
-def test_a_name_of_numpy_stays_numpys() -> None:
+def test_a_registered_type_cannot_take_a_name_of_numpy() -> None:
     oz.register("data_type", "half", tenths)
     assert oz.create_array({}, shape=3, dtype="half").dtype == np.float16
     with pytest.raises(oz.WrongType, match="is not known"):
@@ -292,7 +292,7 @@ def test_a_name_of_numpy_stays_numpys() -> None:
 
 @dataclass(frozen=True)
 class Marked(ChunkKeyEncoding):
-    """Keys with a mark."""
+    """A key encoding that adds a mark."""
 
     mark: str = "k"
 
@@ -304,14 +304,14 @@ class Marked(ChunkKeyEncoding):
 
 
 class Half:
-    """An encoding without a way back."""
+    """A key encoding that cannot parse its keys."""
 
     def key(self, coords: Any) -> str:
         return "k"
 
 
 def test_the_defaults_of_a_key_encoding_are_written() -> None:
-    """D4's sibling: what the keys are must not change with the class."""
+    """D4: the meaning of stored keys must not change with the class."""
     oz.register("chunk_key_encoding", "example.marked", Marked)
     array = oz.create_array({}, data=VALUES, chunks=2, chunk_key_encoding="example.marked")
     stated = {"name": "example.marked", "configuration": {"mark": "k"}}

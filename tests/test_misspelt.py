@@ -1,4 +1,4 @@
-"""Whoever misspells a name is told the right one, and completion finds it (D11)."""
+"""Errors about misspelt names suggest the right one, and completion offers it (D11)."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def new(**options: Any) -> oz.Array:
         (lambda: oz.ome.write({}, np.ones((8, 8)), axes="yx", method="maen"), "mean"),
     ],
 )
-def test_a_misspelt_name_gets_the_right_one(call: Callable[[], object], meant: str) -> None:
+def test_a_misspelt_name_gets_a_suggestion(call: Callable[[], object], meant: str) -> None:
     """D11: options, codecs, types, stores, modes, settings and fields."""
     with pytest.raises((oz.OmnizarrError, KeyError)) as caught:
         call()
     assert f"did you mean {meant!r}?" in str(caught.value.args[0])
 
 
-def test_a_misspelt_path_gets_the_right_one(in_tmp: Path) -> None:
-    """D11: of a file in the same folder, and of a member of a group."""
+def test_a_misspelt_path_gets_a_suggestion(in_tmp: Path) -> None:
+    """D11: a file of the same folder, or a member of a group."""
     oz.create_array("Ocean.zarr/temperature", shape=3)
     with pytest.raises(oz.NodeNotFound, match=r"Did you mean 'Ocean\.zarr'\?"):
         oz.open("ocaen.zarr")
@@ -81,8 +81,8 @@ def test_a_misspelt_path_gets_the_right_one(in_tmp: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["ocean.zarr", "data/x.zarr.zip", "~/x", "s3://bucket/x"])
-def test_a_file_given_as_the_path_in_a_store_is_told_of(in_tmp: Path, path: str) -> None:
-    """Without a store the data would be in memory, and lost without a word."""
+def test_a_file_given_as_a_path_in_a_store_is_reported(in_tmp: Path, path: str) -> None:
+    """Without a store the data would be in memory and silently lost."""
     with pytest.warns(oz.OmnizarrWarning, match="in memory, and gone") as told:
         oz.zeros(3, path=path)
     assert [w.filename for w in told] == [__file__]
@@ -90,7 +90,7 @@ def test_a_file_given_as_the_path_in_a_store_is_told_of(in_tmp: Path, path: str)
     oz.create_array({}, shape=3, path="ocean.zarr")
 
 
-def test_an_unknown_option_is_a_type_error_as_for_any_function() -> None:
+def test_an_unknown_option_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="chunks"):
         new(chunk=3)
     with pytest.raises(TypeError, match="attributes"):
@@ -98,13 +98,13 @@ def test_an_unknown_option_is_a_type_error_as_for_any_function() -> None:
 
 
 @pytest.mark.parametrize("mode", ["W", "ww", "rw", "wr", "w+", "wb", "write", "-w", "w--", ""])
-def test_no_mode_that_replaces_data_is_suggested(mode: Any) -> None:
+def test_a_mode_that_replaces_data_is_never_suggested(mode: Any) -> None:
     with pytest.raises(oz.InvalidArgument) as caught:
         oz.open({}, mode=mode)
     assert "did you mean 'w'" not in str(caught.value)
 
 
-def test_a_name_like_no_other_lists_what_there_is() -> None:
+def test_the_error_for_a_dissimilar_name_lists_the_known_ones() -> None:
     with pytest.raises(oz.InvalidArgument, match=r"r\+ reads and writes what is there"):
         oz.open({}, mode="qqqq")  # type: ignore[call-overload]  # what is tested
     with pytest.raises(oz.UnknownExtension, match=r"known: .*blosc.*gzip.*zstd"):
@@ -112,7 +112,7 @@ def test_a_name_like_no_other_lists_what_there_is() -> None:
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_two_letters_of_an_option_that_changed_places_are_found(name: str) -> None:
+def test_swapped_letters_of_an_option_are_recognised(name: str) -> None:
     for at in range(len(name) - 1):
         wrong = name[:at] + name[at + 1] + name[at] + name[at + 2 :]
         if wrong != name:
@@ -121,7 +121,7 @@ def test_two_letters_of_an_option_that_changed_places_are_found(name: str) -> No
 
 
 def completed(line: str, **names: Any) -> set[str]:
-    """What a press of the tab key offers at the end of a line."""
+    """Return the completions that the tab key offers at the end of a line."""
     shell = InteractiveShell()
     shell.user_ns.update(names)
     with provisionalcompleter():
@@ -129,8 +129,8 @@ def completed(line: str, **names: Any) -> set[str]:
         return {c.text for c in shell.Completer.completions(line, len(line))}
 
 
-def test_names_of_members_complete_in_brackets() -> None:
-    """D11: groups, attributes, fields, and what OME-Zarr and CF make of groups."""
+def test_member_names_are_completed_in_brackets() -> None:
+    """D11: groups, attributes, fields, and OME-Zarr and CF groups."""
     group = oz.create_group({}, attributes={"units": "m"})
     group.create_array("temperature", shape=3, dtype=[("low", "i4"), ("high", "i4")])
     group.create_group("deep")
@@ -142,6 +142,6 @@ def test_names_of_members_complete_in_brackets() -> None:
     assert new()._ipython_key_completions_() == []
 
 
-def test_a_field_of_an_array_without_fields_is_told_from_a_member_of_a_group() -> None:
+def test_a_field_of_an_array_without_fields_is_not_taken_for_a_member() -> None:
     with pytest.raises(oz.SelectionError, match="array of int32, not a group"):
         new()["x"]

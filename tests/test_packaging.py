@@ -1,4 +1,4 @@
-"""What pyproject.toml says about the package."""
+"""The extras in pyproject.toml, in the docs and in error messages agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 
 
-def test_the_extra_all_brings_every_other_except_testing() -> None:
+def test_the_extra_all_includes_every_other_except_testing() -> None:
     (whole,) = map(Requirement, EXTRAS["all"])
     assert whole.name == PROJECT["name"]
     assert whole.extras == EXTRAS.keys() - {"all", "testing"}
@@ -29,7 +29,7 @@ def test_every_extra_is_listed_in_the_docs(extra: str) -> None:
         assert extra == "all" or requirement.name in row
 
 
-def test_errors_name_extras_that_there_are() -> None:
+def test_errors_name_existing_extras() -> None:
     texts = [path.read_text() for path in (ROOT / "src" / "omnizarr").rglob("*.py")]
     named = {name for text in texts for name in re.findall(r"omnizarr\[(\w+)\]", text)}
     assert named

@@ -1,4 +1,4 @@
-"""The package alone, without any optional package: everything can be looked at (D1)."""
+"""The package without optional packages: everything can be inspected (D1)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NEED_PACKAGES = ["LMDBStore", "RedisStore", "from_dask", "xarray"]
         "import omnizarr.storage as s; s.HTTPStore; [getattr(s, name) for name in dir(s)]",
     ],
 )
-def test_a_plain_install_can_be_looked_at(program: str) -> None:
+def test_a_plain_install_can_be_inspected(program: str) -> None:
     """D1: help, star imports, getmembers and completion raise nothing."""
     done = run_plain(program)
     assert done.returncode == 0, done.stderr
 
 
-def test_names_that_need_a_package_are_not_there_without_it() -> None:
-    """D1: `hasattr` says no, `dir` and `__all__` do not list them."""
+def test_names_that_need_a_missing_package_do_not_exist() -> None:
+    """D1: `hasattr` returns False; `dir` and `__all__` do not list them."""
     done = run_plain(
         "import omnizarr as oz, omnizarr.storage as s\n"
         f"for name in {NEED_PACKAGES}:\n"
@@ -46,7 +46,7 @@ def test_names_that_need_a_package_are_not_there_without_it() -> None:
     assert set(NEED_PACKAGES) <= {*dir(oz)} & {*oz.__all__}
 
 
-def test_a_folder_with_the_name_of_a_package_is_not_the_package(tmp_path: Path) -> None:
+def test_a_folder_with_the_name_of_a_package_is_not_taken_for_it(tmp_path: Path) -> None:
     (tmp_path / "lmdb").mkdir()
     done = run_plain("import omnizarr as oz; assert 'LMDBStore' not in dir(oz)", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -67,8 +67,8 @@ def test_a_folder_with_the_name_of_a_package_is_not_the_package(tmp_path: Path) 
         ("oz.open('lmdb:///x')", "ImportError", "lmdb"),
     ],
 )
-def test_the_error_says_what_to_install(statement: str, error: str, extra: str) -> None:
-    """D1: the error is a MissingPackage, and the one that Python has for such a statement."""
+def test_the_error_names_the_package_to_install(statement: str, error: str, extra: str) -> None:
+    """D1: the error is a MissingPackage and Python's usual class for such a statement."""
     done = run_plain(
         "import omnizarr as oz, omnizarr.storage\n"
         f"try:\n    {statement}\n"
@@ -79,7 +79,7 @@ def test_the_error_says_what_to_install(statement: str, error: str, extra: str) 
     assert f"pip install 'omnizarr[{extra}]'" in done.stdout
 
 
-def test_missing_packages_survive_pickling() -> None:
+def test_a_missing_package_error_can_be_pickled() -> None:
     for made in (oz.errors.MissingModule("m"), oz.errors.MissingAttribute("m")):
         again = pickle.loads(pickle.dumps(made))
         assert type(again) is type(made)
@@ -87,7 +87,7 @@ def test_missing_packages_survive_pickling() -> None:
 
 
 def test_help_shows_every_public_name() -> None:
-    """D1: also with all packages; nothing raises, and nothing is left out."""
+    """D1: also with all packages; nothing raises and nothing is left out."""
     text = pydoc.plain(pydoc.render_doc(oz))
     functions = {n for n, v in inspect.getmembers(oz) if inspect.isfunction(v)}
     assert functions

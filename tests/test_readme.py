@@ -1,4 +1,4 @@
-"""What README promises is true: its code runs, its table of features is tried cell by cell."""
+"""The README's code runs, and each cell of its table of features is correct."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMATS: tuple[int | str, ...] = (1, 2, "3-draft", 3)
 
 
 def roundtrip(zarr_format: int | str, data: object, **options: object) -> oz.Array:
-    """Store `data`, open the store again, and insist that the values are the same."""
+    """Store `data`, reopen the store, and check that the values are the same."""
     store: dict[str, bytes] = {}
     values = np.asarray(data)
     path = options.pop("path", "")
@@ -171,15 +171,13 @@ def table() -> dict[str, list[str]]:
     return {cells[0]: cells[1:] for cells in lines}
 
 
-def test_the_table_has_the_features_that_are_tried() -> None:
+def test_the_table_lists_the_tested_features() -> None:
     assert list(table()) == list(FEATURES)
 
 
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("zarr_format", FORMATS)
-def test_a_cell_says_yes_where_it_works_and_no_where_the_format_cannot(
-    feature: str, zarr_format: int | str
-) -> None:
+def test_a_cell_says_yes_exactly_if_the_feature_works(feature: str, zarr_format: int | str) -> None:
     said = table()[feature][FORMATS.index(zarr_format)]
     try:
         FEATURES[feature](zarr_format)

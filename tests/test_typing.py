@@ -1,4 +1,4 @@
-"""Programs of users pass mypy --strict, and their mistakes do not (D10)."""
+"""User programs pass mypy --strict, and their mistakes do not (D10)."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ plate["A/1"][0].read()
 """
 
 
-def test_programs_of_users_type_check(tmp_path: Path) -> None:
-    """D10: what `open` gives can be used, and what is misspelt is found."""
+def test_user_programs_type_check(tmp_path: Path) -> None:
+    """D10: the result of `open` can be used, and misspelt names are found."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     config = ROOT / "pyproject.toml"

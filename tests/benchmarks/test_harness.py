@@ -62,20 +62,20 @@ def counting(values: list[float], calls: list[float]) -> Trial:
     return Trial(run=run, check=lambda _: True)
 
 
-def test_the_best_of_several_values_counts() -> None:
+def test_the_best_of_several_values_is_reported() -> None:
     calls: list[float] = []
     cells = answers({"a": lambda: counting([3.0, 1.0, 2.0], calls)})
     assert cells["a"] == Cell(1.0)
     assert calls == [3.0, 1.0, 2.0]
 
 
-def test_a_library_that_used_up_its_time_is_not_run_again() -> None:
+def test_a_library_beyond_its_time_limit_is_not_run_again() -> None:
     calls: list[float] = []
     answers({"a": lambda: counting([3.0, 1.0, 2.0], calls)}, seconds=0)
     assert calls == [3.0]
 
 
-def test_libraries_alternate_and_each_round_starts_with_another() -> None:
+def test_libraries_alternate_and_each_round_starts_with_a_different_one() -> None:
     order: list[str] = []
 
     def trial(name: str) -> Callable[[], Trial]:
@@ -85,7 +85,7 @@ def test_libraries_alternate_and_each_round_starts_with_another() -> None:
     assert "".join(order) == "abcbcacab"
 
 
-def test_a_library_that_cannot_has_an_empty_cell_with_the_reason() -> None:
+def test_an_unsupported_operation_is_an_empty_cell_with_the_reason() -> None:
     def cannot() -> Trial:
         raise Cannot("has no groups")
 
@@ -99,14 +99,14 @@ def test_a_library_that_cannot_has_an_empty_cell_with_the_reason() -> None:
     }
 
 
-def test_a_wrong_result_is_not_a_time_even_when_another_run_was_right() -> None:
+def test_a_wrong_result_gives_no_time_even_if_another_run_was_correct() -> None:
     right = iter([True, False])
     cells = answers({"a": lambda: Trial(run=lambda _: 1, check=lambda _: next(right))}, repeats=2)
     assert cells["a"].value is None
     assert "not those written" in cells["a"].reason
 
 
-def test_the_time_of_many_operations_is_that_of_one() -> None:
+def test_the_time_of_many_operations_is_reported_per_operation() -> None:
     prepared: list[int] = []
     trial = Trial(
         prepare=lambda: prepared.append(1),
@@ -120,7 +120,7 @@ def test_the_time_of_many_operations_is_that_of_one() -> None:
     assert len(prepared) == 3
 
 
-def test_the_ratio_is_to_the_fastest_of_the_peers_and_never_to_ourselves() -> None:
+def test_the_ratio_is_to_the_fastest_peer() -> None:
     answer = row(kernel=2.0, reference=1.0, zarrista=8.0, tensorstore=3.0)
     assert answer.fastest_peer() == "tensorstore"
     assert answer.ratio(KERNEL) == 1.5
@@ -131,7 +131,7 @@ def test_the_ratio_is_to_the_fastest_of_the_peers_and_never_to_ourselves() -> No
 @pytest.mark.parametrize(
     "answer", [row(kernel=None, zarrista=1.0), row(kernel=1.0), row(kernel=1.0, zarrista=None)]
 )
-def test_there_is_no_ratio_where_a_time_is_missing(answer: Row) -> None:
+def test_there_is_no_ratio_if_a_time_is_missing(answer: Row) -> None:
     assert answer.ratio(KERNEL) is None
     assert show_ratio(answer, KERNEL) == "–"
 
@@ -148,12 +148,12 @@ def test_there_is_no_ratio_where_a_time_is_missing(answer: Row) -> None:
         (Target(limit=1.9), "missed"),
     ],
 )
-def test_a_target_is_met_from_its_value_on(target: Target, verdict: str) -> None:
+def test_a_target_is_met_at_exactly_its_value(target: Target, verdict: str) -> None:
     answer = row(kernel=2.0, reference=4.0, zarrista=8.0, tensorstore=3.0)
     assert answer.verdict(target) == verdict
 
 
-def test_a_target_without_a_value_of_ours_is_missed() -> None:
+def test_a_target_without_a_measured_value_is_missed() -> None:
     assert row(kernel=None, zarrista=1.0).verdict(Target(1.0)) == "missed"
 
 
@@ -184,11 +184,13 @@ def test_targets_depend_on_codec_and_chunk_size() -> None:
         (8.0, "calls", "8"),
     ],
 )
-def test_values_have_three_digits_and_a_unit(value: float | None, unit: str, text: str) -> None:
+def test_values_are_shown_with_three_digits_and_a_unit(
+    value: float | None, unit: str, text: str
+) -> None:
     assert show(value, unit) == text
 
 
-def test_an_error_becomes_one_short_line_without_folders() -> None:
+def test_an_error_is_shown_as_one_short_line_without_folders() -> None:
     text = describe(OSError("cannot open /some/where/deep/inside/of/it/zarr.json\n" + "x" * 500))
     assert text.startswith("OSError: cannot open … x")
     assert len(text) == 160
@@ -223,12 +225,12 @@ def test_a_run_can_be_written_out_again() -> None:
     assert report.load(report.dump(rows, run)) == (rows, run)
 
 
-def test_the_same_reason_in_a_whole_topic_is_said_once() -> None:
+def test_a_reason_shared_by_a_topic_is_shown_once() -> None:
     rows = [row(kernel=1.0, zarrista=None), row(kernel=2.0, zarrista=None)]
     assert empty(rows) == [("zarrista", "cannot", "topic")]
 
 
-def test_the_cost_of_shards_needs_both_arrays_to_be_right(tmp_path: Path) -> None:
+def test_the_cost_of_shards_needs_two_correct_arrays(tmp_path: Path) -> None:
     layout = Layout((8, 8), "uint16", (2, 2), shards=(4, 4))
     data = np.arange(64, dtype="uint16").reshape(8, 8)
     trial = cost(peers.load(KERNEL), Workspace(tmp_path), layout, data)
@@ -241,7 +243,7 @@ def test_the_cost_of_shards_needs_both_arrays_to_be_right(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", [*OURS, "tensorstore"])
-def test_every_shard_that_is_written_is_counted(name: str, tmp_path: Path) -> None:
+def test_every_written_shard_is_counted(name: str, tmp_path: Path) -> None:
     layout = Layout((8, 8), "uint16", (2, 2), shards=(4, 4))
     data = np.arange(64, dtype="uint16").reshape(8, 8)
     trial = calls.counting(peers.load(name), Workspace(tmp_path), layout, data + np.uint16(1))

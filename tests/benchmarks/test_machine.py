@@ -10,7 +10,7 @@ from benchmarks import machine
     ("ours", "share", "warned"),
     [(10.0, 0.0, False), (8.0, 0.1, False), (4.0, 0.3, True), (11.0, 0.0, False)],
 )
-def test_others_had_what_was_busy_without_us(
+def test_the_load_of_other_processes_is_computed(
     monkeypatch: pytest.MonkeyPatch, ours: float, share: float, warned: bool
 ) -> None:
     watch = Watch(ours=5.0, all=(100.0, 1000.0))
@@ -21,6 +21,6 @@ def test_others_had_what_was_busy_without_us(
     assert ("vary" in watch.text()) is warned
 
 
-def test_a_system_that_does_not_tell_is_not_guessed_at() -> None:
+def test_an_unknown_load_is_not_guessed() -> None:
     assert Watch(ours=0.0, all=None).others() is None
     assert "not known" in Watch(ours=0.0, all=None).text()

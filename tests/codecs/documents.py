@@ -1,4 +1,4 @@
-"""Arrays whose document has a codec that users could not give."""
+"""Arrays whose metadata has a codec that the options do not allow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import omnizarr as oz
 
 
 def check_refused(codec: str, data_type: str, configuration: dict[str, Any], message: str) -> None:
-    """Reading an array with that codec raises an error that names it and says `message`."""
+    """Check that reading an array with a codec raises an error that contains `message`."""
     store: dict[str, Any] = {}
     oz.create_array(store, shape=(4,), chunks=(2,), dtype=data_type, compressors=None)
     document = json.loads(store["zarr.json"])

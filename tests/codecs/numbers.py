@@ -1,4 +1,4 @@
-"""What casting a number must give, worked out with fractions: slow, and by another way."""
+"""Expected results of casts, computed with fractions: slow but independent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from omnizarr.codecs.cast_value import Reals
 
 @cache
 def positives(dtype: np.dtype[Any]) -> list[Fraction]:
-    """All finite numbers of a type of at most 16 bits from zero up, in order."""
+    """Return all non-negative finite numbers of a type of at most 16 bits, in order."""
     bits = np.arange(2 ** (8 * dtype.itemsize), dtype=f"u{dtype.itemsize}")
     with np.errstate(invalid="ignore"):
         found = bits.view(dtype).astype("f8")
@@ -23,7 +23,7 @@ def positives(dtype: np.dtype[Any]) -> list[Fraction]:
 
 
 def around(size: Fraction, target: Reals) -> list[tuple[Fraction, bool]]:
-    """The numbers next to one that is not negative, the lower first, each with whether it is even.
+    """Return the neighbours of a non-negative number and whether each is even.
 
     Above the largest there is one more, which the type would have with one exponent more.
     """
@@ -57,7 +57,7 @@ def around(size: Fraction, target: Reals) -> list[tuple[Fraction, bool]]:
 
 
 def rounded(value: Fraction, target: Reals, rounding: str) -> Fraction:
-    """The number rounded, perhaps to one just outside of the type."""
+    """Return the number rounded, possibly to one just outside the type."""
     near = around(abs(value), target)
     if len(near) == 1:
         size = near[0][0] if near[0][0] >= abs(value) else abs(value)
@@ -79,7 +79,7 @@ def rounded(value: Fraction, target: Reals, rounding: str) -> Fraction:
 
 
 def expected(value: Any, target: Reals, rounding: str, out_of_range: str | None) -> Any:
-    """The number as the target type has it, or None where it must be refused."""
+    """Return the number as the target type has it, or None if it must be refused."""
     if isinstance(value, float) and not math.isfinite(value):
         has = target.nan if math.isnan(value) else target.infinite
         return value if has and not target.integer else None

@@ -1,4 +1,4 @@
-"""Parts of Blosc chunks by the blocks that hold them, from a store that is far away."""
+"""Parts of Blosc chunks are read by block from a remote store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHAPE = (64, 96, 70)
 
 
 class Far:
-    """A store that counts the bytes it hands out."""
+    """A store that counts the bytes it returns."""
 
     read_only = False
 
@@ -46,7 +46,7 @@ class Far:
 
 
 def made(data: Any, **options: Any) -> tuple[Far, oz.Array]:
-    """An array of one chunk in such a store."""
+    """Return an array of one chunk in such a store."""
     store = Far()
     codec = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0, **options}
     array = oz.create_array(

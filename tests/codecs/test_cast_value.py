@@ -1,4 +1,4 @@
-"""cast_value: exact by the text, in both directions, inside shards too."""
+"""cast_value: exact by its specification, in both directions and inside shards."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def numbers_of(name: str) -> Any:
 
 
 def values(name: str) -> st.SearchStrategy[Any]:
-    """Items of a type, many of them near powers of two and halves."""
+    """Return a strategy for items of a type, many of them near powers of two and halves."""
     of = numbers_of(name)
     if of.integer:
         near = st.builds(

@@ -1,4 +1,4 @@
-"""A9: memory that is used again is never seen by codecs and stores that may keep it."""
+"""A9: codecs and stores that keep their input never see memory that is used again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def kept(given: Any) -> Any:
 
 @dataclass(frozen=True)
 class Same:
-    """Returns what it is given, and keeps it."""
+    """A codec that returns its input and keeps it."""
 
     kind: ClassVar[str] = "bytes->bytes"
     name: ClassVar[str] = "test.same"
@@ -46,7 +46,7 @@ class Same:
 
 
 class SameInto(Same):
-    """Can also fill memory that it is given."""
+    """A codec that can also fill a given buffer."""
 
     name: ClassVar[str] = "test.same-into"
 
@@ -56,7 +56,7 @@ class SameInto(Same):
 
 
 class KeepingBlosc(Blosc):
-    """A codec of this package in other hands."""
+    """A subclass of a codec of this package that keeps its input."""
 
     name: ClassVar[str] = "test.blosc"
 
@@ -77,7 +77,7 @@ class KeepingBytes(Bytes):
 
 @dataclass(frozen=True)
 class SameArray:
-    """A filter that returns its input, and keeps it."""
+    """A filter that returns its input and keeps it."""
 
     kind: ClassVar[str] = "array->array"
     name: ClassVar[str] = "test.filter"
@@ -101,7 +101,7 @@ for codec in (Same, SameInto, KeepingBlosc, KeepingBytes, SameArray):
 
 
 class KeepingFiles(oz.LocalStore):
-    """A directory in other hands, which keeps what it was given last."""
+    """A subclass of the directory store that keeps the last value."""
 
     def set(self, key: str, value: Any) -> None:
         kept(value)
@@ -113,7 +113,7 @@ class KeepingFiles(oz.LocalStore):
 
 
 class Naive:
-    """The smallest store: it keeps the very objects that it is given, and hands them out."""
+    """A minimal store that keeps and returns the very objects that it is given."""
 
     read_only = False
 
@@ -132,7 +132,7 @@ class Naive:
 
 
 class Changing(Naive):
-    """Keeps values that can be changed in place, and would not notice."""
+    """A store of values that could be changed in place unnoticed."""
 
     def set(self, key: str, value: Any) -> None:
         self.values[key] = bytearray(value)
@@ -171,10 +171,10 @@ SETTINGS = {
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 @pytest.mark.parametrize("store", STORES, ids=lambda s: s.__name__)
 @pytest.mark.parametrize("chain", CHAINS)
-def test_what_a_codec_or_store_keeps_stays_as_it_was(
+def test_objects_kept_by_codecs_and_stores_do_not_change(
     chain: str, store: Any, engine: str, sharded: bool, tmp_path: Path
 ) -> None:
-    """A9: chunks hold what was written, whoever keeps or returns what it is given."""
+    """A9: chunks hold the written values even if someone keeps or returns their buffer."""
     codecs = [{"name": name, "configuration": SETTINGS.get(name, {})} for name in CHAINS[chain]]
     made = store(tmp_path / "x") if issubclass(store, oz.LocalStore) else store()
     data = np.arange(1, 1 + np.prod(SHAPE), dtype="u2").reshape(SHAPE)

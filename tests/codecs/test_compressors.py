@@ -1,4 +1,4 @@
-"""Codecs with a quick library and a plain one give the same values with either."""
+"""Codecs with a fast and a plain library give the same values with either."""
 
 from __future__ import annotations
 

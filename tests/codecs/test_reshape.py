@@ -1,4 +1,4 @@
-"""reshape: lengths, input axes and what is left over, by the text's rules."""
+"""reshape: lengths, input axes and the remainder, by its specification."""
 
 from __future__ import annotations
 

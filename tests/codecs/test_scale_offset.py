@@ -1,4 +1,4 @@
-"""scale_offset: arithmetic of the array's own type, of which nothing may be lost."""
+"""scale_offset: arithmetic in the array's own type, without any loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards of any shape and depth behave like NumPy, and other libraries agree on their bytes."""
+"""Shards of any shape and depth behave like NumPy and agree with other libraries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TAILS = ([], [GZIP], [CRC32C], [{"name": "blosc", "configuration": BLOSC}])
 
 @dataclass(frozen=True)
 class Layout:
-    """How an array is stored, and what is written to it."""
+    """The storage of an array, and the values written to it."""
 
     shape: tuple[int, ...]
     shard: tuple[int, ...]
@@ -40,7 +40,7 @@ class Layout:
     writes: list[Write]
 
     def store(self) -> dict[str, bytes]:
-        """A store with the empty array."""
+        """Return a store with the empty array."""
         return sharded(self.shape, self.shard, *self.codecs, data_type=self.dtype)
 
     def fill(self, array: Any, data: npt.NDArray[Any]) -> None:
@@ -53,13 +53,13 @@ class Layout:
             data[selection] = value
 
     def empty(self) -> npt.NDArray[Any]:
-        """What NumPy would hold at first."""
+        """Return the NumPy array that corresponds to a new array."""
         return np.full(self.shape, FILL, self.dtype)
 
 
 @st.composite
-def turns(draw: st.DrawFn, rank: int) -> list[Any]:
-    """No transpose, or one."""
+def transposes(draw: st.DrawFn, rank: int) -> list[Any]:
+    """Draw no transpose, or one."""
     order = draw(st.one_of(st.none(), st.permutations(range(rank))))
     return [] if order is None else [{"name": "transpose", "configuration": {"order": order}}]
 
@@ -68,8 +68,8 @@ def turns(draw: st.DrawFn, rank: int) -> list[Any]:
 def levels(
     draw: st.DrawFn, rank: int, depth: int, *, turned: bool, packed: bool
 ) -> tuple[list[Any], list[int]]:
-    """Codecs with `depth` levels of shards, and the shape of what they encode."""
-    before = draw(turns(rank)) if turned else []
+    """Draw codecs with `depth` levels of shards, and the shape of what they encode."""
+    before = draw(transposes(rank)) if turned else []
     if depth == 0:
         tail = draw(st.sampled_from(TAILS))
         shape = draw(st.lists(st.integers(1, 3), min_size=rank, max_size=rank))
@@ -93,7 +93,7 @@ def levels(
 
 @st.composite
 def selections(draw: st.DrawFn, shape: tuple[int, ...], *, numbers: bool = True) -> tuple[Any, ...]:
-    """Slices with steps in both directions, and integers."""
+    """Draw slices with steps in both directions, and integers."""
     items: list[Any] = []
     for length in shape:
         edge = st.one_of(st.none(), st.integers(-length, length))
@@ -107,7 +107,7 @@ def selections(draw: st.DrawFn, shape: tuple[int, ...], *, numbers: bool = True)
 
 @st.composite
 def layouts(draw: st.DrawFn, *, turned: bool = True, packed: bool = True) -> Layout:
-    """Arrays of one to three axes, of shards that nest up to three deep.
+    """Draw arrays of one to three axes, of shards that nest up to three deep.
 
     `turned`: a transpose may come before the outermost shards; `packed`: gzip after any.
     """
@@ -156,7 +156,7 @@ def test_what_becomes_empty_again_is_no_longer_stored(layout: Layout, data: st.D
 
 
 def theirs(store: dict[str, bytes]) -> tuple[Any, zarr.Array[Any]]:
-    """The array in zarr-python, and its store."""
+    """Return the array in zarr-python, and its store."""
     values = {key: cpu.Buffer.from_bytes(value) for key, value in store.items()}
     copy = zarr.storage.MemoryStore(values)
     return copy, zarr.open_array(copy, mode="r+")

@@ -1,4 +1,4 @@
-"""vlen-utf8: the compiled codec and the plain one give the same bytes, values and errors."""
+"""vlen-utf8: the compiled and the plain codec give the same bytes, values and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ needs_compiled = pytest.mark.skipif(vlen._strings is None, reason=COMPILER)
 
 
 def stored(items: list[str], plain: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, Any]:
-    """The bytes of a chunk of strings, and what is read back."""
+    """Return the bytes of a chunk of strings, and the values read back."""
     if plain:
         monkeypatch.setattr(vlen, "_strings", None)
     store: dict[str, bytes] = {}

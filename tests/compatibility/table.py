@@ -34,7 +34,7 @@ FORWARDING = {"save_array", "open_consolidated"}
 class Row:
     """One name of zarr-python, and its status in omnizarr."""
 
-    place: str
+    part: str
     name: str
     status: str
     note: str
@@ -43,7 +43,7 @@ class Row:
         return f"| `{self.name}` | {self.status} | {self.note} |"
 
 
-def places() -> dict[str, tuple[Any, Any, list[str]]]:
+def parts() -> dict[str, tuple[Any, Any, list[str]]]:
     """Return zarr-python's and omnizarr's objects and the public names of each part."""
     return {
         "zarr": (zarr, omnizarr, [n for n in zarr.__all__ if n != "__version__"]),
@@ -94,37 +94,37 @@ def accepted(holder: Any, name: str) -> set[str]:
 
 def rows() -> Iterator[Row]:
     """Yield all rows; raise if a row needs a reason, or a reason is obsolete."""
-    for place, (theirs, ours, names) in places().items():
-        said = reasons.REASONS.get(place, {})
+    for part, (theirs, ours, names) in parts().items():
+        said = reasons.REASONS.get(part, {})
         obsolete = said.keys() - set(names)
         if obsolete:
-            raise LookupError(f"{place} has no {sorted(obsolete)}; remove the reason")
+            raise LookupError(f"{part} has no {sorted(obsolete)}; remove the reason")
         for name in sorted(names):
-            yield _row(place, theirs, ours, name, said.get(name, ""))
+            yield _row(part, theirs, ours, name, said.get(name, ""))
 
 
-def _row(place: str, theirs: Any, ours: Any, name: str, note: str) -> Row:
+def _row(part: str, theirs: Any, ours: Any, name: str, note: str) -> Row:
     if not hasattr(ours, name):
         if not note:
-            raise LookupError(f"{place}.{name} is not offered; give a reason in reasons.py")
-        return Row(place, name, "not offered", note)
+            raise LookupError(f"{part}.{name} is not offered; give a reason in reasons.py")
+        return Row(part, name, "not offered", note)
     missing = set()
     if theirs is not None:
         missing = parameters(theirs, name) - accepted(ours, name)
     unsaid = {p for p in missing if f"`{p}`" not in note}
     if unsaid:
-        raise LookupError(f"{place}.{name} lacks {sorted(unsaid)}; give a reason in reasons.py")
-    return Row(place, name, "differs" if note else "same", note)
+        raise LookupError(f"{part}.{name} lacks {sorted(unsaid)}; give a reason in reasons.py")
+    return Row(part, name, "differs" if note else "same", note)
 
 
 def text() -> str:
     """Return the tables, one for each part of the interface."""
     out: list[str] = []
-    place = ""
+    part = ""
     for row in rows():
-        if row.place != place:
-            place = row.place
-            out += ["", f"### `{place}`", "", "| name | omnizarr | |", "| --- | --- | --- |"]
+        if row.part != part:
+            part = row.part
+            out += ["", f"### `{part}`", "", "| name | omnizarr | |", "| --- | --- | --- |"]
         out.append(str(row))
     return "\n".join(out).lstrip("\n") + "\n"
 

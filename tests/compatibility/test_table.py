@@ -1,4 +1,4 @@
-"""docs/zarr-python.md says of every name of zarr-python what it is here, and says so rightly."""
+"""docs/zarr-python.md describes every name of zarr-python correctly."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def test_the_page_has_the_table_of_the_installed_zarr_python() -> None:
 
 
 def test_every_public_name_has_a_row() -> None:
-    rows = {(row.place, row.name) for row in table.rows()}
-    wanted = {(place, n) for place, (_, _, names) in table.places().items() for n in names}
+    rows = {(row.part, row.name) for row in table.rows()}
+    wanted = {(part, n) for part, (_, _, names) in table.parts().items() for n in names}
     assert rows == wanted
     assert len(rows) > 200
 
 
-def test_what_is_called_the_same_takes_the_same_parameters() -> None:
-    parts = table.places()
+def test_functions_of_the_same_name_take_the_same_parameters() -> None:
+    parts = table.parts()
     for row in table.rows():
-        theirs, ours, _ = parts[row.place]
+        theirs, ours, _ = parts[row.part]
         if row.status == "same" and theirs is not None:
             lacking = table.parameters(theirs, row.name) - table.accepted(ours, row.name)
-            assert lacking == set(), (row.place, row.name)
+            assert lacking == set(), (row.part, row.name)

@@ -28,32 +28,32 @@ BIG_ENDIAN = {
 
 
 def text(document: Any) -> bytes:
-    """A document as it is stored."""
+    """Return a document as it is stored."""
     return json.dumps(document).encode()
 
 
 def array(**changes: Any) -> dict[str, Any]:
-    """An array document: a 4×6 array of int32 in chunks of 2×3, with some fields changed."""
+    """Return an array document: a 4×6 array of int32 in chunks of 2×3, with some fields changed."""
     return {**ARRAY, **changes}
 
 
 def regular(*lengths: int, separator: str = "/") -> dict[str, Any]:
-    """A regular chunk grid."""
+    """Return a regular chunk grid."""
     return {"type": "regular", "chunk_shape": list(lengths), "separator": separator}
 
 
 def without(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """A document that lacks one name."""
+    """Return a document that lacks one name."""
     return {k: v for k, v in document.items() if k != name}
 
 
 def hierarchy(documents: dict[str, Any] | None = None, **entry: Any) -> dict[str, bytes]:
-    """A store with an entry point, some of its names changed, and documents by key."""
+    """Return a store with an entry point, some of its names changed, and documents by key."""
     found = {"zarr.json": text({**ENTRY, **entry})}
     found.update({key: text(doc) for key, doc in (documents or {}).items()})
     return found
 
 
 def with_array(**changes: Any) -> dict[str, bytes]:
-    """A store with one array at ``/a``."""
+    """Return a store with one array at ``/a``."""
     return hierarchy({"meta/a.array.json": array(**changes)})

@@ -17,12 +17,12 @@ CRC32C = {"name": "crc32c"}
 
 
 def raw(endian: str = "little") -> dict[str, Any]:
-    """The codec for plain items."""
+    """Return the codec for plain items."""
     return {"name": "bytes", "configuration": {"endian": endian}}
 
 
 def sharding(*chunk_shape: int, **members: Any) -> dict[str, Any]:
-    """The codec, with raw inner chunks; members replaced, added, or (with ...) left out."""
+    """Return the codec, with raw inner chunks; members replaced, added, or (with ...) left out."""
     configuration = {
         "chunk_shape": list(chunk_shape),
         "codecs": [raw()],
@@ -36,14 +36,14 @@ def sharding(*chunk_shape: int, **members: Any) -> dict[str, Any]:
 def sharded(
     shape: Iterable[int], shard: Iterable[int], *codecs: Any, **changes: Any
 ) -> dict[str, bytes]:
-    """A store with the document of an array of uint8 with fill value 9, and no data."""
+    """Return a store with the document of an array of uint8 with fill value 9, and no data."""
     grid = regular(*shard)
     fields = {"shape": list(shape), "chunk_grid": grid, "codecs": list(codecs), "fill_value": 9}
     return put(array_doc(**{**fields, **changes}))
 
 
 def checked(index: Any) -> bytes:
-    """An index, little-endian and with its checksum, as most shards have it."""
+    """Return an index, little-endian and with its checksum, as most shards have it."""
     data = np.asarray(index, "<u8").tobytes()
     return data + google_crc32c.value(data).to_bytes(4, "little")
 
@@ -69,7 +69,7 @@ def pack(
 
 
 def index_of(shard: bytes, count: int, location: str = "end") -> list[tuple[int, int]]:
-    """The pairs of a checksummed index."""
+    """Return the pairs of a checksummed index."""
     size = 16 * count + 4
     stored = shard[-size:] if location == "end" else shard[:size]
     assert len(stored) == size
@@ -109,6 +109,6 @@ class CountingStore:
         yield from [key for key in self.values if key.startswith(prefix)]
 
     def taken(self) -> list[tuple[str, str, int]]:
-        """The requests since the last call."""
+        """Return the requests since the last call."""
         found, self.requests = self.requests, []
         return found

@@ -32,7 +32,7 @@ def codec(name: str, **configuration: Any) -> dict[str, Any]:
 def stored(
     codecs: list[Any] | None, value: bytes | None = None, data_type: str = "int32", size: int = 4
 ) -> dict[str, bytes]:
-    """A hierarchy whose root is an array of one chunk with these codecs and this value."""
+    """Return a hierarchy whose root is an array of one chunk with these codecs and this value."""
     array: dict[str, Any] = {
         "shape": [size],
         "data_type": data_type,

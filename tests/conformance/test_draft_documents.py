@@ -105,7 +105,7 @@ UNKNOWN_TYPE = {"extension": "http://example.org/type", "type": "weird"}
 
 
 def refused(store: dict[str, bytes], field: str, key: str = "meta/a.array.json") -> str:
-    """The error of opening the array at ``/a``, which names the key and the field."""
+    """Return the error of opening the array at ``/a``, which names the key and the field."""
     before = dict(store)
     with pytest.raises(oz.InvalidMetadata) as error:
         oz.open(store, "r+", path="a")
@@ -121,7 +121,7 @@ def document(store: dict[str, bytes], key: str = "meta/array.json") -> Any:
 
 
 def created(**options: Any) -> dict[str, bytes]:
-    """The store with a new array of two items at the root."""
+    """Return the store with a new array of two items at the root."""
     store: dict[str, bytes] = {}
     oz.create_array(store, **{"shape": 2, "dtype": "i4", "zarr_format": DRAFT, **options})
     return store
@@ -239,7 +239,7 @@ class MessagePack:
 
 @pytest.fixture
 def message_pack() -> Iterator[dict[str, Any]]:
-    """An entry for `metadata_encoding` that is known during the test."""
+    """Yield an entry for `metadata_encoding` that is known during the test."""
     uri = "http://example.org/encoding/msgpack"
     oz.register("metadata_encoding", uri, MessagePack)
     yield {"extension": uri, "type": "msgpack", "metadata_key_suffix": ".msgpack"}

@@ -84,7 +84,7 @@ def add_one(own_names: None) -> list[tuple[int, ...]]:
 
 
 def written(data: Any, **options: Any) -> dict[str, bytes]:
-    """The store after writing `data` as one chunk of raw bytes in an array at the root."""
+    """Return the store after writing `data` as one chunk of raw bytes in an array at the root."""
     store: dict[str, bytes] = {}
     values = np.asarray(data)
     settings = {"chunks": values.shape, "compressor": None, **options}

@@ -360,7 +360,7 @@ class Renaming:
 
 @pytest.fixture
 def renaming() -> Iterator[list[dict[str, Any]]]:
-    """Two entries for `storage_transformers` that are known during the test."""
+    """Yield two entries for `storage_transformers` that are known during the test."""
     uri = "http://example.org/transformer/renaming"
     oz.register("storage_transformer", uri, Renaming)
     Renaming.log.clear()
@@ -685,7 +685,7 @@ STATES: dict[str, tuple[dict[str, Any], str, dict[str, Any], str]] = {
 
 
 def in_state(state: str) -> dict[str, bytes]:
-    """One array at ``/g/a`` and group attributes, as that state stores them."""
+    """Return one array at ``/g/a`` and group attributes, as that state stores them."""
     entry, folder, fields, stored = STATES[state]
     store = {"zarr.json": text(entry)}
     extensions = {"extensions": []} if folder else {}

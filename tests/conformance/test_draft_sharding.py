@@ -75,7 +75,7 @@ def view(
     separator: str = "/",
     prefix: str = "data/a/",
 ) -> Any:
-    """The chunks, of one element each, of the array at `prefix`."""
+    """Return the chunks, of one element each, of the array at `prefix`."""
     store = stores.resolve(store)
     grid = chunk_grids.bind(
         Named("regular", {"chunk_shape": [1] * len(per_shard)}), shape or (100,) * len(per_shard)
@@ -85,7 +85,7 @@ def view(
 
 
 def sharded(store: Any, per_shard: Any, **options: Any) -> Any:
-    """A new array at /a of uncompressed int16 in chunks of (2, 2)."""
+    """Return a new array at /a of uncompressed int16 in chunks of (2, 2)."""
     options = {"shape": (8, 8), "chunks": (2, 2), "dtype": "<i2", "compressor": None, **options}
     return omnizarr.create_array(
         store,
@@ -97,14 +97,14 @@ def sharded(store: Any, per_shard: Any, **options: Any) -> Any:
 
 
 def index_of(shard: bytes, count: int) -> list[tuple[int, int]]:
-    """The pairs at the end of a shard."""
+    """Return the pairs at the end of a shard."""
     return [
         tuple(map(int, pair)) for pair in np.frombuffer(shard[-16 * count :], "<u8").reshape(-1, 2)
     ]
 
 
 def shard_of(chunks: dict[int, bytes], count: int, *, gap: int = 0, reverse: bool = False) -> bytes:
-    """A shard made by hand, in any order and with unused bytes between chunks."""
+    """Return a shard made by hand, in any order and with unused bytes between chunks."""
     index = np.full((count, 2), MISSING, "<u8")
     data = b"\xee" * gap
     for number, value in sorted(chunks.items(), reverse=reverse):

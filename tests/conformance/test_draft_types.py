@@ -32,7 +32,7 @@ def stored(
     endian: str | None = None,
     **members: Any,
 ) -> dict[str, bytes]:
-    """A hierarchy whose root is an array of one chunk of an extension type."""
+    """Return a hierarchy whose root is an array of one chunk of an extension type."""
     array: dict[str, Any] = {
         "shape": [size],
         "data_type": {"extension": URI.format(extension), "type": type_, **members},

@@ -22,7 +22,7 @@ from omnizarr.stores.local import store as local
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
-    """A store in a directory that does not exist yet."""
+    """Return a store in a directory that does not exist yet."""
     return LocalStore(tmp_path / "data")
 
 

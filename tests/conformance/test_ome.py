@@ -107,7 +107,7 @@ def test_a_level_of_another_zarr_version_is_reported_with_both_paths() -> None:
 
 
 def plate_with(old: str) -> Documents:
-    """A plate of version 0.5; what lies below `old` is of version 0.4."""
+    """Return a plate of version 0.5; what lies below `old` is of version 0.4."""
     store, other = ({}, {})  # type: tuple[Documents, Documents]
     for into, version in ((store, "0.5"), (other, "0.4")):
         wells = {"A/1": [np.zeros((4, 4))], "A/2": [np.zeros((4, 4))]}

@@ -32,13 +32,13 @@ LOCATIONS = pytest.mark.parametrize("location", ["start", "end"])
 
 @pytest.fixture(autouse=True, params=["auto", "reference"])
 def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test runs on both engines."""
+    """Yield every test runs on both engines."""
     with oz.configure(engine=request.param):
         yield
 
 
 def counted(shape: Any, shard: Any, *codecs: Any, data: Any = None) -> tuple[oz.Array, Any]:
-    """An array of uint8 in a store that counts, filled, with nothing counted so far."""
+    """Return an array of uint8 in a store that counts, filled, with nothing counted so far."""
     store = CountingStore(sharded(shape, shard, *codecs))
     array = oz.open_array(store, "r+")
     if data is not None:
@@ -48,7 +48,7 @@ def counted(shape: Any, shard: Any, *codecs: Any, data: Any = None) -> tuple[oz.
 
 
 def bytes_data(*shape: int) -> Any:
-    """Random bytes, none of them the fill value of `sharded`."""
+    """Return random bytes, none of them the fill value of `sharded`."""
     return np.random.default_rng(3).integers(10, 255, shape, "u1")
 
 

@@ -45,13 +45,13 @@ AT_START = "2400000000000000 0200000000000000" + 16 * "ff" + "2609790d 0102"
 
 @pytest.fixture(autouse=True, params=["auto", "reference"])
 def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test runs on both engines."""
+    """Yield every test runs on both engines."""
     with oz.configure(engine=request.param):
         yield
 
 
 def numbers(*shape: int, dtype: str = "u2") -> Any:
-    """Different values, none of them the fill value of `sharded`."""
+    """Return different values, none of them the fill value of `sharded`."""
     return (np.arange(np.prod(shape)) + 10).astype(dtype).reshape(shape)
 
 
@@ -67,7 +67,7 @@ def is_refused(codecs: list[Any], *words: str, shard: tuple[int, ...] = (64, 64)
 
 
 def is_kept(codecs: list[Any], shape: tuple[int, ...] = (64, 64), dtype: str = "<u2") -> oz.Array:
-    """The array that one shard holds with these codecs, after its data came back."""
+    """Return the array that one shard holds with these codecs, after its data came back."""
     store: dict[str, bytes] = {}
     data = numbers(*shape, dtype=dtype)
     oz.create_array(store, data=data, chunks=shape, codecs=codecs)

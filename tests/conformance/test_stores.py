@@ -136,7 +136,7 @@ MAKE: dict[str, Callable[[Path, str], Any]] = {
 
 @pytest.fixture(params=MAKE)
 def places(request: pytest.FixtureRequest, tmp_path: Path) -> list[Any]:
-    """Two stores of one kind."""
+    """Return two stores of one kind."""
     url = request.getfixturevalue("redis_url") if request.param == "redis" else ""
     for name in ("a", "g"):
         (tmp_path / name).mkdir()

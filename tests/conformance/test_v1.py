@@ -54,7 +54,7 @@ def meta_of(store: dict[str, bytes]) -> dict[str, Any]:
 
 
 def example(store: Any) -> oz.Array:
-    """The array of the worked example, written in full."""
+    """Return the array of the worked example, written in full."""
     oz.init_store(
         store,
         shape=(20, 20),

@@ -31,7 +31,7 @@ ZATTRS = """\
 
 
 def files(root: Path) -> dict[str, bytes]:
-    """Keys and values of a directory."""
+    """Return keys and values of a directory."""
     return {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 

@@ -57,7 +57,7 @@ SECOND_PRINTED = """
 
 
 def refused(doc: dict[str, Any]) -> str:
-    """The message with which a document is refused, which leaves the store as it was."""
+    """Return the message with which a document is refused, which leaves the store as it was."""
     store = put(doc)
     before = copy.deepcopy(store)
     with pytest.raises(oz.InvalidMetadata) as caught:

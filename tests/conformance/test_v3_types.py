@@ -43,14 +43,14 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fill_of(data_type: str, fill: Any) -> np.ndarray[Any, Any]:
-    """The only element of an array without chunks, as a document states it."""
+    """Return the only element of an array without chunks, as a document states it."""
     codecs = [{"name": "bytes", "configuration": {"endian": "little"}}]
     doc = {"data_type": data_type, "fill_value": fill, "codecs": codecs}
     return open_doc(**doc, shape=[1], chunk_grid=regular(1))[...]
 
 
 def bits(values: np.ndarray[Any, Any]) -> str:
-    """The bits as big-endian hexadecimal."""
+    """Return the bits as big-endian hexadecimal."""
     return values.astype(values.dtype.newbyteorder(">"), copy=False).tobytes().hex()
 
 
@@ -226,7 +226,7 @@ def test_a_fill_value_is_written_so_that_no_bit_is_lost(
 
 
 def _native(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same bits in the machine's order; a cast would quieten signalling NaNs."""
+    """Return the same bits in the machine's order; a cast would quieten signalling NaNs."""
     return values.byteswap().view(values.dtype.newbyteorder())
 
 
@@ -524,12 +524,12 @@ class Below:
 
 
 def halves(named: Any, shape: tuple[int, ...]) -> Grid:
-    """A grid of two chunks along every axis."""
+    """Return a grid of two chunks along every axis."""
     return Grid(tuple(RegularAxis(n, max(1, -(-n // 2))) for n in shape))
 
 
 def tenths(named: Any) -> DataType:
-    """Bytes that count tenths; the fill value is written as text."""
+    """Return bytes that count tenths; the fill value is written as text."""
     return DataType(
         named,
         np.dtype("u1"),

@@ -107,7 +107,7 @@ def test_a_document_is_never_read_under_the_rules_of_another_version() -> None:
 
 @pytest.fixture
 def older(tmp_path: Path) -> Path:
-    """A version 2 hierarchy on disk."""
+    """Return a version 2 hierarchy on disk."""
     path = tmp_path / "old.zarr"
     root = oz.create_group(path, zarr_format=2, attributes={"title": "old"})
     root.create_array("a", data=VALUES, chunks=(2, 3), compressor={"id": "gzip", "level": 3})
@@ -141,7 +141,7 @@ def test_upgrading_writes_documents_only(older: Path) -> None:
 
 
 def upgraded(**options: Any) -> tuple[Store, dict[str, Any]]:
-    """A version 2 array after the upgrade, and its new document."""
+    """Return a version 2 array after the upgrade, and its new document."""
     store: Store = {}
     oz.create_array(store, zarr_format=2, **options)
     chunks = {key: value for key, value in store.items() if not key.startswith(".z")}

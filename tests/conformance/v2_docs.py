@@ -30,7 +30,7 @@ ZARRAY = """\
 
 
 def strict(store: dict[str, bytes]) -> dict[str, Any]:
-    """The array document, which must be strict JSON."""
+    """Return the array document, which must be strict JSON."""
 
     def bare(name: str) -> None:
         raise AssertionError(f"bare {name} in .zarray")

@@ -11,7 +11,7 @@ DROP: Any = object()
 
 
 def array_doc(**changes: Any) -> dict[str, Any]:
-    """A valid document of 6 uint8 in chunks of 4, with some fields changed or dropped."""
+    """Return a valid document of 6 uint8 in chunks of 4, with some fields changed or dropped."""
     doc: dict[str, Any] = {
         "zarr_format": 3,
         "node_type": "array",
@@ -28,13 +28,13 @@ def array_doc(**changes: Any) -> dict[str, Any]:
 
 
 def group_doc(**changes: Any) -> dict[str, Any]:
-    """A valid document of a group, with some fields added or dropped."""
+    """Return a valid document of a group, with some fields added or dropped."""
     doc = {"zarr_format": 3, "node_type": "group", **changes}
     return {name: value for name, value in doc.items() if value is not DROP}
 
 
 def regular(*chunk_shape: int) -> dict[str, Any]:
-    """A regular chunk grid."""
+    """Return a regular chunk grid."""
     return {"name": "regular", "configuration": {"chunk_shape": list(chunk_shape)}}
 
 
@@ -47,11 +47,11 @@ def put(doc: Any, path: str = "", **chunks: bytes) -> dict[str, bytes]:
 
 
 def stored(store: dict[str, bytes], path: str = "") -> dict[str, Any]:
-    """The document of a node in a store."""
+    """Return the document of a node in a store."""
     doc: dict[str, Any] = json.loads(store[f"{path}/zarr.json" if path else "zarr.json"])
     return doc
 
 
 def open_doc(**changes: Any) -> oz.Array:
-    """The array behind `array_doc`."""
+    """Return the array behind `array_doc`."""
     return oz.open_array(put(array_doc(**changes)))

@@ -1,4 +1,4 @@
-"""Random arrays, random damage and nonsense calls, to find where the kernel is wrong or crashes.
+"""Random arrays, damage and invalid calls to find wrong results and crashes of the kernel.
 
 A row that the kernel says it has done must hold what the reference engine reads; a row that the
 reference engine refuses must not be done. Whatever it is called with, it raises or does its work.
@@ -36,7 +36,7 @@ CRC = {"name": "crc32c"}
 
 
 def compressor(r: random.Random, size: int) -> dict[str, Any]:
-    """Any compressor that the kernel knows."""
+    """Return any compressor that the kernel supports."""
     kind = r.choice(("blosc", "blosc", "blosc", "zstd", "lz4", "gzip", "numcodecs.zlib"))
     if kind == "zstd":
         config: dict[str, Any] = {"level": r.choice((-3, 0, 1, 7)), "checksum": r.random() < 0.5}
@@ -56,7 +56,7 @@ def compressor(r: random.Random, size: int) -> dict[str, Any]:
 
 
 def inner_codecs(r: random.Random, rank: int, size: int) -> list[dict[str, Any]]:
-    """Transpose, bytes, and none to three steps that turn bytes into bytes."""
+    """Return transpose, bytes, and up to three bytes-to-bytes codecs."""
     found: list[dict[str, Any]] = []
     if rank > 1 and r.random() < 0.3:
         order = r.sample(range(rank), rank)
@@ -68,7 +68,7 @@ def inner_codecs(r: random.Random, rank: int, size: int) -> list[dict[str, Any]]
 
 
 def create(r: random.Random, where: Any) -> oz.Array:
-    """An array of a random layout."""
+    """Create an array of a random layout."""
     dtype = np.dtype(r.choice(DTYPES))
     rank = r.choice((0, 1, 1, 2, 2, 3))
     most = {0: 1, 1: 3000, 2: 70, 3: 18}[rank]
@@ -93,7 +93,7 @@ def create(r: random.Random, where: Any) -> oz.Array:
 
 
 def values(r: random.Random, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Bytes that compress well, badly or not at all, with runs of zeros."""
+    """Return bytes that compress well, badly or not at all, with runs of zeros."""
     count = int(np.prod(shape)) * dtype.itemsize
     numbers = np.random.default_rng(r.randrange(2**32))
     raw = numbers.integers(0, r.choice((2, 5, 60, 256)), count).astype(np.uint8)
@@ -105,7 +105,7 @@ def values(r: random.Random, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np
 
 
 def selection(r: random.Random, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """A box with any steps; often small, so that chunks are read in part."""
+    """Return a box with any steps; often small, so that chunks are read in part."""
     found: list[Any] = []
     for n in shape:
         start = r.randrange(n)
@@ -118,7 +118,7 @@ def selection(r: random.Random, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def any_plan(r: random.Random, array: oz.Array) -> Plan:
-    """A box, lists along some axes, or points."""
+    """Return a box, lists along some axes, or points."""
     grid, shape = array._bound.grid, array.shape
     kind = r.choice(("box", "box", "lists", "points")) if shape else "box"
     if kind == "box":
@@ -138,12 +138,12 @@ def any_plan(r: random.Random, array: oz.Array) -> Plan:
 
 
 def with_crc(body: bytes) -> bytes:
-    """Bytes and their checksum: damage that checksums do not catch goes deeper."""
+    """Append a checksum, so that damage gets past it."""
     return body + int(google_crc32c.value(body)).to_bytes(4, "little")
 
 
 def damaged(r: random.Random, data: bytes) -> bytes:
-    """Bits turned over, bytes cut off or added, numbers replaced by likely or absurd ones."""
+    """Return bytes with flipped bits, truncated, extended, or with replaced numbers."""
     out = bytearray(data)
     for _ in range(r.choice((1, 1, 1, 2, 5))):
         kind = r.choice(("flip", "flip", "number", "number", "cut", "add", "swap", "header"))
@@ -169,7 +169,7 @@ def damaged(r: random.Random, data: bytes) -> bytes:
 
 
 def steps_of(array: oz.Array) -> tuple[list[str], dict[str, Any] | None]:
-    """Names of the steps after 'bytes', and the configuration of shards."""
+    """Return the names of the codecs after 'bytes', and the configuration of shards."""
     names, shards = [], None
     for codec in array._bound.model.codecs:
         names.append(codec.name)
@@ -179,7 +179,7 @@ def steps_of(array: oz.Array) -> tuple[list[str], dict[str, Any] | None]:
 
 
 def damaged_value(r: random.Random, array: oz.Array, data: bytes) -> bytes:
-    """A stored chunk or shard with damage, half of the time behind fresh checksums."""
+    """Return a stored chunk or shard with damage, half of the time with new checksums."""
     names, shards = steps_of(array)
     if shards is None:
         if names[-1] == "crc32c" and len(data) > 4 and r.random() < 0.7:
@@ -204,7 +204,7 @@ def damaged_value(r: random.Random, array: oz.Array, data: bytes) -> bytes:
 
 
 def compare(array: oz.Array, rows: Plan) -> str:
-    """Every row that the kernel says it has done, against the reference engine."""
+    """Compare every row that the kernel has done with the reference engine."""
     bound = array._bound
     ours = np.frombuffer(
         b"\xa5" * (int(np.prod(rows.full_shape)) * bound.dtype.itemsize), np.uint8
@@ -235,7 +235,7 @@ def compare(array: oz.Array, rows: Plan) -> str:
 
 
 def try_array(r: random.Random, folder: Path) -> Counter[str]:
-    """One array: written and read by both engines, then damaged again and again."""
+    """Write and read an array with both engines, then damage it repeatedly."""
     tally: Counter[str] = Counter()
     store = oz.MemoryStore() if r.random() < 0.2 else oz.LocalStore(folder)
     array = create(r, store)
@@ -287,7 +287,7 @@ def odd_column(r: random.Random, length: int) -> Any:
 
 
 def odd_axis(r: random.Random, axis: tuple[Any, ...]) -> Any:
-    """One axis of a call with one thing wrong."""
+    """Return one axis of a call with one thing wrong."""
     out = list(axis)
     at = r.randrange(len(out))
     numbers = r.random() < 0.5
@@ -296,7 +296,7 @@ def odd_axis(r: random.Random, axis: tuple[Any, ...]) -> Any:
 
 
 def odd_points(r: random.Random) -> Any:
-    """Columns of points, all right or with one thing wrong."""
+    """Return columns of points, valid or with one thing wrong."""
     lists = ([[0, 0], [1, 0]], [0, 1, 3], [[0, 7, 3], [3, 0, 2]], [0, 8, 4])
     out: list[Any] = [np.array(v, np.int64) for v in lists]
     if r.random() < 0.8:
@@ -306,7 +306,7 @@ def odd_points(r: random.Random) -> Any:
 
 
 def attempt(call: Any, args: list[Any]) -> Any:
-    """The answer, or None where the call was refused in a proper way."""
+    """Return the result, or None if the call was properly refused."""
     try:
         return call(*args)
     except REFUSALS:
@@ -314,7 +314,7 @@ def attempt(call: Any, args: list[Any]) -> Any:
 
 
 def try_calls(r: random.Random, folder: Path) -> Counter[str]:
-    """Calls into the module that are right but for one or two arguments."""
+    """Call the kernel with one or two invalid arguments."""
     native: Any = kernel._kernel
     step = (2, 5, r.randint(0, 3), r.randint(0, 2), 2, 0, 0)
     inner = native.chain((4, 4), (0, 1), 2, 0, (step,), b"\1\2", False, None, *[False] * 3)
@@ -349,7 +349,7 @@ def try_calls(r: random.Random, folder: Path) -> Counter[str]:
 
 
 def run(seed: int, rounds: int, folder: Path, seconds: float = 1e9) -> Counter[str]:
-    """Rounds of both kinds, until there are enough or the time is over; what happened."""
+    """Run rounds of both kinds until there are enough or time runs out; return counts."""
     tally: Counter[str] = Counter()
     end = time.monotonic() + seconds
     for number in range(rounds):

@@ -1,4 +1,4 @@
-"""The chunk cache: decodes once, holds what it may, and is never stale."""
+"""The chunk cache decodes once, respects its limit, and is never stale."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def settle() -> None:
 
 
 class Counted(oz.MemoryStore):
-    """Counts the values that are fetched."""
+    """A store that counts the values that are fetched."""
 
     def __init__(self, values: dict[str, bytes] | None = None) -> None:
         super().__init__(values)
@@ -265,7 +265,7 @@ def test_writes_by_the_same_and_another_handle_are_seen_at_once(
 
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system whose clock ticks every 50 ms, and that uses the numbers of files again."""
+    """Simulate a file system with a 50 ms clock that reuses inode numbers."""
     exact = local._generation
 
     def rounded(status: os.stat_result) -> str:
@@ -386,7 +386,7 @@ BOXES = st.tuples(box(20), box(12))
 
 
 class Cached(RuleBasedStateMachine):
-    """Two handles, one of them without the cache, against an array in memory."""
+    """Two handles, one of them without the cache, compared with an array in memory."""
 
     @initialize(
         layout=st.sampled_from(sorted(LAYOUTS)),
@@ -462,7 +462,7 @@ def test_a_store_that_fails_is_told_as_without_the_cache(kept: ChunkCache) -> No
 
 
 class Far(Counted):
-    """Takes its time, and counts how many requests it serves side by side."""
+    """A slow store that counts how many requests it serves concurrently."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Both engines leave the same files and folders, and ask for no more than they need."""
+"""Both engines leave the same files and folders, and request no more than they need."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHAPE = (6, 7, 5)
 
 
 def tree(root: Path) -> list[str]:
-    """Every file and folder; not the folder of locks, which appears when two writers meet."""
+    """Return every file and folder, except the folder of locks."""
     found = (str(path.relative_to(root)) for path in root.rglob("*"))
     return sorted(name for name in found if "__omnizarr_" not in name)
 
@@ -96,7 +96,7 @@ def test_folders_that_come_and_go_lose_no_chunk(tmp_path: Path) -> None:
 
 
 class Asked(oz.LocalStore):
-    """Counts what is asked for of values that are held."""
+    """A store that counts requests for values that are held open."""
 
     @contextmanager
     def snapshot(self) -> Iterator[Any]:

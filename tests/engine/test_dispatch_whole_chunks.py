@@ -1,4 +1,4 @@
-"""Whole chunks are written without a lock: nothing but the write itself is called."""
+"""Whole chunks are written without a lock and without other requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ sys.addaudithook(_hear)
 
 @contextmanager
 def heard() -> Iterator[Counter[str]]:
-    """What this process does about locks while the block runs."""
+    """Record the lock calls of this process while the block runs."""
     global _events
     _events = Counter()
     try:
@@ -45,7 +45,7 @@ def heard() -> Iterator[Counter[str]]:
 
 @pytest.fixture
 def turned(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
-    """The keys whose locks threads take, as they take them."""
+    """Return the keys whose locks threads take, as they take them."""
     taken: list[set[str]] = []
     find = key_locks._find
 

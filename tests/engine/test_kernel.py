@@ -1,4 +1,4 @@
-"""What the kernel does with buffers, files and calls that are legal but odd, or are not legal."""
+"""The kernel with buffers, files and calls that are unusual or invalid."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = needs_kernel
 
 
 def blosc_array(where: Path, size: int, dtype: str = "u1", **config: Any) -> oz.Array:
-    """One chunk in one Blosc buffer."""
+    """Return an array of one chunk in one Blosc buffer."""
     item = np.dtype(dtype).itemsize
     given = {"cname": "lz4", "clevel": 5, "shuffle": "noshuffle", "typesize": item, **config}
     codecs = [
@@ -38,7 +38,7 @@ def blosc_array(where: Path, size: int, dtype: str = "u1", **config: Any) -> oz.
 
 
 def left_of(array: oz.Array, selection: Any, out: Any = None) -> list[int] | None:
-    """The rows that the kernel does not do."""
+    """Return the rows that the kernel leaves to the reference engine."""
     rows = plan(array._bound.grid, selection)
     out = np.empty(rows.full_shape, array.dtype) if out is None else out
     return kernel.read(array._bound, rows, out)
@@ -99,7 +99,7 @@ def test_the_kernel_reads_what_c_blosc_wrote(
 
 
 def blosc_buffer(array: oz.Array) -> tuple[bytearray, list[int], Path]:
-    """A stored buffer of several blocks, where they start, and its file."""
+    """Return a stored buffer of several blocks, where they start, and its file."""
     array[...] = np.arange(array.shape[0]) // 9 % 50
     path = Path(str(array._bound.store)) / "c" / "0"
     data = bytearray(path.read_bytes())
@@ -148,7 +148,7 @@ def test_a_stream_that_reaches_into_the_next_block_is_left(tmp_path: Path) -> No
 
 
 def deflate_array(where: Path, name: str) -> tuple[oz.Array, bytes, Path]:
-    """One chunk of 1000 bytes, its values and the place of its file."""
+    """Return an array of one chunk of 1000 bytes, its values and its file."""
     codecs = [{"name": "bytes"}, {"name": name, "configuration": {"level": 5}}]
     array = oz.create_array(where, shape=1000, chunks=1000, dtype="u1", codecs=codecs)
     data = (np.arange(1000) // 7 % 50).astype("u1")

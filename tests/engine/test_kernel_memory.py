@@ -1,4 +1,4 @@
-"""Memory of large results: reused when they are gone, never while somebody still has them."""
+"""Memory of large results is reused after they are deleted, and never before."""
 
 from __future__ import annotations
 

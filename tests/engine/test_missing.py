@@ -1,4 +1,4 @@
-"""Chunks that the store does not have: reads fill, warn or raise, and tell which they were."""
+"""Missing chunks: reads fill, warn or raise, and report which chunks are missing."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ SHARDS: dict[str, dict[str, Any]] = {
 
 
 def make(store: Any, kind: str, missing: set[tuple[int, int]]) -> oz.Array:
-    """An array of 8 × 12 with chunks of 2 × 3, all of them stored but some."""
+    """Create an 8 × 12 array with chunks of 2 × 3, some of them missing."""
     given = {"chunks": (2, 3), **SHARDS[kind]}
     array = oz.create_array(store, shape=(8, 12), dtype="u1", fill_value=0, **given)
     data = np.arange(1, 97, dtype="u1").reshape(8, 12)
@@ -100,13 +100,13 @@ SELECTIONS: list[Any] = [
 
 
 def touched(selection: Any) -> set[tuple[int, int]]:
-    """The chunks that have a selected element, by NumPy."""
+    """Return the chunks with a selected element, computed with NumPy."""
     y, x = np.indices((8, 12))
     return set(zip((y[selection] // 2).flat, (x[selection] // 3).flat, strict=True))
 
 
 def sizes(kind: str) -> tuple[int, int]:
-    """How many chunks, as the user counts them, one of `ALL` is of; of nested shards fewer."""
+    """Return how many user-visible chunks an entry of `ALL` covers; fewer in nested shards."""
     return (2, 2) if kind == "nested" else (1, 1)
 
 

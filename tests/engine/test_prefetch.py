@@ -1,4 +1,4 @@
-"""Stores that fetch many values in one go are asked few times."""
+"""Stores that fetch many values per call are called few times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from omnizarr.stores import Range
 
 
 class Far:
-    """Values in memory behind requests that are counted, one list a call."""
+    """Values in memory behind requests that are counted, one list per call."""
 
     read_only = False
 
@@ -177,7 +177,7 @@ def test_a_full_write_with_the_transformer_of_the_draft_sets_every_shard_once() 
 
 
 class FarWrites(Far):
-    """Also stores many values in one call."""
+    """A store that can also set many values in one call."""
 
     def __init__(self, values: dict[str, bytes]) -> None:
         super().__init__(values)

@@ -100,7 +100,7 @@ POINTS: list[Any] = [([0, 18, 3, 3], [13, 0, 2, 2], [0, 10, 5, 5]), ([9, 9], [1,
 
 
 def run(where: Any, engine: str, *case: str) -> tuple[dict[str, bytes], list[Any]]:
-    """What one engine stores, and what it reads after each write."""
+    """Return what one engine stores, and what it reads after each write."""
     data = values(case[0])
     seen = []
     with oz.configure(engine=engine):

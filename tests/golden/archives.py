@@ -1,4 +1,4 @@
-"""The archives, unpacked once a test run."""
+"""The archives of golden data, unpacked once per test run."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ MAPS = "maps-by-gdal"
 
 @cache
 def contents(archive: str) -> dict[str, bytes]:
-    """All files of an archive."""
+    """Return all files of an archive."""
     with zipfile.ZipFile(HERE / f"{archive}.zip") as file:
         return {name: file.read(name) for name in file.namelist() if not name.endswith("/")}
 
 
 def store(archive: str, folder: str) -> oz.MemoryStore:
-    """The files below a folder as a read-only store."""
+    """Return the files below a folder as a read-only store."""
     start = f"{folder}/"
     found = {k[len(start) :]: v for k, v in contents(archive).items() if k.startswith(start)}
     return oz.MemoryStore(found, read_only=True)
 
 
 def names(archive: str) -> list[str]:
-    """The arrays, by path."""
+    """Return the arrays, by path."""
     files = [k for k in contents(archive) if k.startswith("expected/")]
     return sorted(Path(k).stem.replace("__", "/") for k in files)
 
 
 def expected(archive: str, name: str) -> npt.NDArray[np.generic]:
-    """The values that the writer itself read back."""
+    """Return the values that the writer itself read back."""
     import io
 
     data = contents(archive)[f"expected/{name.replace('/', '__')}.npy"]
@@ -49,7 +49,7 @@ def expected(archive: str, name: str) -> npt.NDArray[np.generic]:
 
 
 def equal(found: npt.NDArray[np.generic], wanted: npt.NDArray[np.generic]) -> bool:
-    """Whether values agree to the bit, or item by item where they are objects."""
+    """Return True if values agree to the bit, or item by item if they are objects."""
     if found.shape != wanted.shape:
         return False
     if wanted.dtype.kind == "O":

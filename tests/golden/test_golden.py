@@ -1,4 +1,4 @@
-"""Data of the real old writers is read to the bit, and their documents are what we write."""
+"""Data of old writers is read to the bit, and the metadata we write is the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.golden.archives import DRAFT, SNAPPY, V1, V2
 OLD_ZSTD = {"blosc_zstd_0", "blosc_zstd_1", "blosc_zstd_2"}
 
 
-def test_the_archives_hold_what_their_readme_says() -> None:
+def test_the_archives_match_their_readme() -> None:
     assert [len(archives.names(a)) for a in (V1, V2, SNAPPY, DRAFT)] == [38, 87, 17, 41]
 
 
@@ -31,7 +31,7 @@ def test_version_1_arrays_read_as_their_writer_read_them(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OLD_ZSTD))
-def test_zstd_frames_from_before_0_8_need_the_kernel_and_are_a_clear_error_without(
+def test_zstd_frames_from_before_0_8_are_an_error_without_the_kernel(
     name: str,
 ) -> None:
     array = oz.open_array(archives.store(V1, f"arrays/{name}"))
@@ -44,7 +44,7 @@ def test_zstd_frames_from_before_0_8_need_the_kernel_and_are_a_clear_error_witho
 
 
 @pytest.mark.shows("V1-37")
-def test_order_f_of_version_1_follows_the_text_unless_told_otherwise() -> None:
+def test_order_f_of_version_1_follows_the_specification_by_default() -> None:
     store = archives.store(V1, "arrays/order_F")
     by_writer = archives.expected(V1, "order_F")
     by_text = oz.open_array(store)
@@ -83,7 +83,7 @@ def test_draft_arrays_read_as_their_writer_read_them(name: str) -> None:
 
 
 @pytest.mark.shows("D3-73", "D3-120")
-def test_groups_and_attributes_of_the_draft_are_found_in_its_early_state() -> None:
+def test_groups_and_attributes_of_the_early_draft_are_read() -> None:
     with pytest.warns(oz.OmnizarrWarning):
         group = oz.open_group(archives.store(DRAFT, "store"))
     assert group.attrs == {"title": "draft"}
@@ -92,7 +92,7 @@ def test_groups_and_attributes_of_the_draft_are_found_in_its_early_state() -> No
 
 
 def _write_again(source: oz.Array, zarr_format: int | str) -> oz.MemoryStore:
-    """The same array, created anew from its properties."""
+    """Create the same array from its properties."""
     store = oz.MemoryStore()
     codecs = [c for c in source.codecs if c.name != "transpose"]
     oz.create_array(
@@ -111,7 +111,7 @@ def _write_again(source: oz.Array, zarr_format: int | str) -> oz.MemoryStore:
 
 
 @pytest.mark.parametrize("name", archives.names(V1))
-def test_version_1_documents_are_written_as_by_zarr_1(name: str) -> None:
+def test_version_1_metadata_is_written_as_by_zarr_1(name: str) -> None:
     golden = archives.store(V1, f"arrays/{name}")
     written = _write_again(oz.open_array(golden), 1)
     assert written.values["attrs"] == golden.values["attrs"]
@@ -126,7 +126,7 @@ def test_version_1_documents_are_written_as_by_zarr_1(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", archives.names(V2))
-def test_version_2_documents_are_written_as_by_zarr_2(name: str) -> None:
+def test_version_2_metadata_is_written_as_by_zarr_2(name: str) -> None:
     golden = archives.store(V2, "store").values
     array = oz.open_group(archives.store(V2, "store"))[name]
     assert isinstance(array, oz.Array)
@@ -140,7 +140,7 @@ def test_version_2_documents_are_written_as_by_zarr_2(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", archives.names(DRAFT))
-def test_draft_documents_say_what_the_early_writer_said_in_the_words_of_the_text(name: str) -> None:
+def test_draft_metadata_expresses_that_of_the_early_writer_by_the_specification(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         array = oz.open_group(archives.store(DRAFT, "store"))[name]

@@ -18,14 +18,14 @@ Array = np.ndarray[Any, Any]
 
 @st.composite
 def shapes(draw: st.DrawFn, least: int = 1) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A shape and a chunk shape."""
+    """Draw a shape and a chunk shape."""
     shape = tuple(draw(st.lists(st.integers(least, 11), min_size=1, max_size=3)))
     return shape, tuple(draw(st.integers(1, max(1, n + 2))) for n in shape)
 
 
 @st.composite
 def basic(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Integers, slices of any step and perhaps an ellipsis, as NumPy takes them."""
+    """Draw integers, slices of any step and perhaps an ellipsis, as NumPy takes them."""
     items: list[Any] = []
     for n in shape:
         if n and draw(st.booleans()):
@@ -41,7 +41,7 @@ def basic(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 @st.composite
 def orthogonal(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """An integer, slice, list or mask for every axis."""
+    """Draw an integer, slice, list or mask for every axis."""
     items: list[Any] = []
     for n in shape:
         kind = draw(st.sampled_from(["integer", "slice", "list", "mask", "run"]))
@@ -59,7 +59,7 @@ def orthogonal(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def positions(item: Any, length: int) -> Array:
-    """What one item of an orthogonal selection means."""
+    """Return the positions that one item of an orthogonal selection means."""
     if isinstance(item, slice):
         return np.arange(length)[item]
     found = np.atleast_1d(np.asarray(item))
@@ -217,7 +217,7 @@ def test_a_list_that_is_a_run_stays_a_run() -> None:
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[Run, RegularAxis | ListedAxis]:
-    """A run along an axis, of one chunk size or of listed ones."""
+    """Draw a run along an axis, of one chunk size or of listed ones."""
     length = draw(st.integers(1, 40))
     start = draw(st.integers(0, length - 1))
     step = draw(st.integers(1, 12))

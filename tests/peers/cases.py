@@ -1,4 +1,4 @@
-"""The matrix that is exchanged with other libraries: data types, codecs and layouts.
+"""The arrays that are exchanged with other libraries: data types, codecs and layouts.
 
 A case is one array. Every data type meets every layout, and every codec meets every layout; the
 full product would only repeat what these show. Values are random bits, so they have NaN
@@ -24,7 +24,7 @@ STRING = np.dtypes.StringDType()
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Shape, chunks and how they lie in the store."""
+    """Shape, chunks and their keys."""
 
     name: str
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ PLAIN = LAYOUTS[2]
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A data type with the fill value that absent chunks have."""
+    """A data type with the fill value of missing chunks."""
 
     name: str
     dtype: Any
@@ -64,7 +64,7 @@ def _record(*fields: tuple[Any, ...]) -> np.dtype[Any]:
 
 
 def _of_bits(bits: int, dtype: str) -> Any:
-    """The float with exactly these bits."""
+    """Return the float with exactly these bits."""
     size = np.dtype(dtype).itemsize
     return np.array(bits, f"{dtype[0]}u{size}").view(dtype)[()]
 
@@ -163,7 +163,7 @@ BITS = {"2": 2, "4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn":
 
 
 def values(type_: Type, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Random items of a type, always the same for one shape."""
+    """Return random items of a type, always the same for one shape."""
     random = np.random.default_rng(20220525 + sum(shape))
     count = int(np.prod(shape))
     if type_.name == "string":
@@ -207,7 +207,7 @@ def _fixed(dtype: np.dtype[Any], count: int, random: np.random.Generator) -> npt
 
 @dataclass(frozen=True, slots=True)
 class Codecs:
-    """Codecs in the words of version 2 (numcodecs configurations) or of version 3."""
+    """Codecs in the notation of version 2 (numcodecs configurations) or of version 3."""
 
     name: str
     filters: tuple[dict[str, Any], ...] = ()
@@ -222,7 +222,7 @@ class Codecs:
 
 
 def named(name: str, **configuration: Any) -> dict[str, Any]:
-    """A codec as version 3 writes it."""
+    """Return a codec as version 3 writes it."""
     if configuration or name.startswith("numcodecs."):  # zarr-python wants the member for these
         return {"name": name, "configuration": configuration}
     return {"name": name}
@@ -329,12 +329,12 @@ HALVES = Type("halves", np.dtype("<f8"), 1.5)
 
 
 def typesize(type_: Type) -> int:
-    """The item size that blosc is told."""
+    """Return the item size for blosc."""
     return 1 if type_.name in ("string", "bytes") else type_.dtype.itemsize
 
 
 def codecs_v3(type_: Type) -> tuple[Codecs, ...]:
-    """Every codec of version 3 itself, for a type of fixed size."""
+    """Return every core codec of version 3, for a type of fixed size."""
     size = typesize(type_)
     blosc = tuple(
         Codecs(
@@ -368,7 +368,7 @@ def codecs_v3(type_: Type) -> tuple[Codecs, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One array: what it holds and how it is stored."""
+    """One array: its data and how it is stored."""
 
     type: Type
     codecs: Codecs
@@ -381,8 +381,8 @@ class Case:
         return f"{self.type.name}/{self.codecs.name}/{self.layout.name}"
 
     @property
-    def hole(self) -> tuple[slice, ...] | None:
-        """The region of the first chunk, which is left out where there is another chunk."""
+    def missing_region(self) -> tuple[slice, ...] | None:
+        """The region of the first chunk, which is not written if there are others."""
         layout = self.layout
         if all(n <= c for n, c in zip(layout.shape, layout.chunks, strict=True)):
             return None
@@ -390,18 +390,18 @@ class Case:
 
     @property
     def expected(self) -> npt.NDArray[Any]:
-        """The values to be read: the data, with the fill value in the hole."""
+        """The values to be read: the data, with the fill value in the missing chunk."""
         out = self.data.copy()
-        if self.hole is not None:
-            out[self.hole] = filled(self.type.fill, out.dtype)
+        if self.missing_region is not None:
+            out[self.missing_region] = filled(self.type.fill, out.dtype)
         return out
 
     def rest(self) -> Iterator[tuple[slice, ...]]:
-        """The regions of all chunks but the hole, in the order of the grid."""
+        """Yield the regions of all chunks except the missing one, in the order of the grid."""
         layout = self.layout
         counts = [-(-n // c) for n, c in zip(layout.shape, layout.chunks, strict=True)]
         for index in itertools.product(*map(range, counts)):
-            if self.hole is None or any(index):
+            if self.missing_region is None or any(index):
                 yield tuple(
                     slice(i * c, min((i + 1) * c, n))
                     for i, c, n in zip(index, layout.chunks, layout.shape, strict=True)
@@ -409,14 +409,14 @@ class Case:
 
     @property
     def before(self) -> list[dict[str, Any]]:
-        """Version 3: the codecs on arrays, F order among them."""
+        """The array-to-array codecs in version 3, including F order."""
         axes = list(reversed(range(len(self.layout.shape))))
         order = [named("transpose", order=axes)] if self.layout.order == "F" else []
         return [*order, *self.codecs.before]
 
     @property
     def serializer(self) -> dict[str, Any]:
-        """Version 3: the codec that makes bytes."""
+        """The array-to-bytes codec in version 3."""
         if self.codecs.serializer is not None:
             return self.codecs.serializer
         if self.type.name in ("string", "bytes"):
@@ -428,7 +428,7 @@ class Case:
 
 
 def case(type_: Type, codecs: Codecs, layout: Layout, format: int) -> Case:
-    """The case with its data; `halves` are numbers that lossy filters keep."""
+    """Return the case with its data; `halves` are numbers that lossy filters preserve."""
     if type_ is HALVES:
         count = int(np.prod(layout.shape))
         data = (np.arange(count) / 2).reshape(layout.shape)
@@ -438,7 +438,7 @@ def case(type_: Type, codecs: Codecs, layout: Layout, format: int) -> Case:
 
 
 def cases_v2(type_: Type) -> list[Case]:
-    """The cases of one type in version 2: all layouts, and all codecs that fit."""
+    """Return the cases of one type in version 2: all layouts, and all codecs that fit."""
     compressors = COMPRESSORS_V2[1], COMPRESSORS_V2[5], BLOSC_V2[1], NONE
     found = [
         case(type_, compressors[i % len(compressors)], layout, 2)
@@ -453,7 +453,7 @@ def cases_v2(type_: Type) -> list[Case]:
 
 
 def cases_v3(type_: Type) -> list[Case]:
-    """The cases of one type in version 3: all layouts, and all codecs that fit."""
+    """Return the cases of one type in version 3: all layouts, and all codecs that fit."""
     every = codecs_v3(type_)
     some = every[0], every[4], every[2], every[8], every[6]
     found = [case(type_, some[i % len(some)], layout, 3) for i, layout in enumerate(LAYOUTS)]
@@ -463,7 +463,7 @@ def cases_v3(type_: Type) -> list[Case]:
 
 
 def numcodecs_v3() -> list[Case]:
-    """The codecs of numcodecs under the names that zarr-python gives them in version 3."""
+    """Return the codecs of numcodecs under the names that zarr-python gives them in version 3."""
     bool_, layouts = NUMERIC[0], (LAYOUTS[0], LAYOUTS[1], PLAIN, LAYOUTS[3])
     return [
         case(bool_ if codecs.only else HALVES, codecs, layout, 3)
@@ -472,7 +472,7 @@ def numcodecs_v3() -> list[Case]:
 
 
 def fill_cases(format: int) -> list[Case]:
-    """Fill values that are hard to spell, each in an array with nothing stored."""
+    """Return difficult fill values, each in an array without chunks."""
     floats = {
         "minus-zero": -0.0,
         "infinity": np.inf,
@@ -489,7 +489,7 @@ def fill_cases(format: int) -> list[Case]:
 
 
 def ours(where: Any, one: Case) -> omnizarr.Array:
-    """The case's array, empty, made by omnizarr."""
+    """Create the empty array of a case with omnizarr."""
     options: dict[str, Any] = {
         "shape": one.layout.shape,
         "chunks": one.layout.chunks,
@@ -511,25 +511,25 @@ def ours(where: Any, one: Case) -> omnizarr.Array:
 
 
 def write(array: Any, one: Case) -> None:
-    """Put the data into all chunks but the hole."""
+    """Write the data to all chunks except the missing one."""
     for region in one.rest():
         array[region] = one.data[region]
 
 
 def little(dtype: Any) -> Any:
-    """The type without its byte order."""
+    """Return the type without its byte order."""
     return dtype if dtype.hasobject or dtype.kind == "T" else dtype.newbyteorder("<")
 
 
 def filled(value: Any, dtype: Any, shape: tuple[int, ...] = ()) -> npt.NDArray[Any]:
-    """An array of a type that holds `value`; a scalar forgets how long text may be."""
+    """Return an array of a type that holds `value`; a scalar would lose the text length."""
     out = np.empty(shape, dtype)
     out[...] = value
     return out
 
 
 def same(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> str:
-    """Why two arrays differ, or nothing: shape, type up to byte order, and every bit."""
+    """Return how two arrays differ: in shape, type up to byte order, or any bit."""
     if found.shape != expected.shape:
         return f"shape {found.shape}, expected {expected.shape}"
     if expected.dtype.hasobject or expected.dtype.kind == "T":
@@ -543,7 +543,7 @@ def same(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> str:
 
 
 def compare(array: Any, one: Case, attributes: dict[str, Any] = ATTRIBUTES) -> str:
-    """Why an opened array, ours or of zarr-python, is not the case, or nothing."""
+    """Return how an array opened by either library differs from the case."""
     dtype = one.expected.dtype
     if array.shape != one.layout.shape:
         return f"shape {array.shape}"

@@ -1,4 +1,4 @@
-"""Readers that cannot be installed beside us: zarr-python 2, zarrita.js, the newest GDAL.
+"""Readers that need their own environment: zarr-python 2, zarrita.js, the newest GDAL.
 
 Each has a folder of its own in the environment of this Python, made by the first test that needs
 it, and is asked in a process of its own.
@@ -35,11 +35,11 @@ SCRIPT = Path(__file__).with_name("zarrita.mjs")
 
 
 class PeerError(Exception):
-    """The other library raised; the text is its own."""
+    """The other library raised an error; the text is its own."""
 
 
 class Python:
-    """Another Python with packages of its own."""
+    """Another Python with its own packages."""
 
     modules: tuple[str, ...] = ("numpy as np",)
 
@@ -47,7 +47,7 @@ class Python:
         self.python = python
 
     def run(self, source: str, **arguments: Any) -> Any:
-        """Run Python source there, and give back what it leaves in `result`.
+        """Run Python source there and return its variable `result`.
 
         `arguments` are variables of the source, and `modules` are imported.
         Arguments and result are what pickle can carry: plain values and NumPy arrays.
@@ -70,7 +70,7 @@ class ZarrPython2(Python):
     modules = ("numpy as np", "zarr", "numcodecs")
 
     def read(self, path: Path) -> dict[str, Any]:
-        """Every array below a path, by its path in there ("" for an array itself).
+        """Return every array below a path by its relative path ("" for an array itself).
 
         An array that cannot be read stands there as its error.
         """
@@ -109,7 +109,7 @@ class Gdal(Python):
     modules = ("numpy as np", "rasterio")
 
     def read(self, path: Path, *names: str) -> dict[str, Any]:
-        """Arrays of two axes below a path, as `ZarrPython2.read` gives them."""
+        """Return two-dimensional arrays below a path, as `ZarrPython2.read` does."""
         found: dict[str, Any] = self.run(_READ_RASTERS, path=str(path), names=names)
         return found
 
@@ -134,7 +134,7 @@ class Zarrita:
         self.folder = folder
 
     def read(self, path: Path, *names: str) -> dict[str, npt.NDArray[Any] | str]:
-        """Arrays below a path by their names; one that cannot be read stands there as its error."""
+        """Return arrays below a path by name; the value is an error if one cannot be read."""
         done = subprocess.run(
             ["node", self.folder / SCRIPT.name, path, *names], capture_output=True, text=True
         )
@@ -152,18 +152,18 @@ class Zarrita:
 
 
 def zarr_python_2() -> ZarrPython2:
-    """zarr-python 2, installed where it is not yet; skips the test where it cannot be."""
+    """Install zarr-python 2 if necessary; skip the test if that is impossible."""
 
     return ZarrPython2(_environment("zarr-python-2", ZARR_2, ("3.11", "3.12")))
 
 
 def gdal() -> Gdal:
-    """GDAL, installed where it is not yet; skips the test where it cannot be."""
+    """Install GDAL if necessary; skip the test if that is impossible."""
     return Gdal(_environment("gdal", GDAL, ("3.13", "3.12", "3.11")))
 
 
 def zarrita() -> Zarrita:
-    """zarrita.js, installed where it is not yet; skips the test where it cannot be."""
+    """Install zarrita.js if necessary; skip the test if that is impossible."""
 
     def make(folder: Path) -> None:
         folder.mkdir()
@@ -175,7 +175,7 @@ def zarrita() -> Zarrita:
 
 
 def _environment(name: str, needs: tuple[str, ...], versions: tuple[str, ...]) -> Path:
-    """The Python of an environment with these packages, on the first version that is there."""
+    """Return the Python of an environment with packages, on the first version available."""
 
     def make(folder: Path) -> None:
         base = next(filter(None, map(_python, versions)), None)
@@ -188,7 +188,7 @@ def _environment(name: str, needs: tuple[str, ...], versions: tuple[str, ...]) -
 
 
 def _made(name: str, needs: tuple[str, ...], make: Callable[[Path], None]) -> Path:
-    """The folder of a peer; made by one process while the others wait."""
+    """Return the folder of a peer; one process creates it while others wait."""
     digest = hashlib.sha256("\n".join(needs).encode()).hexdigest()[:12]
     folder = FOLDER / f"{name}-{digest}"
     done = folder / ".done"
@@ -209,7 +209,7 @@ def _made(name: str, needs: tuple[str, ...], make: Callable[[Path], None]) -> Pa
 
 
 def _python(version: str) -> str | None:
-    """A Python of that version, this one before others."""
+    """Return a Python of that version, preferably this one."""
     if sys.version_info[:2] == tuple(map(int, version.split("."))):
         return sys.executable
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"

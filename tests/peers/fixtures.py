@@ -1,4 +1,4 @@
-"""Fixtures: readers that are installed apart from us."""
+"""Fixtures for readers that need their own environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scale_offset and cast_value: the bytes and values of zarr-python, which has them since 3.4."""
+"""scale_offset and cast_value give the bytes and values of zarr-python 3.4."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def agree(path: Any, values: Any, steps: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("target", ["int8", "uint16", "int64", "float16", "float32"])
 @pytest.mark.parametrize("source", ["float64", "int64"])
-def test_casts_agree(tmp_path: Any, source: str, target: str, rounding: str) -> None:
+def test_casts_agree_with_zarr_python(
+    tmp_path: Any, source: str, target: str, rounding: str
+) -> None:
     numbers = np.array([0, 1, 2.5, -2.5, 3.5, 127.5, 128, -129, 255.5, 2049, 65519, 2**24 + 1])
     if target == "float16":  # what becomes infinite comes back as no integer
         numbers = numbers[numbers < 65504]
@@ -50,7 +52,7 @@ def test_casts_agree(tmp_path: Any, source: str, target: str, rounding: str) -> 
 
 
 @pytest.mark.parametrize("data_type", ["int16", "uint32", "float32", "float64"])
-def test_a_scale_an_offset_and_a_cast_agree(tmp_path: Any, data_type: str) -> None:
+def test_scale_offset_with_a_cast_agrees_with_zarr_python(tmp_path: Any, data_type: str) -> None:
     steps = [
         {"name": "scale_offset", "configuration": {"offset": 0, "scale": 2}},
         {"name": "cast_value", "configuration": {"data_type": "uint8"}},

@@ -1,4 +1,4 @@
-"""Who reads version 3 with which default codecs: B5."""
+"""Other libraries read version 3 arrays with our default codecs (B5)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WITH_CRC32C = "3.13"  # the first GDAL that may know it
 
 
 def converted(path: Path) -> None:
-    """Big-endian structures, and shards, are encoded again."""
+    """Convert an array; big-endian structures and shards are encoded again."""
     old = oz.create_group(path.with_name("old.zarr"), zarr_format="3-draft")
     old.create_array("a", data=DATA, chunks=(5, 3), shards=(10, 6))
     oz.convert(path.with_name("old.zarr"), path, zarr_format=3)
@@ -45,10 +45,10 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("choice", ["fast", "portable"])
 @pytest.mark.parametrize("writer", WRITERS)
-def test_who_reads_the_default_codecs(
+def test_other_libraries_read_the_default_codecs(
     tmp_path: Path, gdal: Gdal, zarrita: Zarrita, writer: str, choice: str
 ) -> None:
-    """B5: everybody reads both, but for GDAL up to 3.12, which has no crc32c."""
+    """B5: all of them, except GDAL up to 3.12, which has no crc32c."""
     path = tmp_path / "made.zarr"
     with oz.configure(codecs=choice):
         WRITERS[writer](path)
@@ -67,8 +67,8 @@ def test_who_reads_the_default_codecs(
         assert "RasterioIOError" in found
 
 
-def test_maps_are_portable_unless_told_otherwise(tmp_path: Path, gdal: Gdal) -> None:
-    """B5: GDAL is who reads maps."""
+def test_maps_have_portable_codecs_by_default(tmp_path: Path, gdal: Gdal) -> None:
+    """B5: maps are read with GDAL."""
     oz.geo.write(tmp_path / "a.zarr", DATA, levels=1)
     np.testing.assert_array_equal(gdal.read(tmp_path / "a.zarr", "0")["0"], DATA)
     with oz.configure(codecs=["gzip"]):

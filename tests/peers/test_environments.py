@@ -1,4 +1,4 @@
-"""The readers that are installed apart are the ones meant, and answer in full."""
+"""The readers in their own environments have the expected versions and results."""
 
 from __future__ import annotations
 

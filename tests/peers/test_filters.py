@@ -1,4 +1,4 @@
-"""A4: filters and byte orders, in every format and with both engines, as zarr-python has them.
+"""A4: filters and byte orders of every format and both engines agree with zarr-python.
 
 Filters state types with a byte order of their own. Here they, the array and the storage state any
 orders whatever, and the numbers must be the same for everybody.
@@ -31,7 +31,7 @@ NUMBERS = np.arange(60).reshape(6, 10) * 7 % 50
 
 
 def filters_on(kind: str) -> list[Json]:
-    """The filters for items of a kind, with types that have no order yet."""
+    """Return the filters for items of a kind, without byte orders."""
     if kind == "M8[s]":
         return [{"id": "delta", "dtype": "i8"}, {"id": "delta", "dtype": "i8", "astype": "i4"}]
     on_numbers: list[Json] = [
@@ -53,19 +53,19 @@ KINDS = ("i4", "u2", "f4", "f8", "M8[s]")
 
 
 def with_order(step: Json, *orders: str) -> Json:
-    """A filter with the orders of decoded and encoded items stated."""
+    """Return a filter with the byte orders of decoded and encoded items."""
     sides = {"dtype": 0, "decode_dtype": 0, "astype": 1, "encode_dtype": 1}
     return {k: orders[sides[k]] + v if k in TYPES else v for k, v in step.items()}
 
 
 def after(step: Json, kind: str) -> str:
-    """The kind of items that a filter gives."""
+    """Return the kind of items that a filter produces."""
     return str(step.get("encode_dtype", step.get("astype", step.get("dtype", kind))))
 
 
 @st.composite
 def chains(draw: Any) -> tuple[str, list[Json]]:
-    """A type and one or two filters that can follow it, with any orders."""
+    """Draw a type and one or two filters that fit, with any byte orders."""
     first = kind = draw(st.sampled_from(KINDS))
     steps = []
     for _ in range(draw(st.integers(1, 2))):
@@ -81,7 +81,7 @@ def named(step: Json) -> Json:
 
 
 def theirs(store: dict[str, bytes]) -> zarr.storage.MemoryStore:
-    """The same values in a store of zarr-python."""
+    """Write the same values with zarr-python."""
     make = default_buffer_prototype().buffer.from_bytes
     return zarr.storage.MemoryStore({key: make(bytes(value)) for key, value in store.items()})
 
@@ -103,7 +103,7 @@ def read(store: dict[str, bytes], engine: str = "auto") -> npt.NDArray[Any]:
     st.permutations(["auto", "reference"]),
     st.sampled_from("CF"),
 )
-def test_numbers_are_the_same_for_everybody_whatever_orders_are_stated(
+def test_numbers_do_not_depend_on_stated_byte_orders(
     chain: tuple[str, list[Json]],
     zarr_format: int,
     stored: str | None,
@@ -153,10 +153,10 @@ def test_numbers_are_the_same_for_everybody_whatever_orders_are_stated(
 
 
 @given(chains(), st.sampled_from([2, 3]), st.sampled_from(["little", "big"]))
-def test_what_zarr_python_writes_is_read_as_it_meant(
+def test_filtered_arrays_of_zarr_python_are_read(
     chain: tuple[str, list[Json]], zarr_format: int, stored: str
 ) -> None:
-    """A4: zarr-python writes whatever orders are stated, though it cannot always read it back."""
+    """A4: zarr-python writes any stated byte order, though it cannot always read it."""
     dtype, steps = chain
     store = zarr.storage.MemoryStore()
     options: Json = {"shape": NUMBERS.shape, "chunks": (4, 5), "compressors": None}
@@ -218,8 +218,8 @@ for name, dtype, order, step in cases:
 """
 
 
-def test_zarr_python_2_sees_the_same_numbers(zarr_python_2: ZarrPython2, tmp_path: Path) -> None:
-    """A4: version 2 documents mean what zarr-python 2 does with them, byte for byte."""
+def test_zarr_python_2_reads_the_same_numbers(zarr_python_2: ZarrPython2, tmp_path: Path) -> None:
+    """A4: version 2 filters mean what zarr-python 2 does with them, byte for byte."""
     cases = {}
     for kind in KINDS:
         for i, step in enumerate(filters_on(kind)):

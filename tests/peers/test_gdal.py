@@ -29,7 +29,7 @@ def info(dataset: str) -> dict[str, Any]:
     return found
 
 
-def test_gdal_finds_our_map_and_where_it_lies(tmp_path: Path) -> None:
+def test_gdal_reads_our_map_and_its_georeferencing(tmp_path: Path) -> None:
     dataset = oz.cf.create(tmp_path / "ours.zarr", zarr_format=2)
     for name, start, step, length in (("y", 50, -10, 4), ("x", 400, 10, 6)):
         values = start + step * np.arange(length, dtype="f8")
@@ -54,7 +54,7 @@ def test_gdal_finds_our_map_and_where_it_lies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("crs", ["EPSG:32633", "EPSG:4326"])
-def test_we_find_the_map_of_gdal_and_where_it_lies(tmp_path: Path, crs: str) -> None:
+def test_a_map_of_gdal_is_read_with_its_georeferencing(tmp_path: Path, crs: str) -> None:
     values = np.arange(24, dtype="u1").reshape(4, 6)
     (tmp_path / "grey.pgm").write_bytes(b"P5 6 4 255\n" + values.tobytes())
     run(

@@ -1,4 +1,4 @@
-"""Types that only version 2 has: what zarr-python 2.18 wrote is read, and it reads what is written.
+"""Types that only version 2 has are exchanged with zarr-python 2.18.
 
 C5: floats of 80 bits, and structures with padding.
 """
@@ -32,7 +32,7 @@ else:
 
 
 def values(dtype: np.dtype[Any]) -> Any:
-    """Ten items, without any bytes that are left as they were."""
+    """Return ten items without uninitialised bytes."""
     found = np.frombuffer(bytes(10 * dtype.itemsize), dtype).copy()
     if dtype.names is None:
         found[...] = np.arange(10) / np.longdouble(3)
@@ -44,7 +44,7 @@ def values(dtype: np.dtype[Any]) -> Any:
 
 @pytest.mark.shows("V2-15", "V2-20", "V2-22")
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-def test_types_of_version_2_are_those_of_zarr_python_2(
+def test_types_of_version_2_agree_with_zarr_python_2(
     tmp_path: Path, zarr_python_2: ZarrPython2, dtype: np.dtype[Any]
 ) -> None:
     data = values(dtype)
@@ -75,7 +75,7 @@ def test_types_of_version_2_are_those_of_zarr_python_2(
             oz.create_array({}, data=data, zarr_format=version)
 
 
-def test_a_machine_without_such_floats_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_80_bit_floats_reports_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=3, dtype="f8", fill_value=1, zarr_format=2)
     store[".zarray"] = store[".zarray"].replace(b"<f8", b">f16")
@@ -89,7 +89,7 @@ def test_a_machine_without_such_floats_says_so(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.skipif(len(TYPES) == len(ALIGNED), reason="NumPy has no such floats here")
 @pytest.mark.parametrize("dtype", ["f16", "c32"])
-def test_a_fill_value_that_documents_cannot_have_is_refused(dtype: str) -> None:
+def test_a_fill_value_that_metadata_cannot_express_is_refused(dtype: str) -> None:
     third = np.longdouble(1) / 3
     with pytest.raises(oz.CannotExpress, match="is no float64"):
         oz.create_array({}, shape=3, dtype=dtype, fill_value=third, zarr_format=2)

@@ -1,4 +1,4 @@
-"""Other OME-Zarr libraries accept what we write, and we read what they write."""
+"""Other OME-Zarr libraries read our images, and we read theirs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_ome_zarr_py_reads_levels_labels_and_channels(tmp_path: Path, version: s
     assert nodes[0].metadata["channel_names"] == ["DAPI", "GFP"]
 
 
-def test_what_ome_zarr_py_wrote_is_read(tmp_path: Path, version: str) -> None:
+def test_images_of_ome_zarr_py_are_read(tmp_path: Path, version: str) -> None:
     from ome_zarr.format import format_from_version
     from ome_zarr.writer import write_image, write_labels
 

@@ -1,4 +1,4 @@
-"""Exchange with tensorstore: what either writes, the other reads bit for bit."""
+"""Arrays are exchanged with tensorstore bit for bit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import tensorstore
 import omnizarr
 from tests.peers import cases
 from tests.peers.cases import ATTRIBUTES, Case, Type
-from tests.peers.unsupported import VERBS, Line, Verb, reason_for
+from tests.peers.unsupported import VERBS, Unsupported, Verb, reason_for
 
 # Every byte of the item is stated, as tensorstore wants it.
 FULL = Type("S5-full", np.dtype("S5"), b"abcde")
@@ -64,18 +64,18 @@ _BOTH = (
     *((3, f"{t.name}/*", "no such type") for t in cases.SMALL if t.name in MISSING),
 )
 UNSUPPORTED = (
-    *(Line(verb, *entry) for verb in VERBS for entry in _BOTH),
-    Line("reads", 2, "S5/*", "wants the fill value padded to the whole item"),
-    Line("reads", 2, "S5-full/*", "its bytes become NumPy strings of length 0"),
-    Line("reads", 2, "struct/*", "its bytes become NumPy strings of length 0"),
-    Line("reads", 2, "V3/*", "its bytes become NumPy items of length 0"),
-    Line("reads", 3, "V3/*", "wants the fill value of r<bits> in Base64, not as a list"),
-    Line("reads", 3, "float8_e8m0fnu/*", "reads the fill value 1.0 as 2^-64"),
+    *(Unsupported(verb, *entry) for verb in VERBS for entry in _BOTH),
+    Unsupported("reads", 2, "S5/*", "wants the fill value padded to the whole item"),
+    Unsupported("reads", 2, "S5-full/*", "its bytes become NumPy strings of length 0"),
+    Unsupported("reads", 2, "struct/*", "its bytes become NumPy strings of length 0"),
+    Unsupported("reads", 2, "V3/*", "its bytes become NumPy items of length 0"),
+    Unsupported("reads", 3, "V3/*", "wants the fill value of r<bits> in Base64, not as a list"),
+    Unsupported("reads", 3, "float8_e8m0fnu/*", "reads the fill value 1.0 as 2^-64"),
 )
 
 
 def spelled(one: Case) -> Any:
-    """The fill value in JSON."""
+    """Return the fill value as JSON."""
     type_ = one.type
     dtype, fill = type_.dtype, cases.filled(type_.fill, type_.dtype)
 
@@ -100,7 +100,7 @@ def spelled(one: Case) -> Any:
 
 
 def metadata(one: Case) -> dict[str, Any]:
-    """The array document to be written by tensorstore."""
+    """Return the array metadata that tensorstore is to write."""
     layout = one.layout
     if one.format == 2:
         return {
@@ -131,28 +131,28 @@ def metadata(one: Case) -> dict[str, Any]:
 
 
 def to_type_string(type_: Type) -> Any:
-    """The type as version 2 writes it."""
+    """Return the type string of version 2."""
     if type_.dtype.names is not None:
         return [list(field) for field in type_.dtype.descr]
     return "|O" if type_.dtype.kind in "TO" else type_.dtype.str
 
 
 def name_of(type_: Type) -> str:
-    """The type as version 3 names it."""
+    """Return the type's name in version 3."""
     if type_.own is not None:
         return type_.name
     return f"r{8 * type_.dtype.itemsize}" if type_.dtype.kind == "V" else type_.dtype.name
 
 
 def spec(here: Path, one: Case, field: str | None = None) -> dict[str, Any]:
-    """Where and with which driver tensorstore works."""
+    """Return tensorstore's specification of an array."""
     driver = "zarr" if one.format == 2 else "zarr3"
     found = {"driver": driver, "kvstore": {"driver": "file", "path": f"{here}/"}}
     return found if field is None else {**found, "field": field}
 
 
 def parts(one: Case, array: npt.NDArray[Any]) -> dict[str | None, npt.NDArray[Any]]:
-    """An array as tensorstore shows it: fields one by one, bytes along an axis of their own."""
+    """Split an array as tensorstore does: by field, and bytes along their own axis."""
     if array.dtype.names is not None:
         fields = {name: array[name] for name in array.dtype.names}
         nested = {n: f.view(f"V{f.dtype.itemsize}") for n, f in fields.items() if f.dtype.names}
@@ -164,7 +164,7 @@ def parts(one: Case, array: npt.NDArray[Any]) -> dict[str | None, npt.NDArray[An
 
 
 def compare(here: Path, one: Case) -> str:
-    """Why tensorstore does not read the case, or nothing."""
+    """Return why tensorstore does not read the case, or an empty string."""
     fills = parts(one, cases.filled(one.type.fill, one.type.dtype))
     for field, expected in parts(one, one.expected).items():
         array = tensorstore.open(spec(here, one, field), read=True, open=True).result()
@@ -179,7 +179,7 @@ def compare(here: Path, one: Case) -> str:
 
 
 def problem_of_theirs(here: Path, one: Case) -> str:
-    """As `compare`, with whatever tensorstore raises as text."""
+    """Return the same, with any error of tensorstore as text."""
     try:
         return compare(here, one)
     except Exception as e:
@@ -187,7 +187,7 @@ def problem_of_theirs(here: Path, one: Case) -> str:
 
 
 def write(here: Path, one: Case) -> None:
-    """Let tensorstore make the array and write every chunk but the hole."""
+    """Create the array with tensorstore and write every chunk except the missing one."""
     for field, data in parts(one, one.data).items():
         where = {**spec(here, one, field), "metadata": metadata(one)}
         array = tensorstore.open(where, create=True, open=True).result()
@@ -196,7 +196,7 @@ def write(here: Path, one: Case) -> None:
 
 
 def problem_of(here: Path, one: Case, verb: Verb) -> str:
-    """Why one cannot read what the other wrote, or nothing."""
+    """Return why one library cannot read what the other wrote."""
     if verb == "reads":
         cases.write(cases.ours(here, one), one)
         return problem_of_theirs(here, one)
@@ -210,7 +210,7 @@ def problem_of(here: Path, one: Case, verb: Verb) -> str:
 
 
 def exchange(where: Path, these: list[Case], verb: Verb) -> list[str]:
-    """What went wrong with each of the cases, and what unexpectedly did not."""
+    """Return the unexpected failures and successes of the cases."""
     wrong = []
     for one in these:
         reason = reason_for(UNSUPPORTED, VERSION, verb, one)
@@ -225,7 +225,7 @@ def exchange(where: Path, these: list[Case], verb: Verb) -> list[str]:
 
 
 def aborts(where: Path, one: Case) -> bool:
-    """Whether creating the array ends the process that tensorstore runs in."""
+    """Return True if creating the array ends tensorstore's process."""
     where_and_what = json.dumps({**spec(where, one), "metadata": metadata(one)})
     program = "import json, sys, tensorstore as t; t.open(json.loads(sys.argv[1]), create=True)"
     done = subprocess.run(
@@ -255,7 +255,7 @@ def test_fill_values_are_exchanged_bit_for_bit(tmp_path: Path, format: int, verb
     assert exchange(tmp_path, cases.fill_cases(format), verb) == []
 
 
-def test_every_line_of_the_table_is_about_some_case() -> None:
+def test_every_row_of_the_table_matches_a_case() -> None:
     every = [
         *(c for t in TYPES_2 for c in cases.cases_v2(t)),
         *(c for t in TYPES_3 for c in cases.cases_v3(t)),

@@ -1,4 +1,4 @@
-"""What every writer makes of version 2 is read by those who know nothing newer.
+"""Version 2 output of every writer is read by libraries that know nothing newer.
 
 zarr-python 2.18 with the numcodecs of its time, tensorstore, zarrita.js and GDAL: B1.
 """
@@ -27,7 +27,7 @@ Values = npt.NDArray[Any]
 
 
 def source(path: Path, **options: Any) -> oz.Group:
-    """A hierarchy of version 3, with the default codecs and with others."""
+    """Create a version 3 hierarchy with default and other codecs."""
     group = oz.create_group(path)
     some: dict[str, Any] = {"chunks": (4, 5), "dimension_names": ["y", "x"], **options}
     group.create_array("default", data=DATA, **some)
@@ -156,10 +156,10 @@ def by_tensorstore(path: Path) -> Values:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_old_readers_read_what_every_writer_makes(
+def test_old_readers_read_the_output_of_every_writer(
     tmp_path: Path, zarr_python_2: ZarrPython2, zarrita: Zarrita, gdal: Gdal, writer: str
 ) -> None:
-    """B1: the last compressor in `compressor`, no checksum."""
+    """B1: the last compressor is in `compressor`, without a checksum."""
     path = tmp_path / "made.zarr"
     WRITERS[writer](path)
     expected = {name: array[...] for name, array in arrays(path)}

@@ -1,4 +1,4 @@
-"""Exchange with zarr-python 3: what either writes, the other reads bit for bit."""
+"""Arrays are exchanged with zarr-python 3 bit for bit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zarr.core.dtype import VariableLengthBytes
 import omnizarr
 from tests.peers import cases
 from tests.peers.cases import ATTRIBUTES, Case, Type
-from tests.peers.unsupported import Line, Verb, reason_for
+from tests.peers.unsupported import Unsupported, Verb, reason_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -43,29 +43,29 @@ TYPES_3 = (
 )
 VERSION = version("zarr")
 UNSUPPORTED = (
-    Line("reads", 2, "struct-nested/*", "no nested structures", until="3.4.1"),
-    Line("reads", 2, "struct-subarray/*", "no sub-array fields"),
-    Line("writes", 2, "struct-subarray/*", "sub-array fields become opaque bytes"),
-    Line("writes", 2, "halves/bitround/*-F-*", "F order is lost before bitround"),
-    Line("writes", 2, "bytes/*/0d", "vlen-bytes gets an array as item", since="3.3"),
-    Line("reads", 3, "V3/*", "r<bits> is not known; it writes raw_bytes"),
-    Line("reads", 3, "struct/*", "struct is not known; it writes structured", until="3.2"),
-    Line("reads", 3, "struct/big+*", "the byte order of fields is ignored", "3.2", "3.3"),
-    Line("writes", 3, "string/*-F-*", "transpose is undone before vlen-utf8", until="3.3"),
-    Line("writes", 3, "bytes/*-F-*", "transpose is undone before vlen-bytes", until="3.3"),
-    Line("writes", 3, "bytes/*/0d", "vlen-bytes gets an array as item", since="3.3"),
-    Line("writes", 3, "fill-nan-payload/*", "every NaN is written as NaN"),
-    Line("writes", 3, "fill-minus-nan/*", "every NaN is written as NaN"),
-    Line("reads", 3, "*/numcodecs.bitround/*", "the registered name bitround is not known"),
+    Unsupported("reads", 2, "struct-nested/*", "no nested structures", until="3.4.1"),
+    Unsupported("reads", 2, "struct-subarray/*", "no sub-array fields"),
+    Unsupported("writes", 2, "struct-subarray/*", "sub-array fields become opaque bytes"),
+    Unsupported("writes", 2, "halves/bitround/*-F-*", "F order is lost before bitround"),
+    Unsupported("writes", 2, "bytes/*/0d", "vlen-bytes gets an array as item", since="3.3"),
+    Unsupported("reads", 3, "V3/*", "r<bits> is not known; it writes raw_bytes"),
+    Unsupported("reads", 3, "struct/*", "struct is not known; it writes structured", until="3.2"),
+    Unsupported("reads", 3, "struct/big+*", "the byte order of fields is ignored", "3.2", "3.3"),
+    Unsupported("writes", 3, "string/*-F-*", "transpose is undone before vlen-utf8", until="3.3"),
+    Unsupported("writes", 3, "bytes/*-F-*", "transpose is undone before vlen-bytes", until="3.3"),
+    Unsupported("writes", 3, "bytes/*/0d", "vlen-bytes gets an array as item", since="3.3"),
+    Unsupported("writes", 3, "fill-nan-payload/*", "every NaN is written as NaN"),
+    Unsupported("writes", 3, "fill-minus-nan/*", "every NaN is written as NaN"),
+    Unsupported("reads", 3, "*/numcodecs.bitround/*", "the registered name bitround is not known"),
     *(
-        Line("writes", 3, f"*/{name}/*-F-*", "transpose is undone before it", until="3.3")
+        Unsupported("writes", 3, f"*/{name}/*-F-*", "transpose is undone before it", until="3.3")
         for name in ("numcodecs.delta", "numcodecs.fixedscaleoffset", "numcodecs.packbits")
     ),
 )
 
 
 def theirs(where: Path, one: Case) -> Any:
-    """The case's array, empty, made by zarr-python."""
+    """Create the empty array of a case with zarr-python."""
     options: dict[str, Any] = {
         "name": one.name,
         "shape": one.layout.shape,
@@ -98,7 +98,7 @@ def theirs(where: Path, one: Case) -> Any:
 
 
 def problem_of(where: Path, one: Case, verb: Verb) -> str:
-    """Why one cannot read what the other wrote, or nothing."""
+    """Return why one library cannot read what the other wrote."""
     here = where / one.name
     if verb == "reads":
         cases.write(cases.ours(here, one), one)
@@ -111,7 +111,7 @@ def problem_of(where: Path, one: Case, verb: Verb) -> str:
 
 
 def problem_of_theirs(here: Path, one: Case) -> str:
-    """Why zarr-python cannot read an array, or nothing."""
+    """Return why zarr-python cannot read an array."""
     try:
         return cases.compare(zarr.open_array(here, mode="r", zarr_format=one.format), one)
     except Exception as e:  # whatever the peer raises
@@ -119,7 +119,7 @@ def problem_of_theirs(here: Path, one: Case) -> str:
 
 
 def exchange(where: Path, these: list[Case], verb: Verb) -> list[str]:
-    """What went wrong with each of the cases, and what unexpectedly did not."""
+    """Return the unexpected failures and successes of the cases."""
     wrong = []
     for one in these:
         reason = reason_for(UNSUPPORTED, VERSION, verb, one)
@@ -152,7 +152,7 @@ def test_fill_values_are_exchanged_bit_for_bit(tmp_path: Path, format: int, verb
 
 
 @pytest.mark.parametrize("verb", ["reads", "writes"])
-def test_numcodecs_under_their_version_3_names_are_exchanged(tmp_path: Path, verb: Verb) -> None:
+def test_numcodecs_with_version_3_names_are_exchanged(tmp_path: Path, verb: Verb) -> None:
     assert exchange(tmp_path, cases.numcodecs_v3(), verb) == []
 
 
@@ -169,7 +169,7 @@ OBJECTS: dict[str, tuple[Any, list[Any]]] = {
 @pytest.mark.parametrize("layout", [((6,), (4,)), ((2, 3), (2, 3)), ((3, 2), (2, 2))])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("codec", OBJECTS)
-def test_object_codecs_that_zarr_python_refuses_are_read_back_here(
+def test_object_codecs_that_zarr_python_refuses_are_read_back(
     tmp_path: Path, codec: str, order: str, layout: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> None:
     shape, chunks = layout
@@ -197,7 +197,7 @@ def test_object_codecs_that_zarr_python_refuses_are_read_back_here(
         assert np.array_equal(found[index], data[index])
 
 
-def test_categorised_text_that_zarr_python_refuses_is_read_back_here(tmp_path: Path) -> None:
+def test_categorised_text_that_zarr_python_refuses_is_read_back(tmp_path: Path) -> None:
     labels = np.array(["b", "a", "", "b", "a"], object)
     filters = [numcodecs.Categorize(labels=["a", "b"], dtype=object)]
     options: dict[str, Any] = {"shape": 5, "chunks": 2, "dtype": object, "fill_value": None}
@@ -217,7 +217,7 @@ def test_categorised_text_that_zarr_python_refuses_is_read_back_here(tmp_path: P
     ],
     ids=["S with 0", "U with 0", "<u1", "nested"],
 )
-def test_documents_of_old_writers_that_zarr_python_refuses_are_read(
+def test_old_metadata_that_zarr_python_refuses_is_read(
     tmp_path: Path, changes: dict[str, Any], expected: list[Any], until: str | None
 ) -> None:
     document = {"zarr_format": 2, "shape": [2], "chunks": [2], "order": "C"}
@@ -250,7 +250,7 @@ def test_groups_and_their_members_are_exchanged(tmp_path: Path, format: int) -> 
     assert read["g/a"][...].tolist() == [1, 2, 3]
 
 
-def test_every_line_of_the_table_is_about_some_case() -> None:
+def test_every_row_of_the_table_matches_a_case() -> None:
     every = [
         *(c for t in TYPES_2 for c in cases.cases_v2(t)),
         *(c for t in TYPES_3 for c in cases.cases_v3(t)),
@@ -264,10 +264,10 @@ def test_every_line_of_the_table_is_about_some_case() -> None:
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 @pytest.mark.parametrize("dtype", ["<M8[ns]", ">M8[D]", "<m8[s]", ">m8[10ms]"])
-def test_times_without_a_fill_value_are_no_time_where_nothing_is_stored(
+def test_missing_times_without_a_fill_value_are_nat(
     dtype: str, engine: str, tmp_path: Path
 ) -> None:
-    """A13: zarr-python leaves chunks out that hold nothing but NaT, where fill_value is null."""
+    """A13: zarr-python does not store chunks of NaT if fill_value is null."""
     data = np.array([1, 2, "NaT", "NaT", "NaT", "NaT", 7, "NaT"], dtype)
     there = zarr.create_array(
         tmp_path / "x", shape=8, chunks=2, dtype=dtype, fill_value=None, zarr_format=2

@@ -1,4 +1,4 @@
-"""Exchange with zarr-python 2.18: what either writes, the other reads bit for bit."""
+"""Arrays are exchanged with zarr-python 2.18 bit for bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import omnizarr
 from tests.peers import cases
 from tests.peers.cases import ATTRIBUTES, Case
 from tests.peers.environments import ZarrPython2
-from tests.peers.unsupported import Line, Verb, reason_for
+from tests.peers.unsupported import Unsupported, Verb, reason_for
 
 TYPES = (
     *cases.NUMERIC,
@@ -27,12 +27,12 @@ TYPES = (
 CASES = [*(one for type_ in TYPES for one in cases.cases_v2(type_)), *cases.fill_cases(2)]
 VERSION = "2.18.7"
 UNSUPPORTED = (
-    Line("reads", 2, "?c*/*", "an infinite imaginary part of the fill value gives NaN"),
-    Line("reads", 2, "bytes/*", "the fill value of byte strings stays Base64"),
-    Line("writes", 2, "bytes/*", "no fill value of byte strings"),
-    Line("writes", 2, "?f2/*", "a fill value -0.0 is written as 0.0"),
-    Line("writes", 2, "fill-minus-zero/*", "a fill value -0.0 is written as 0.0"),
-    Line("writes", 2, "halves/bitround/*-F-*", "F order is lost before bitround"),
+    Unsupported("reads", 2, "?c*/*", "an infinite imaginary part of the fill value gives NaN"),
+    Unsupported("reads", 2, "bytes/*", "the fill value of byte strings stays Base64"),
+    Unsupported("writes", 2, "bytes/*", "no fill value of byte strings"),
+    Unsupported("writes", 2, "?f2/*", "a fill value -0.0 is written as 0.0"),
+    Unsupported("writes", 2, "fill-minus-zero/*", "a fill value -0.0 is written as 0.0"),
+    Unsupported("writes", 2, "halves/bitround/*-F-*", "F order is lost before bitround"),
 )
 READ = """
 result = {}
@@ -65,13 +65,13 @@ for name, (path, options, attributes, parts) in places.items():
 
 
 def plain(values: Any) -> Any:
-    """Text as objects, which zarr-python 2 has for it."""
+    """Return text as objects, as zarr-python 2 has it."""
     text = getattr(values, "dtype", None) == cases.STRING
     return values.astype(object) if text else values
 
 
 def order(one: Case) -> dict[str, Any]:
-    """The options of zarr-python 2 for a case."""
+    """Return the options of a case for zarr-python 2."""
     found: dict[str, Any] = {
         "shape": one.layout.shape,
         "chunks": one.layout.chunks or (),
@@ -88,7 +88,7 @@ def order(one: Case) -> dict[str, Any]:
 
 
 def read_there(peer: ZarrPython2, where: Path) -> dict[str, str]:
-    """Why zarr-python cannot read what is stored, by case."""
+    """Return by case why zarr-python cannot read our arrays."""
     places = {one.name: str(where / one.name) for one in CASES}
     problems = {}
     for one in CASES:
@@ -110,7 +110,7 @@ def read_there(peer: ZarrPython2, where: Path) -> dict[str, str]:
 
 
 def written_there(peer: ZarrPython2, where: Path) -> dict[str, str]:
-    """Why we cannot read what zarr-python stored, by case."""
+    """Return by case why we cannot read the arrays of zarr-python."""
     places = {
         one.name: (
             str(where / one.name),
@@ -138,6 +138,6 @@ def test_version_2_is_exchanged_bit_for_bit(
     assert {name: problem for name, problem in problems.items() if problem} == {}
 
 
-def test_every_line_of_the_table_is_about_some_case() -> None:
+def test_every_row_of_the_table_matches_a_case() -> None:
     for line in UNSUPPORTED:
         assert any(line.names(one) for one in CASES), line.pattern

@@ -1,4 +1,4 @@
-"""What another library cannot do, and in which of its versions.
+"""Arrays that other libraries do not support, by version.
 
 Both ways are asserted for the version that is installed: a case that the table names must fail,
 every other case must work.
@@ -20,8 +20,8 @@ VERBS: tuple[Verb, Verb] = ("reads", "writes")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """The library reads what omnizarr wrote, or writes for omnizarr; why it cannot."""
+class Unsupported:
+    """Cases that a library cannot read or write, and why."""
 
     verb: Verb
     format: int
@@ -38,8 +38,8 @@ class Line:
         return Version(self.since) <= now and (self.until is None or now < Version(self.until))
 
 
-def reason_for(table: Iterable[Line], version: str, verb: Verb, one: Case) -> str | None:
-    """Why that version of the library cannot do a case, or None."""
+def reason_for(table: Iterable[Unsupported], version: str, verb: Verb, one: Case) -> str | None:
+    """Return why a version of a library does not support a case, or None."""
     for line in table:
         if line.verb == verb and line.names(one) and line.holds(version):
             return line.reason

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for arrays of every format: what each can express, and only that."""
+"""Hypothesis strategies for the arrays that each format can express."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SPECIAL = {
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """An array to be made: the format, what NumPy calls its type, and the options."""
+    """An array to be created: format, NumPy type and options."""
 
     format: int | str
     dtype: Any
@@ -53,7 +53,7 @@ class Described:
     options: dict[str, Any] = field(compare=False)
 
     def create(self, store: Any, **more: Any) -> omnizarr.Array:
-        """The array in a store."""
+        """Return the array in a store."""
         return omnizarr.create_array(
             store,
             shape=self.shape,
@@ -63,19 +63,19 @@ class Described:
         )
 
     def empty(self) -> npt.NDArray[Any]:
-        """What NumPy would hold before anything is written."""
+        """Return the NumPy array that corresponds to a new array."""
         return filled(self.fill, self.dtype, self.shape)
 
 
 def filled(value: Any, dtype: Any, shape: tuple[int, ...] = ()) -> npt.NDArray[Any]:
-    """An array of one value, every bit of it."""
+    """Return an array of one value, including every bit of it."""
     out = np.empty(shape, dtype)
     out[...] = value
     return out
 
 
 def bits(array: Any) -> Any:
-    """What two arrays must have in common to be the same."""
+    """Return shape, type and bits of an array, to be compared."""
     array = np.asarray(array)
     if array.dtype.hasobject or array.dtype.kind == "T":
         return array.shape, array.tolist()
@@ -88,7 +88,7 @@ def bits(array: Any) -> Any:
 
 
 def simple_types(format: int | str) -> st.SearchStrategy[np.dtype[Any]]:
-    """Types of NumPy that every format has, in both byte orders; the draft has plain units."""
+    """Return a strategy for NumPy types that a format has, in both byte orders."""
     codes = ["?", "i1", "u1"] + [
         f"{order}{code}"
         for order in "<>"
@@ -110,7 +110,7 @@ def simple_types(format: int | str) -> st.SearchStrategy[np.dtype[Any]]:
 
 
 def struct_types(format: int | str) -> st.SearchStrategy[np.dtype[Any]]:
-    """Records: flat in version 1, with sub-arrays in version 2, in one byte order in version 3."""
+    """Return a strategy for structured types that a format has."""
 
     def record(inner: list[tuple[np.dtype[Any], tuple[int, ...]]]) -> np.dtype[Any]:
         return np.dtype([(f"f{i}", dtype, shape) for i, (dtype, shape) in enumerate(inner)])
@@ -129,7 +129,7 @@ def struct_types(format: int | str) -> st.SearchStrategy[np.dtype[Any]]:
 
 
 def types(format: int | str) -> st.SearchStrategy[Any]:
-    """What a format can hold: the NumPy type, and what omnizarr is told."""
+    """Return a strategy for NumPy types with the matching argument of omnizarr."""
     simple = simple_types(format).map(lambda d: (d, d))
     found = [simple, simple, struct_types(format).map(lambda d: (d, d))]
     if format in (2, 3):
@@ -144,12 +144,12 @@ def types(format: int | str) -> st.SearchStrategy[Any]:
 
 
 def text(most: int) -> st.SearchStrategy[str]:
-    """Text without lone surrogates, which UTF-8 cannot hold."""
+    """Return a strategy for text without lone surrogates, which UTF-8 cannot hold."""
     return st.text(st.characters(exclude_categories=["Cs"]), max_size=most)
 
 
 def values(dtype: Any, shape: tuple[int, ...]) -> st.SearchStrategy[npt.NDArray[Any]]:
-    """Arrays of random bits, regular where the type has unused ones."""
+    """Return a strategy for arrays of random bits, all of them valid items."""
     count = int(np.prod(shape))
     if dtype in (STRING, BYTES):
         item: st.SearchStrategy[Any] = text(4) if dtype == STRING else st.binary(max_size=4)
@@ -184,7 +184,7 @@ def values(dtype: Any, shape: tuple[int, ...]) -> st.SearchStrategy[npt.NDArray[
 
 
 def regular(raw: npt.NDArray[np.uint8], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Bytes as items of a type, where not all bytes are valid made so."""
+    """Return bytes as items of a type, made valid where necessary."""
     if dtype.names is not None:
         items = raw.view(dtype).copy()
         for name in dtype.names:
@@ -205,7 +205,7 @@ def regular(raw: npt.NDArray[np.uint8], dtype: np.dtype[Any]) -> npt.NDArray[Any
 
 
 def fills(format: int | str, dtype: Any) -> st.SearchStrategy[Any]:
-    """Fill values that a format has words for: versions 1 and 2 know only one NaN."""
+    """Return a strategy for fill values that a format can express."""
 
     def usual(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if format not in (1, 2) or dtype.kind not in "fc":
@@ -249,14 +249,14 @@ _CHECKSUMS = st.sampled_from(("crc32", "adler32", "fletcher32")).map(lambda name
 
 
 def old_compressors(format: int | str) -> st.SearchStrategy[dict[str, Any] | None]:
-    """The compressor in the words of numcodecs."""
+    """Return a strategy for compressors as numcodecs configurations."""
     names = ["zlib", "bz2"] if format == 1 else ["zlib", "bz2", "gzip", "zstd"]
     some = [st.none(), _BLOSC, _LZMA, *map(_with_level, names)]
     return st.one_of(some if format == 1 else [*some, _LZ4])
 
 
 def number_filters(dtype: np.dtype[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Filters on integers that lose nothing, in the words of numcodecs, in both byte orders."""
+    """Return a strategy for lossless filters on integers, as numcodecs configurations."""
     order = st.sampled_from("<>")
 
     def code(order: str, size: int) -> str:
@@ -277,7 +277,7 @@ def number_filters(dtype: np.dtype[Any]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def filters(dtype: Any) -> st.SearchStrategy[list[dict[str, Any]]]:
-    """Filters of version 2 that lose nothing."""
+    """Return a strategy for lossless filters of version 2."""
     if dtype in (STRING, BYTES):
         return st.just([])
     found = [st.just({"id": "shuffle", "elementsize": max(1, dtype.itemsize)}), _CHECKSUMS]
@@ -289,12 +289,12 @@ def filters(dtype: Any) -> st.SearchStrategy[list[dict[str, Any]]]:
 
 
 def named(name: str, **configuration: Any) -> dict[str, Any]:
-    """A codec in the words of version 3."""
+    """Return a codec in the notation of version 3."""
     return {"name": name, "configuration": configuration} if configuration else {"name": name}
 
 
 def bytes_codecs(itemsize: int) -> st.SearchStrategy[dict[str, Any]]:
-    """Codecs of version 3 that turn bytes into bytes."""
+    """Return a strategy for version 3 codecs from bytes to bytes."""
     blosc = st.builds(
         lambda cname, clevel, shuffle, size: named(
             "blosc", cname=cname, clevel=clevel, shuffle=shuffle, typesize=size, blocksize=0
@@ -320,7 +320,7 @@ def bytes_codecs(itemsize: int) -> st.SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def codecs(draw: st.DrawFn, dtype: Any, rank: int) -> list[dict[str, Any]]:
-    """A whole list of codecs of version 3."""
+    """Draw a complete codec pipeline of version 3."""
     found = []
     if draw(st.booleans()):
         found.append(named("transpose", order=draw(st.permutations(list(range(rank))))))
@@ -351,7 +351,7 @@ def codecs(draw: st.DrawFn, dtype: Any, rank: int) -> list[dict[str, Any]]:
 def described(
     draw: st.DrawFn, format: int | str, *, most: int = 12, shards: bool = False
 ) -> Described:
-    """Any array that a format can express; `shards`: perhaps with its chunks in shards."""
+    """Draw any array that a format can express; with `shards`, possibly a sharded one."""
     dtype, given = draw(types(format))
     shape = tuple(draw(st.lists(st.integers(0, most), max_size=4)))
     chunks = tuple(draw(st.integers(max(1, n // 4), n + 2)) for n in shape)
@@ -377,7 +377,7 @@ def described(
 
 
 def json_values() -> st.SearchStrategy[Any]:
-    """Any JSON, with numbers of every size."""
+    """Return a strategy for any JSON, with numbers of every size."""
     leaf = st.one_of(
         st.none(),
         st.booleans(),

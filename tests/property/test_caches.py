@@ -1,4 +1,4 @@
-"""No two unequal inputs share an entry of a table, and nothing handed out can change another."""
+"""Caches return nothing that belongs to unequal input, and nothing that callers can change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.property.strategies import FORMATS, bits, described, json_values, reg
 
 
 def spelled(value: Any) -> Any:
-    """A value with all its types and bits, in words of this test only."""
+    """Return a value with all its types and bits, independent of the library's keys."""
     name = f"{type(value).__module__}.{type(value).__qualname__}"
     if isinstance(value, Named):
         return [name, value.name, spelled(value.must_understand), spelled(value.configuration)]
@@ -103,15 +103,15 @@ VALUES = st.recursive(
 @example({"a": 1, "b": 2}, {"a": {"b": 2}})
 @example(Named("a", {}, False), Named("a"))
 @example(np.int8(-1), np.uint8(255))
-def test_keys_are_equal_exactly_where_values_are(one: Any, other: Any) -> None:
-    """A2, A3: a key tells types, signs, units and payloads apart, all the way down."""
+def test_keys_are_equal_exactly_if_values_are(one: Any, other: Any) -> None:
+    """A2, A3: a key distinguishes types, signs, units and payloads at every depth."""
     same = spelled(one) == spelled(other)
     assert (value_key(one) == value_key(other)) == same
     assert value_key(copy.deepcopy(one)) == value_key(one)
     assert hash(value_key(one)) == hash(value_key(copy.deepcopy(one)))
 
 
-def test_what_cannot_be_told_has_no_key() -> None:
+def test_a_value_that_cannot_be_compared_has_no_key() -> None:
     class Number(int):
         pass
 
@@ -127,8 +127,8 @@ def test_what_cannot_be_told_has_no_key() -> None:
 
 
 @given(json_values())
-def test_frozen_json_is_equal_to_what_it_was_made_of_and_cannot_be_changed(value: Any) -> None:
-    """A7: what many nodes share refuses every change, and copies do not."""
+def test_frozen_json_equals_its_source_and_cannot_be_changed(value: Any) -> None:
+    """A7: values that nodes share cannot be changed, but copies of them can."""
     frozen = freeze(value)
     assert frozen == value
     assert json.dumps(frozen) == json.dumps(value)
@@ -167,7 +167,7 @@ CHANGES: list[Callable[[Any], Any]] = [
 
 
 def check_frozen(value: Any) -> None:
-    """Every container inside refuses every change."""
+    """Check that no container inside can be changed."""
     if not isinstance(value, (dict, list)):
         return
     before = json.dumps(value)
@@ -179,11 +179,11 @@ def check_frozen(value: Any) -> None:
         check_frozen(inner)
 
 
-# Tables
+# Caches
 
 
 def made(given: Any, *, alone: bool) -> tuple[Any, ...]:
-    """An array as made from a description, by a process that has seen no other where `alone`."""
+    """Create an array from a description, with empty caches if `alone`."""
     if alone:
         clear_all()
     store: dict[str, bytes] = {}
@@ -194,8 +194,10 @@ def made(given: Any, *, alone: bool) -> tuple[Any, ...]:
 @pytest.mark.filterwarnings("ignore::omnizarr.errors.OmnizarrWarning")
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
-def test_an_array_is_the_same_whatever_was_made_before(format: Any, data: st.DataObject) -> None:
-    """A2, A3: no array shares a model, a chain of codecs or a text with one that is unequal."""
+def test_an_array_does_not_depend_on_arrays_created_before(
+    format: Any, data: st.DataObject
+) -> None:
+    """A2, A3: arrays share a model, pipeline or text only if these are equal."""
     one = data.draw(described(format, most=3))
     other = data.draw(described(format, most=3))
     expected = made(one, alone=True), made(other, alone=True)
@@ -205,11 +207,11 @@ def test_an_array_is_the_same_whatever_was_made_before(format: Any, data: st.Dat
         assert made(other, alone=False) == expected[1]
 
 
-# Everything that a user can get hold of
+# Objects that callers get
 
 
 def change_all(value: Any) -> None:
-    """Change everything that can be changed in what a user was given."""
+    """Change everything that a caller can change in returned objects."""
     if isinstance(value, dict):
         for inner in list(value.values()):
             change_all(inner)
@@ -237,7 +239,7 @@ def change_all(value: Any) -> None:
 
 
 def overwrite(value: Any) -> None:
-    """Change every item, to one that its type has."""
+    """Replace every item by another one of its type."""
     if value.dtype.kind in "TO":
         return
     other = regular(np.full(value.nbytes, 1, np.uint8), value.dtype)
@@ -254,7 +256,7 @@ def attempt(change: Callable[[], None]) -> None:
 
 
 def shown(store: dict[str, bytes]) -> tuple[Any, ...]:
-    """What an array is to somebody who opens it."""
+    """Return everything that an opened array shows."""
     array = oz.open(store)
     assert isinstance(array, oz.Array)
     return (
@@ -292,8 +294,8 @@ HANDED_OUT: dict[str, Callable[[oz.Array], Any]] = {
 @pytest.mark.filterwarnings("ignore::omnizarr.errors.OmnizarrWarning")
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
-def test_what_a_user_changes_changes_no_other_array(format: Any, data: st.DataObject) -> None:
-    """A6, A7: fill values, types, metadata, attributes and results belong to who has them."""
+def test_changing_returned_objects_changes_no_other_array(format: Any, data: st.DataObject) -> None:
+    """A6, A7: callers own fill values, types, metadata, attributes and results."""
     made_from = data.draw(described(format, most=2))
     attributes = {"list": [1, {"deep": [2]}], "dict": {"a": {"b": 1}}, "text": "x"}
     stores: list[dict[str, bytes]] = [{}, {}]
@@ -311,7 +313,7 @@ def test_what_a_user_changes_changes_no_other_array(format: Any, data: st.DataOb
 
 @given(json_values())
 def test_fill_values_that_are_objects_cannot_be_changed(value: Any) -> None:
-    """A6: every element without a chunk is the one fill value."""
+    """A6: all elements of missing chunks are the same object, the fill value."""
     assume(value is not None)
     stores: list[dict[str, bytes]] = [{}, {}]
     arrays = [
@@ -336,7 +338,7 @@ def test_fill_values_that_are_objects_cannot_be_changed(value: Any) -> None:
 
 
 def stores_of(folder: Path) -> list[tuple[str, Callable[[], Any]]]:
-    """Stores of which no two have the same values; each can be made again."""
+    """Return stores with different contents; each can be created again."""
     files = fsspec.filesystem("file")
     other = {"endpoint": "http://127.0.0.1:1", "anonymous": True}
     account = {"endpoint": "http://127.0.0.1:2/a", "anonymous": True}
@@ -367,7 +369,7 @@ def stores_of(folder: Path) -> list[tuple[str, Callable[[], Any]]]:
 
 
 def in_memory() -> list[Any]:
-    """Stores of which each object has its own values."""
+    """Return stores of which each object has its own contents."""
     values: dict[str, bytes] = {}
     return [
         MemoryStore(),
@@ -382,8 +384,8 @@ def in_memory() -> list[Any]:
     ]
 
 
-def test_no_two_stores_are_taken_for_one(tmp_path: Path) -> None:
-    """A5, A10: what tells a store is complete, and the same for all objects of one place."""
+def test_different_stores_have_different_identities(tmp_path: Path) -> None:
+    """A5, A10: an identity is complete, and equal for all objects of one location."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / f"{name}.db").touch()
@@ -400,15 +402,15 @@ def test_no_two_stores_are_taken_for_one(tmp_path: Path) -> None:
     assert len({*texts}) == len(texts)
 
 
-def test_an_object_in_the_place_of_one_that_is_gone_is_another() -> None:
-    """A5: the address of an object is used again."""
+def test_an_object_at_a_reused_address_has_another_identity() -> None:
+    """A5: Python uses the addresses of deleted objects again."""
     seen = {unique_key(MemoryStore({})) for _ in range(100)}
     assert len(seen) == 100
 
 
 @given(json_values())
-def test_settings_cannot_be_changed_through_what_was_given_or_got(value: Any) -> None:
-    """A7: the codecs of all arrays to come are a setting."""
+def test_settings_cannot_be_changed_through_given_or_returned_lists(value: Any) -> None:
+    """A7: the codecs of new arrays are a setting."""
     given = [{"name": "bytes", "configuration": {"some": value}}]
     before = json.dumps(given)
     with oz.configure(codecs=given):

@@ -1,4 +1,4 @@
-"""Damaged chunks: an error that says which, or values of the right shape; never anything else."""
+"""A damaged chunk is an error that names it, or gives values of the right shape."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHECKED = (  # chains that end in a checksum over every stored byte
 
 @st.composite
 def damaged(draw: st.DrawFn, value: bytes) -> bytes:
-    """Bytes cut off, added, or with some bits turned over; always other than before."""
+    """Draw bytes that are truncated, extended or have flipped bits."""
     what = draw(st.sampled_from(("cut", "add", "flip", "flip", "replace")))
     if what == "cut" and value:
         return value[: draw(st.integers(0, len(value) - 1))]
@@ -43,7 +43,7 @@ def damaged(draw: st.DrawFn, value: bytes) -> bytes:
 
 
 def read(store: dict[str, bytes], path: str = "") -> Any:
-    """All values, or the ChunkError; anything else fails the test."""
+    """Return all values, or the ChunkError; anything else fails the test."""
     array = omnizarr.open(store, path=path)
     try:
         with warnings.catch_warnings():
@@ -58,7 +58,7 @@ def read(store: dict[str, bytes], path: str = "") -> Any:
 
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
-def test_a_damaged_chunk_is_an_error_or_reads_in_its_shape(
+def test_a_damaged_chunk_is_an_error_or_has_the_right_shape(
     format: int | str, data: st.DataObject
 ) -> None:
     array = data.draw(described(format, most=4))
@@ -83,7 +83,7 @@ def test_a_damaged_chunk_is_an_error_or_reads_in_its_shape(
 
 @pytest.mark.parametrize("codecs", CHECKED, ids=lambda c: "+".join(x["name"] for x in c))
 @given(data=st.data())
-def test_a_checksum_notices_every_damage(codecs: list[Any], data: st.DataObject) -> None:
+def test_a_checksum_detects_all_damage(codecs: list[Any], data: st.DataObject) -> None:
     kinds = {"vlen-utf8": str, "vlen-bytes": bytes}
     store: dict[str, bytes] = {}
     dtype = kinds.get(codecs[0]["name"], "u4")
@@ -101,7 +101,7 @@ OBJECT_CODECS = (numcodecs.JSON(), numcodecs.MsgPack(), numcodecs.VLenArray("<i4
 
 @pytest.mark.parametrize("codec", OBJECT_CODECS, ids=lambda c: c.codec_id)
 @given(data=st.data())
-def test_damaged_objects_are_an_error_or_read_in_their_shape(
+def test_a_damaged_chunk_of_objects_is_an_error_or_has_the_right_shape(
     codec: Any, data: st.DataObject
 ) -> None:
     store: dict[str, bytes] = {}

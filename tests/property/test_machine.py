@@ -1,4 +1,4 @@
-"""Any sequence of operations agrees with NumPy; `make soak` runs it for an hour, at random."""
+"""Any sequence of operations agrees with NumPy; `make soak` runs it for an hour."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.property.machine import Machine
 from tests.soak import sequences
 
 
-# A ZIP file that was replaced while a forgotten store had changes for it is told by a finaliser.
+# A finaliser reports a ZIP file that was replaced while a store had unwritten changes for it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_any_sequence_of_operations_agrees_with_numpy() -> None:
     run_state_machine_as_test(
@@ -25,7 +25,7 @@ def test_any_sequence_of_operations_agrees_with_numpy() -> None:
     )
 
 
-def test_a_failure_is_reported_with_what_makes_it_again() -> None:
+def test_a_failure_is_reported_with_the_way_to_reproduce_it() -> None:
     class Wrong(Machine):
         @invariant()
         def fail(self) -> None:

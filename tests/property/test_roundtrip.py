@@ -1,4 +1,4 @@
-"""Whatever is written is read back, bit for bit, in every format."""
+"""Written values are read back bit for bit in every format."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.property.strategies import FORMATS, bits, described, filled, values
 
 
 def selections(shape: tuple[int, ...]) -> st.SearchStrategy[Any]:
-    """Integers, slices with any step, an ellipsis, or nothing."""
+    """Return a strategy for integers, slices with any step, an ellipsis, or nothing."""
     return basic_indices(shape, allow_ellipsis=True, allow_newaxis=False)
 
 
 @pytest.mark.parametrize("kind", ["memory", "directory"])
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
-def test_what_is_assigned_is_read_back_after_reopening(
+def test_assigned_values_are_read_back_after_reopening(
     format: int | str, kind: str, data: st.DataObject
 ) -> None:
     array = data.draw(described(format))

@@ -1,4 +1,4 @@
-"""Fixtures: one server of each kind for all tests of a process."""
+"""Fixtures: one server of each kind per test process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 @dataclass
 class Cloud:
-    """An empty bucket of a cloud: its URL, the options to reach it, and the server in front."""
+    """An empty bucket: its URL, the options to reach it, and the proxy in front."""
 
     url: str
     options: dict[str, Any]
@@ -46,7 +46,7 @@ def azurite_port() -> Iterator[int]:
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    """A web server that serves `web.values`."""
+    """Start a web server that serves `web.values`."""
     with running(Web()) as server:
         yield server
 
@@ -89,6 +89,6 @@ def az(azurite_port: int) -> Iterator[Cloud]:
 
 @pytest.fixture(params=["s3", "gs", "az"])
 def cloud(request: pytest.FixtureRequest) -> Cloud:
-    """An empty bucket of every cloud in turn."""
+    """Return an empty bucket of every cloud in turn."""
     found: Cloud = request.getfixturevalue(request.param)
     return found

@@ -1,4 +1,4 @@
-"""Google Cloud Storage's XML interface, as far as its clients use it.
+"""The XML interface of Google Cloud Storage, as far as its clients use it.
 
 The emulator on PyPI speaks the JSON interface only, which obstore does not.
 """
@@ -68,7 +68,7 @@ class CloudStorage(Web):
     def _refused(
         self, objects: dict[str, tuple[bytes, int]], key: str, headers: dict[str, str]
     ) -> Answer | None:
-        """The answer to a write whose condition does not hold."""
+        """Return the answer to a write whose condition does not hold."""
         wanted = headers.get("x-goog-if-generation-match")
         current = objects[key][1] if key in objects else 0
         if wanted is not None and int(wanted) != current:
@@ -93,7 +93,7 @@ def error(status: int, code: str) -> Answer:
 def _listing(
     bucket: str, objects: dict[str, tuple[bytes, int]], query: dict[str, list[str]]
 ) -> Answer:
-    """One page of names, from after the token on."""
+    """Return one page of names after the token."""
     prefix = query.get("prefix", [""])[0]
     delimiter = query.get("delimiter", [""])[0]
     after = query.get("continuation-token", query.get("start-after", [""]))[0]

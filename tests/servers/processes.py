@@ -1,4 +1,4 @@
-"""Servers that are programs of their own: moto for S3, Azurite for Azure."""
+"""Servers that run as separate programs: moto for S3, Azurite for Azure."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ STRICT = "OMNIZARR_ALL_SERVERS"  # set: a server that is not installed is a fail
 
 
 def missing(what: str) -> NoReturn:
-    """Skip the test, or fail where everything must be tested."""
+    """Skip the test, or fail if all servers are required."""
     if os.environ.get(STRICT):
         pytest.fail(f"{what}, and {STRICT} is set")
     pytest.skip(what)
 
 
 def find(program: str) -> str | None:
-    """A program beside this Python, in the environment's node packages, or on the path."""
+    """Return a program next to this Python, in its node packages, or on the path."""
     here = Path(sys.executable).parent
     places = [here, here.parent / "node_modules" / ".bin"]
     return shutil.which(program, path=os.pathsep.join(map(str, places))) or shutil.which(program)
@@ -50,7 +50,7 @@ def free_port() -> int:
 
 @contextmanager
 def started(command: list[str], port: int, seconds: float = 60) -> Iterator[None]:
-    """A program that listens on a port, until the block ends."""
+    """Run a program that listens on a port until the block ends."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         end = time.monotonic() + seconds
@@ -74,7 +74,7 @@ def started(command: list[str], port: int, seconds: float = 60) -> Iterator[None
 
 @contextmanager
 def moto() -> Iterator[int]:
-    """An S3 server; gives its port."""
+    """Run an S3 server and yield its port."""
     program = find("moto_server")
     if program is None:
         missing("moto_server is not installed (pip install 'moto[server]')")
@@ -85,7 +85,7 @@ def moto() -> Iterator[int]:
 
 @contextmanager
 def simple_storage(*buckets: str, latency: float = 0.0) -> Iterator[int]:
-    """The S3 server of `tests.servers.s3` in a process of its own; gives its port."""
+    """Run the S3 server of `tests.servers.s3` in another process and yield its port."""
     port = free_port()
     words = [sys.executable, "-m", "tests.servers.s3", str(port), str(latency), *buckets]
     with started(words, port):
@@ -100,7 +100,7 @@ def make_s3_bucket(port: int, name: str) -> None:
 
 @contextmanager
 def azurite() -> Iterator[int]:
-    """An Azure Blob server; gives its port."""
+    """Run an Azure Blob server and yield its port."""
     program = find("azurite-blob")
     if program is None:
         missing("azurite-blob is not installed (install npm, then `make test` gets it)")
@@ -111,7 +111,7 @@ def azurite() -> Iterator[int]:
 
 
 def make_azure_container(port: int, name: str, *, public: bool = False) -> None:
-    """Create a container, by a request signed with the account's key."""
+    """Create a container with a request signed by the account's key."""
     headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-12-02"}
     if public:
         headers["x-ms-blob-public-access"] = "container"

@@ -1,4 +1,4 @@
-"""A Redis server of our own."""
+"""A Redis server for tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.servers.processes import missing
 
 @contextmanager
 def redis_server(folder: Path) -> Iterator[str]:
-    """Its URL, at a socket in a folder."""
+    """Run a server on a socket in a folder and yield its URL."""
     program = shutil.which("redis-server")
     if program is None:
         missing("redis-server is not installed (apt-get install redis-server)")

@@ -1,4 +1,4 @@
-"""S3 as far as its clients use it, quicker than moto: conditional writes and reads, listing.
+"""S3 as far as its clients use it, faster than moto: conditional writes and reads, listing.
 
 ``python -m tests.servers.s3 PORT LATENCY BUCKET...`` serves until it is ended.
 """
@@ -17,7 +17,7 @@ from tests.servers.web import Answer
 
 
 class SimpleStorage(CloudStorage):
-    """Buckets by name: objects with e-tags, which writes and reads may be bound to."""
+    """Buckets by name: objects with e-tags for conditional writes and reads."""
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         if method == "POST" and path.partition("?")[2].startswith("delete"):
@@ -29,7 +29,7 @@ class SimpleStorage(CloudStorage):
         return found
 
     def _delete(self, path: str, body: bytes) -> Answer:
-        """Several keys at once; those that are not there are no error."""
+        """Delete several keys at once; missing keys are no error."""
         objects = self.buckets[path[1:].partition("?")[0].strip("/")]
         keys = [unescape(key) for key in re.findall(r"<Key>(.*?)</Key>", body.decode())]
         with self._turn:

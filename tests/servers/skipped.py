@@ -1,4 +1,4 @@
-"""One line at the end of a test run: what was skipped, and how to get it.
+"""One line at the end of a test run: what was skipped, and how to install it.
 
 A reason that says "… is not installed (how to install it)" is listed; others, such as what an
 operating system does not have, are only counted.

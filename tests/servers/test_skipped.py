@@ -1,4 +1,4 @@
-"""What the end of a test run says about skipped tests."""
+"""The line about skipped tests at the end of a test run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.servers.skipped import summary
 ROOT = Path(__file__).parents[2]
 
 
-def test_nothing_skipped_says_nothing() -> None:
+def test_there_is_no_line_if_nothing_was_skipped() -> None:
     assert summary([]) == ""
 
 
-def test_what_can_be_installed_is_named_once_and_the_rest_is_counted() -> None:
+def test_missing_packages_are_named_once_and_other_reasons_counted() -> None:
     redis = "Skipped: redis-server is not installed (apt-get install redis-server)"
     azurite = "Skipped: azurite-blob is not installed (install npm)"
     line = summary([azurite, redis, redis, "Skipped: there is no fork here", "another reason"])

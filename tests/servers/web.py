@@ -1,4 +1,4 @@
-"""A web server on a thread: serves a dictionary, counts requests, and fails as it is told to."""
+"""A web server on a thread that serves a dictionary, counts requests, and can fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAULTS = ("403", "404", "429", "500", "reset", "short", "wrong range", "slow", "
 
 @dataclass
 class Answer:
-    """What a server says."""
+    """The response of a server."""
 
     status: int = 200
     body: bytes = b""
@@ -29,7 +29,7 @@ class Answer:
 
 
 class Web:
-    """Values by key, below the root of a loopback address.
+    """Values by key, served from the root of a loopback address.
 
     `fault` is one of `FAULTS` or None; it holds for the next `times` requests, or for all. `ranges`
     False: every answer is the whole value. `tags` False: no answer tells which value it is of.
@@ -74,7 +74,7 @@ class Web:
         self._thread.join()
 
     def break_down(self, fault: str | None, times: int | None = None) -> None:
-        """Fail from now on."""
+        """Fail from now on, or for some requests."""
         with self._lock:
             self.fault, self.times = fault, times
 
@@ -91,7 +91,7 @@ class Web:
         return [method for method, _, _ in self.log]
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
-        """The answer without any fault; others may serve something else."""
+        """Return the answer without any fault; subclasses may serve something else."""
         key = unquote(urlsplit(path).path)[1:]
         if key in self.redirects:
             return Answer(302, headers={"Location": self.redirects[key]})
@@ -108,7 +108,7 @@ class Web:
 
 
 def cut(value: bytes, wanted: str, headers: dict[str, str]) -> Answer:
-    """The answer to a request for a part."""
+    """Return the answer to a range request."""
     found = re.fullmatch(r"bytes=(\d*)-(\d*)", wanted)
     assert found is not None, wanted
     size = len(value)
@@ -123,7 +123,7 @@ def cut(value: bytes, wanted: str, headers: dict[str, str]) -> Answer:
 
 
 class Proxy(Web):
-    """A server in front of another one, so that its answers can be counted, delayed and broken.
+    """A server in front of another one that counts, delays and breaks answers.
 
     Changes are made one after the other: moto compares and replaces in two steps, between which
     other threads come, and S3 in one.
@@ -220,7 +220,7 @@ def _handler(web: Web) -> type[BaseHTTPRequestHandler]:
 
 
 def _shifted(answer: Answer) -> Answer:
-    """Another part of the value than was asked for, as if it were right."""
+    """Return another part of the value than was requested, with a correct header."""
     size = len(answer.body)
     kept = {k: v for k, v in answer.headers.items() if k.lower() != "content-range"}
     headers = {**kept, "Content-Range": f"bytes 3-{size + 2}/{size + 4}"}
@@ -229,7 +229,7 @@ def _shifted(answer: Answer) -> Answer:
 
 @contextmanager
 def running(web: Web) -> Iterator[Web]:
-    """The server, until the block ends."""
+    """Run a server until the block ends."""
     web.start()
     try:
         yield web

@@ -1,4 +1,4 @@
-"""Arrays: creating, writing, reading, resizing, appending."""
+"""Rules for arrays: creating, writing, reading, resizing, appending."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MOST = 12  # the length of an axis
 
 
 def given(array: Described, data: Values | None) -> dict[str, Any]:
-    """Options of `create_array`."""
+    """Return options of `create_array`."""
     content = {"shape": array.shape} if data is None else {"data": data}
     return {**array.options, **content, "fill_value": array.fill}
 
 
 class Contents(State):
-    """Rules about what is in arrays."""
+    """Rules about the values of arrays."""
 
     @rule(
         handle=HANDLES,
@@ -96,7 +96,7 @@ class Contents(State):
             check_values(array.get_basic_selection(..., fields=name), wanted[name], path)
 
     def with_fields(self) -> list[str]:
-        """The paths of arrays of records."""
+        """Return the paths of arrays of records."""
         nodes = ((p, self.model.nodes[p].data) for p in self.model.arrays())
         return [p for p, d in nodes if d is not None and d.dtype.names]
 
@@ -183,7 +183,7 @@ class Contents(State):
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
-    def a_handle_that_was_held_is_right_after_a_refresh(self, data: st.DataObject) -> None:
+    def an_old_handle_is_correct_after_a_refresh(self, data: st.DataObject) -> None:
         path = data.draw(st.sampled_from(sorted(self.held)), "path")
         array = self.held[path]
         array.refresh()

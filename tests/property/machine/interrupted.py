@@ -1,6 +1,6 @@
-"""Bulk work that is interrupted at any of its writes.
+"""Bulk operations that are interrupted at any of their writes.
 
-Afterwards the old content is wholly there, or the new one is, or the target says that it is
+Afterwards all old content is stored, or all new content, or the target says that it is
 incomplete; and the same call with ``overwrite=True`` succeeds.
 """
 
@@ -27,11 +27,11 @@ CHANGES = ("set", "set_many", "set_new", "set_if", "set_partial", "erase", "eras
 
 
 class Stopped(OSError):
-    """What a store raises when it is told to fail."""
+    """The error that a store raises when it is made to fail."""
 
 
 class StoppingStore(WrapperStore):
-    """`inner`, whose n-th change raises; `for_good`: and all after it, as in a killed process."""
+    """A store whose n-th change fails; with `for_good`, all later ones fail too."""
 
     def __init__(self, inner: Any, left: int, error: type[BaseException], for_good: bool) -> None:
         super().__init__(inner)
@@ -49,7 +49,7 @@ class StoppingStore(WrapperStore):
 
 @dataclass
 class Work:
-    """Something to do with a store, and what is stored when it is done; `again` overwrites."""
+    """An operation on a store and the expected result; `again` repeats it with overwriting."""
 
     name: str
     old: Model
@@ -61,7 +61,7 @@ class Work:
 
 
 class Interrupted(State):
-    """Rules about work that does not end."""
+    """Rules about operations that do not finish."""
 
     @precondition(lambda self: self.model.nodes)
     @rule(
@@ -88,8 +88,8 @@ class Interrupted(State):
         work = getattr(self, f"_{what}")(data)
         if work is None:
             return
-        place = self.new_place(kind)
-        inner = place.open()
+        location = self.new_location(kind)
+        inner = location.open()
         self.stores.append(inner)
         with self.configured(settings):
             if work.old.nodes:
@@ -109,27 +109,27 @@ class Interrupted(State):
             work.new.check(inner, exact=work.exact)
 
     def _refused(self, work: Work, store: Any, error: BaseException) -> None:
-        """Raise where a call that was refused has touched something."""
+        """Raise if a refused call changed something."""
         assert isinstance(error, oz.OmnizarrError), error
         work.old.check(store)
         if not work.old.nodes:
             assert list(store.list()) == []
 
     def _check(self, work: Work, store: Any, stopped: bool) -> None:
-        """Raise unless all is old, all is new, or it says itself that it is neither."""
+        """Raise unless all nodes are old, all are new, or the target says it is incomplete."""
         if agrees(work.new, store, work.exact):
             return
         assert stopped, f"{work.name} did something else"
         if agrees(work.old, store) or _in_part(work, store):
             return
-        told = complaints(store, {**work.old.nodes, **work.new.nodes})
-        assert told, f"{work.name} was interrupted, and what is there looks complete"
+        errors = complaints(store, {**work.old.nodes, **work.new.nodes})
+        assert errors, f"{work.name} was interrupted, but the result looks complete"
         self.tally["reported as incomplete"] += 1
 
     # What is interrupted
 
     def _overwrite(self, data: st.DataObject) -> Work | None:
-        """A node is replaced by an array with other values."""
+        """Replace a node by an array with other values."""
         path = data.draw(st.sampled_from(sorted(p for p in self.model.nodes)), "path")
         if self.model.nodes[path].data is None and not path:
             return None
@@ -145,7 +145,7 @@ class Interrupted(State):
         return Work("overwriting", self.model, new, do, do)
 
     def _save(self, data: st.DataObject) -> Work | None:
-        """An array is replaced by itself turned around."""
+        """Replace an array by its own reversed values."""
         path = self._chosen(data)
         values = None if path is None else self.model.nodes[path].data
         if values is None or not values.ndim or values.dtype.hasobject:
@@ -159,7 +159,7 @@ class Interrupted(State):
         return Work("save_array", self.model, new, do, do, exact=False)
 
     def _copy(self, data: st.DataObject) -> Work | None:
-        """An array is copied over another."""
+        """Copy an array over another."""
         path, other = self._chosen(data), self._chosen(data)
         if path is None or other is None or path == other:
             return None
@@ -175,7 +175,7 @@ class Interrupted(State):
         return Work("copy", self.model, new, do, do, exact=False)
 
     def _convert(self, data: st.DataObject) -> Work:
-        """Everything is converted to an empty store."""
+        """Convert everything to an empty store."""
         goal: Any = data.draw(st.sampled_from([1, 2, "3-draft", 3]), "format")
         new = self.model.copy()
         new.format = goal
@@ -189,7 +189,7 @@ class Interrupted(State):
         return Work("convert", Model(goal), new, do, again, exact=False)
 
     def _image(self, data: st.DataObject) -> Work | None:
-        """An image is written where nothing was."""
+        """Write an image to a new location."""
         path = self._chosen(data)
         pixels = None if path is None else self.model.nodes[path].data
         if pixels is None or pixels.ndim != 2 or not pixels.size or pixels.dtype != "u1":
@@ -240,7 +240,7 @@ class Interrupted(State):
         return Work("resize", self.model, new, do, do)
 
     def _move(self, data: st.DataObject) -> Work | None:
-        """A node gets another name; where that is interrupted, both may be there."""
+        """Rename a node; after an interrupt, both names may exist."""
         named = sorted(p for p in self.model.nodes if p)
         if not named:
             return None
@@ -252,7 +252,7 @@ class Interrupted(State):
         both.nodes |= {"z" + p[len(path) :]: n for p, n in moved.items()}
         new = both.copy()
         new.drop(path)
-        new.forget_empty()
+        new.drop_empty_groups()
 
         def do(store: Any) -> None:
             oz.open_group(store, "r+").move(path, "z")
@@ -267,7 +267,7 @@ class Interrupted(State):
         return Work("move", self.model, new, do, again, between=both)
 
     def _chosen(self, data: st.DataObject) -> str | None:
-        """The path of an array that is not the root."""
+        """Return the path of an array that is not the root."""
         paths = [p for p in self.model.arrays() if p]
         return data.draw(st.sampled_from(paths), "path") if paths else None
 
@@ -279,7 +279,7 @@ class Interrupted(State):
 
 
 def _in_part(work: Work, store: Any) -> bool:
-    """Tell if all that is old is there, and whole nodes of what is new."""
+    """Return True if all old nodes and a part of the new ones are stored."""
     if work.between is None:
         return False
     there = {"", *dict(oz.open_group(store).members(None))}
@@ -288,7 +288,7 @@ def _in_part(work: Work, store: Any) -> bool:
 
 
 def agrees(model: Model, store: Any, exact: bool = True) -> bool:
-    """Tell if a store holds what a model says, nothing more and nothing less."""
+    """Return True if a store holds exactly what a model says."""
     if not model.nodes:
         return list(store.list()) == []
     try:
@@ -299,7 +299,7 @@ def agrees(model: Model, store: Any, exact: bool = True) -> bool:
 
 
 def complaints(store: Any, paths: Iterable[str]) -> list[str]:
-    """Return what opening, reading and verifying say is incomplete in a store."""
+    """Return the errors of opening, reading and verifying an incomplete store."""
     found = []
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""Groups and attributes: creating, moving and erasing nodes, consolidated metadata."""
+"""Rules for groups and attributes: creating, moving and erasing nodes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ JSON = VALUES | st.lists(VALUES, max_size=2) | st.dictionaries(st.text("xy"), VA
 
 
 class Members(State):
-    """Rules about the hierarchy around arrays."""
+    """Rules about the hierarchy that contains the arrays."""
 
     def is_group(self) -> bool:
-        """Tell if the root is a group."""
+        """Return True if the root is a group."""
         return "" in self.model.nodes and self.model.nodes[""].data is None
 
     @precondition(is_group)
@@ -97,10 +97,10 @@ class Members(State):
         self.drop(source)
         self.put(dest, moved[source])
         nodes.update({dest + p[len(source) :]: node for p, node in moved.items()})
-        self.model.forget_empty()
+        self.model.drop_empty_groups()
 
     def _holds_a_part_of(self, dest: str, source: str) -> bool:
-        """Tell if a group without a document has what an interrupted move would have left."""
+        """Return True if a group without metadata has what an interrupted move leaves."""
         nodes, start = self.model.nodes, len(dest)
         if dest not in nodes or nodes[dest].explicit or source not in nodes:
             return False
@@ -118,19 +118,19 @@ class Members(State):
             raise AssertionError(f"{path} was not there")
         del self.handles[handle][path]
         self.drop(path)
-        self.model.forget_empty()
+        self.model.drop_empty_groups()
 
     @rule(alias=st.integers(0, 99), closed=st.booleans())
     def reopen(self, alias: int, closed: bool) -> None:
-        """As another process would find it."""
-        if closed or self.place.kind == "DBM":  # whose file has one user at a time
+        """Open the hierarchy as another process would."""
+        if closed or self.location.kind == "DBM":  # whose file has one user at a time
             self.store.close()
-        self.store = self.place.open()
+        self.store = self.location.open()
         self.stores.append(self.store)
         if self.model.nodes or self.format == 1:
             self.open_handles(alias)
 
-    @precondition(lambda self: self.place.kind not in ("memory", "fsspec memory", "DBM"))
+    @precondition(lambda self: self.location.kind not in ("memory", "fsspec memory", "DBM"))
     @rule(handle=HANDLES)
     def pickle_a_handle(self, handle: int) -> None:
         self.handles[handle] = pickle.loads(pickle.dumps(self.handles[handle]))

@@ -1,4 +1,4 @@
-"""What a hierarchy should be: NumPy arrays and dictionaries, and the comparison with a store."""
+"""The expected hierarchy: NumPy arrays and dictionaries, compared with a store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Values = npt.NDArray[Any]
 
 @dataclass
 class Node:
-    """What a node should be; data None for a group."""
+    """An expected node; data is None for a group."""
 
     data: Values | None = None
     fill: Any = None  # an array of no axes, or None where it is undefined
@@ -27,52 +27,52 @@ class Node:
 
 @dataclass
 class Model:
-    """All nodes by path; the root has the empty one."""
+    """All expected nodes by path; the path of the root is empty."""
 
     format: int | str
     nodes: dict[str, Node] = field(default_factory=dict)
 
     def copy(self) -> Model:
-        """A model that shares nothing with this one."""
+        """Return a model that shares nothing with this one."""
         return copy.deepcopy(self)
 
     def arrays(self) -> list[str]:
-        """The paths of arrays."""
+        """Return the paths of arrays."""
         return sorted(p for p, n in self.nodes.items() if n.data is not None)
 
     def groups(self) -> list[str]:
-        """The paths of groups."""
+        """Return the paths of groups."""
         return sorted(p for p, n in self.nodes.items() if n.data is None)
 
     def below(self, path: str) -> list[str]:
-        """The paths below a path."""
+        """Return the paths below a path."""
         start = path + "/" if path else ""
         return [p for p in self.nodes if p and p.startswith(start) and p != path]
 
     def blocked(self, path: str) -> bool:
-        """Tell if something above a path is an array."""
+        """Return True if a parent of a path is an array."""
         return any(p in self.nodes and self.nodes[p].data is not None for p in _above(path))
 
     def put(self, path: str, node: Node) -> None:
-        """Have a node at a path, and groups above it; what was there is gone."""
+        """Set a node, replacing what was at its path, and create missing parent groups."""
         self.drop(path)
         for parent in _above(path):
             self.nodes.setdefault(parent, Node(explicit=self.format != "3-draft"))
         self.nodes[path] = node
 
     def drop(self, path: str) -> None:
-        """Remove a node and all below it."""
+        """Remove a node and everything below it."""
         for gone in [path, *self.below(path)]:
             self.nodes.pop(gone, None)
 
-    def forget_empty(self) -> None:
-        """Remove groups without a document that lost their last member."""
+    def drop_empty_groups(self) -> None:
+        """Remove groups without metadata that lost their last member."""
         for path in sorted(self.nodes, key=len, reverse=True):
             if not self.nodes[path].explicit and not self.below(path):
                 del self.nodes[path]
 
     def check(self, store: Any, *, exact: bool = True) -> None:
-        """Compare with what is stored; not `exact`: byte orders and fill values may differ."""
+        """Compare with a store; unless `exact`, byte orders and fill values may differ."""
         if not self.nodes:
             return
         root = oz.open(store, zarr_format=self.format)
@@ -87,7 +87,7 @@ class Model:
 
 
 def check_node(found: Any, node: Node, *, exact: bool = True) -> None:
-    """Compare a node with what it should be."""
+    """Compare a node with the expected one."""
     name = found.name
     assert dict(found.attrs) == node.attributes, f"attributes of {name}"
     assert isinstance(found, oz.Group) == (node.data is None), name
@@ -103,7 +103,7 @@ def check_node(found: Any, node: Node, *, exact: bool = True) -> None:
 
 
 def check_values(found: Any, wanted: Any, what: object) -> None:
-    """Compare values bit by bit, in whichever byte order they are."""
+    """Compare values bit by bit in any byte order."""
     wanted = np.asarray(wanted)
     shape = wanted.shape
     assert np.shape(found) == shape or wanted.dtype.hasobject, f"{what}: shape {np.shape(found)}"
@@ -112,13 +112,13 @@ def check_values(found: Any, wanted: Any, what: object) -> None:
 
 
 def native(values: Values) -> Values:
-    """The same values in the usual byte order."""
+    """Return the same values in native byte order."""
     dtype = plain(values.dtype)
     return values if dtype == values.dtype else values.astype(dtype)
 
 
 def plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The same type in the usual byte order."""
+    """Return the same type in native byte order."""
     return dtype if dtype.hasobject or dtype.kind == "T" else dtype.newbyteorder("<")
 
 

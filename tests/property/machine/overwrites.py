@@ -1,7 +1,7 @@
-"""Something is replaced by itself: by its values turned around, another handle, a view, a type.
+"""A node is replaced by itself: by reversed values, another handle, a view or another type.
 
-Whatever the words for it, the result is that of NumPy, which reads before it writes, or the call
-is refused and everything is as before.
+In every notation the result is that of NumPy, which reads before it writes, or the call
+is refused and nothing has changed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SINKS: dict[str, Sink] = {
 
 
 class NotApplicable(oz.OmnizarrError):
-    """A call that makes no sense here."""
+    """A call that makes no sense for this array."""
 
 
 def _group(group: oz.Group | None) -> oz.Group:
@@ -80,10 +80,10 @@ def _dask_into(array: oz.Array, x: Any) -> None:
 
 
 class Overwrites(State):
-    """Rules about what is replaced by itself."""
+    """Rules about nodes that are replaced by themselves."""
 
     def adopt(self, path: str, wanted: dict[str, Values], old: Node | None = None) -> None:
-        """Take over what stands at a path now, whose arrays must have these values."""
+        """Update the model from a path whose arrays must have the given values."""
         found = oz.open(self.store, path=path or None)
         members = {"": found}
         if isinstance(found, oz.Group):
@@ -108,7 +108,7 @@ class Overwrites(State):
             self.open_handles(0)
 
     def refused(self) -> None:
-        """Raise where a call that was refused changed something."""
+        """Raise if a refused call changed something."""
         self.tally["refused"] += 1
         self.unchanged()
 
@@ -138,7 +138,7 @@ class Overwrites(State):
         if not old.data.ndim or (source == "another type" and not plain):
             return
         group = self.handles[handle]
-        place = self.alias(aliases[1])
+        location = self.alias(aliases[1])
         with self.configured(settings):
             reader = oz.open_array(
                 self.alias(aliases[0], writable=False), path=path or None, zarr_format=self.format
@@ -146,7 +146,7 @@ class Overwrites(State):
             try:
                 values = read(reader)
                 group = group if isinstance(group, oz.Group) else None
-                SINKS[sink](place, group, path, values)
+                SINKS[sink](location, group, path, values)
             except oz.OmnizarrError:
                 self.refused()
                 return
@@ -218,7 +218,7 @@ class Overwrites(State):
         self.open_handles(aliases[0])
 
     def take_over(self, path: str) -> None:
-        """Have the type and fill value that an array has now; its values were compared."""
+        """Update type and fill value of an array in the model after its values were compared."""
         node = self.model.nodes[path]
         if node.data is None:
             return
@@ -250,7 +250,7 @@ class Overwrites(State):
         self.adopt(path, {"0": old})
 
     def images(self) -> list[str]:
-        """The paths of arrays that can be images."""
+        """Return the paths of arrays that can be images."""
         nodes = ((p, self.model.nodes[p].data) for p in self.model.arrays() if p)
         return [
             p

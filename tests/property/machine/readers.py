@@ -1,4 +1,4 @@
-"""Other readers: other formats, zarr-python and tensorstore."""
+"""Rules for other readers: other formats, zarr-python and tensorstore."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 import omnizarr as oz
+from tests.property.machine.locations import KINDS
 from tests.property.machine.model import check_values
-from tests.property.machine.places import KINDS
 from tests.property.machine.state import FORMATS, SETTINGS, Settings, State
 from tests.property.strategies import filled, values
 
@@ -24,7 +24,7 @@ PLAIN = ("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8",
 
 
 class Readers(State):
-    """Rules about the same data in other hands."""
+    """Rules about the same data in other formats and libraries."""
 
     @precondition(lambda self: self.model.nodes)
     @rule(
@@ -35,9 +35,9 @@ class Readers(State):
         alias=st.integers(0, 99),
     )
     def convert(self, there: Any, kind: str, settings: Settings, stay: bool, alias: int) -> None:
-        """Convert to another format, and back; what it cannot express is refused first."""
-        place, back = self.new_place(kind), self.new_place("memory")
-        target = place.open()
+        """Convert to another format and back; what it cannot express is refused first."""
+        location, back = self.new_location(kind), self.new_location("memory")
+        target = location.open()
         self.stores.append(target)
         with self.configured(settings):
             try:
@@ -58,7 +58,7 @@ class Readers(State):
             for node in model.nodes.values():
                 node.explicit = True
             self.model, self.consolidated = model, False
-            self.place, self.store = place, target
+            self.location, self.store = location, target
             self.open_handles(alias)
             for path, node in model.nodes.items():
                 if node.data is not None:
@@ -68,9 +68,9 @@ class Readers(State):
                     node.fill = None if fill is None else filled(fill, found.dtype)
 
     def in_a_directory(self) -> bool:
-        """Tell if others can read what is stored."""
+        """Return True if other libraries can read the store."""
         return (
-            self.place.kind in ("directory", "fsspec local")
+            self.location.kind in ("directory", "fsspec local")
             and self.format in (2, 3)
             and bool(self.model.arrays())
         )
@@ -86,7 +86,7 @@ class Readers(State):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                theirs: Any = zarr.open_array(str(self.place.path / path), mode="r")
+                theirs: Any = zarr.open_array(str(self.location.path / path), mode="r")
                 found = theirs[...]
             except Exception:
                 if known:
@@ -109,7 +109,7 @@ class Readers(State):
         new = data.draw(values(wanted.dtype, wanted[start:].shape), "values")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            theirs: Any = zarr.open_array(str(self.place.path / path), mode="r+")
+            theirs: Any = zarr.open_array(str(self.location.path / path), mode="r+")
             theirs[start:] = new
         wanted[start:] = new
         self.tally["written by zarr-python"] += 1
@@ -123,9 +123,9 @@ class Readers(State):
         array = oz.open_array(self.store, path=path or None, zarr_format=self.format)
         known = self._known(array)
         driver = "zarr" if self.format == 2 else "zarr3"
-        place = {"driver": "file", "path": str(self.place.path / path)}
+        location = {"driver": "file", "path": str(self.location.path / path)}
         try:
-            theirs = tensorstore.open({"driver": driver, "kvstore": place}).result()
+            theirs = tensorstore.open({"driver": driver, "kvstore": location}).result()
             found = theirs.read().result()
         except ValueError:
             return  # it knows less: filters, orders, some settings of codecs
@@ -134,7 +134,7 @@ class Readers(State):
             check_values(found, wanted, f"{path} in tensorstore")
 
     def _known(self, array: oz.Array) -> bool:
-        """Tell if an array has nothing that another library may not know."""
+        """Return True if another library should support an array."""
         names = {codec.name for codec in array.codecs}
         inner = [c for codec in array.codecs for c in codec.configuration.get("codecs", ())]
         names |= {str(c["name"] if isinstance(c, dict) else c.name) for c in inner}

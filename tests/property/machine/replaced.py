@@ -1,4 +1,4 @@
-"""Files that are replaced below open stores, by somebody who knows nothing of them."""
+"""Rules for files that another program replaces under open stores."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 import omnizarr as oz
+from tests.property.machine.locations import Location
 from tests.property.machine.model import Model, Node
-from tests.property.machine.places import Place
 from tests.property.machine.state import State
 from tests.property.strategies import described, values
 
 
 class Replaced(State):
-    """Rules about files that others replace."""
+    """Rules about files that another program replaces."""
 
-    @precondition(lambda self: self.place.kind in ("zip", "SQLite", "LMDB"))
+    @precondition(lambda self: self.location.kind in ("zip", "SQLite", "LMDB"))
     @rule(
         how=st.sampled_from(["moved there", "removed and made anew"]),
         alias=st.integers(0, 99),
@@ -28,17 +28,17 @@ class Replaced(State):
     def replace_the_file(
         self, how: str, alias: int, through_old: bool, data: st.DataObject
     ) -> None:
-        """Somebody else puts another hierarchy where this one was; old stores stay open."""
+        """Replace this hierarchy by another one while old stores stay open."""
         old = self.handles[data.draw(st.integers(0, 1), "old handle")]
         if how == "moved there":
-            other = self.new_place(self.place.kind)
+            other = self.new_location(self.location.kind)
             model = self._fill(other, data)
-            self.place.take(other)
+            self.location.take(other)
         else:
-            self.place.erase()
-            model = self._fill(self.place, data)
+            self.location.erase()
+            model = self._fill(self.location, data)
         self.model, self.consolidated = model, False
-        self.store = self.place.open()
+        self.store = self.location.open()
         self.stores.append(self.store)
         self.open_handles(alias)
         self.tally["replaced files"] += 1
@@ -46,9 +46,9 @@ class Replaced(State):
         if through_old and "" in self.model.nodes:
             self._write_through(old)
 
-    def _fill(self, place: Place, data: st.DataObject) -> Model:
-        """Store another hierarchy with one array at a place, and give its model."""
-        model, store = Model(self.format), place.open()
+    def _fill(self, location: Location, data: st.DataObject) -> Model:
+        """Store another hierarchy with one array and return its model."""
+        model, store = Model(self.format), location.open()
         array = data.draw(described(self.format, most=5), "array")
         content = data.draw(values(array.dtype, array.shape), "content")
         if self.format != 1:
@@ -62,7 +62,7 @@ class Replaced(State):
         return model
 
     def _write_through(self, old: Any) -> None:
-        """A store that was open before writes to what is there now, or says that it cannot."""
+        """Write through an old store, which changes the new files or reports that it cannot."""
         try:
             root = old if isinstance(old, oz.Group) else oz.open_array(old, "r+")
             root.attrs["k"] = "old"
@@ -74,8 +74,8 @@ class Replaced(State):
     @precondition(lambda self: len(self.stores) > 1)
     @rule(number=st.integers(0, 99))
     def close_an_old_store(self, number: int) -> None:
-        """A store that somebody forgot is closed at last; that changes nothing."""
+        """Close a store that was left open; nothing may change."""
         others = [s for s in self.stores if s is not self.store and s != self.store]
-        if others and self.place.kind != "DBM":
-            with suppress(oz.OmnizarrError):  # whose file was replaced is told so
+        if others and self.location.kind != "DBM":
+            with suppress(oz.OmnizarrError):  # the file was replaced
                 others[number % len(others)].close()

@@ -1,4 +1,4 @@
-"""Selections of every kind, each with what NumPy calls it.
+"""Selections of every kind, each with the NumPy index that means the same.
 
 A `Chosen` knows how an `oz.Array` is read and written by it, and which index of a NumPy array
 means the same elements.
@@ -23,7 +23,7 @@ KINDS = ("basic", "orthogonal", "points", "mask", "blocks", "view")
 
 @dataclass
 class Chosen:
-    """A selection: how omnizarr reads and writes it, and NumPy's index and shape for it."""
+    """A selection: its use with omnizarr, and NumPy's index and shape for it."""
 
     kind: str
     selection: Any
@@ -33,7 +33,7 @@ class Chosen:
     write: Callable[[oz.Array, Any], None]
 
     def of(self, data: Values) -> Values:
-        """The same elements of a NumPy array."""
+        """Return the same elements of a NumPy array."""
         return np.asarray(data[self.index]).reshape(self.shape)
 
     def put(self, data: Values, values: Values) -> None:
@@ -50,7 +50,7 @@ class Chosen:
 
 @st.composite
 def selections(draw: st.DrawFn, array: oz.Array, *, unique: bool) -> Chosen:
-    """A selection of an array; `unique`: no element twice, so that writing it is defined."""
+    """Draw a selection of an array; with `unique`, no element is selected twice."""
     shape = array.shape
     some = 0 not in shape and bool(shape)
     kind = draw(st.sampled_from(KINDS if some else ("basic", "view")))
@@ -91,7 +91,7 @@ def _orthogonal(draw: st.DrawFn, array: oz.Array, shape: tuple[int, ...], unique
 
 
 def _along(length: int, unique: bool) -> st.SearchStrategy[Any]:
-    """An integer, slice, list or mask for one axis."""
+    """Return a strategy for an integer, slice, list or mask for one axis."""
     position = st.integers(-length, length - 1)
     chosen = st.lists(
         position, max_size=5, unique_by=(lambda i: i % length) if unique else None
@@ -158,7 +158,7 @@ def _blocks(draw: st.DrawFn, array: oz.Array, shape: tuple[int, ...], unique: bo
 
 
 def _view(draw: st.DrawFn, array: oz.Array, shape: tuple[int, ...], unique: bool) -> Chosen:
-    """A view of a view, perhaps turned around."""
+    """Return a view of a view, possibly reversed."""
     first = draw(basic_indices(shape, allow_newaxis=False))
     inner = np.shape(np.empty(shape, bool)[first])
     second = draw(basic_indices(inner, allow_newaxis=False))

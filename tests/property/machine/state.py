@@ -1,4 +1,4 @@
-"""The state of a run: a place, handles of what is stored there, and the model of it."""
+"""The state of a run: a location, handles of its nodes, and the model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 import omnizarr as oz
 from omnizarr.config import ByteBudget
+from tests.property.machine.locations import KINDS, Location, remove_memory_files
 from tests.property.machine.model import Model, Node, check_node
-from tests.property.machine.places import KINDS, Place, forget
 
 FORMATS = (1, 2, "3-draft", 3)
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -34,7 +34,7 @@ Settings = dict[str, Any]
 
 
 class State(RuleBasedStateMachine):
-    """A hierarchy with two handles; what either does, the other finds."""
+    """A hierarchy with two handles, each of which sees the changes of the other."""
 
     tally: ClassVar[Counter[str]] = Counter()  # what all runs of this process did
 
@@ -47,7 +47,7 @@ class State(RuleBasedStateMachine):
         self.consolidated = False
         self.cache = ByteBudget(2**20)
         self.turn = 0
-        self.places = 0
+        self.locations = 0
         self.archives = False
         self.stores: list[Any] = []
         self.handles: list[Any] = []
@@ -56,11 +56,11 @@ class State(RuleBasedStateMachine):
         self.held.clear()
         self.handles.clear()
         for store in self.stores:
-            with suppress(oz.OmnizarrError):  # whose file was replaced is told so
+            with suppress(oz.OmnizarrError):  # the file was replaced
                 store.close()
         if self.archives:
             gc.collect()  # an archive is completed when its last store is gone, before its folder
-        forget(Place("", self.folder))
+        remove_memory_files(Location("", self.folder))
         shutil.rmtree(self.folder)
 
     @initialize(
@@ -71,7 +71,7 @@ class State(RuleBasedStateMachine):
     def begin(self, zarr_format: int | str, kind: str, alias: int) -> None:
         self.tally[f"{kind} sequences"] += 1
         self.model = Model(zarr_format)
-        self.use(self.new_place(kind))
+        self.use(self.new_location(kind))
         if zarr_format != 1:
             oz.create_group(self.store, zarr_format=zarr_format)
             self.model.nodes[""] = Node()
@@ -79,17 +79,17 @@ class State(RuleBasedStateMachine):
 
     # Places and handles
 
-    def new_place(self, kind: str) -> Place:
-        """A place of a kind where nothing is yet."""
-        self.places += 1
+    def new_location(self, kind: str) -> Location:
+        """Return an empty location of a kind."""
+        self.locations += 1
         self.archives |= kind == "zip"
-        folder = self.folder / str(self.places)
+        folder = self.folder / str(self.locations)
         folder.mkdir()
-        return Place(kind, folder)
+        return Location(kind, folder)
 
-    def use(self, place: Place) -> None:
-        """Go on with another place."""
-        self.place, self.store = place, place.open()
+    def use(self, location: Location) -> None:
+        """Continue with another location."""
+        self.location, self.store = location, location.open()
         self.stores.append(self.store)
 
     @property
@@ -97,29 +97,29 @@ class State(RuleBasedStateMachine):
         return self.model.format
 
     def open_handles(self, alias: int) -> None:
-        """Two handles of the root, through different store objects where that can be."""
+        """Open two handles of the root, through different store objects if possible."""
         self.held.clear()
-        places = [self.store, self.store if self.place.kind == "DBM" else self.alias(alias)]
+        locations = [self.store, self.store if self.location.kind == "DBM" else self.alias(alias)]
         if self.format == 1 or self.model.nodes.get("", Node()).data is not None:
-            self.handles = places
+            self.handles = locations
         else:
-            self.handles = [oz.open_group(p, "r+", zarr_format=self.format) for p in places]
+            self.handles = [oz.open_group(p, "r+", zarr_format=self.format) for p in locations]
 
     def alias(self, number: int, *, writable: bool = True) -> Any:
-        """The place in other words."""
-        if self.place.kind == "DBM":  # whose file has one user at a time
+        """Return another name of the location."""
+        if self.location.kind == "DBM":  # whose file has one user at a time
             return self.store
-        known = self.place.aliases() if writable else self.place.readers()
+        known = self.location.aliases() if writable else self.location.readers()
         return known[sorted(known)[number % len(known)]]()
 
     def node(self, handle: int, path: str) -> Any:
-        """A node as a handle finds it now."""
+        """Return a node as a handle sees it now."""
         if not isinstance(self.handles[handle], oz.Group):
             return oz.open_array(self.handles[handle], "r+", zarr_format=self.format)
         return self.handles[handle][path] if path else self.handles[handle]
 
     def array(self, handle: int, path: str, held: bool = False) -> oz.Array:
-        """An array, as it is found now, or as it was when it was opened long ago."""
+        """Return an array, opened now or long ago."""
         if held and path in self.held:
             return self.held[path]
         found: oz.Array = self.node(handle, path)
@@ -127,26 +127,26 @@ class State(RuleBasedStateMachine):
         return found
 
     def some_array(self, data: st.DataObject) -> str:
-        """The path of one of the arrays."""
+        """Return the path of one of the arrays."""
         return data.draw(st.sampled_from(self.model.arrays()), "path")
 
     def put(self, path: str, node: Node) -> None:
-        """Have another node in the model, and no handle of what it replaced."""
-        self.forget_held(path)
+        """Replace a node in the model and drop the handles of the old one."""
+        self.drop_handles(path)
         self.model.put(path, node)
 
     def drop(self, path: str) -> None:
-        """Remove a node from the model, and handles of it and of all below."""
-        self.forget_held(path)
+        """Remove a node and everything below it from the model, and their handles."""
+        self.drop_handles(path)
         self.model.drop(path)
 
-    def forget_held(self, path: str) -> None:
+    def drop_handles(self, path: str) -> None:
         for gone in [path, *self.model.below(path)]:
             self.held.pop(gone, None)
 
     @contextmanager
     def configured(self, settings: Settings) -> Iterator[None]:
-        """Settings of one operation."""
+        """Apply the settings of one operation."""
         cache = self.cache if settings["cached"] else None
         with oz.configure(
             engine=settings["engine"],
@@ -156,15 +156,15 @@ class State(RuleBasedStateMachine):
             yield
 
     def unchanged(self) -> None:
-        """Raise where a refused operation changed something."""
+        """Raise if a refused operation changed something."""
         self.model.check(self.store)
 
     @invariant()
-    def all_is_as_the_model_says(self) -> None:
-        if not hasattr(self, "place"):
+    def the_store_agrees_with_the_model(self) -> None:
+        if not hasattr(self, "location"):
             return
         self.turn += 1
-        self.tally[f"{self.place.kind} operations"] += 1
+        self.tally[f"{self.location.kind} operations"] += 1
         engine = ("auto", "reference")[self.turn % 2]
         store = self.store if self.turn % 3 else self.alias(self.turn, writable=False)
         with oz.configure(engine=engine, chunk_cache=self.cache if self.turn % 5 == 0 else None):

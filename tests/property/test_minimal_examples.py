@@ -1,4 +1,4 @@
-"""The smallest form of what random tests found."""
+"""Minimal examples of the failures that random tests found."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_single_items_of_text_and_bytes_are_written_and_read(
 
 
 @pytest.mark.parametrize("shape", [(), (2,)])
-def test_single_items_that_are_arrays_are_read_as_they_are(shape: tuple[int, ...]) -> None:
+def test_single_items_that_are_arrays_are_read_unchanged(shape: tuple[int, ...]) -> None:
     item = np.array([1, 2, 3], "<i4")
     data = np.empty(shape, object)
     for index in np.ndindex(shape):
@@ -48,7 +48,7 @@ def test_single_items_that_are_arrays_are_read_as_they_are(shape: tuple[int, ...
 @pytest.mark.parametrize(
     ("dtype", "fill"), [("S5", b"ab"), ("<U5", "ab"), (">U5", "ab"), (">f8", 1.5), (">i2", 7)]
 )
-def test_a_chunk_of_nothing_but_fill_values_is_not_stored(dtype: str, fill: Any) -> None:
+def test_a_chunk_of_fill_values_is_not_stored(dtype: str, fill: Any) -> None:
     store: dict[str, bytes] = {}
     options: dict[str, Any] = {"dtype": dtype, "fill_value": fill, "zarr_format": 2}
     array = omnizarr.create_array(store, shape=4, chunks=2, **options)
@@ -116,7 +116,7 @@ def _record(field: dict[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_wrong_members_deep_in_a_document_are_named(changes: dict[str, Any], named: str) -> None:
+def test_invalid_members_deep_in_metadata_are_named(changes: dict[str, Any], named: str) -> None:
     store = _version_3(**changes)
     with pytest.raises(InvalidMetadata, match=named):
         omnizarr.open(store)
@@ -125,7 +125,7 @@ def test_wrong_members_deep_in_a_document_are_named(changes: dict[str, Any], nam
 
 
 @pytest.mark.parametrize("format", [1, 2, "3-draft", 3])
-def test_half_a_surrogate_pair_in_attributes_is_kept(format: int | str) -> None:
+def test_a_lone_surrogate_in_attributes_is_kept(format: int | str) -> None:
     store: dict[str, bytes] = {}
     attributes = {"é": "\ud800"}
     omnizarr.create_array(store, shape=1, dtype="i4", zarr_format=format, attributes=attributes)

@@ -1,4 +1,4 @@
-"""Broken documents of every format: an error of this library, never anything else."""
+"""Invalid metadata of every format is an error of this library and nothing else."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ KEYS = {
 HUGE = (2**31, 2**53 + 1, 2**62, 2**63, 2**64, 10**30, 10**400, -1, -(2**63), 1e308)
 
 
-def places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The paths to everything inside a JSON value."""
+def paths_in(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the paths to everything inside a JSON value."""
     inside: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         inside = list(value.items())
     elif isinstance(value, list):
         inside = list(enumerate(value))
-    return [p for k, v in inside for p in ((*here, k), *places(v, (*here, k)))]
+    return [p for k, v in inside for p in ((*here, k), *paths_in(v, (*here, k)))]
 
 
 def nested(depth: int) -> Any:
-    """A list in a list in a list."""
+    """Return a deeply nested list."""
     value: Any = []
     for _ in range(depth):
         value = [value]
@@ -44,9 +44,9 @@ def nested(depth: int) -> Any:
 
 @st.composite
 def mutations(draw: st.DrawFn, document: Any) -> Any:
-    """A document with one place changed: dropped, replaced, added to, or repeated."""
+    """Draw metadata with one member dropped, replaced, added or repeated."""
     changed = copy.deepcopy(document)
-    found = places(changed)
+    found = paths_in(changed)
     if not found:
         return draw(json_values())
     place = draw(st.sampled_from(found))
@@ -74,7 +74,7 @@ def mutations(draw: st.DrawFn, document: Any) -> Any:
 
 @st.composite
 def broken(draw: st.DrawFn, array: Described) -> dict[str, bytes]:
-    """The documents of an array, some of them mutated."""
+    """Draw the metadata of an array, partly mutated."""
     store: dict[str, bytes] = {}
     array.create(store, attributes={"a": [1, {"b": None}]})
     key = draw(st.sampled_from([k for k in KEYS[array.format] if k in store]))
@@ -85,7 +85,7 @@ def broken(draw: st.DrawFn, array: Described) -> dict[str, bytes]:
 
 
 def outcome(call: Any) -> Any:
-    """What a call gives, or the error of this library that it raises."""
+    """Return the result of a call, or the error of this library that it raises."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OmnizarrWarning)
         try:
@@ -97,7 +97,7 @@ def outcome(call: Any) -> Any:
 
 
 def check(store: dict[str, bytes]) -> None:
-    """Opening and validating agree, and neither raises what is not of this library."""
+    """Check that opening and validating agree and raise only errors of this library."""
     before = dict(store)
     opened = outcome(lambda: omnizarr.open(store))
     problems = outcome(lambda: omnizarr.validate(store))
@@ -114,7 +114,7 @@ def check(store: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
-def test_a_changed_document_opens_or_is_refused_and_validate_agrees(
+def test_changed_metadata_opens_or_is_refused_and_validate_agrees(
     format: int | str, data: st.DataObject
 ) -> None:
     array = data.draw(described(format, most=4))
@@ -123,9 +123,7 @@ def test_a_changed_document_opens_or_is_refused_and_validate_agrees(
 
 @pytest.mark.parametrize("format", FORMATS)
 @given(document=json_values())
-def test_any_json_in_place_of_a_document_opens_or_is_refused(
-    format: int | str, document: Any
-) -> None:
+def test_any_json_instead_of_metadata_opens_or_is_refused(format: int | str, document: Any) -> None:
     store: dict[str, bytes] = {}
     omnizarr.create_array(store, shape=2, dtype="i4", zarr_format=format)
     for key in KEYS[format]:
@@ -134,9 +132,7 @@ def test_any_json_in_place_of_a_document_opens_or_is_refused(
 
 @pytest.mark.parametrize("format", FORMATS)
 @given(text=st.binary(max_size=40))
-def test_any_bytes_in_place_of_a_document_open_or_are_refused(
-    format: int | str, text: bytes
-) -> None:
+def test_any_bytes_instead_of_metadata_open_or_are_refused(format: int | str, text: bytes) -> None:
     store: dict[str, bytes] = {}
     omnizarr.create_array(store, shape=2, dtype="i4", zarr_format=format)
     for key in KEYS[format]:
@@ -145,7 +141,7 @@ def test_any_bytes_in_place_of_a_document_open_or_are_refused(
 
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
-def test_a_truncated_document_is_refused(format: int | str, data: st.DataObject) -> None:
+def test_truncated_metadata_is_refused(format: int | str, data: st.DataObject) -> None:
     store: dict[str, bytes] = {}
     omnizarr.create_array(store, shape=2, dtype="i4", zarr_format=format)
     key = data.draw(st.sampled_from([k for k in KEYS[format] if k in store]))
@@ -158,9 +154,7 @@ def test_a_truncated_document_is_refused(format: int | str, data: st.DataObject)
 
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
-def test_a_single_document_is_validated_without_its_store(
-    format: int | str, data: st.DataObject
-) -> None:
+def test_metadata_is_validated_without_its_store(format: int | str, data: st.DataObject) -> None:
     store: dict[str, bytes] = {}
     data.draw(described(format, most=4)).create(store)
     key = data.draw(st.sampled_from([k for k in KEYS[format] if k in store and k != "attrs"]))

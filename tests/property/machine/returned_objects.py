@@ -1,4 +1,4 @@
-"""What was handed out is changed by the one who got it; nothing else may change by that."""
+"""Callers change the objects that were returned to them; nothing else may change."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from tests.property.machine.state import HANDLES, SETTINGS, Settings, State
 REFUSALS = (TypeError, ValueError, AttributeError, KeyError, IndexError, oz.OmnizarrError)
 
 
-def spoil(thing: Any, depth: int = 6) -> None:
-    """Change all that can be changed of an object, in place, as far as it lets one."""
+def change_in_place(thing: Any, depth: int = 6) -> None:
+    """Change an object in place in every way that it allows."""
     if depth == 0:
         return
     with suppress(*REFUSALS):
         if isinstance(thing, dict):
             for value in list(thing.values()):
-                spoil(value, depth - 1)
+                change_in_place(value, depth - 1)
             thing["spoilt"] = 1
         elif isinstance(thing, list):
             for value in thing:
-                spoil(value, depth - 1)
+                change_in_place(value, depth - 1)
             thing.append("spoilt")
         elif isinstance(thing, tuple):
             for value in thing:
-                spoil(value, depth - 1)
+                change_in_place(value, depth - 1)
         elif isinstance(thing, np.ndarray):
             thing[...] = _other(thing)
         elif isinstance(thing, np.void):
             for name in thing.dtype.names or ():
-                spoil(thing[name], depth - 1)
+                change_in_place(thing[name], depth - 1)
                 thing[name] = _other(np.asarray(thing[name]))
         elif hasattr(thing, "__dict__") or hasattr(thing, "__slots__"):
             for value in _members(thing):
-                spoil(value, depth - 1)
+                change_in_place(value, depth - 1)
 
 
 def _other(values: Any) -> Any:
-    """A value that is not the one that is there."""
+    """Return a value that differs from the given one."""
     if values.dtype.kind in "OTSU":
         return "q" if values.dtype.kind in "TU" else b"q"
     raw = np.frombuffer(values.tobytes(), np.uint8) ^ 0x55
@@ -60,63 +60,63 @@ def _members(thing: Any) -> Iterator[Any]:
     yield from (getattr(thing, name, None) for name in names if not name.startswith("_"))
 
 
-class HandedOut(State):
-    """Rules about objects that callers own."""
+class ReturnedObjects(State):
+    """Rules about objects that belong to callers."""
 
     @precondition(lambda self: self.model.nodes)
     @rule(handle=HANDLES, settings=SETTINGS, data=st.data(), store=st.booleans())
-    def spoil_what_is_handed_out(
+    def change_returned_objects(
         self, handle: int, settings: Settings, data: st.DataObject, store: bool
     ) -> None:
         path = data.draw(st.sampled_from(sorted(self.model.nodes)), "path")
         node = self.model.nodes[path]
         found = self.node(handle, path)
         with self.configured(settings):
-            spoil(dict(found.attrs))
-            spoil(found.attrs.asdict())
-            spoil(found.metadata.to_dict())
-            spoil(found.metadata.documents())
-            spoil(found.metadata.attributes)
-            spoil(dict(found.info))
+            change_in_place(dict(found.attrs))
+            change_in_place(found.attrs.asdict())
+            change_in_place(found.metadata.to_dict())
+            change_in_place(found.metadata.documents())
+            change_in_place(found.metadata.attributes)
+            change_in_place(dict(found.info))
             if isinstance(found, oz.Array):
-                self._spoil_array(found)
+                self._change_array(found)
             else:
-                spoil(found.consolidated)
+                change_in_place(found.consolidated)
                 for _, member in found.members():
-                    spoil(member.metadata.attributes)
+                    change_in_place(member.metadata.attributes)
         if store:  # what a change stores comes from what is stored
             found.attrs["k"] = node.attributes["k"] = 1
             node.explicit = True
 
-    def _spoil_array(self, array: oz.Array) -> None:
+    def _change_array(self, array: oz.Array) -> None:
         for name in ("fill_value", "shape", "chunks", "shards", "dimension_names", "codecs"):
-            spoil(getattr(array, name))
+            change_in_place(getattr(array, name))
         for name in ("filters", "serializer", "compressors", "write_chunk_sizes"):
-            spoil(getattr(array, name))
+            change_in_place(getattr(array, name))
         metadata = array.metadata
         for name in ("data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "extra"):
-            spoil(_configuration(getattr(metadata, name)))
-        spoil(array[...])
-        spoil(array.read())
-        spoil(np.asarray(array))
-        spoil(array.view[...].read())
-        spoil(array.chunks_present())
+            change_in_place(_configuration(getattr(metadata, name)))
+        change_in_place(array[...])
+        change_in_place(array.read())
+        change_in_place(np.asarray(array))
+        change_in_place(array.view[...].read())
+        change_in_place(array.chunks_present())
         if array.ndim and len(array):
-            spoil(array[0])
-            spoil(next(iter(array)))
+            change_in_place(array[0])
+            change_in_place(next(iter(array)))
 
     @precondition(lambda self: self.model.nodes)
     @rule(data=st.data(), value=JSON)
-    def spoil_what_was_given(self, data: st.DataObject, value: Any) -> None:
+    def change_given_objects(self, data: st.DataObject, value: Any) -> None:
         path = data.draw(st.sampled_from(sorted(self.model.nodes)), "path")
         node = self.model.nodes[path]
         given = {"k": [value], "l": {"x": value}}
         self.node(0, path).attrs.update(given)
         node.attributes |= copy.deepcopy(given)
         node.explicit = True
-        spoil(given)
+        change_in_place(given)
 
 
 def _configuration(thing: Any) -> Any:
-    """The configuration of an extension, the words of a fill value, or the thing itself."""
+    """Return the configuration of an extension, the JSON of a fill value, or the object itself."""
     return getattr(thing, "configuration", getattr(thing, "json", thing))

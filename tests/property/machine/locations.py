@@ -1,4 +1,4 @@
-"""Where a hierarchy is stored: kinds of stores, and the other ways to name the same place."""
+"""Kinds of stores for a hierarchy, and other ways to name the same store."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FILES = ("zip", "SQLite", "LMDB", "DBM")  # kinds whose values are all in one fi
 
 
 @dataclass
-class Place:
-    """A kind of store below a folder of its own; `open` gives a store object each time."""
+class Location:
+    """A kind of store in its own folder; `open` returns a new store object each time."""
 
     kind: str
     folder: Path
@@ -38,11 +38,11 @@ class Place:
         return self.folder / "x.zarr"
 
     def open(self) -> Any:
-        """Another store object for the same values."""
+        """Return another store object for the same values."""
         return KINDS[self.kind](self)
 
     def aliases(self) -> dict[str, Callable[[], Any]]:
-        """Other ways to name the place, for reading and writing."""
+        """Return other ways to name the location, for reading and writing."""
         found: dict[str, Callable[[], Any]] = {
             "another object": self.open,
             "a prefix": lambda: PrefixStore(self.open(), ""),
@@ -65,7 +65,7 @@ class Place:
         return found
 
     def readers(self) -> dict[str, Callable[[], Any]]:
-        """As `aliases`, with those that can only be read."""
+        """Return the same and those that can only be read."""
         return {**self.aliases(), "read-only": lambda: ReadOnlyStore(self.open())}
 
     def _link(self) -> Path:
@@ -76,15 +76,15 @@ class Place:
         return link
 
     def erase(self) -> None:
-        """Remove what is stored, as somebody would who knows nothing of the open stores."""
+        """Remove what is stored, as a program would that knows nothing of the open stores."""
         if self.path.is_dir():
             shutil.rmtree(self.path)
         else:
             for file in self.folder.glob(f"{self.path.name}*"):  # some have files beside them
                 file.unlink()
 
-    def take(self, other: Place) -> None:
-        """Put the files of another place here, in the place of those that are here."""
+    def take(self, other: Location) -> None:
+        """Replace the files here by those of another location."""
         if other.path.is_dir():
             shutil.rmtree(self.path, ignore_errors=True)
             os.rename(other.path, self.path)
@@ -97,24 +97,24 @@ class Place:
             os.replace(other.folder / name, self.folder / name)
 
 
-def _memory_files(place: Place) -> FsspecStore:
-    return FsspecStore(MemoryFileSystem(), path=f"memory:/{place.folder}")
+def _memory_files(location: Location) -> FsspecStore:
+    return FsspecStore(MemoryFileSystem(), path=f"memory:/{location.folder}")
 
 
-KINDS: dict[str, Callable[[Place], Any]] = {
-    "directory": lambda place: oz.LocalStore(place.path),
-    "memory": lambda place: oz.MemoryStore(place.values),
-    "zip": lambda place: ZipStore(place.path, mode="a"),
-    "SQLite": lambda place: SQLiteStore(place.path),
-    "LMDB": lambda place: LMDBStore(place.path, map_size=MAP_SIZE),
-    "DBM": lambda place: DBMStore(place.path),
+KINDS: dict[str, Callable[[Location], Any]] = {
+    "directory": lambda location: oz.LocalStore(location.path),
+    "memory": lambda location: oz.MemoryStore(location.values),
+    "zip": lambda location: ZipStore(location.path, mode="a"),
+    "SQLite": lambda location: SQLiteStore(location.path),
+    "LMDB": lambda location: LMDBStore(location.path, map_size=MAP_SIZE),
+    "DBM": lambda location: DBMStore(location.path),
     "fsspec memory": _memory_files,
-    "fsspec local": lambda place: FsspecStore(LocalFileSystem(), path=str(place.path)),
+    "fsspec local": lambda location: FsspecStore(LocalFileSystem(), path=str(location.path)),
 }
 
 
-def forget(place: Place) -> None:
+def remove_memory_files(location: Location) -> None:
     """Remove what a memory file system keeps for the whole process."""
     files = fsspec.filesystem("memory")
-    if files.exists(str(place.folder)):
-        files.rm(str(place.folder), recursive=True)
+    if files.exists(str(location.folder)):
+        files.rm(str(location.folder), recursive=True)
