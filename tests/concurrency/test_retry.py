@@ -11,7 +11,7 @@ import pytest
 from omnizarr.concurrency.retry import (
     CONFLICTS,
     NO_DESCRIPTORS,
-    Conflict,
+    Overtaken,
     Retry,
     TransientError,
     retry_on_emfile,
@@ -82,11 +82,11 @@ def test_the_last_conflict_is_raised_as_it_is() -> None:
 
     def attempt() -> None:
         calls.append(1)
-        raise Conflict(len(calls))
+        raise Overtaken(len(calls))
 
     policy = Retry(attempts=5, first_wait=1e-4)
-    with pytest.raises(Conflict, match=r"^5$"):
-        policy.call(attempt, Conflict)
+    with pytest.raises(Overtaken, match=r"^5$"):
+        policy.call(attempt, Overtaken)
     assert len(calls) == 5
     assert len(list(policy.tries())) == 5
 

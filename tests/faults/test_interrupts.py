@@ -249,8 +249,8 @@ def test_an_exception_from_a_signal_handler_is_handled_like_an_interrupt(
     for number, error in ((signal.SIGALRM, Enough), (signal.SIGTERM, SystemExit)) * 5:
         signal.signal(number, raise_it)
         timer = threading.Timer(0.03, os.kill, (os.getpid(), number))
-        timer.start()
         try:
+            timer.start()  # on a busy machine it strikes before this returns
             while True:
                 array[3:200, 5:300] = 1
                 array[...] = 1

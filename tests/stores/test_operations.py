@@ -116,7 +116,7 @@ def test_a_shard_of_the_draft_is_one_value_or_the_other(web: Web) -> None:
 
 def test_who_is_always_overtaken_gets_an_error(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     few = replace(CONFLICTS, attempts=3)
-    monkeypatch.setattr("omnizarr.stores.operations.CONFLICTS", few)
+    monkeypatch.setattr("omnizarr.concurrency.retry.CONFLICTS", few)
     values, other = arrays(SHARDED)
     web.values = dict(values.values)
     both = [values.values["c/0"], other]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from omnizarr.concurrency.pool import is_abandoned
-from omnizarr.errors import InvalidArgument, StoreError
+from omnizarr.errors import Conflict, InvalidArgument, StoreError
 
 T = TypeVar("T")
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})  # of HTTP
@@ -31,8 +31,8 @@ class TransientError(StoreError):
         self.after = after
 
 
-class Conflict(Exception):
-    """Another writer has changed a value since it was read; the change is to be made again."""
+class Overtaken(Exception):
+    """A value, which the message names, has changed since it was read; it is to be read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,21 @@ def take_retry(options: dict[str, Any]) -> Retry:
     changes = {f.name: options.pop(f.name) for f in fields(Retry) if f.name in options}
     base = given or Retry()
     return Retry(**{f.name: changes.get(f.name, getattr(base, f.name)) for f in fields(Retry)})
+
+
+def retry_conflicts(
+    attempt: Callable[[], T], consequence: str, event: str = "changed by another writer"
+) -> T:
+    """Return what `attempt` returns, called again while it raises `Overtaken`.
+
+    This is optimistic replacing: an attempt reads a value, changes it, and stores it if it is still
+    the one that was read. `consequence` ends the message where others were quicker every time.
+    """
+    try:
+        return CONFLICTS.call(attempt, Overtaken)
+    except Overtaken as e:
+        times = f"{CONFLICTS.attempts} times in a row"
+        raise Conflict(f"{e} was {event} {times}{consequence}") from None
 
 
 def retry_on_emfile(call: Callable[[], T]) -> T:

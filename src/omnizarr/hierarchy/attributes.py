@@ -13,8 +13,8 @@ from typing import Any, Protocol, Self, TypeVar
 
 from omnizarr._json import plain
 from omnizarr.concurrency import key_locks
-from omnizarr.concurrency.retry import CONFLICTS
-from omnizarr.errors import Conflict, warn
+from omnizarr.concurrency.retry import Overtaken, retry_conflicts
+from omnizarr.errors import warn
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
 from omnizarr.stores import SetsIf, Versioned, lock, lock_prefix, supports_compare_and_set
@@ -138,6 +138,15 @@ def change(location: Location, edit: Callable[[Node], Node]) -> Node:
     """The node after `edit`, which gets it as it is stored now and may be called again."""
     location.check_writable()
     keys = location.format.keys(location.path)
+
+    def attempt() -> Node:
+        put = _put_if_same(location, keys)
+        old = location.load()
+        new = edit(old)
+        if new is old:
+            return old
+        return location.save(None if getattr(old, "implicit", False) else old, new, put)
+
     with (
         key_locks.locked(
             key_locks.METADATA,
@@ -146,20 +155,7 @@ def change(location: Location, edit: Callable[[Node], Node]) -> Node:
         ),
         lock(location.store, _directory(keys), keys, "documents"),
     ):
-        for _ in CONFLICTS.tries():
-            put = _put_if_same(location, keys)
-            old = location.load()
-            new = edit(old)
-            if new is old:
-                return old
-            try:
-                return location.save(None if getattr(old, "implicit", False) else old, new, put)
-            except _Overtaken:
-                continue
-    raise Conflict(
-        f"{location} was changed by another writer {CONFLICTS.attempts} times in a row; nothing was"
-        " stored, try again"
-    )
+        return retry_conflicts(attempt, "; nothing was stored, try again")
 
 
 @contextmanager
@@ -183,10 +179,6 @@ def _directory(keys: tuple[str, ...]) -> str:
     return paths.prefix(keys[0].rpartition("/")[0])
 
 
-class _Overtaken(Exception):
-    """Another writer was quicker."""
-
-
 def _put_if_same(
     location: Location, keys: tuple[str, ...]
 ) -> Callable[[str, bytes | None], None] | None:
@@ -202,9 +194,9 @@ def _put_if_same(
     def put(key: str, text: bytes | None) -> None:
         if text is None:
             if versioned.generation(key) != now[key]:
-                raise _Overtaken
+                raise Overtaken(str(location))
             location.store.erase(key)
         elif not compared.set_if(key, text, now[key]):
-            raise _Overtaken
+            raise Overtaken(str(location))
 
     return put

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from omnizarr.concurrency import key_locks
-from omnizarr.concurrency.retry import CONFLICTS
-from omnizarr.errors import Conflict, InvalidMetadata, warn
+from omnizarr.concurrency.retry import Overtaken, retry_conflicts
+from omnizarr.errors import InvalidMetadata, warn
 from omnizarr.formats import Documents, Format, consolidated
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.stores import SetsIf, Store, Versioned, can_list, get_existing, list_dir, lock
@@ -182,25 +182,27 @@ def _renew(
 
     `others` finds more nodes whose copies are not right.
     """
-    for _ in CONFLICTS.tries():
+
+    def attempt() -> None:
         generation = store.generation(key) if isinstance(store, Versioned) else None
         data = store.get(key)
         if data is None or not consolidated.has_copies(format, data, key):
             return
+        wrong = nodes
         if others is not None and len(data) <= LARGEST:
-            nodes = {**others(consolidated.read(format, data, key) or {}), **nodes}
-        text = _renewed(store, format, key, data, nodes)
+            wrong = {**others(consolidated.read(format, data, key) or {}), **nodes}
+        text = _renewed(store, format, key, data, wrong)
         if text is None:
             store.erase(key)
         elif not isinstance(store, SetsIf) or not isinstance(store, Versioned):
             store.set(key, text)
         elif not store.set_if(key, text, generation):
-            continue
-        return
-    raise Conflict(
-        f"{key!r} in {store!r} was changed by another writer {CONFLICTS.attempts} times in a row,"
-        " so its consolidated metadata may be out of date; call consolidate_metadata again"
+            raise Overtaken(f"{key!r} in {store!r}")
+
+    consequence = (
+        ", so its consolidated metadata may be out of date; call consolidate_metadata again"
     )
+    retry_conflicts(attempt, consequence)
 
 
 def _renewed(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from omnizarr._json import load_object
-from omnizarr.concurrency.retry import CONFLICTS
+from omnizarr.concurrency.retry import Overtaken, retry_conflicts
 from omnizarr.engine import Missing, check_missing
 from omnizarr.errors import (
     InvalidArgument,
@@ -225,17 +225,21 @@ def _gather(location: Location) -> None:
     """Store copies until they are those of now: who changes a node after that renews them."""
     store, format, path = location.store, location.format, location.path
     key = consolidated.key(format, path) or ""
+
+    def attempt() -> None:
+        generation = store.generation(key) if key and supports_compare_and_set(store) else None
+        stored = store.get(key) if key else None
+        text = consolidated.write(format, path, walk(location, location.load()))[key]
+        if text == stored:
+            return
+        if supports_compare_and_set(store):
+            store.set_if(key, text, generation)
+        else:
+            store.set(key, text)
+        raise Overtaken(str(location))  # unless it is the same when it is read again
+
     with changing(store, format, key, path):
-        for _ in CONFLICTS.tries():
-            generation = store.generation(key) if key and supports_compare_and_set(store) else None
-            stored = store.get(key) if key else None
-            text = consolidated.write(format, path, walk(location, location.load()))[key]
-            if text == stored:
-                break
-            if supports_compare_and_set(store):
-                store.set_if(key, text, generation)
-            else:
-                store.set(key, text)
+        retry_conflicts(attempt, " while its consolidated metadata was stored; try again")
     note_change()
 
 

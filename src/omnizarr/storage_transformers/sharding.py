@@ -185,7 +185,7 @@ class IndexedShards:
         values = iter(fetch([*passed.values(), *below]) if wanted else [])
         unchanged = before is not None and before == self._mark(shards)
         if below and not unchanged and not _same(indices, self._indices(indices)):
-            raise ValueReplaced(next(iter(indices)))
+            raise ValueReplaced(f"{next(iter(indices))!r} in {self.store!r}")
         found: list[bytes | None] = [None] * len(wanted)
         for i in passed:
             found[i] = next(values)

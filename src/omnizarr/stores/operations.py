@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Protocol, TypeGuard, TypeVar
 
 from omnizarr.concurrency import leases
-from omnizarr.concurrency.retry import CONFLICTS
-from omnizarr.errors import Conflict, InvalidArgument, OmnizarrError, ReadOnly, StoreError
+from omnizarr.concurrency.retry import Overtaken, retry_conflicts
+from omnizarr.errors import InvalidArgument, OmnizarrError, ReadOnly, StoreError
 from omnizarr.stores.base import (
     Bytes,
     ErasesPrefix,
@@ -84,7 +84,7 @@ def snapshot(store: Store) -> AbstractContextManager[GetMany]:
     return nullcontext(partial(get_many, store)) if taken is None else taken
 
 
-class ValueReplaced(Exception):
+class ValueReplaced(Overtaken):
     """A part of a value belongs to another value than an earlier part."""
 
 
@@ -109,7 +109,7 @@ class ConsistentReader:
             if part is None or known == generation:
                 continue
             if known is not None and (data is None or generation is not None):
-                raise ValueReplaced(key)
+                raise ValueReplaced(f"{key!r} in {self._store!r}")
             if generation is not None:
                 self._known[key] = generation
         return [data for data, _ in found]
@@ -117,17 +117,13 @@ class ConsistentReader:
 
 def read_consistently(store: Store, read: Callable[[ConsistentReader], T]) -> T:
     """Return what `read` returns; call it again if a value was replaced while it was read."""
-    key = ""
-    for _ in CONFLICTS.tries():
-        try:
-            with snapshot(store) as fetch:
-                return read(ConsistentReader(store, fetch))
-        except ValueReplaced as e:
-            key = str(e)
-    raise Conflict(
-        f"{key!r} in {store!r} was replaced {CONFLICTS.attempts} times in a row while it was read;"
-        " read it again when it is written less often"
-    )
+
+    def attempt() -> T:
+        with snapshot(store) as fetch:
+            return read(ConsistentReader(store, fetch))
+
+    consequence = " while it was read; read it again when it is written less often"
+    return retry_conflicts(attempt, consequence, "replaced")
 
 
 # Writing
@@ -244,14 +240,13 @@ def update_value(store: Store, key: str, change: Callable[[bytes | None], Bytes]
     if not supports_compare_and_set(store):
         store.set(key, change(store.get(key)))
         return
-    for _ in CONFLICTS.tries():
+
+    def attempt() -> None:
         old, generation = store.get_versioned(key)
-        if store.set_if(key, change(old), generation):
-            return
-    raise Conflict(
-        f"{key!r} in {store!r} was changed by other writers {CONFLICTS.attempts} times in a row;"
-        " it was not stored, try again"
-    )
+        if not store.set_if(key, change(old), generation):
+            raise Overtaken(f"{key!r} in {store!r}")
+
+    retry_conflicts(attempt, "; it was not stored, try again")
 
 
 def waits_for(store: Store) -> bool:
