@@ -127,7 +127,7 @@ class Build(build_ext):
             super().build_extension(ext)
         except Exception:
             if not STRICT:
-                leave_out(ext.name, "compiling or linking failed, as told above")
+                leave_out(ext.name, "compiling or linking failed, see above")
             raise  # which setuptools reports and, for optional extensions, ignores
 
 

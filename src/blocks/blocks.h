@@ -22,7 +22,7 @@ typedef struct {
 typedef void oz_reduction(const oz_blocks *, const char *in, char *out, ptrdiff_t length,
                           void *scratch);
 
-/* Return the function for a type, 'u', 'i' or 'f' and a size in bytes, or NULL where there is none. */
+/* Return the function for a type ('u', 'i' or 'f', and a size in bytes); NULL: there is none. */
 oz_reduction *oz_find_reduction(int method, char kind, ptrdiff_t size, ptrdiff_t count);
 
 /* weighted_sums(values, weights, out, axis, step) -> None */

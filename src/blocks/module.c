@@ -154,7 +154,11 @@ static PyMethodDef functions[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_blocks", NULL, 0, functions, NULL, NULL, NULL, NULL,
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "_blocks",
+    .m_doc = "Reduce blocks of arrays.",
+    .m_size = 0,
+    .m_methods = functions,
 };
 
 PyMODINIT_FUNC PyInit__blocks(void) {

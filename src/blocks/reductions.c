@@ -8,40 +8,40 @@
 #define ROW(T, r) ((const T *)(in + blocks->offsets[r]))
 
 /* Combine all rows, then neighbours; FINISH turns the total, of type W, into an element. */
-#define REDUCE(NAME, T, W, COMBINE, PREPARE, FINISH)                                                 \
-    static void NAME(const oz_blocks *blocks, const char *in, char *to, ptrdiff_t length,          \
-                     void *scratch) {                                                              \
-        const ptrdiff_t f = blocks->factor, n = length * f;                                        \
-        W *restrict all = scratch;                                                                 \
-        T *restrict out = (T *)to;                                                                 \
-        PREPARE;                                                                                   \
-        const T *restrict row = ROW(T, 0);                                                         \
-        for (ptrdiff_t j = 0; j < n; j++) all[j] = (W)row[j];                                      \
-        for (ptrdiff_t r = 1; r < blocks->rows; r++) {                                             \
-            row = ROW(T, r);                                                                       \
-            for (ptrdiff_t j = 0; j < n; j++) all[j] = COMBINE(W, all[j], (W)row[j]);              \
-        }                                                                                          \
-        if (f == 2) {                                                                              \
-            for (ptrdiff_t i = 0; i < length; i++) {                                               \
-                W one = COMBINE(W, all[2 * i], all[2 * i + 1]);                                    \
-                out[i] = (T)(FINISH(W, one));                                                      \
-            }                                                                                      \
-            return;                                                                                \
-        }                                                                                          \
-        for (ptrdiff_t i = 0; i < length; i++) {                                                   \
-            W one = all[i * f];                                                                    \
-            for (ptrdiff_t k = 1; k < f; k++) one = COMBINE(W, one, all[i * f + k]);               \
-            out[i] = (T)(FINISH(W, one));                                                          \
-        }                                                                                          \
+#define REDUCE(NAME, T, W, COMBINE, PREPARE, FINISH)                                      \
+    static void NAME(const oz_blocks *blocks, const char *in, char *to, ptrdiff_t length, \
+                     void *scratch) {                                                     \
+        const ptrdiff_t f = blocks->factor, n = length * f;                               \
+        W *restrict all = scratch;                                                        \
+        T *restrict out = (T *)to;                                                        \
+        PREPARE;                                                                          \
+        const T *restrict row = ROW(T, 0);                                                \
+        for (ptrdiff_t j = 0; j < n; j++) all[j] = (W)row[j];                             \
+        for (ptrdiff_t r = 1; r < blocks->rows; r++) {                                    \
+            row = ROW(T, r);                                                              \
+            for (ptrdiff_t j = 0; j < n; j++) all[j] = COMBINE(W, all[j], (W)row[j]);     \
+        }                                                                                 \
+        if (f == 2) {                                                                     \
+            for (ptrdiff_t i = 0; i < length; i++) {                                      \
+                W one = COMBINE(W, all[2 * i], all[2 * i + 1]);                           \
+                out[i] = (T)(FINISH(W, one));                                             \
+            }                                                                             \
+            return;                                                                       \
+        }                                                                                 \
+        for (ptrdiff_t i = 0; i < length; i++) {                                          \
+            W one = all[i * f];                                                           \
+            for (ptrdiff_t k = 1; k < f; k++) one = COMBINE(W, one, all[i * f + k]);      \
+            out[i] = (T)(FINISH(W, one));                                                 \
+        }                                                                                 \
     }
 
 #define ADD(W, a, b) ((W)((a) + (b)))
 #define COUNT ptrdiff_t count = blocks->rows * blocks->factor
-#define HALF                                                                                       \
-    COUNT;                                                                                         \
+#define HALF \
+    COUNT;   \
     const ptrdiff_t half = count / 2
-#define SHIFT                                                                                      \
-    HALF;                                                                                          \
+#define SHIFT \
+    HALF;     \
     const int shift = log2_of(count)
 /* Halves are rounded up; a shift rounds down, for negative numbers too. */
 #define SHIFTED(W, s) (((s) + (W)half) >> shift)
@@ -55,9 +55,7 @@ static int log2_of(ptrdiff_t power) {
     return exponent;
 }
 
-static int64_t floor_division(int64_t a, int64_t b) {
-    return a / b - (a % b < 0);
-}
+static int64_t floor_division(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
 REDUCE(mean_u1_shift, uint8_t, uint32_t, ADD, SHIFT, SHIFTED)
 REDUCE(mean_u2_shift, uint16_t, uint32_t, ADD, SHIFT, SHIFTED)
@@ -93,48 +91,48 @@ MAX_OF(max_f8, double, LARGER_OR_NAN)
 
 /* The most frequent value, the smallest one of several. Most blocks of labels have one value only,
  * which is found without sorting. */
-#define MODE_OF(NAME, T)                                                                           \
-    static T NAME##_sorted(T *values, ptrdiff_t count) {                                           \
-        for (ptrdiff_t i = 1; i < count; i++) {                                                    \
-            T each = values[i];                                                                    \
-            ptrdiff_t k = i;                                                                       \
-            for (; k > 0 && values[k - 1] > each; k--) values[k] = values[k - 1];                  \
-            values[k] = each;                                                                      \
-        }                                                                                          \
-        T best = values[0];                                                                        \
-        ptrdiff_t longest = 1, run = 1;                                                            \
-        for (ptrdiff_t i = 1; i < count; i++) {                                                    \
-            run = values[i] == values[i - 1] ? run + 1 : 1;                                        \
-            if (run > longest) {                                                                   \
-                longest = run;                                                                     \
-                best = values[i];                                                                  \
-            }                                                                                      \
-        }                                                                                          \
-        return best;                                                                               \
-    }                                                                                              \
-    static void NAME(const oz_blocks *blocks, const char *in, char *to, ptrdiff_t length,          \
-                     void *scratch) {                                                              \
-        const ptrdiff_t f = blocks->factor, rows = blocks->rows;                                   \
-        T *restrict out = (T *)to;                                                                 \
-        unsigned char *restrict mixed = scratch;                                                   \
-        const T *restrict first = ROW(T, 0);                                                       \
-        for (ptrdiff_t i = 0; i < length; i++) {                                                   \
-            out[i] = first[i * f];                                                                 \
-            mixed[i] = 0;                                                                          \
-        }                                                                                          \
-        for (ptrdiff_t r = 0; r < rows; r++) {                                                     \
-            const T *restrict row = ROW(T, r);                                                     \
-            for (ptrdiff_t k = 0; k < f; k++)                                                      \
-                for (ptrdiff_t i = 0; i < length; i++) mixed[i] |= row[i * f + k] != out[i];       \
-        }                                                                                          \
-        for (ptrdiff_t i = 0; i < length; i++) {                                                   \
-            if (!mixed[i]) continue;                                                               \
-            T values[OZ_MAX_MODE];                                                                        \
-            ptrdiff_t count = 0;                                                                   \
-            for (ptrdiff_t r = 0; r < rows; r++)                                                   \
-                for (ptrdiff_t k = 0; k < f; k++) values[count++] = ROW(T, r)[i * f + k];          \
-            out[i] = NAME##_sorted(values, count);                                                 \
-        }                                                                                          \
+#define MODE_OF(NAME, T)                                                                     \
+    static T NAME##_sorted(T *values, ptrdiff_t count) {                                     \
+        for (ptrdiff_t i = 1; i < count; i++) {                                              \
+            T each = values[i];                                                              \
+            ptrdiff_t k = i;                                                                 \
+            for (; k > 0 && values[k - 1] > each; k--) values[k] = values[k - 1];            \
+            values[k] = each;                                                                \
+        }                                                                                    \
+        T best = values[0];                                                                  \
+        ptrdiff_t longest = 1, run = 1;                                                      \
+        for (ptrdiff_t i = 1; i < count; i++) {                                              \
+            run = values[i] == values[i - 1] ? run + 1 : 1;                                  \
+            if (run > longest) {                                                             \
+                longest = run;                                                               \
+                best = values[i];                                                            \
+            }                                                                                \
+        }                                                                                    \
+        return best;                                                                         \
+    }                                                                                        \
+    static void NAME(const oz_blocks *blocks, const char *in, char *to, ptrdiff_t length,    \
+                     void *scratch) {                                                        \
+        const ptrdiff_t f = blocks->factor, rows = blocks->rows;                             \
+        T *restrict out = (T *)to;                                                           \
+        unsigned char *restrict mixed = scratch;                                             \
+        const T *restrict first = ROW(T, 0);                                                 \
+        for (ptrdiff_t i = 0; i < length; i++) {                                             \
+            out[i] = first[i * f];                                                           \
+            mixed[i] = 0;                                                                    \
+        }                                                                                    \
+        for (ptrdiff_t r = 0; r < rows; r++) {                                               \
+            const T *restrict row = ROW(T, r);                                               \
+            for (ptrdiff_t k = 0; k < f; k++)                                                \
+                for (ptrdiff_t i = 0; i < length; i++) mixed[i] |= row[i * f + k] != out[i]; \
+        }                                                                                    \
+        for (ptrdiff_t i = 0; i < length; i++) {                                             \
+            if (!mixed[i]) continue;                                                         \
+            T values[OZ_MAX_MODE];                                                           \
+            ptrdiff_t count = 0;                                                             \
+            for (ptrdiff_t r = 0; r < rows; r++)                                             \
+                for (ptrdiff_t k = 0; k < f; k++) values[count++] = ROW(T, r)[i * f + k];    \
+            out[i] = NAME##_sorted(values, count);                                           \
+        }                                                                                    \
     }
 
 MODE_OF(mode_u1, uint8_t)

@@ -11,27 +11,27 @@ typedef struct {
     ptrdiff_t outer, length, inner, step, taps, sums;
 } sum_shape;
 
-#define WEIGHTED_SUMS(NAME, T)                                                                     \
-    static void NAME(const sum_shape *rows, const T *restrict in, const T *restrict weights,       \
-                     T *restrict out) {                                                            \
-        const ptrdiff_t inner = rows->inner;                                                       \
-        for (ptrdiff_t o = 0; o < rows->outer; o++) {                                              \
-            const T *all = in + o * rows->length * inner;                                          \
-            for (ptrdiff_t i = 0; i < rows->sums; i++, out += inner) {                             \
-                const T *row = all + i * rows->step * inner;                                       \
-                if (inner == 1) {                                                                  \
-                    T sum = row[0] * weights[0];                                                   \
-                    for (ptrdiff_t k = 1; k < rows->taps; k++) sum += row[k] * weights[k];         \
-                    *out = sum;                                                                    \
-                    continue;                                                                      \
-                }                                                                                  \
-                for (ptrdiff_t x = 0; x < inner; x++) out[x] = row[x] * weights[0];                \
-                for (ptrdiff_t k = 1; k < rows->taps; k++) {                                       \
-                    row += inner;                                                                  \
-                    for (ptrdiff_t x = 0; x < inner; x++) out[x] += row[x] * weights[k];           \
-                }                                                                                  \
-            }                                                                                      \
-        }                                                                                          \
+#define WEIGHTED_SUMS(NAME, T)                                                               \
+    static void NAME(const sum_shape *rows, const T *restrict in, const T *restrict weights, \
+                     T *restrict out) {                                                      \
+        const ptrdiff_t inner = rows->inner;                                                 \
+        for (ptrdiff_t o = 0; o < rows->outer; o++) {                                        \
+            const T *all = in + o * rows->length * inner;                                    \
+            for (ptrdiff_t i = 0; i < rows->sums; i++, out += inner) {                       \
+                const T *row = all + i * rows->step * inner;                                 \
+                if (inner == 1) {                                                            \
+                    T sum = row[0] * weights[0];                                             \
+                    for (ptrdiff_t k = 1; k < rows->taps; k++) sum += row[k] * weights[k];   \
+                    *out = sum;                                                              \
+                    continue;                                                                \
+                }                                                                            \
+                for (ptrdiff_t x = 0; x < inner; x++) out[x] = row[x] * weights[0];          \
+                for (ptrdiff_t k = 1; k < rows->taps; k++) {                                 \
+                    row += inner;                                                            \
+                    for (ptrdiff_t x = 0; x < inner; x++) out[x] += row[x] * weights[k];     \
+                }                                                                            \
+            }                                                                                \
+        }                                                                                    \
     }
 
 WEIGHTED_SUMS(sum_f4, float)

@@ -14,13 +14,14 @@ typedef struct {
     unsigned long serial;
 } oz_atomic_file;
 
-/* Open a file for writing. `replaces` says whether the key probably exists. errno is ENOENT where
- * the parent directory of the key does not exist. */
+/* Open a file for writing. `replaces` is 1 where the key probably exists. errno is ENOENT where the
+ * parent directory of the key does not exist. */
 oz_status oz_atomic_file_open(oz_atomic_file *atomic, int directory, const char *key, int replaces);
 
-/* Close the file and give it its name if `status` is OZ_OK, else remove it and return `status`, with
- * errno as it was. OZ_RETRY: write it again; this system cannot name files that were opened without
- * a name, and the next one is opened in another way. `unnamed` becomes 0 where the key existed. */
+/* Close the file and give it its name if `status` is OZ_OK, else remove it and return `status`,
+ * with errno as it was. OZ_RETRY: write it again; this system cannot name files that were opened
+ * without a name, and the next one is opened in another way. `unnamed` becomes 0 where the key
+ * existed. */
 oz_status oz_atomic_file_finish(oz_atomic_file *atomic, int directory, const char *key,
                                 oz_status status);
 

@@ -104,10 +104,8 @@ static PyObject *read_many(PyObject *Py_UNUSED(module), PyObject *args) {
             item = read_one(directory, error, name);
             Py_DECREF(name);
         }
-        if (item == NULL)
-            Py_CLEAR(found);
-        else
-            PyList_SET_ITEM(found, i, item);
+        if (item == NULL) Py_CLEAR(found);
+        else PyList_SET_ITEM(found, i, item);
     }
     if (directory >= 0) close(directory);
     Py_DECREF(root);
@@ -232,8 +230,11 @@ static PyMethodDef methods[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_files", "Read and replace files in one call.", -1, methods,
-    NULL, NULL, NULL, NULL,
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "_files",
+    .m_doc = "Read and replace files in one call.",
+    .m_size = -1,
+    .m_methods = methods,
 };
 
 PyMODINIT_FUNC PyInit__files(void) { return PyModule_Create(&definition); }

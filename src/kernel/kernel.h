@@ -16,8 +16,8 @@
  *   ../files  atomic_file
  *   ../include  status, bytes
  *
- * Ownership is written where a pointer is declared: "owned" names who frees it, "borrowed" who keeps
- * it alive. Functions that return a status are done if and only if it is OZ_OK.
+ * Ownership is written where a pointer is declared: "owned" names who frees it, "borrowed" who
+ * keeps it alive. Functions that return a status are done if and only if it is OZ_OK.
  */
 #ifndef OZ_KERNEL_H
 #define OZ_KERNEL_H

@@ -117,7 +117,7 @@ static PyObject *decode(PyObject *Py_UNUSED(module), PyObject *args) {
         size_t size = oz_get_u32(p);
         p += 4;
         valid = size <= (size_t)(end - p) && is_utf8(p, size) &&
-               NpyString_pack(allocator, (void *)(items + i * step), (const char *)p, size) == 0;
+                NpyString_pack(allocator, (void *)(items + i * step), (const char *)p, size) == 0;
         p += valid ? size : 0;
     }
     NpyString_release_allocator(allocator);
@@ -132,8 +132,11 @@ static PyMethodDef methods[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_strings", "vlen-utf8 on arrays of StringDType.", -1, methods,
-    NULL, NULL, NULL, NULL,
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "_strings",
+    .m_doc = "vlen-utf8 on arrays of StringDType.",
+    .m_size = -1,
+    .m_methods = methods,
 };
 
 PyMODINIT_FUNC PyInit__strings(void) {

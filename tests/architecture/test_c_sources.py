@@ -46,7 +46,7 @@ def code(file: Path) -> str:
 
 
 def top_level(file: Path) -> Iterator[tuple[str, bool]]:
-    """Yield declarations outside of braces, and whether they have a body."""
+    """Yield declarations outside of braces, and True for those with a body."""
     text, depth, start = code(file), 0, 0
     body = False
     head = ""
@@ -68,7 +68,7 @@ def top_level(file: Path) -> Iterator[tuple[str, bool]]:
 
 
 def functions(file: Path) -> Iterator[tuple[str, str, str, bool]]:
-    """Yield the name, what is before it, the parameters and whether there is a body."""
+    """Yield the name, what is before it, the parameters, and True for a definition."""
     for text, body in top_level(file):
         text = re.sub(r"__attribute__\s*\(\(.*?\)\)\s*|^(?:[A-Z_0-9]+\([^()]*\) )+", "", text)
         found = re.match(r"([\w\s*]*?[\s*])(\w+) ?\((.*)\)$", text)
@@ -91,8 +91,8 @@ def layer(file: Path) -> tuple[str, str]:
 def included(file: Path) -> Iterator[Path]:
     """Yield our own headers that a file includes."""
     for name in re.findall(r'^#include "(.+)"', file.read_text(), flags=re.MULTILINE):
-        places = (file.parent, ROOT / "kernel", ROOT / "files", ROOT / "include")
-        found = [place / name for place in places if (place / name).is_file()]
+        folders = (file.parent, ROOT / "kernel", ROOT / "files", ROOT / "include")
+        found = [folder / name for folder in folders if (folder / name).is_file()]
         assert found, f"{file.name} includes {name}, which is not one of our headers"
         yield found[0]
 
@@ -164,8 +164,10 @@ def test_pointers_in_structs_and_new_memory_state_their_owner(file: Path) -> Non
         member = struct and re.match(r"\s+[\w\s()]+\*+\w+(, \*+\w+)*(\[\])?;", bare)
         made = re.search(r"\w+ \*\w+ = [^;]*\b(malloc|calloc|strdup|PyMem_\w+)\(", bare)
         if member or made:
-            near = " ".join(lines[max(0, number - 3) : number + 2]).lower()
-            assert re.search(r"\bowned|\bborrow|new reference", near), f"{line.strip()}: whose?"
+            around = " ".join(lines[max(0, number - 3) : number + 2]).lower()
+            assert re.search(r"\bowned|\bborrow|new reference", around), (
+                f"{line.strip()}: who owns it?"
+            )
 
 
 def compiled(folder: Path) -> Iterator[Path]:
@@ -182,9 +184,9 @@ def compiled(folder: Path) -> Iterator[Path]:
     blosc2 = importlib.util.find_spec("blosc2")
     system = [sysconfig.get_path("include"), np.get_include()]
     if blosc2 is not None:
-        system += [f"{place}/include" for place in blosc2.submodule_search_locations or ()]
+        system += [f"{folder}/include" for folder in blosc2.submodule_search_locations or ()]
     own = [ROOT / "kernel", ROOT / "files", ROOT / "include"]
-    include = [f"-I{place}" for place in (*own, *system)]
+    include = [f"-I{path}" for path in (*own, *system)]
     for number, source in enumerate(SOURCES):
         if "blosc2.h" in source.read_text() and blosc2 is None:
             continue  # the build has it, not the tests; make sanitize looks at those too

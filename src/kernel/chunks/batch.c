@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SLICE (1 << 20)                /* decoded bytes of a shard that one thread encodes at a time */
-#define INTERRUPT_INTERVAL 100000000LL /* nanoseconds between two questions whether to stop */
+#define SLICE (1 << 20)                /* decoded bytes of a shard that a thread encodes at once */
+#define INTERRUPT_INTERVAL 100000000LL /* nanoseconds between two checks for signals */
 
 /* Return about how many times as long a byte takes as one that is copied or that LZ4 handles. */
 static int64_t cost_per_byte(const oz_pipeline *pipeline, int writing) {
@@ -64,20 +64,20 @@ oz_status oz_batch_prepare(oz_batch *batch, int *threads, int64_t min_bytes) {
     size_t rows = (size_t)batch->rows;
     int64_t total;
     int shards = pipeline->inner && !batch->elements;
-    *threads = useful_threads(batch, *threads, min_bytes);
+    int useful = *threads = useful_threads(batch, *threads, min_bytes);
     batch->slices = 1;
     if (shards && batch->writing && oz_any_whole_shard(batch)) {
         int64_t wanted = pipeline->nbytes / SLICE, most = pipeline->inner_count;
         batch->slices = wanted < 1 ? 1 : wanted < most ? wanted : most;
         batch->jobs = calloc(rows + 1, sizeof *batch->jobs);
         if (!batch->jobs) return OZ_NO_MEMORY;
-    } else if (shards && !batch->writing && batch->rows < 4 * *threads && *threads > 1) {
-        batch->slices = 4 * *threads;
+    } else if (shards && !batch->writing && useful > 1 && batch->rows < 4 * useful) {
+        batch->slices = 4 * useful;
         batch->identities = calloc(rows + 1, sizeof *batch->identities);
         if (!batch->identities) return OZ_NO_MEMORY;
     }
     if (__builtin_mul_overflow(batch->rows, batch->slices, &total)) return OZ_UNSUPPORTED;
-    if (total < *threads) *threads = (int)total;
+    if (total < useful) *threads = (int)total;
     batch->statuses = calloc(rows + 1, sizeof *batch->statuses);
     return batch->statuses ? OZ_OK : OZ_NO_MEMORY;
 }
@@ -86,7 +86,8 @@ oz_status oz_batch_prepare(oz_batch *batch, int *threads, int64_t min_bytes) {
 static int is_due(struct timespec *last) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    int64_t passed = (int64_t)(now.tv_sec - last->tv_sec) * 1000000000 + now.tv_nsec - last->tv_nsec;
+    int64_t passed =
+        (int64_t)(now.tv_sec - last->tv_sec) * 1000000000 + now.tv_nsec - last->tv_nsec;
     if (passed < INTERRUPT_INTERVAL) return 0;
     *last = now;
     return 1;

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GAP 8192             /* bytes that take about as long to read as another call does */
-#define SLAB (128 << 10)     /* bytes that stay in the cache of one core */
+#define GAP 8192                    /* bytes that take about as long to read as another call */
+#define SLAB (128 << 10)            /* bytes that stay in the cache of one core */
 #define MAX_ELEMENTS_BOX (64 << 20) /* bytes of the box around single elements */
 
-/* Decode part of a Blosc buffer, a few planes at a time where blocks are whole planes or planes whole
- * blocks: then what was decoded is still in the cache when it is copied. */
+/* Decode part of a Blosc buffer, a few planes at a time where blocks are whole planes or planes
+ * whole blocks: then what was decoded is still in the cache when it is copied. */
 static oz_status read_blosc_box(const oz_pipeline *pipeline, oz_workspace *workspace,
                                 oz_input *input, const oz_box *box) {
     int64_t block = oz_blosc1_block_size(workspace, input), start[OZ_MAX_AXES], count[OZ_MAX_AXES];

@@ -18,10 +18,10 @@ typedef struct {
 struct oz_shard_job {
     pthread_mutex_t lock;
     oz_output output;
-    unsigned char *index;      /* owned: freed when it is written or with the job */
-    size_t at;                 /* offset of the next slice */
-    int64_t written;           /* slices */
-    oz_status status;          /* the first failure */
+    unsigned char *index; /* owned: freed when it is written or with the job */
+    size_t at;            /* offset of the next slice */
+    int64_t written;      /* slices */
+    oz_status status;     /* the first failure */
     shard_slice slices[];
 };
 
@@ -261,8 +261,7 @@ static oz_status write_slice(const oz_batch *batch, oz_shard_job *job, int64_t n
     oz_bytes bytes = {job->slices[number].data, job->slices[number].size};
     int64_t begin = pipeline->inner_count * number / batch->slices;
     int64_t end = pipeline->inner_count * (number + 1) / batch->slices;
-    oz_status status =
-        bytes.size ? oz_output_write(batch, &job->output, bytes, job->at) : OZ_OK;
+    oz_status status = bytes.size ? oz_output_write(batch, &job->output, bytes, job->at) : OZ_OK;
     for (int64_t n = begin; n < end && !status; n++) {
         oz_index_entry entry = oz_index_get(pipeline, job->index, n);
         if (entry.size == OZ_MISSING_ENTRY) continue;
@@ -273,8 +272,8 @@ static oz_status write_slice(const oz_batch *batch, oz_shard_job *job, int64_t n
     return status;
 }
 
-/* Encode one slice of a whole shard. The thread that finishes a slice also writes all those that can
- * be written then. */
+/* Encode one slice of a whole shard. The thread that finishes a slice also writes all those that
+ * can be written then. */
 static oz_status add_slice(oz_batch *batch, oz_workspace *workspace, const oz_row *row,
                            int64_t slice) {
     oz_shard_job *job = job_of(batch, row);

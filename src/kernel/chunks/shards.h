@@ -1,5 +1,5 @@
-/* Writing shards. One that is written whole is cut into slices, which threads encode in parallel and
- * write in order; in others the inner chunks that are not touched keep their bytes. */
+/* Writing shards. One that is written whole is cut into slices, which threads encode in parallel
+ * and write in order; in others the inner chunks that are not touched keep their bytes. */
 #ifndef OZ_SHARDS_H
 #define OZ_SHARDS_H
 

@@ -47,8 +47,7 @@ static oz_status gather(const oz_batch *batch, oz_workspace *workspace, const oz
         oz_put_fill(pipeline, target);
     }
     for (int i = 0; i < pipeline->ndim; i++) target += row->inner[i] * pipeline->strides[i];
-    if (batch->elements)
-        oz_copy_elements(batch, row, target, strides, 1);
+    if (batch->elements) oz_copy_elements(batch, row, target, strides, 1);
     else
         oz_copy_box(pipeline, row->count, oz_row_array(batch, row), batch->strides, target,
                     strides);
@@ -70,8 +69,8 @@ static int64_t planes_at_once(const oz_batch *batch, const oz_row *row) {
     return (int64_t)block % plane ? 0 : (int64_t)block / plane;
 }
 
-/* Copies a few planes of a chunk at a time into the workspace, where they are still in the cache when
- * they are encoded or written. */
+/* Copies a few planes of a chunk at a time into the workspace, where they are still in the cache
+ * when they are encoded or written. */
 typedef struct {
     oz_block_source source; /* for Blosc */
     const oz_batch *batch;  /* borrowed, as the following, for as long as the row is written */
@@ -116,19 +115,19 @@ static const unsigned char *get_planes(oz_block_source *source, size_t at, size_
     return decoded;
 }
 
-/* Encode a chunk that Blosc gets a few planes at a time; OZ_NOT_SMALLER where that gains nothing. */
+/* Encode a chunk that Blosc gets a few planes at a time; OZ_NOT_SMALLER if that gains nothing. */
 static oz_status encode_planes(plane_copier *copier, oz_bytes *result) {
     const oz_pipeline *pipeline = copier->batch->pipeline;
     oz_workspace *workspace = copier->workspace;
     size_t total = (size_t)pipeline->nbytes, size;
     *result = (oz_bytes){NULL, 0};
     if (!is_stored(copier)) return OZ_OK;
-    oz_status status = oz_buffer_reserve(&workspace->encoded,
-                                         total + OZ_BLOSC_HEADER + 4 * OZ_MAX_STEPS);
+    oz_status status =
+        oz_buffer_reserve(&workspace->encoded, total + OZ_BLOSC_HEADER + 4 * OZ_MAX_STEPS);
     if (status) return status;
     unsigned char *out = workspace->encoded.data; /* borrowed from the workspace */
-    status = oz_blosc1_encode_blocks(&pipeline->steps[0], workspace, &copier->source, total, out,
-                                     &size);
+    status =
+        oz_blosc1_encode_blocks(&pipeline->steps[0], workspace, &copier->source, total, out, &size);
     if (status) return status;
     return oz_encode_from(pipeline, workspace, 1, (oz_bytes){out, size}, result);
 }
@@ -161,8 +160,8 @@ oz_status oz_write_row(oz_batch *batch, oz_workspace *workspace, int64_t number,
     oz_bytes value;
     oz_status status = OZ_NOT_SMALLER;
     if (planes) {
-        plane_copier copier = {
-            {get_planes}, batch, workspace, &row, oz_row_array(batch, &row), planes};
+        plane_copier copier = {{get_planes}, batch, workspace, &row, oz_row_array(batch, &row),
+                               planes};
         size_t size = (size_t)(planes * pipeline->strides[pipeline->permutation[0]]);
         if (oz_buffer_reserve(&workspace->decoded, size)) return OZ_NO_MEMORY;
         if (pipeline->nsteps == 0) return write_planes(batch, &copier);

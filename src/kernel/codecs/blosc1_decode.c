@@ -81,8 +81,7 @@ static oz_status decode_other(const frame *f, oz_workspace *workspace, oz_bytes 
 static oz_status decode_stream(const frame *f, oz_workspace *workspace, oz_bytes in,
                                unsigned char *out, size_t want) {
     if (f->format == OZ_FORMAT_LZ4) {
-        int got =
-            LZ4_decompress_safe((const char *)in.data, (char *)out, (int)in.size, (int)want);
+        int got = LZ4_decompress_safe((const char *)in.data, (char *)out, (int)in.size, (int)want);
         return got == (int)want ? OZ_OK : OZ_INVALID;
     }
     if (f->format == OZ_FORMAT_ZSTD) return oz_zstd_decode_any(workspace, in, out, want);
@@ -155,8 +154,8 @@ oz_status oz_blosc1_decode(oz_workspace *workspace, oz_input *input, int64_t wan
     if (!status) status = parse_header(&f, data, input->size, want);
     if (status) return status;
     if (f.flags & OZ_BLOSC_UNCOMPRESSED) {
-        status = oz_input_read(input, OZ_BLOSC_HEADER + first, end - first, &workspace->stored,
-                               &data);
+        status =
+            oz_input_read(input, OZ_BLOSC_HEADER + first, end - first, &workspace->stored, &data);
         if (!status) memcpy(out, data, (size_t)(end - first));
         return status;
     }

@@ -122,8 +122,7 @@ static const unsigned char *get_from_memory(oz_block_source *source, size_t at, 
 oz_status oz_blosc1_encode(const oz_step *step, oz_workspace *workspace, oz_bytes in,
                            unsigned char *out, size_t *size) {
     memory_blocks blocks = {{get_from_memory}, in.data};
-    oz_status status =
-        oz_blosc1_encode_blocks(step, workspace, &blocks.source, in.size, out, size);
+    oz_status status = oz_blosc1_encode_blocks(step, workspace, &blocks.source, in.size, out, size);
     if (status != OZ_NOT_SMALLER) return status;
     memcpy(out + OZ_BLOSC_HEADER, in.data, in.size);
     return OZ_OK;

@@ -10,8 +10,7 @@ int LZ4_compress_fast(const char *source, char *target, int source_size, int tar
                       int acceleration);
 int LZ4_compress_HC(const char *source, char *target, int source_size, int target_capacity,
                     int level);
-int LZ4_decompress_safe(const char *source, char *target, int compressed_size,
-                        int target_capacity);
+int LZ4_decompress_safe(const char *source, char *target, int compressed_size, int target_capacity);
 
 typedef struct ZSTD_CCtx_s ZSTD_CCtx;
 typedef struct ZSTD_DCtx_s ZSTD_DCtx;

@@ -72,13 +72,7 @@ enum {
     OZ_BLOSC_NOT_SPLIT = 0x10,
     OZ_BLOSC_MAX_BLOCK = 1 << 28
 };
-enum {
-    OZ_FORMAT_BLOSCLZ,
-    OZ_FORMAT_LZ4,
-    OZ_FORMAT_SNAPPY,
-    OZ_FORMAT_ZLIB,
-    OZ_FORMAT_ZSTD
-};
+enum { OZ_FORMAT_BLOSCLZ, OZ_FORMAT_LZ4, OZ_FORMAT_SNAPPY, OZ_FORMAT_ZLIB, OZ_FORMAT_ZSTD };
 
 /* Decode the bytes from `first` to `end` of a buffer that holds `want` bytes. */
 oz_status oz_blosc1_decode(oz_workspace *workspace, oz_input *input, int64_t want, int64_t first,

@@ -23,8 +23,7 @@ static uint32_t by_table(uint32_t c, const unsigned char *p, size_t n) {
     for (; n >= 8; n -= 8, p += 8) {
         uint32_t low = c ^ oz_get_u32(p);
         c = table[7][low & 255] ^ table[6][low >> 8 & 255] ^ table[5][low >> 16 & 255] ^
-            table[4][low >> 24] ^ table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]] ^
-            table[0][p[7]];
+            table[4][low >> 24] ^ table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]] ^ table[0][p[7]];
     }
     for (; n; n--) c = table[0][(c ^ *p++) & 255] ^ (c >> 8);
     return c;

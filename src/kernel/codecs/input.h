@@ -7,7 +7,7 @@
 enum { OZ_IDENTITY_MISSING = 1 };
 
 typedef struct {
-    int file; /* owned: opened by oz_input_open, closed by oz_input_close; -1: in memory or missing */
+    int file; /* owned from oz_input_open to oz_input_close; -1: in memory or missing */
     const unsigned char *data; /* borrowed from whoever holds the value; NULL for files */
     int64_t size;
     uint64_t identity; /* of a file: changes when it is replaced or modified */

@@ -33,7 +33,7 @@ static oz_status verify_checksum(oz_bytes *data) {
     if (data->size < 4) return OZ_INVALID;
     data->size -= 4;
     return oz_crc32c(data->data, data->size) == oz_get_u32(data->data + data->size) ? OZ_OK
-                                                                                   : OZ_INVALID;
+                                                                                    : OZ_INVALID;
 }
 
 static oz_status decode_step(int codec, oz_workspace *workspace, oz_bytes in, unsigned char *out,

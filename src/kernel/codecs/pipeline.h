@@ -24,8 +24,8 @@ typedef struct oz_pipeline {
     int index_checksum, index_swap, index_at_end;
 } oz_pipeline;
 
-/* Decode a chunk. `*result` is `target`, which has room for all of it, a buffer of the workspace, or
- * part of `in` itself. */
+/* Decode a chunk. `*result` is `target`, which has room for all of it, a buffer of the workspace,
+ * or part of `in` itself. */
 oz_status oz_decode(const oz_pipeline *pipeline, oz_workspace *workspace, oz_bytes in,
                     unsigned char *target, const unsigned char **result);
 

@@ -36,7 +36,7 @@ oz_status oz_snappy_decode(oz_bytes in, unsigned char *out, size_t want) {
         unsigned tag = data[at++], kind = tag & 3;
         size_t count = (tag >> 2) + 1, wide, back;
         if (kind == 0) {
-            wide = count > 60 ? count - 60 : 0; /* bytes of a length that does not fit into the tag */
+            wide = count > 60 ? count - 60 : 0; /* bytes of a length outside of the tag */
             if (wide > size - at) return OZ_INVALID;
             if (wide) count = get_little(data + at, wide) + 1;
             at += wide;
@@ -50,8 +50,7 @@ oz_status oz_snappy_decode(oz_bytes in, unsigned char *out, size_t want) {
         back = get_little(data + at, wide), at += wide;
         if (kind == 1) back |= (size_t)(tag >> 5) << 8, count = (tag >> 2 & 7) + 4;
         if (back == 0 || back > done || count > want - done) return OZ_INVALID;
-        if (back >= count)
-            memcpy(out + done, out + done - back, count);
+        if (back >= count) memcpy(out + done, out + done - back, count);
         else
             for (size_t i = 0; i < count; i++) out[done + i] = out[done + i - back];
         done += count;

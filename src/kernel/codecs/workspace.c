@@ -60,7 +60,7 @@ oz_workspace *oz_workspace_take(void) {
 void oz_workspace_give(oz_workspace *workspace) {
     workspace->bytes = bytes_of(workspace);
 #ifdef ADDRESS_SANITIZER
-    workspace->bytes = MAX_KEPT + 1; /* reused buffers are larger than requested and hide overruns */
+    workspace->bytes = MAX_KEPT + 1; /* buffers larger than requested would hide overruns */
 #endif
     if (atomic_fetch_add(&kept_bytes, workspace->bytes) + workspace->bytes <= MAX_KEPT)
         for (int i = 0; i < SLOTS; i++) {

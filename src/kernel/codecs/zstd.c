@@ -10,15 +10,13 @@ static size_t size_of_encoder(const void *context) { return ZSTD_sizeof_CCtx(con
 /* Return the workspace's context, borrowed, or NULL without memory. */
 static ZSTD_DCtx *decoder_of(oz_workspace *workspace) {
     oz_context *context = &workspace->contexts[OZ_ZSTD_DECODER];
-    if (!context->data)
-        *context = (oz_context){ZSTD_createDCtx(), free_decoder, size_of_decoder};
+    if (!context->data) *context = (oz_context){ZSTD_createDCtx(), free_decoder, size_of_decoder};
     return context->data;
 }
 
 static ZSTD_CCtx *encoder_of(oz_workspace *workspace) {
     oz_context *context = &workspace->contexts[OZ_ZSTD_ENCODER];
-    if (!context->data)
-        *context = (oz_context){ZSTD_createCCtx(), free_encoder, size_of_encoder};
+    if (!context->data) *context = (oz_context){ZSTD_createCCtx(), free_encoder, size_of_encoder};
     return context->data;
 }
 
@@ -35,8 +33,9 @@ oz_status oz_zstd_decode_any(oz_workspace *workspace, oz_bytes in, unsigned char
     return ZSTD_decompressDCtx(decoder, out, want, in.data, in.size) == want ? OZ_OK : OZ_INVALID;
 }
 
-/* From 1.5.7 on, zstd by default splits large inputs before it compresses them: 10 % slower to write
- * and 25 % slower to read for 0.1 % fewer bytes of the benchmarks' data. So that is switched off. */
+/* From 1.5.7 on, zstd by default splits large inputs before it compresses them: 10 % slower to
+ * write and 25 % slower to read for 0.1 % fewer bytes of the benchmarks' data. So that is switched
+ * off. */
 static oz_status prepare(ZSTD_CCtx *encoder, int level, int checksum) {
     if (!encoder) return OZ_NO_MEMORY;
     if (ZSTD_isError(ZSTD_CCtx_reset(encoder, ZSTD_reset_session_and_parameters)) ||

@@ -1,5 +1,5 @@
-/* Python arguments and objects of the kernel. Functions that return OZ_PYTHON have set an exception;
- * all of them need the GIL. */
+/* Python arguments and objects of the kernel. Functions that return OZ_PYTHON have set an
+ * exception; all of them need the GIL. */
 #ifndef OZ_ARGUMENTS_H
 #define OZ_ARGUMENTS_H
 
@@ -12,8 +12,8 @@
 oz_status oz_raise(const char *message);
 /* take a tuple with one number for each axis; */
 oz_status oz_take_axes(PyObject *tuple, int ndim, int64_t *out);
-/* take the array that is filled or stored, and the plan, checked against it: a tuple with an item for
- * each axis, or a list with the columns of points. */
+/* take the array that is filled or stored, and the plan, checked against it: a tuple with an item
+ * for each axis, or a list with the columns of points. */
 oz_status oz_take_plan(oz_batch *batch, const Py_buffer *view, PyObject *plan);
 void oz_free_plan(oz_batch *batch);
 

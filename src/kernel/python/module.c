@@ -80,8 +80,7 @@ static oz_status take_arguments(oz_batch *batch, PyObject *args, run_arguments *
     if (!PyArg_ParseTuple(args, "OOy#Oy#iiOpppiL", &given->pipeline, &given->plan, &given->root,
                           &given->root_size, &given->values, &batch->prefix, &prefix_size,
                           &batch->key_style, &batch->separator, &given->array, &batch->writing,
-                          &batch->sync, &batch->skip_missing, &given->threads,
-                          &given->min_bytes))
+                          &batch->sync, &batch->skip_missing, &given->threads, &given->min_bytes))
         return OZ_PYTHON;
     batch->prefix_size = (size_t)prefix_size;
     batch->pipeline = oz_pipeline_of(given->pipeline);
@@ -121,8 +120,9 @@ static PyObject *list_failed(const oz_batch *batch) {
 static oz_status give_values(oz_batch *batch, PyObject *values) {
     for (int64_t i = 0; i < batch->rows; i++) {
         oz_value *v = &batch->stored[i];
-        PyObject *value = v->own ? PyBytes_FromStringAndSize((const char *)v->own, (Py_ssize_t)v->size)
-                                 : Py_NewRef(Py_None);
+        const char *bytes = (const char *)v->own;
+        PyObject *value =
+            bytes ? PyBytes_FromStringAndSize(bytes, (Py_ssize_t)v->size) : Py_NewRef(Py_None);
         free(v->own);
         v->own = NULL;
         if (!value || PyList_SetItem(values, i, value) != 0) return OZ_PYTHON;
@@ -146,9 +146,9 @@ static PyObject *run_batch(oz_batch *batch, run_arguments *given) {
     return result;
 }
 
-/* run(pipeline, plan, root, values, prefix, key_style, separator, array, writing, sync, skip_missing,
- *     threads, min_bytes) -> the rows that were not done, None where the root cannot be opened
+/* run(...) -> list of the rows that were not done, None where the root cannot be opened
  *
+ * The arguments are in omnizarr/engine/_kernel.pyi.
  * Values that are written to memory come back in the list `values`. */
 static PyObject *run(PyObject *Py_UNUSED(module), PyObject *args) {
     run_arguments given = {0};
@@ -183,8 +183,11 @@ static PyMethodDef methods[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_kernel", "Read and write batches of chunks without the GIL.", -1,
-    methods, NULL, NULL, NULL, NULL,
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "_kernel",
+    .m_doc = "Read and write batches of chunks without the GIL.",
+    .m_size = -1,
+    .m_methods = methods,
 };
 
 PyMODINIT_FUNC PyInit__kernel(void) {

@@ -9,13 +9,9 @@ static void free_pipeline(oz_pipeline *pipeline) {
     free(pipeline);
 }
 
-static void free_capsule(PyObject *capsule) {
-    free_pipeline(PyCapsule_GetPointer(capsule, NAME));
-}
+static void free_capsule(PyObject *capsule) { free_pipeline(PyCapsule_GetPointer(capsule, NAME)); }
 
-const oz_pipeline *oz_pipeline_of(PyObject *capsule) {
-    return PyCapsule_GetPointer(capsule, NAME);
-}
+const oz_pipeline *oz_pipeline_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, NAME); }
 
 static int is_valid_blosc(const oz_step *s) {
     return s->typesize > 0 && s->blocksize >= 0 && s->level >= 0 && s->level <= 9 &&

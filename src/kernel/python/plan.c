@@ -111,8 +111,7 @@ static oz_status take_list(PyObject *item, oz_axis *axis, int64_t limit, int64_t
     if (!(axis->outer_at = copy_column(columns[3], &targets))) return OZ_PYTHON;
     if (cuts < 1 || count != targets || !is_partition(axis->begin, cuts - 1, count))
         return oz_raise("columns have different lengths");
-    if (!all_below(axis->inner_at, count, limit))
-        return oz_raise("a row reaches out of its chunk");
+    if (!all_below(axis->inner_at, count, limit)) return oz_raise("a row reaches out of its chunk");
     if (!all_below(axis->outer_at, count, extent))
         return oz_raise("a row reaches out of the array");
     if (allocate_axis(axis, cuts - 1)) return OZ_PYTHON;
@@ -171,8 +170,8 @@ oz_status oz_take_plan(oz_batch *batch, const Py_buffer *view, PyObject *plan) {
         if (!PyTuple_Check(item)) return oz_raise("an axis must be a tuple");
         batch->strides[i] = view->strides[i];
         int listed = PyTuple_GET_SIZE(item) < 1 || !PyLong_Check(PyTuple_GET_ITEM(item, 0));
-        oz_status status = (listed ? take_list : take_run)(item, axis, pipeline->shape[i],
-                                                           view->shape[i]);
+        oz_status status =
+            (listed ? take_list : take_run)(item, axis, pipeline->shape[i], view->shape[i]);
         if (status) return status;
         batch->elements |= listed;
         if (__builtin_mul_overflow(batch->rows, axis->length, &batch->rows))

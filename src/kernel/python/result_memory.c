@@ -1,5 +1,6 @@
-/* Memory of large results, kept for the next one when a result is freed: the system clears new memory
- * page by page, which takes as long as decoding into it. The system may take back what is kept. */
+/* Memory of large results, kept for the next one when a result is freed: the system clears new
+ * memory page by page, which takes as long as decoding into it. The system may take back what is
+ * kept. */
 #include "python/arguments.h"
 
 #include <stdatomic.h>
@@ -14,9 +15,9 @@ typedef struct {
 } memory_block;
 
 typedef struct {
-    PyObject_HEAD
-    memory_block *block; /* owned until the object is freed; then kept or freed by give_block */
-    Py_ssize_t size;     /* requested, at most that of the block */
+    PyObject_HEAD memory_block
+        *block;      /* owned until the object is freed; then kept or freed by give_block */
+    Py_ssize_t size; /* requested, at most that of the block */
 } result_memory;
 
 /* Owned by this file until a result takes them; never freed at the end of the process. */
@@ -58,7 +59,7 @@ static void give_block(memory_block *block) {
     free_block(block);
 }
 
-/* Return a kept block that is large enough and not much larger, or a new one; the caller owns it. */
+/* Return a kept block that is large enough and not much larger, or a new one, for the caller. */
 static memory_block *take_block(size_t size) {
     for (int i = 0; i < SLOTS; i++) {
         memory_block *found = take_slot(i);

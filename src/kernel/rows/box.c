@@ -16,12 +16,12 @@ static void copy_line(int64_t count, int64_t itemsize, const unsigned char *sour
         memcpy(target, source, (size_t)(count * itemsize));
         return;
     }
-#define LINE(type)                                                  \
+#define LINE(type)                                                      \
     for (int64_t i = 0; i < count; i++, source += from, target += to) { \
-        type v;                                                     \
-        memcpy(&v, source, sizeof v);                               \
-        memcpy(target, &v, sizeof v);                               \
-    }                                                               \
+        type v;                                                         \
+        memcpy(&v, source, sizeof v);                                   \
+        memcpy(target, &v, sizeof v);                                   \
+    }                                                                   \
     return
     switch (itemsize) {
     case 1: LINE(uint8_t);
@@ -67,8 +67,7 @@ static int merge_axes(copy_axis *axes, int end) {
         const copy_axis *a = &axes[i];
         if (axes[last].from == a->from * a->count && axes[last].to == a->to * a->count)
             axes[last] = (copy_axis){axes[last].count * a->count, a->from, a->to};
-        else
-            axes[++last] = *a;
+        else axes[++last] = *a;
     }
     return last;
 }

@@ -1,4 +1,4 @@
-/* Boxes of elements: part of a chunk, and its place in an array of any strides. */
+/* Boxes of elements: part of a chunk, and its position in an array of any strides. */
 #ifndef OZ_BOX_H
 #define OZ_BOX_H
 

@@ -1,5 +1,5 @@
-/* A chunk or a shard that is written piece by piece: to a file that gets its name at the end, so that
- * readers see the old value or the new one, or to memory. */
+/* A chunk or a shard that is written piece by piece: to a file that gets its name at the end, so
+ * that readers see the old value or the new one, or to memory. */
 #ifndef OZ_OUTPUT_H
 #define OZ_OUTPUT_H
 

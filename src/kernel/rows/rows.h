@@ -11,8 +11,8 @@
  * while the threads run. */
 typedef struct {
     int64_t length;
-    /* Owned: one allocation at `chunk`, which oz_free_plan frees. Of each chunk: its position in the
-     * grid, the first element in it and in the array, how many, and whether that is all of it. */
+    /* Owned: one allocation at `chunk`, freed by oz_free_plan. Of each chunk: its position in the
+     * grid, the first element in it and in the array, how many, and 1 where that is all of it. */
     int64_t *chunk, *inner, *outer, *count, *whole;
     int64_t step;
     /* Owned: freed by oz_free_plan; NULL for runs. Listed positions: where those of a chunk begin,
@@ -22,10 +22,9 @@ typedef struct {
 
 /* Single points, sorted by chunk. */
 typedef struct {
-    int64_t *coords, *begin; /* owned, as the next: of each chunk its position in the grid, and where
-                                its points begin */
-    int64_t *inner, *outer;  /* owned: freed by oz_free_plan; of each point its position in the chunk
-                                (one axis after the other) and in the array */
+    /* Owned: freed by oz_free_plan. Of each chunk its position in the grid, and where its points
+     * begin; of each point its position in the chunk (axis after axis) and in the array. */
+    int64_t *coords, *begin, *inner, *outer;
     int64_t count;
 } oz_points;
 
@@ -62,11 +61,12 @@ typedef struct oz_batch {
     atomic_int replacing; /* set when a key was found to exist */
     /* Work. A row may be shared by several threads, each of which takes a slice of the shard. */
     int64_t slices;
-    atomic_llong next;             /* the next slice to take */
-    atomic_uchar *statuses;        /* owned: freed with the batch; an oz_status for each row */
-    _Atomic(oz_shard_job *) *jobs; /* owned: freed with the batch; NULL: no row is written in slices */
-    atomic_ullong *identities; /* owned: freed with the batch; of the file each row was read from, where
-                                  threads share rows, else NULL */
+    atomic_llong next;      /* the next slice to take */
+    atomic_uchar *statuses; /* owned: freed with the batch; an oz_status for each row */
+    /* Owned: freed with the batch, as the next. NULL where no row is written in slices. */
+    _Atomic(oz_shard_job *) *jobs;
+    /* Of the file that each row was read from; NULL where threads do not share rows. */
+    atomic_ullong *identities;
     atomic_int stop;
     void *python; /* borrowed: the saved thread state of the calling thread */
 } oz_batch;
@@ -74,7 +74,7 @@ typedef struct oz_batch {
 /* A chunk or shard of a batch, and the box of it that is read or written. */
 typedef struct {
     int64_t number;
-    int64_t coords[OZ_MAX_AXES]; /* position in the grid */
+    int64_t coords[OZ_MAX_AXES];                    /* position in the grid */
     int64_t inner[OZ_MAX_AXES], outer[OZ_MAX_AXES]; /* first element in the chunk, in the array */
     int64_t count[OZ_MAX_AXES];
     int64_t step[OZ_MAX_AXES];

@@ -9,8 +9,7 @@ static uint64_t get_u64(const oz_pipeline *pipeline, const unsigned char *p) {
 }
 
 static void put_u64(const oz_pipeline *pipeline, unsigned char *p, uint64_t v) {
-    for (int i = 0; i < 8; i++)
-        p[pipeline->index_swap ? 7 - i : i] = (unsigned char)(v >> (8 * i));
+    for (int i = 0; i < 8; i++) p[pipeline->index_swap ? 7 - i : i] = (unsigned char)(v >> (8 * i));
 }
 
 size_t oz_index_size(const oz_pipeline *pipeline) {
