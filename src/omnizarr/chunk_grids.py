@@ -1,18 +1,20 @@
-"""Chunk grids: regular and rectilinear, and how they are bound.
+"""Chunk grids: how an array is cut into chunks, and where a selection meets them.
 
-Chunks at the upper border may reach over the edge of the array; what lies there is not data.
-Specification: chunk grid ``regular`` of version 3; the only grid of the other formats.
-Configuration: ``{"chunk_shape": [100, 100]}``.
-Specification: registered chunk grid ``rectilinear`` of version 3.
-Configuration: ``{"kind": "inline", "chunk_shapes": [4, [1, 2, 3], [[4, 2]]]}``: one length for
-all, a list of lengths, or runs ``[length, repeats]`` inside such a list.
+``regular`` (version 3; the only grid of the older formats): all chunks have one shape,
+``{"chunk_shape": [100, 100]}``. ``rectilinear`` (a registered extension of version 3): ``{"kind":
+"inline", "chunk_shapes": [4, [1, 2, 3], [[4, 2]]]}``, for each axis one length for all chunks, or a
+list of lengths and of runs ``[length, repeats]``.
+
+Chunks at the upper border may reach over the edge of the array; what is stored there is not data.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +26,46 @@ from omnizarr.model import Named
 from omnizarr.model.fields import Fields
 from omnizarr.model.node import check_members, invalid
 
-Integers = npt.NDArray[np.int64]
+__all__ = [
+    "Axis",
+    "AxisIntersection",
+    "Grid",
+    "ListedAxis",
+    "RegularAxis",
+    "bind",
+    "covering",
+    "intersect",
+]
+
+MAX_RUN = 2**26  # chunks along one axis in one intersection: a few GiB of columns
+MAX_CHUNKS_PER_AXIS = 2**27
+Integers: TypeAlias = npt.NDArray[np.int64]
+Coords: TypeAlias = tuple[int, ...]
+Region: TypeAlias = tuple[slice, ...]  # start, stop and a positive step for every axis
+
+
+def bind(named: Named, shape: tuple[int, ...]) -> Grid:
+    """Return the grid of an array of that shape."""
+    grid: Grid = registry.lookup("chunk_grid", named.name, "chunk_grid")(named, shape)
+    return grid
+
+
+def covering(named: Named, shape: tuple[int, ...], unit: tuple[int, ...] | None = None) -> Named:
+    """Return the grid with chunks for all of a shape; one that covers it stays as it is.
+
+    A rectilinear grid gets one more chunk along an axis that is longer than its list, a multiple
+    of `unit`, as the shape of chunks in a shard must be.
+    """
+    if named.name != "rectilinear":
+        return named
+    return _cover_rectilinear(named, shape, unit or (1,) * len(shape))
+
+
+# Axes and grids
 
 
 class Axis(Protocol):
-    """How one axis of an array is cut into chunks."""
+    """One axis of an array, cut into chunks."""
 
     @property
     def length(self) -> int:
@@ -36,19 +73,19 @@ class Axis(Protocol):
 
     @property
     def count(self) -> int:
-        """How many chunks hold elements of the array."""
+        """The number of chunks that hold elements of the array."""
 
     def chunk_of(self, position: Any) -> Any:
-        """The chunk that holds a position, or each of an array of positions."""
+        """Return the chunk that holds a position, or each of an array of positions."""
 
     def start(self, chunk: Any) -> Any:
-        """Where a chunk starts."""
+        """Return the position of the first element of a chunk."""
 
     def size(self, chunk: Any) -> Any:
-        """How long a chunk is, including what lies over the edge."""
+        """Return the length of a chunk, including the part over the edge of the array."""
 
     def begins(self, position: int) -> bool:
-        """Whether a chunk starts at a position."""
+        """Return True if a chunk starts at a position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +149,12 @@ class Grid:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many chunks there are along each axis."""
+        """The number of chunks along each axis."""
         return tuple(a.count for a in self.axes)
 
     @property
     def count(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return math.prod(self.shape)
 
     @property
@@ -127,28 +164,104 @@ class Grid:
 
     @property
     def regular(self) -> tuple[int, ...] | None:
-        """The one shape of all chunks, or None."""
+        """The shape of all chunks, or None if they differ."""
         chunks = tuple(a.chunk for a in self.axes if isinstance(a, RegularAxis))
         return chunks if len(chunks) == len(self.axes) else None
 
     def resized(self, shape: tuple[int, ...]) -> Grid | None:
-        """The grid of an array of another shape; None where chunks are not of one shape."""
+        """Return the grid of an array of another shape, or None if the chunks differ in shape."""
         chunks = self.regular
         if chunks is None or len(chunks) != len(shape):
             return None
         return Grid(tuple(map(RegularAxis, shape, chunks)))
 
     def chunk_shape(self, coords: tuple[int, ...]) -> tuple[int, ...]:
-        """The full shape of one chunk."""
+        """Return the full shape of one chunk."""
         return tuple(a.size(c) for a, c in zip(self.axes, coords, strict=True))
 
     def origin(self, coords: tuple[int, ...]) -> tuple[int, ...]:
-        """The position of a chunk's first element."""
+        """Return the position of a chunk's first element."""
         return tuple(a.start(c) for a, c in zip(self.axes, coords, strict=True))
+
+    def intersect(self, region: Region) -> Iterator[tuple[Coords, Region, Region]]:
+        """Yield the chunks that a box touches, in C order.
+
+        Each with its coordinates, the box in the chunk, and its box in the selected elements.
+        """
+        for parts in itertools.product(*(a.rows() for a in self.intersect_axes(region))):
+            columns: Any = zip(*parts, strict=True) if parts else ((),) * 4
+            coords, inside, outside, _ = columns
+            yield coords, inside, outside
+
+    def intersect_axes(self, region: Region) -> list[AxisIntersection]:
+        """Return where a box meets the chunks, along each axis."""
+        sizes = [len(range(s.start, s.stop, s.step)) for s in region]
+        pairs = zip(self.axes, region, sizes, strict=True)
+        return [intersect(axis, s.start, size, s.step) for axis, s, size in pairs]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AxisIntersection:
+    """Where equally spaced positions along one axis meet its chunks: a row for each chunk."""
+
+    chunk: Integers  # index in the grid
+    inner: Integers  # the first element inside the chunk
+    outer: Integers  # the first element in the result
+    count: Integers  # the number of elements
+    whole: npt.NDArray[np.bool_]  # true if that is all the chunk has of the array
+    step: int
+
+    def __len__(self) -> int:
+        return len(self.chunk)
+
+    def rows(self) -> list[tuple[int, slice, slice, bool]]:
+        """Return chunk, part of the chunk, part of the result, whole or not, for each chunk."""
+        columns = (self.chunk, self.inner, self.outer, self.count, self.whole)
+        step = self.step
+        return [
+            (c, slice(i, i + (n - 1) * step + 1, step), slice(o, o + n), w)
+            for c, i, o, n, w in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+
+
+def intersect(axis: Axis, start: int, size: int, step: int) -> AxisIntersection:
+    """Return where `size` positions from `start` on, `step` apart, meet the chunks of an axis."""
+    chunks = _chunks(axis, start, size, step)
+    if len(chunks) == 1:  # most small reads
+        begin = axis.start(number := int(chunks[0]))
+        whole = step == 1 and size == min(axis.size(number), axis.length - begin)
+        row = np.array((number, start - begin, 0, size), np.int64)
+        return AxisIntersection(row[0:1], row[1:2], row[2:3], row[3:4], np.array([whole]), step)
+    begins = np.asarray(axis.start(chunks), np.int64)
+    ends = np.minimum(begins + axis.size(chunks), axis.length)
+    # The first selected element at or after the start of a chunk, as a position in the result.
+    outer = np.maximum(0, -((start - begins) // step))
+    beyond = np.minimum(size, -((start - ends) // step))
+    count = beyond - outer
+    kept = count > 0
+    inner = start + outer * step - begins
+    whole = (count == ends - begins) & (step == 1)
+    kept_rows = (chunks[kept], inner[kept], outer[kept], count[kept], whole[kept])
+    return AxisIntersection(*kept_rows, step)
+
+
+def _chunks(axis: Axis, start: int, size: int, step: int) -> Integers:
+    """Return the chunks from the first position to the last, or, of very many, those with one."""
+    if not size:
+        return np.zeros(0, np.int64)
+    last = start + (size - 1) * step
+    first, end = int(axis.chunk_of(start)), int(axis.chunk_of(last)) + 1
+    if end - first <= MAX_RUN:
+        return np.arange(first, end, dtype=np.int64)
+    found: Integers = np.unique(axis.chunk_of(start + step * np.arange(size, dtype=np.int64)))
+    return found
+
+
+# Regular grids
 
 
 def bind_regular(named: Named, shape: tuple[int, ...]) -> Grid:
-    """The grid over an array of that shape."""
+    """Return the regular grid over an array of that shape."""
     check_members(named, "chunk grid", required=("chunk_shape",))
     problems: list[Problem] = []
     fields = Fields("", named.configuration, problems)
@@ -165,11 +278,11 @@ def bind_regular(named: Named, shape: tuple[int, ...]) -> Grid:
     return Grid(tuple(RegularAxis(n, max(1, c)) for n, c in zip(shape, chunks, strict=True)))
 
 
-MAX_CHUNKS_AN_AXIS = 2**27
+# Rectilinear grids
 
 
 def bind_rectilinear(named: Named, shape: tuple[int, ...]) -> Grid:
-    """The grid over an array of that shape."""
+    """Return the rectilinear grid over an array of that shape."""
     check_members(named, "chunk grid", required=("kind", "chunk_shapes"))
     if named.configuration["kind"] != "inline":
         kind = named.configuration["kind"]
@@ -206,7 +319,7 @@ def _axis(named: Named, number: int, length: int, stated: Any) -> Axis:
         else:
             sizes.append(positive(entry, place))
             repeats.append(1)
-    if sum(repeats) > MAX_CHUNKS_AN_AXIS:
+    if sum(repeats) > MAX_CHUNKS_PER_AXIS:
         message = f"{sum(repeats)} chunks along one axis are too many"
         raise invalid("chunk grid", named.name, where, message)
     total = sum(s * r for s, r in zip(sizes, repeats, strict=True))
@@ -216,8 +329,8 @@ def _axis(named: Named, number: int, length: int, stated: Any) -> Axis:
     return ListedAxis(length, np.cumsum(np.repeat(np.array(sizes, np.int64), repeats)))
 
 
-def cover_rectilinear(named: Named, shape: tuple[int, ...], unit: tuple[int, ...]) -> Named:
-    """The grid with one more chunk along each axis whose list ends before the array does."""
+def _cover_rectilinear(named: Named, shape: tuple[int, ...], unit: tuple[int, ...]) -> Named:
+    """Return the grid with one more chunk along each axis that is longer than its list."""
     before = named.configuration["chunk_shapes"]
     stated = list(before)
     for axis, (sizes, length, step) in enumerate(zip(stated, shape, unit, strict=True)):
@@ -230,31 +343,12 @@ def cover_rectilinear(named: Named, shape: tuple[int, ...], unit: tuple[int, ...
 
 
 def _with_chunk(sizes: list[Any], size: int) -> list[Any]:
-    """The list with a chunk at its end, which is counted where the last ones are as long."""
+    """Return the list with a chunk at its end, joined to the last run if that is as long."""
     *rest, last = sizes or [None]
     if isinstance(last, list) and last[0] == size:
         return [*rest, [size, last[1] + 1]]
     return [*rest, [size, 2]] if last == size else [*sizes, size]
 
 
-__all__ = ["Axis", "Grid", "ListedAxis", "RegularAxis", "bind", "covering"]
-
 registry.register("chunk_grid", "regular", bind_regular)
 registry.register("chunk_grid", "rectilinear", bind_rectilinear)
-
-
-def bind(named: Named, shape: tuple[int, ...]) -> Grid:
-    """The grid of an array of that shape."""
-    grid: Grid = registry.lookup("chunk_grid", named.name, "chunk_grid")(named, shape)
-    return grid
-
-
-def covering(named: Named, shape: tuple[int, ...], unit: tuple[int, ...] | None = None) -> Named:
-    """Return the grid with chunks for all of a shape; one that covers it stays as it is.
-
-    A rectilinear grid gets one more chunk along an axis that is longer than its list, a multiple
-    of `unit`, as the shape of chunks in a shard must be.
-    """
-    if named.name != "rectilinear":
-        return named
-    return cover_rectilinear(named, shape, unit or (1,) * len(shape))

@@ -139,17 +139,17 @@ def test_arrays_are_the_same_with_either_library(quick: bool) -> None:
             assert np.array_equal(array[3:33, 4:5], data[3:33, 4:5])
 
 
-def test_a_thread_keeps_no_large_scratch() -> None:
-    for size in (1000, 2 * buffers.KEPT):
-        with buffers.scratch(size) as room:
+def test_a_thread_keeps_no_large_buffer() -> None:
+    for size in (1000, 2 * buffers.MAX_KEPT):
+        with buffers.temporary_buffer(size) as room:
             assert len(room) == size
-    assert len(buffers._own.buffer) <= buffers.KEPT
+    assert len(buffers._kept.buffer) <= buffers.MAX_KEPT
 
 
-def test_scratch_that_is_in_use_is_not_given_to_a_handler_that_strikes_meanwhile() -> None:
-    with buffers.scratch(10) as outer:
+def test_a_buffer_in_use_is_not_given_to_a_handler_that_runs_meanwhile() -> None:
+    with buffers.temporary_buffer(10) as outer:
         outer[:] = 1
-        with buffers.scratch(10) as inner:
+        with buffers.temporary_buffer(10) as inner:
             inner[:] = 2
         assert outer.tolist() == [1] * 10
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr import data_types, registry
-from omnizarr.codecs import Spec, bind_chain
+from omnizarr.codecs import Spec, bind_pipeline
 from omnizarr.codecs.codec import Configured
 from omnizarr.data_types import DataType
 from omnizarr.model import Named
@@ -619,12 +619,12 @@ def test_representations_are_known_without_data() -> None:
     store = with_array(codecs=[BIG_ENDIAN, GZIP], chunk_memory_layout="F")
     model = oz.open_array(store, path="a").metadata
     int32 = data_types.bind(model.data_type)
-    chain = bind_chain(model.codecs, Spec((2, 3), int32, np.zeros((), "<i4")))
-    assert (chain.inner.shape, chain.inner.data_type.dtype) == ((3, 2), np.dtype("<i4"))
-    [(compressor, size)] = chain.bytes_bytes
+    pipeline = bind_pipeline(model.codecs, Spec((2, 3), int32, np.zeros((), "<i4")))
+    assert (pipeline.inner.shape, pipeline.inner.data_type.dtype) == ((3, 2), np.dtype("<i4"))
+    [(compressor, size)] = pipeline.bytes_bytes
     assert (compressor.kind, size) == ("bytes->bytes", 24)
-    assert chain.encoded_size is None
-    plain = bind_chain(model.codecs[:2], chain.spec)
+    assert pipeline.encoded_size is None
+    plain = bind_pipeline(model.codecs[:2], pipeline.spec)
     assert plain.encoded_size == 24
 
 

@@ -1,4 +1,4 @@
-"""Version 3: chunk grids, chunk keys, the chain of codecs, and the core codecs."""
+"""Version 3: chunk grids, chunk keys, the pipeline of codecs, and the core codecs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.codecs import Spec, bind_chain, bind_codec
+from omnizarr.codecs import Spec, bind_codec, bind_pipeline
 from omnizarr.data_types import bind as bind_type
 from omnizarr.model import Named
 from tests.conformance.v3_docs import array_doc, group_doc, open_doc, put, regular, stored
@@ -179,8 +179,8 @@ def test_codecs_run_in_order_and_backwards_on_decoding() -> None:
 @pytest.mark.shows("V3-65")
 def test_every_codec_sees_what_the_one_before_it_makes() -> None:
     codecs = (Named("transpose", {"order": [1, 0]}), Named("bytes", {"endian": "little"}))
-    chain = bind_chain(codecs, spec((2, 3), "int32"))
-    (_, first), after = chain.array_array[0], chain.inner
+    pipeline = bind_pipeline(codecs, spec((2, 3), "int32"))
+    (_, first), after = pipeline.array_array[0], pipeline.inner
     assert (first.shape, first.data_type.named.name) == ((2, 3), "int32")
     assert (after.shape, after.data_type.named.name) == ((3, 2), "int32")
 
@@ -239,7 +239,7 @@ def test_transposing_makes_no_copy() -> None:
 @pytest.mark.shows("V3-69")
 def test_a_codec_of_fixed_output_size_tells_it_in_advance() -> None:
     def size(*codecs: Named) -> int | None:
-        return bind_chain(codecs, spec((2, 3), "int32")).encoded_size
+        return bind_pipeline(codecs, spec((2, 3), "int32")).encoded_size
 
     flat = Named("bytes", {"endian": "little"})
     assert size(flat) == 24

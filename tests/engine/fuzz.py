@@ -185,13 +185,13 @@ def damaged_value(r: random.Random, array: oz.Array, data: bytes) -> bytes:
         if names[-1] == "crc32c" and len(data) > 4 and r.random() < 0.7:
             return with_crc(damaged(r, data[:-4]))
         return damaged(r, data)
-    bound: Any = array._bound.chain(array._bound.grid.regular).array_bytes
+    bound: Any = array._bound.pipeline(array._bound.grid.regular).array_bytes
     size, end = bound.layout.index_size, bound.layout.at_end
     if r.random() < 0.3 or len(data) < size:
         return damaged(r, data)
     index, body = (data[-size:], data[:-size]) if end else (data[:size], data[size:])
     if r.random() < 0.6:
-        checked = len(bound.layout.chain.bytes_bytes) == 1
+        checked = len(bound.layout.index_pipeline.bytes_bytes) == 1
         plain = damaged(r, index[:-4] if checked else index)[: size - 4 * checked]
         index = plain.ljust(size - 4 * checked, b"\0")
         index = with_crc(index) if checked else index

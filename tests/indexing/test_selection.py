@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.chunk_grids import Grid, ListedAxis, RegularAxis
+from omnizarr.chunk_grids import Grid, ListedAxis, RegularAxis, intersect
 from omnizarr.indexing import Run, axis_plan, plan
 
 Array = np.ndarray[Any, Any]
@@ -234,9 +234,9 @@ def test_the_rows_of_a_run_are_its_elements_chunk_by_chunk(
     given: tuple[Run, RegularAxis | ListedAxis],
 ) -> None:
     run, axis = given
-    columns = run.cut(axis)
+    columns = intersect(axis, run.start, run.size, run.step)
     found = []
-    for chunk, region, _, part, whole in columns.rows():
+    for chunk, region, part, whole in columns.rows():
         begin = axis.start(chunk)
         there = min(axis.size(chunk), axis.length - begin)
         assert part.start == len(found)
@@ -246,6 +246,24 @@ def test_the_rows_of_a_run_are_its_elements_chunk_by_chunk(
     assert found == [run.start + k * run.step for k in range(run.size)]
     if run.size:
         assert run.whole(axis) == columns.whole.all()
+
+
+@given(st.lists(runs(), max_size=3))
+def test_a_box_meets_a_grid_chunk_by_chunk(
+    given: list[tuple[Run, RegularAxis | ListedAxis]],
+) -> None:
+    grid = Grid(tuple(axis for _, axis in given))
+    values = np.arange(np.prod(grid.array_shape)).reshape(grid.array_shape)
+    region = tuple(slice(r.start, r.start + r.size * r.step, r.step) for r, _ in given)
+    out = np.full([r.size for r, _ in given], -1)
+    touched = list(grid.intersect(region))
+    for coords, inside, outside in touched:
+        origin = zip(grid.origin(coords), grid.chunk_shape(coords), strict=True)
+        chunk = values[tuple(slice(start, start + size) for start, size in origin)]
+        assert out[outside].size
+        out[outside] = chunk[inside]
+    assert np.array_equal(out, values[region])
+    assert [coords for coords, _, _ in touched] == sorted({c for c, _, _ in touched})
 
 
 def test_a_plan_has_no_python_object_for_an_element() -> None:

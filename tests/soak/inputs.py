@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import omnizarr as oz
-from omnizarr.codecs import Chain, Spec, bind_chain
+from omnizarr.codecs import CodecPipeline, Spec, bind_pipeline
 from omnizarr.data_types import bind as bind_type
 from omnizarr.model import Named
 from omnizarr.stores import MemoryStore
@@ -183,7 +183,7 @@ def try_documents(r: random.Random) -> Callable[[], None]:
 
 
 @lru_cache(None)
-def _encoded(name: str, compressed: bool) -> tuple[Chain, tuple[int, ...], bytes]:
+def _encoded(name: str, compressed: bool) -> tuple[CodecPipeline, tuple[int, ...], bytes]:
     """Return a codec pipeline, and an encoded chunk with its shape."""
     if name in TEXT:
         data_type = bind_type(Named(TEXT[name]))
@@ -197,17 +197,19 @@ def _encoded(name: str, compressed: bool) -> tuple[Chain, tuple[int, ...], bytes
         codecs = CODECS[name]
         data_type = bind_type(Named("int32"))
         values = (np.arange(64, dtype="i4") // 5).reshape(8, 8)
-    chain = bind_chain(codecs, Spec(values.shape, data_type, data_type.scalar(data_type.zero)))
-    return chain, values.shape, bytes(chain.encode(values))
+    pipeline = bind_pipeline(
+        codecs, Spec(values.shape, data_type, data_type.scalar(data_type.zero))
+    )
+    return pipeline, values.shape, bytes(pipeline.encode(values))
 
 
 def try_chunks(r: random.Random) -> Callable[[], None]:
     name = r.choice(list(TEXT if r.random() < 0.15 else CODECS))
-    chain, shape, good = _encoded(name, r.random() < 0.5)
+    pipeline, shape, good = _encoded(name, r.random() < 0.5)
     bad = changed_bytes(r, good)
 
     def read() -> None:
-        assert chain.decode(bad).shape == shape
+        assert pipeline.decode(bad).shape == shape
 
     return read
 

@@ -1,4 +1,4 @@
-"""Codecs: how a chunk becomes bytes and back. One file a codec, three kinds."""
+"""Codecs: they turn chunks into bytes and back. There are three kinds (see `codec`)."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,9 @@ from omnizarr.codecs.codec import (
     as_bytes_array,
     check_target,
 )
-from omnizarr.codecs.pipeline import Chain, bind_chain, bind_codec
+from omnizarr.codecs.pipeline import CodecPipeline, bind_codec, bind_pipeline
+
+Chain, bind_chain = CodecPipeline, bind_pipeline  # the names of earlier versions
 
 if TYPE_CHECKING:
     from omnizarr.codecs.blosc import Blosc as BloscCodec
@@ -40,6 +42,7 @@ __all__ = [
     "CastValue",
     "Chain",
     "Codec",
+    "CodecPipeline",
     "Configured",
     "Crc32cCodec",
     "Endian",
@@ -55,6 +58,7 @@ __all__ = [
     "as_bytes_array",
     "bind_chain",
     "bind_codec",
+    "bind_pipeline",
 ]
 
 registry.check_with("codec", check_target)

@@ -1,16 +1,13 @@
-"""blosc: Blosc-1 buffers: 16-byte header, then blocks, optionally shuffled.
+"""blosc: Blosc-1 buffers.
 
-Blosc chunks of programs up to 2021 may hold it; no library that we install reads it any more.
-The kernel has the same in C, byte for byte.
-To read one, its streams are unpacked and put into a buffer that holds them as they are; the
-library then turns the shuffle back. See `omnizarr.codecs.blosc`.
-A Blosc-1 buffer is a header of 16 bytes, a table with the start of each block, and the blocks, in
-any order. Each can be unpacked by itself, in a buffer that has only this one.
-Specification: ``blosc`` of version 3, ``blosc`` in version 1 and 2, the draft's
-``…/codecs/blosc/1.0``. Version 3 names the shuffle and states `typesize`:
-``{"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}``; older
-formats number the shuffle (0 none, 1 bytes, 2 bits, -1 by item size) and take the item size
-from the array. snappy, which the library of numcodecs lacks, is our own code.
+A buffer has a header of 16 bytes, a table with the start of each block, and the blocks in any
+order, each shuffled and compressed on its own. So part of a large chunk is read by fetching the
+blocks that it needs, each decompressed in a buffer that has only this one.
+
+The library of numcodecs does the work, except for snappy, which it lacks: chunks of programs up to
+2021 may have it, and no library that we install reads it any more. It is implemented here in
+Python, and in the kernel in C with the same bytes. To read such a buffer, its streams are
+decompressed and put into a buffer that holds them as they are; the library then undoes the shuffle.
 """
 
 from __future__ import annotations
@@ -33,17 +30,411 @@ from omnizarr.codecs.codec import (
     check_memory,
     limit_of,
 )
-from omnizarr.codecs.pipeline import Steps
+from omnizarr.codecs.pipeline import Requests
 from omnizarr.errors import ChunkError
 from omnizarr.model import Named
 from omnizarr.stores import Range
+
+COMPRESSORS = ("lz4", "lz4hc", "blosclz", "zstd", "snappy", "zlib")
+SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
+MIN_SIZE = 2**18  # bytes of a chunk below which a second request does not pay
+MAX_SHARE = 0.5  # of the blocks; for more the chunk is read whole
+FIRST = 2**12  # bytes of the first request: header and table of up to a thousand blocks
+Decompress: TypeAlias = Callable[[], npt.NDArray[np.uint8]]
+
+_HEADER = struct.Struct("<BBBBIII")  # version, inner version, flags, typesize, and three sizes
+_SIZES = struct.Struct("<III")  # decompressed, of a block and stored; in the header from byte 4 on
+_WORD = struct.Struct("<I")
+_SHUFFLE, _STORED, _BITS, _UNSPLIT = 1, 2, 4, 16  # flags
+_LZ4, _SNAPPY = 1 << 5, 2 << 5  # compressors in the flags
+_ZSTD = 4  # the number of the compressor, in the upper bits of the flags
+_LARGEST_BLOCK = 2**22  # bytes of the largest block that Blosc chooses
+_EXTRA = 2**16  # bytes of memory that it needs besides
+_BLOCK, _MIN_COMPRESSED = 2**18, 128  # default bytes of a block, and of a buffer to compress
+
+# Threads are the engine's; on the main thread Blosc would start its own. Its lock is made here: at
+# the first chunk it would import, which a signal handler must not do in the middle of an import.
+# From numcodecs 0.17 on it exists already.
+blosc.use_threads = False
+if hasattr(blosc, "get_mutex"):
+    blosc.get_mutex()
+
+
+# The codec
+
+
+@dataclass(frozen=True, slots=True)
+class NumcodecsBlosc(Configured):
+    """Blosc, as ``blosc`` in versions 1 and 2.
+
+    ``{"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}``; the shuffle is a number (0
+    none, 1 bytes, 2 bits, -1 by item size), and the item size is that of the array.
+    ``numcodecs.blosc`` in version 3.
+    """
+
+    cname: str = "lz4"
+    clevel: int = 5
+    shuffle: int | str | None = 1
+    blocksize: int = 0
+    typesize: int | None = None
+
+    name: ClassVar[str] = "numcodecs.blosc"
+    kind: ClassVar[Kind] = "bytes->bytes"
+    borrows: ClassVar[bool] = True
+    min_size_of_block_reads: ClassVar[int] = MIN_SIZE
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        self.check_integer("shuffle", -1, 2)
+
+    def _check_common(self) -> None:
+        self.check("cname", self.cname in COMPRESSORS, f"one of {', '.join(COMPRESSORS)}")
+        self.check_integer("clevel", 0, 9)
+        self.check_integer("blocksize", 0, 2**31 - 1)
+        if self.typesize is not None:
+            self.check_integer("typesize", 1, 2**31 - 1)
+
+    def for_items(self, itemsize: int) -> Self:
+        """Return the codec with the size of the items that it is given."""
+        return self if self.typesize else replace(self, typesize=max(1, itemsize))
+
+    def encoded_size(self, size: int) -> int | None:
+        return None
+
+    def shuffle_code(self) -> int:
+        """Return the shuffle as Blosc numbers it."""
+        assert isinstance(self.shuffle, int)  # noqa: S101 - __post_init__ checked it
+        if self.shuffle == -1:
+            return 2 if self.typesize in (None, 1) else 1
+        return self.shuffle
+
+    def encode(self, data: Buffer) -> Buffer:
+        if len(data) > blosc.MAX_BUFFERSIZE:
+            raise ValueError(f"a Blosc chunk holds at most {blosc.MAX_BUFFERSIZE} bytes")
+        # Blosc keeps the item size in one byte and takes larger ones as 1.
+        size = self.typesize or 1
+        if self.cname == "snappy":
+            return compress_snappy(data, size, self.shuffle_code(), self.clevel, self.blocksize)
+        check_memory(len(data) + 2 * min(len(data), self.blocksize or _LARGEST_BLOCK) + _EXTRA)
+        return bytes(
+            blosc.compress(
+                as_bytes_array(data),
+                self.cname.encode(),
+                self.clevel,
+                self.shuffle_code(),
+                self.blocksize,
+                typesize=size if size < 256 else 1,
+            )
+        )
+
+    def read_blocks(
+        self, key: str, shape: tuple[int, ...], itemsize: int, region: Region, size: int
+    ) -> Requests[Decompress | Buffer | None]:
+        """Fetch the blocks that hold a region of a chunk; see `read_blocks`."""
+        return read_blocks(key, shape, itemsize, region, size)
+
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        return bytes(_decompress(data, size, None))
+
+    def decode_into(self, data: Buffer, out: npt.NDArray[np.uint8]) -> None:
+        _decompress(data, len(out), out)
+
+
+@dataclass(frozen=True, slots=True)
+class Blosc(NumcodecsBlosc):
+    """Blosc, as ``blosc`` of version 3 and ``…/codecs/blosc/1.0`` of its draft.
+
+    ``{"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}``. A new
+    array chooses what is None here by the size of its items.
+    """
+
+    cname: str = "zstd"
+    clevel: int = 5
+    shuffle: str | None = None
+    typesize: int | None = None
+    blocksize: int = 0
+
+    name: ClassVar[str] = "blosc"
+    borrows: ClassVar[bool] = True
+    stated: ClassVar[tuple[str, ...]] = ("cname", "clevel", "shuffle")
+
+    def __post_init__(self) -> None:
+        self._check_common()
+        good = self.shuffle in (None, *SHUFFLES)
+        self.check("shuffle", good, f"one of {', '.join(SHUFFLES)}")
+
+    @classmethod
+    def bind(cls, named: Named) -> Self:
+        codec = super(Blosc, cls).bind(named)  # a bare super() fails in a class with slots
+        codec.check("shuffle", codec.shuffle is not None, f"one of {', '.join(SHUFFLES)}")
+        good = codec.typesize is not None or codec.shuffle == "noshuffle"
+        codec.check("typesize", good, f"a positive integer, needed for {codec.shuffle!r}")
+        return codec
+
+    def shuffle_code(self) -> int:
+        if self.shuffle is None:
+            return 2 if self.typesize in (None, 1) else 1
+        return SHUFFLES[self.shuffle]
+
+
+def _decompress(data: Buffer, size: int | None, out: npt.NDArray[np.uint8] | None) -> bytes:
+    """Return the decompressed bytes, or fill `out` with them."""
+    if len(data) < 16:
+        raise ValueError(f"{len(data)} bytes are too few for a Blosc header")
+    stated, block, whole = _SIZES.unpack_from(data, 4)
+    limit = limit_of(size)
+    if stated > limit or (size is not None and stated != size):
+        raise ValueError(f"the Blosc header says {stated} bytes, expected {limit}")
+    if whole != len(data):
+        raise ValueError(f"the Blosc header says {whole} stored bytes, there are {len(data)}")
+    check_memory(2 * min(block, stated) + (stated if out is None else 0) + _EXTRA)
+    try:
+        found: bytes = blosc.decompress(as_bytes_array(without_snappy(data)), out)
+        return found
+    except RuntimeError as e:
+        hint = ""
+        if data[2] >> 5 == _ZSTD:
+            hint = "; zstd frames from before version 0.8 (2016) cannot be read any more"
+        raise ValueError(f"{e}{hint}") from None
+
+
+# Single blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The header of a Blosc buffer."""
+
+    version: int
+    inner_version: int
+    flags: int
+    typesize: int
+    nbytes: int
+    blocksize: int
+    stored: int
+
+    @classmethod
+    def parse(cls, data: Buffer, expected: int) -> Frame:
+        """Return the header, checked against the size of the chunk."""
+        if len(data) < _HEADER.size:
+            raise ChunkError(f"{len(data)} bytes are too few for a Blosc header", codec="blosc")
+        frame = cls(*_HEADER.unpack_from(data))
+        if frame.nbytes != expected:
+            raise ChunkError(
+                f"the Blosc header says {frame.nbytes} bytes, expected {expected}", codec="blosc"
+            )
+        if not 0 < frame.blocksize <= frame.nbytes or frame.stored < frame.table_end:
+            raise ChunkError("the Blosc header has impossible sizes of blocks", codec="blosc")
+        return frame
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.nbytes // self.blocksize)
+
+    @property
+    def table_end(self) -> int:
+        """The offset of the first block."""
+        return _HEADER.size + (0 if self.flags & _STORED else 4 * self.blocks)
+
+    def single_block(self, number: int, data: Buffer) -> bytes:
+        """Return a buffer that has one block only."""
+        size = min(self.blocksize, self.nbytes - number * self.blocksize)
+        flags = self.flags | (_UNSPLIT if size < self.blocksize else 0)  # as the short one is
+        start = _HEADER.size + 4
+        parts = (self.version, self.inner_version, flags, self.typesize)
+        head = _HEADER.pack(*parts, size, size, start + len(data))
+        return head + struct.pack("<I", start) + bytes(data)
+
+
+def needed_blocks(shape: tuple[int, ...], itemsize: int, region: Region, frame: Frame) -> list[int]:
+    """Return the numbers of the blocks that hold some of a region of a chunk."""
+    places = [np.arange(n, dtype=np.int64)[part] for n, part in zip(shape, region, strict=True)]
+    if not all(len(p) for p in places):
+        return []
+    rows, stride = np.zeros(1, np.int64), itemsize * shape[-1]
+    for size, place in zip(shape[-2::-1], places[-2::-1], strict=True):
+        rows = (rows[:, None] + place * stride).reshape(-1)
+        stride *= size
+    first = (rows + places[-1].min() * itemsize) // frame.blocksize
+    last = (rows + (places[-1].max() + 1) * itemsize - 1) // frame.blocksize
+    marks = np.zeros(frame.blocks + 1, np.int64)
+    np.add.at(marks, first, 1)
+    np.add.at(marks, last + 1, -1)
+    found: list[int] = np.flatnonzero(np.cumsum(marks)[:-1]).tolist()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Some blocks of a chunk, as they are stored."""
+
+    frame: Frame
+    stored: list[tuple[int, Buffer]]
+
+    def decompress(self) -> npt.NDArray[np.uint8]:
+        """Return the chunk's bytes; those of other blocks are undefined."""
+        out = np.empty(self.frame.nbytes, np.uint8)
+        for number, data in self.stored:
+            start = number * self.frame.blocksize
+            _decompress_block(self.frame, number, data, out[start : start + self.frame.blocksize])
+        return out
+
+
+def read_blocks(
+    key: str, shape: tuple[int, ...], itemsize: int, region: Region, size: int
+) -> Requests[Decompress | Buffer | None]:
+    """Fetch the blocks that a region of a chunk needs, and return what decompresses them.
+
+    None is returned if the chunk is missing, and all stored bytes if most of them are needed or the
+    value was replaced while it was read.
+    """
+    [head] = yield [(key, Range(0, FIRST))]
+    if head is None:
+        return None
+    frame = Frame.parse(head, size)
+    if len(head) == frame.stored:
+        return head
+    wanted = needed_blocks(shape, itemsize, region, frame)
+    if len(wanted) <= MAX_SHARE * frame.blocks:
+        ranges = yield from _ranges(key, head, frame, wanted)
+        *answers, again = yield [*((key, part) for part in ranges), (key, Range(0, FIRST))]
+        if again == head:
+            stored = []
+            for number, part, data in zip(wanted, ranges, answers, strict=True):
+                if data is None or len(data) != part.length:
+                    raise ChunkError(f"the value ends within block {number}", codec="blosc")
+                stored.append((number, data))
+            return Blocks(frame, stored).decompress
+    [data] = yield [(key, None)]
+    return data
+
+
+def _ranges(key: str, head: Buffer, frame: Frame, wanted: list[int]) -> Requests[list[Range]]:
+    """Return the byte ranges of blocks."""
+    size = frame.blocksize
+    if frame.flags & _STORED:
+        return [Range(_HEADER.size + n * size, min(size, frame.nbytes - n * size)) for n in wanted]
+    table = memoryview(head)[_HEADER.size : frame.table_end]
+    if len(table) < frame.table_end - _HEADER.size:
+        [rest] = yield [(key, Range(_HEADER.size, frame.table_end - _HEADER.size))]
+        table = memoryview(rest or b"")
+    if len(table) != 4 * frame.blocks:
+        raise ChunkError("the value ends within its table of blocks", codec="blosc")
+    starts = np.frombuffer(table, "<u4").astype(np.int64)
+    if starts.min() < frame.table_end or starts.max() >= frame.stored:
+        raise ChunkError("the table of blocks leads outside the chunk", codec="blosc")
+    edges = np.append(np.unique(starts), frame.stored)
+    ends = edges[np.searchsorted(edges, starts, side="right")]
+    return [Range(int(starts[n]), int(ends[n] - starts[n])) for n in wanted]
+
+
+def _decompress_block(frame: Frame, number: int, data: Buffer, out: npt.NDArray[np.uint8]) -> None:
+    if frame.flags & _STORED:
+        out[:] = np.frombuffer(data, np.uint8)
+        return
+    try:
+        blosc.decompress(without_snappy(frame.single_block(number, data)), out)
+    except (RuntimeError, ValueError) as e:
+        raise ChunkError(f"codec 'blosc': decode: block {number}: {e}", codec="blosc") from e
+
+
+# Buffers with snappy
+
+
+def without_snappy(buffer: Buffer) -> Buffer:
+    """Return a buffer that numcodecs can read: the same one, unless snappy compressed it."""
+    if len(buffer) < _HEADER.size or buffer[2] & 0xE0 != _SNAPPY:
+        return buffer
+    head = _HEADER.unpack_from(buffer)
+    version, inner, flags, typesize, nbytes, blocksize, stored = head
+    flags = flags & 0x1F | _LZ4
+    if flags & _STORED:
+        return _HEADER.pack(version, inner, flags, *head[3:]) + bytes(buffer[_HEADER.size :])
+    count = -(-nbytes // blocksize) if blocksize else 0
+    if not 0 < blocksize <= nbytes or _HEADER.size + 4 * count > min(stored, len(buffer)):
+        raise ValueError("the Blosc header has impossible sizes of blocks")
+    split = not flags & _UNSPLIT and 0 < typesize <= 16 and blocksize // typesize >= _MIN_COMPRESSED
+    parts, table, at = list[bytes](), list[int](), _HEADER.size + 4 * count
+    for i in range(count):
+        length = min(blocksize, nbytes - i * blocksize)
+        streams = typesize if split and length == blocksize else 1
+        start = _WORD.unpack_from(buffer, _HEADER.size + 4 * i)[0]
+        block = _decompress_streams(buffer, start, streams, length // streams)
+        table.append(at)
+        parts.append(block)
+        at += len(block)
+    sizes = _HEADER.pack(version, inner, flags, typesize, nbytes, blocksize, at)
+    return b"".join([sizes, struct.pack(f"<{count}I", *table), *parts])
+
+
+def _decompress_streams(buffer: Buffer, at: int, streams: int, length: int) -> bytes:
+    """Return a block with all its streams decompressed."""
+    out = []
+    for _ in range(streams):
+        if at + 4 > len(buffer):
+            raise ValueError("the table of blocks leads outside the chunk")
+        packed = _WORD.unpack_from(buffer, at)[0]
+        data = buffer[at + 4 : at + 4 + packed]
+        if not 0 < packed <= length or len(data) != packed:
+            raise ValueError("a stream leads outside the chunk")
+        plain = bytes(data) if packed == length else snappy_decompress(data, length)
+        out += [_WORD.pack(length), plain]
+        at += 4 + packed
+    return b"".join(out)
+
+
+def compress_snappy(
+    data: Buffer, typesize: int, shuffle: int, clevel: int, blocksize: int
+) -> bytes:
+    """Return a Blosc buffer with snappy, each block one stream, as the kernel writes it."""
+    values, size = as_bytes_array(data), len(data)
+    block = _block_size(size, typesize * (8 if shuffle == 2 else 1), blocksize)
+    typesize = 1 if typesize > 255 else typesize
+    shuffle = shuffle if typesize > 1 or shuffle == 2 else 0
+    count = -(-size // block)
+    parts, table, at = list[bytes](), list[int](), _HEADER.size + 4 * count
+    for start in range(0, size, block):
+        shuffled = _shuffled(values[start : start + block], typesize, shuffle).tobytes()
+        packed = snappy_compress(shuffled)
+        stream = packed if len(packed) < len(shuffled) else shuffled
+        table.append(at)
+        parts += [_WORD.pack(len(stream)), stream]
+        at += 4 + len(stream)
+    flags = _UNSPLIT | _SNAPPY | (0, _SHUFFLE, _BITS)[shuffle]
+    if clevel == 0 or size < _MIN_COMPRESSED or at >= size + _HEADER.size:
+        flags, at = _UNSPLIT | _SNAPPY | _STORED, size + _HEADER.size
+        return _HEADER.pack(2, 1, flags, typesize, size, block, at) + values.tobytes()
+    head = _HEADER.pack(2, 1, flags, typesize, size, block, at)
+    return b"".join([head, struct.pack(f"<{count}I", *table), *parts])
+
+
+def _block_size(size: int, unit: int, wanted: int) -> int:
+    block = min(wanted or _BLOCK, size)
+    return max(1, block - block % unit if block > unit else block)
+
+
+def _shuffled(values: npt.NDArray[np.uint8], size: int, shuffle: int) -> npt.NDArray[np.uint8]:
+    """Return equal bytes, or bits, of all items side by side; bits only of eights of items."""
+    items, rest = divmod(len(values), size)
+    if shuffle == 0 or (shuffle == 2 and items % 8):
+        return values
+    whole = values[: items * size].reshape(items, size)
+    if shuffle == 1:
+        turned = whole.T.reshape(-1)
+    else:
+        bits = np.unpackbits(whole, axis=1, bitorder="little")
+        turned = np.packbits(bits.T, axis=1, bitorder="little").reshape(-1)
+    return np.concatenate([turned, values[len(values) - rest :]]) if rest else turned
+
+
+# Snappy
 
 _FRAGMENT = 2**16  # copies reach back no further, so their distances fit two bytes
 _MULTIPLIER, _SHIFT, _SLOTS = 0x1E35A7BD, 18, 2**14
 
 
-def unpack(data: Buffer, size: int) -> bytes:
-    """The `size` bytes that were packed."""
+def snappy_decompress(data: Buffer, size: int) -> bytes:
+    """Return the `size` bytes that were compressed."""
     stated, at = _length(data)
     if stated != size:
         raise ValueError(f"snappy: the stream says {stated} bytes, expected {size}")
@@ -78,7 +469,7 @@ def unpack(data: Buffer, size: int) -> bytes:
 
 
 def _length(data: Buffer) -> tuple[int, int]:
-    """The stated length, and where it ends."""
+    """Return the stated length, and the offset after it."""
     length = 0
     for i in range(min(5, len(data))):
         length |= (data[i] & 127) << 7 * i
@@ -87,8 +478,8 @@ def _length(data: Buffer) -> tuple[int, int]:
     raise ValueError("snappy: the stream has no length")
 
 
-def pack(data: Buffer) -> bytes:
-    """The bytes packed: the first match that is found is taken."""
+def snappy_compress(data: Buffer) -> bytes:
+    """Return the compressed bytes; the first match that is found is taken."""
     out, rest = bytearray(), len(data)
     while rest > 127:
         out.append(rest & 127 | 128)
@@ -96,11 +487,11 @@ def pack(data: Buffer) -> bytes:
     out.append(rest)
     whole = bytes(data)
     for start in range(0, len(whole), _FRAGMENT):
-        _pack_fragment(whole[start : start + _FRAGMENT], out)
+        _compress_fragment(whole[start : start + _FRAGMENT], out)
     return bytes(out)
 
 
-def _pack_fragment(data: bytes, out: bytearray) -> None:
+def _compress_fragment(data: bytes, out: bytearray) -> None:
     seen = [0] * _SLOTS
     at = literal = 0
     while at + 4 <= len(data):
@@ -139,382 +530,3 @@ def _put_copy(back: int, length: int, out: bytearray) -> None:
         out.append(part - 1 << 2 | 2)
         out += back.to_bytes(2, "little")
         length -= part
-
-
-_HEADER = struct.Struct("<BBBBIII")
-_WORD = struct.Struct("<I")
-_SHUFFLE, _STORED, _BITS, _UNSPLIT = 1, 2, 4, 16
-_LZ4, _SNAPPY = 1 << 5, 2 << 5
-_BLOCK, _LEAST = 2**18, 128  # bytes of a block unless told, and of a buffer worth packing
-
-
-def readable(buffer: Buffer) -> Buffer:
-    """The buffer as numcodecs reads it; itself, where snappy is not in it."""
-    if len(buffer) < _HEADER.size or buffer[2] & 0xE0 != _SNAPPY:
-        return buffer
-    head = _HEADER.unpack_from(buffer)
-    version, inner, flags, typesize, nbytes, blocksize, stored = head
-    flags = flags & 0x1F | _LZ4
-    if flags & _STORED:
-        return _HEADER.pack(version, inner, flags, *head[3:]) + bytes(buffer[_HEADER.size :])
-    count = -(-nbytes // blocksize) if blocksize else 0
-    if not 0 < blocksize <= nbytes or _HEADER.size + 4 * count > min(stored, len(buffer)):
-        raise ValueError("the Blosc header has impossible sizes of blocks")
-    split = not flags & _UNSPLIT and 0 < typesize <= 16 and blocksize // typesize >= _LEAST
-    parts, table, at = list[bytes](), list[int](), _HEADER.size + 4 * count
-    for i in range(count):
-        length = min(blocksize, nbytes - i * blocksize)
-        streams = typesize if split and length == blocksize else 1
-        start = _WORD.unpack_from(buffer, _HEADER.size + 4 * i)[0]
-        block = _plain(buffer, start, streams, length // streams)
-        table.append(at)
-        parts.append(block)
-        at += len(block)
-    sizes = _HEADER.pack(version, inner, flags, typesize, nbytes, blocksize, at)
-    return b"".join([sizes, struct.pack(f"<{count}I", *table), *parts])
-
-
-def _plain(buffer: Buffer, at: int, streams: int, length: int) -> bytes:
-    """A block with all streams as they are."""
-    out = []
-    for _ in range(streams):
-        if at + 4 > len(buffer):
-            raise ValueError("the table of blocks leads outside the chunk")
-        packed = _WORD.unpack_from(buffer, at)[0]
-        data = buffer[at + 4 : at + 4 + packed]
-        if not 0 < packed <= length or len(data) != packed:
-            raise ValueError("a stream leads outside the chunk")
-        plain = bytes(data) if packed == length else unpack(data, length)
-        out += [_WORD.pack(length), plain]
-        at += 4 + packed
-    return b"".join(out)
-
-
-def pack_blosc(data: Buffer, typesize: int, shuffle: int, clevel: int, blocksize: int) -> bytes:
-    """A Blosc buffer, each block one stream, as the kernel writes it."""
-    values, size = as_bytes_array(data), len(data)
-    block = _block_size(size, typesize * (8 if shuffle == 2 else 1), blocksize)
-    typesize = 1 if typesize > 255 else typesize
-    shuffle = shuffle if typesize > 1 or shuffle == 2 else 0
-    count = -(-size // block)
-    parts, table, at = list[bytes](), list[int](), _HEADER.size + 4 * count
-    for start in range(0, size, block):
-        shuffled = _shuffled(values[start : start + block], typesize, shuffle).tobytes()
-        packed = pack(shuffled)
-        stream = packed if len(packed) < len(shuffled) else shuffled
-        table.append(at)
-        parts += [_WORD.pack(len(stream)), stream]
-        at += 4 + len(stream)
-    flags = _UNSPLIT | _SNAPPY | (0, _SHUFFLE, _BITS)[shuffle]
-    if clevel == 0 or size < _LEAST or at >= size + _HEADER.size:
-        flags, at = _UNSPLIT | _SNAPPY | _STORED, size + _HEADER.size
-        return _HEADER.pack(2, 1, flags, typesize, size, block, at) + values.tobytes()
-    head = _HEADER.pack(2, 1, flags, typesize, size, block, at)
-    return b"".join([head, struct.pack(f"<{count}I", *table), *parts])
-
-
-def _block_size(size: int, unit: int, wanted: int) -> int:
-    block = min(wanted or _BLOCK, size)
-    return max(1, block - block % unit if block > unit else block)
-
-
-def _shuffled(values: npt.NDArray[np.uint8], size: int, shuffle: int) -> npt.NDArray[np.uint8]:
-    """Equal bytes, or bits, of all items side by side; bits of items in eights only."""
-    items, rest = divmod(len(values), size)
-    if shuffle == 0 or (shuffle == 2 and items % 8):
-        return values
-    whole = values[: items * size].reshape(items, size)
-    if shuffle == 1:
-        turned = whole.T.reshape(-1)
-    else:
-        bits = np.unpackbits(whole, axis=1, bitorder="little")
-        turned = np.packbits(bits.T, axis=1, bitorder="little").reshape(-1)
-    return np.concatenate([turned, values[len(values) - rest :]]) if rest else turned
-
-
-LEAST = 2**18  # bytes of a chunk below which asking twice does not pay
-MOST = 0.5  # of the blocks; for more the chunk is read whole
-FIRST = 2**12  # bytes of the first request: header and table of up to a thousand blocks
-Unpack: TypeAlias = Callable[[], npt.NDArray[np.uint8]]
-_MEMCPY = 0x02
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What a Blosc header says."""
-
-    version: int
-    inner_version: int
-    flags: int
-    typesize: int
-    nbytes: int
-    blocksize: int
-    stored: int
-
-    @classmethod
-    def parse(cls, data: Buffer, expected: int) -> Frame:
-        """The header, checked against the size of the chunk."""
-        if len(data) < _HEADER.size:
-            raise ChunkError(f"{len(data)} bytes are too few for a Blosc header", codec="blosc")
-        frame = cls(*_HEADER.unpack_from(data))
-        if frame.nbytes != expected:
-            raise ChunkError(
-                f"the Blosc header says {frame.nbytes} bytes, expected {expected}", codec="blosc"
-            )
-        if not 0 < frame.blocksize <= frame.nbytes or frame.stored < frame.table_end:
-            raise ChunkError("the Blosc header has impossible sizes of blocks", codec="blosc")
-        return frame
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.nbytes // self.blocksize)
-
-    @property
-    def table_end(self) -> int:
-        """Where the blocks begin."""
-        return _HEADER.size + (0 if self.flags & _MEMCPY else 4 * self.blocks)
-
-    def alone(self, number: int, data: Buffer) -> bytes:
-        """A buffer that has one block only."""
-        size = min(self.blocksize, self.nbytes - number * self.blocksize)
-        flags = self.flags | (_UNSPLIT if size < self.blocksize else 0)  # as the short one is
-        start = _HEADER.size + 4
-        parts = (self.version, self.inner_version, flags, self.typesize)
-        head = _HEADER.pack(*parts, size, size, start + len(data))
-        return head + struct.pack("<I", start) + bytes(data)
-
-
-def needed(shape: tuple[int, ...], itemsize: int, region: Region, frame: Frame) -> list[int]:
-    """The blocks that hold some of a region of a chunk."""
-    places = [np.arange(n, dtype=np.int64)[part] for n, part in zip(shape, region, strict=True)]
-    if not all(len(p) for p in places):
-        return []
-    rows, stride = np.zeros(1, np.int64), itemsize * shape[-1]
-    for size, place in zip(shape[-2::-1], places[-2::-1], strict=True):
-        rows = (rows[:, None] + place * stride).reshape(-1)
-        stride *= size
-    first = (rows + places[-1].min() * itemsize) // frame.blocksize
-    last = (rows + (places[-1].max() + 1) * itemsize - 1) // frame.blocksize
-    marks = np.zeros(frame.blocks + 1, np.int64)
-    np.add.at(marks, first, 1)
-    np.add.at(marks, last + 1, -1)
-    found: list[int] = np.flatnonzero(np.cumsum(marks)[:-1]).tolist()
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """Some blocks of a chunk, as they are stored."""
-
-    frame: Frame
-    stored: list[tuple[int, Buffer]]
-
-    def unpack(self) -> npt.NDArray[np.uint8]:
-        """The chunk's bytes; those of other blocks are undefined."""
-        out = np.empty(self.frame.nbytes, np.uint8)
-        for number, data in self.stored:
-            start = number * self.frame.blocksize
-            _unpack(self.frame, number, data, out[start : start + self.frame.blocksize])
-        return out
-
-
-def steps(
-    key: str, shape: tuple[int, ...], itemsize: int, region: Region, size: int
-) -> Steps[Unpack | Buffer | None]:
-    """What unpacks the blocks that a region of a chunk needs; None: absent.
-
-    All stored bytes come back where it needs most of them, or where the value was replaced while
-    it was read.
-    """
-    [head] = yield [(key, Range(0, FIRST))]
-    if head is None:
-        return None
-    frame = Frame.parse(head, size)
-    if len(head) == frame.stored:
-        return head
-    wanted = needed(shape, itemsize, region, frame)
-    if len(wanted) <= MOST * frame.blocks:
-        ranges = yield from _ranges(key, head, frame, wanted)
-        *answers, again = yield [*((key, part) for part in ranges), (key, Range(0, FIRST))]
-        if again == head:
-            stored = []
-            for number, part, data in zip(wanted, ranges, answers, strict=True):
-                if data is None or len(data) != part.length:
-                    raise ChunkError(f"the value ends within block {number}", codec="blosc")
-                stored.append((number, data))
-            return Blocks(frame, stored).unpack
-    [data] = yield [(key, None)]
-    return data
-
-
-def _ranges(key: str, head: Buffer, frame: Frame, wanted: list[int]) -> Steps[list[Range]]:
-    """Where the blocks are stored."""
-    size = frame.blocksize
-    if frame.flags & _MEMCPY:
-        return [Range(_HEADER.size + n * size, min(size, frame.nbytes - n * size)) for n in wanted]
-    table = memoryview(head)[_HEADER.size : frame.table_end]
-    if len(table) < frame.table_end - _HEADER.size:
-        [rest] = yield [(key, Range(_HEADER.size, frame.table_end - _HEADER.size))]
-        table = memoryview(rest or b"")
-    if len(table) != 4 * frame.blocks:
-        raise ChunkError("the value ends within its table of blocks", codec="blosc")
-    starts = np.frombuffer(table, "<u4").astype(np.int64)
-    if starts.min() < frame.table_end or starts.max() >= frame.stored:
-        raise ChunkError("the table of blocks leads outside the chunk", codec="blosc")
-    edges = np.append(np.unique(starts), frame.stored)
-    ends = edges[np.searchsorted(edges, starts, side="right")]
-    return [Range(int(starts[n]), int(ends[n] - starts[n])) for n in wanted]
-
-
-def _unpack(frame: Frame, number: int, data: Buffer, out: npt.NDArray[np.uint8]) -> None:
-    if frame.flags & _MEMCPY:
-        out[:] = np.frombuffer(data, np.uint8)
-        return
-    try:
-        blosc.decompress(readable(frame.alone(number, data)), out)
-    except (RuntimeError, ValueError) as e:
-        raise ChunkError(f"codec 'blosc': decode: block {number}: {e}", codec="blosc") from e
-
-
-# Threads are the engine's affair; on the main thread Blosc would start its own. Its lock is made
-# here: at the first chunk it would import, which a signal handler must not do in the midst of that.
-# From numcodecs 0.17 on it is there already.
-blosc.use_threads = False
-if hasattr(blosc, "get_mutex"):
-    blosc.get_mutex()
-
-COMPRESSORS = ("lz4", "lz4hc", "blosclz", "zstd", "snappy", "zlib")
-SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
-_SIZES = struct.Struct("<III")  # unpacked, of a block and stored, in the header from byte 4 on
-_LARGEST_BLOCK = 2**22  # bytes of the largest block that Blosc chooses
-_EXTRA = 2**16  # bytes that it needs besides
-_ZSTD = 4  # the number of the compressor in a header
-
-
-@dataclass(frozen=True, slots=True)
-class NumcodecsBlosc(Configured):
-    """Blosc as older formats configure it."""
-
-    cname: str = "lz4"
-    clevel: int = 5
-    shuffle: int | str | None = 1
-    blocksize: int = 0
-    typesize: int | None = None
-
-    name: ClassVar[str] = "numcodecs.blosc"
-    kind: ClassVar[Kind] = "bytes->bytes"
-    borrows: ClassVar[bool] = True
-    by_block_from: ClassVar[int] = LEAST
-
-    def __post_init__(self) -> None:
-        self._check_common()
-        self.check_integer("shuffle", -1, 2)
-
-    def _check_common(self) -> None:
-        self.check("cname", self.cname in COMPRESSORS, f"one of {', '.join(COMPRESSORS)}")
-        self.check_integer("clevel", 0, 9)
-        self.check_integer("blocksize", 0, 2**31 - 1)
-        if self.typesize is not None:
-            self.check_integer("typesize", 1, 2**31 - 1)
-
-    def for_items(self, itemsize: int) -> Self:
-        """The codec that knows the size of the items it is given."""
-        return self if self.typesize else replace(self, typesize=max(1, itemsize))
-
-    def encoded_size(self, size: int) -> int | None:
-        return None
-
-    def shuffle_code(self) -> int:
-        """The shuffle as Blosc numbers it."""
-        assert isinstance(self.shuffle, int)  # noqa: S101 - __post_init__ checked it
-        if self.shuffle == -1:
-            return 2 if self.typesize in (None, 1) else 1
-        return self.shuffle
-
-    def encode(self, data: Buffer) -> Buffer:
-        if len(data) > blosc.MAX_BUFFERSIZE:
-            raise ValueError(f"a Blosc chunk holds at most {blosc.MAX_BUFFERSIZE} bytes")
-        # Blosc keeps the item size in one byte and takes larger ones as 1.
-        size = self.typesize or 1
-        if self.cname == "snappy":
-            return pack_blosc(data, size, self.shuffle_code(), self.clevel, self.blocksize)
-        check_memory(len(data) + 2 * min(len(data), self.blocksize or _LARGEST_BLOCK) + _EXTRA)
-        return bytes(
-            blosc.compress(
-                as_bytes_array(data),
-                self.cname.encode(),
-                self.clevel,
-                self.shuffle_code(),
-                self.blocksize,
-                typesize=size if size < 256 else 1,
-            )
-        )
-
-    def block_steps(
-        self, key: str, shape: tuple[int, ...], itemsize: int, region: Region, size: int
-    ) -> Steps[Unpack | Buffer | None]:
-        """What it takes to unpack the blocks that hold a region of a chunk."""
-        return steps(key, shape, itemsize, region, size)
-
-    def decode(self, data: Buffer, size: int | None) -> Buffer:
-        return bytes(_decompress(data, size, None))
-
-    def decode_into(self, data: Buffer, out: npt.NDArray[np.uint8]) -> None:
-        _decompress(data, len(out), out)
-
-
-def _decompress(data: Buffer, size: int | None, out: npt.NDArray[np.uint8] | None) -> bytes:
-    """The unpacked bytes, or `out` filled with them."""
-    if len(data) < 16:
-        raise ValueError(f"{len(data)} bytes are too few for a Blosc header")
-    stated, block, whole = _SIZES.unpack_from(data, 4)
-    limit = limit_of(size)
-    if stated > limit or (size is not None and stated != size):
-        raise ValueError(f"the Blosc header says {stated} bytes, expected {limit}")
-    if whole != len(data):
-        raise ValueError(f"the Blosc header says {whole} stored bytes, there are {len(data)}")
-    check_memory(2 * min(block, stated) + (stated if out is None else 0) + _EXTRA)
-    try:
-        found: bytes = blosc.decompress(as_bytes_array(readable(data)), out)
-        return found
-    except RuntimeError as e:
-        hint = ""
-        if data[2] >> 5 == _ZSTD:
-            hint = "; zstd frames from before version 0.8 (2016) cannot be read any more"
-        raise ValueError(f"{e}{hint}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class Blosc(NumcodecsBlosc):
-    """Blosc as version 3 configures it.
-
-    A new array chooses what is None here by the size of its items.
-    """
-
-    cname: str = "zstd"
-    clevel: int = 5
-    shuffle: str | None = None
-    typesize: int | None = None
-    blocksize: int = 0
-
-    name: ClassVar[str] = "blosc"
-    borrows: ClassVar[bool] = True
-    stated: ClassVar[tuple[str, ...]] = ("cname", "clevel", "shuffle")
-
-    def __post_init__(self) -> None:
-        self._check_common()
-        words = ", ".join(SHUFFLES)
-        self.check("shuffle", self.shuffle in (None, *SHUFFLES), f"one of {words}")
-
-    @classmethod
-    def bind(cls, named: Named) -> Self:
-        codec = super(Blosc, cls).bind(named)  # a bare super() fails in a class with slots
-        codec.check("shuffle", codec.shuffle is not None, f"one of {', '.join(SHUFFLES)}")
-        good = codec.typesize is not None or codec.shuffle == "noshuffle"
-        codec.check("typesize", good, f"a positive integer, needed for {codec.shuffle!r}")
-        return codec
-
-    def shuffle_code(self) -> int:
-        if self.shuffle is None:
-            return 2 if self.typesize in (None, 1) else 1
-        return SHUFFLES[self.shuffle]

@@ -1,8 +1,7 @@
-"""The three kinds of codecs, their base classes, and buffers.
+"""The three kinds of codecs: their protocols and base classes, and buffers for their work.
 
-A codec is a frozen dataclass: its fields are the members of its configuration, its
-`__post_init__` checks them. To add one, write such a class and register its name.
-A codec is a frozen dataclass whose fields are the members of its configuration:
+A codec is a frozen dataclass: its fields are the members of its configuration, and its
+`__post_init__` checks them. To add one, write such a class and register its name:
 
 >>> @dataclass(frozen=True)
 ... class Flip(BytesBytesCodec):
@@ -41,11 +40,12 @@ from omnizarr.model.node import check_members, invalid
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Region: TypeAlias = tuple[slice, ...]  # start, stop and a positive step for every axis
 Kind: TypeAlias = Literal["array->array", "array->bytes", "bytes->bytes"]
+KINDS = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """An array on its way through the chain: known from shape and type alone."""
+    """The shape, type and fill value of an array between two codecs."""
 
     shape: tuple[int, ...]
     data_type: DataType
@@ -60,6 +60,9 @@ class Spec:
     def nbytes(self) -> int | None:
         """The size in bytes, or None for items of variable length."""
         return None if self.data_type.variable else self.size * self.data_type.dtype.itemsize
+
+
+# Protocols
 
 
 @runtime_checkable
@@ -86,10 +89,10 @@ class ArrayBytes(Protocol):
 
 @runtime_checkable
 class BytesBytes(Protocol):
-    """Turns bytes into bytes. `decode` is told the exact size to expect, where it is known,
-    and never allocates more than that.
+    """Turns bytes into bytes.
 
-    It may also have ``decode_into(data, out)``, which fills all of `out`, a flat array of bytes.
+    `decode` gets the exact size of its result, if that is known, and never allocates more. A codec
+    may also have ``decode_into(data, out)``, which fills all of `out`, a flat array of bytes.
     """
 
     kind: ClassVar[Kind]
@@ -103,29 +106,32 @@ Codec: TypeAlias = ArrayArray | ArrayBytes | BytesBytes
 
 
 def borrows(codec: object) -> bool:
-    """Return whether a codec may be given memory that is used again when its call has returned.
+    """Return True if a codec may be given memory that is reused after its call has returned.
 
-    It says so by ``borrows: ClassVar[bool] = True``: it keeps nothing of what it is given, and from
-    bytes it makes bytes in memory of their own. A class that inherits from it says so by itself.
+    It declares that by ``borrows: ClassVar[bool] = True``: it keeps nothing of its input, and makes
+    bytes of bytes in memory of their own. A class that inherits from it must declare it again.
     """
     return bool(vars(type(codec)).get("borrows", False))
 
 
+# Configuration
+
+
 class Configured:
-    """Makes a frozen dataclass from a configuration, and the reverse."""
+    """Converts between a frozen dataclass and a configuration."""
 
     name: ClassVar[str]
-    # Members that a document must state although the class has defaults for them.
+    # Members that metadata must state although the class has defaults for them.
     stated: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def bind(cls, named: Named) -> Self:
-        """The codec with that configuration; unknown and missing members are refused."""
+        """Return the codec with that configuration; raise for unknown and missing members."""
         found: Self = bind_dataclass(cls, named)
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """The codec as a document states it: its name and configuration."""
+        """Return the codec as metadata state it: its name and configuration."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]  # every subclass is one
         members = {f.name: getattr(self, f.name) for f in fields}
         found = {k: plain_member(v) for k, v in members.items() if v is not None}
@@ -145,7 +151,7 @@ class Configured:
 
 
 def bind_dataclass(cls: Any, named: Named) -> Any:
-    """An object of `cls`, whose fields are the members of a configuration."""
+    """Return an object of `cls`, whose fields are the members of a configuration."""
     fields = [f for f in dataclasses.fields(cls) if f.init]
     stated = getattr(cls, "stated", ())
     required = {
@@ -163,7 +169,7 @@ def _frozen(value: Any) -> Any:
 
 
 def plain_member(value: Any) -> Any:
-    """A member of a codec as JSON."""
+    """Return a member of a codec as JSON."""
     if isinstance(value, (tuple, list)):
         return [plain_member(v) for v in value]
     if isinstance(value, dict):
@@ -173,32 +179,7 @@ def plain_member(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
-def as_bytes_array(data: Buffer) -> npt.NDArray[np.uint8]:
-    """The bytes as a flat array, without a copy."""
-    return np.frombuffer(data, np.uint8)
-
-
-def limit_of(size: int | None) -> int:
-    """How many bytes may be unpacked: the expected size, or what the settings allow without."""
-    return config.get().max_unpacked if size is None else size
-
-
-def bounded(stream: Callable[[Buffer, int], bytes], data: Buffer, size: int | None) -> bytes:
-    """Run a decompressor that takes a limit; one byte more than allowed is an error."""
-    limit = limit_of(size)
-    out = stream(data, limit + 1)
-    if len(out) > limit:
-        raise ValueError(f"it unpacks to more than the {limit} bytes expected")
-    return out
-
-
-KINDS = get_args(Kind)
-_METHODS = {
-    "array->array": ("resolve", "encode", "decode"),
-    "array->bytes": ("encoded_size", "encode", "decode"),
-    "bytes->bytes": ("encoded_size", "encode", "decode"),
-}
-_BASES = "ArrayArrayCodec, ArrayBytesCodec or BytesBytesCodec of omnizarr.codecs"
+# Base classes
 
 
 class ArrayArrayCodec(Configured, ABC):
@@ -225,7 +206,7 @@ class ArrayBytesCodec(Configured, ABC):
     kind: ClassVar[Kind] = "array->bytes"
 
     def encoded_size(self, spec: Spec) -> int | None:
-        """Return how many bytes every such array becomes, or None where that differs."""
+        """Return how many bytes every such array becomes, or None if that varies."""
         return None
 
     @abstractmethod
@@ -243,7 +224,7 @@ class BytesBytesCodec(Configured, ABC):
     kind: ClassVar[Kind] = "bytes->bytes"
 
     def encoded_size(self, size: int) -> int | None:
-        """Return how many bytes every value of that size becomes, or None where that differs."""
+        """Return how many bytes every value of that size becomes, or None if that varies."""
         return None
 
     @abstractmethod
@@ -252,11 +233,19 @@ class BytesBytesCodec(Configured, ABC):
 
     @abstractmethod
     def decode(self, data: Buffer, size: int | None) -> Buffer:
-        """Return the bytes that were encoded, which have that size where it is known."""
+        """Return the bytes that were encoded; `size` is their number, if that is known."""
+
+
+_METHODS = {
+    "array->array": ("resolve", "encode", "decode"),
+    "array->bytes": ("encoded_size", "encode", "decode"),
+    "bytes->bytes": ("encoded_size", "encode", "decode"),
+}
+_BASES = "ArrayArrayCodec, ArrayBytesCodec or BytesBytesCodec of omnizarr.codecs"
 
 
 def check_target(name: str, target: Any) -> None:
-    """Raise where something that is registered as a codec cannot be one."""
+    """Raise if an object that is registered as a codec cannot be one."""
     made = isinstance(target, type) and dataclasses.is_dataclass(target)
     if not made and not hasattr(target, "bind"):
         raise WrongType(
@@ -270,49 +259,62 @@ def check_target(name: str, target: Any) -> None:
         raise WrongType(f"codec {name!r} has no method {lacking[0]!r}; inherit from {_BASES}")
     if made and not isinstance(getattr(target, "name", None), str):
         raise WrongType(
-            f"{target.__qualname__} cannot be the codec {name!r}: it does not say its name;"
+            f"{target.__qualname__} cannot be the codec {name!r}: it has no name;"
             f" add the line name = {name!r}"
         )
 
 
 def check_kind(name: str, kind: object) -> None:
-    """Raise where a codec is of none of the three kinds."""
+    """Raise if a codec is of none of the three kinds."""
     if kind not in KINDS:
         raise WrongType(f"codec {name!r} has the kind {kind!r}; {known_names(kind, KINDS)}")
 
 
-def optional(package: str) -> Any:
-    """The module, or None where it is not installed or cannot be loaded."""
+def import_optional(package: str) -> Any:
+    """Return the module, or None if it is not installed or cannot be loaded."""
     try:
         return importlib.import_module(package)
     except ImportError:
         return None
 
 
-KEPT = 2**24  # larger ones are made anew, so that no thread keeps much
-_NONE = np.empty(0, np.uint8)
+# Buffers
 
 
-def check_memory(size: int) -> None:
-    """Raise where there is no memory for so many bytes.
-
-    Before a library is called that does not look whether it got what it needs, and would end the
-    process.
-    """
-    np.empty(size, np.uint8)
+def as_bytes_array(data: Buffer) -> npt.NDArray[np.uint8]:
+    """Return the bytes as a flat array, without a copy."""
+    return np.frombuffer(data, np.uint8)
 
 
-class _Own(threading.local):
-    buffer = _NONE
+def limit_of(size: int | None) -> int:
+    """Return how many bytes may be decompressed: the expected size, or the setting's limit."""
+    return config.get().max_unpacked if size is None else size
 
 
-_own = _Own()
+def bounded(stream: Callable[[Buffer, int], bytes], data: Buffer, size: int | None) -> bytes:
+    """Run a decompressor that takes a limit; raise if it makes more bytes than allowed."""
+    limit = limit_of(size)
+    out = stream(data, limit + 1)
+    if len(out) > limit:
+        raise ValueError(f"it decompresses to more than the {limit} bytes expected")
+    return out
 
 
-class scratch:
-    """A flat buffer of that many bytes until the block ends.
+MAX_KEPT = 2**24  # bytes of a buffer that a thread keeps for the next use
+_NO_BUFFER = np.empty(0, np.uint8)
 
-    A finaliser or signal handler that strikes in between, and reads too, gets another one.
+
+class _Kept(threading.local):
+    buffer = _NO_BUFFER
+
+
+_kept = _Kept()
+
+
+class temporary_buffer:
+    """A flat buffer of that many bytes until the block ends; new memory is slow.
+
+    A finaliser or signal handler that decodes in the meantime gets another one.
     """
 
     __slots__ = ("_buffer", "_size")
@@ -321,18 +323,26 @@ class scratch:
         self._size = size
 
     def __enter__(self) -> npt.NDArray[np.uint8]:
-        self._buffer, _own.buffer = _own.buffer, _NONE
+        self._buffer, _kept.buffer = _kept.buffer, _NO_BUFFER
         if len(self._buffer) < self._size:
             self._buffer = np.empty(self._size, np.uint8)
         return self._buffer[: self._size]
 
     def __exit__(self, *exception: object) -> None:
-        if len(self._buffer) <= KEPT:
-            _own.buffer = self._buffer
+        if len(self._buffer) <= MAX_KEPT:
+            _kept.buffer = self._buffer
+
+
+def check_memory(size: int) -> None:
+    """Raise if there is not enough memory for so many bytes.
+
+    To be called before a library that does not check its allocations and would end the process.
+    """
+    np.empty(size, np.uint8)
 
 
 def is_fill(chunk: npt.NDArray[Any], fill: npt.NDArray[Any]) -> bool:
-    """Whether every item is the fill value; NaNs and zeros are compared by their bits."""
+    """Return True if every item is the fill value; NaNs and zeros are compared by their bits."""
     if chunk.size == 0:
         return True
     if chunk.dtype.hasobject or chunk.dtype.kind == "T":

@@ -1,16 +1,8 @@
-"""gzip, zlib, bz2, lzma and lz4.
+"""Compressors: gzip, zlib, bz2, lzma and lz4.
 
-Specification: ``gzip`` of version 3, the draft's ``…/codecs/gzip/1.0``; ``zlib`` is version
-1's and 2's, called ``numcodecs.zlib`` in version 3.
-Configuration: ``{"level": 5}``, 0 to 9.
-libdeflate (package deflate) does the work where the size is known; it looks at one member only,
-so the trailer is compared too, and several members or a wrong end go through zlib, which reports
-them. Without the package zlib does everything, in about twice the time.
-Specification: compressors of version 1 and 2; ``numcodecs.bz2`` and ``numcodecs.lzma`` in
-version 3. Configuration: ``{"level": 1}``; ``{"format": 1, "check": -1, "preset": null,
-"filters": null}``.
-Specification: ``lz4`` in version 2, ``numcodecs.lz4`` in version 3.
-Configuration: ``{"acceleration": 1}``.
+libdeflate (package deflate) does the work of gzip and zlib if the size is known. It reads one
+member only, so the trailer is compared too; several members or a wrong end are left to zlib, which
+reports them. Without the package zlib does everything, in about twice the time.
 """
 
 from __future__ import annotations
@@ -30,16 +22,21 @@ from omnizarr.codecs.codec import (
     as_bytes_array,
     bounded,
     check_memory,
+    import_optional,
     limit_of,
-    optional,
 )
 
-deflate = optional("deflate")
-_EXTRA = 2**20  # bytes that it needs besides
+deflate = import_optional("deflate")
+_EXTRA = 2**20  # bytes of memory that it needs besides
 
 
 @dataclass(frozen=True, slots=True)
 class Gzip(Configured):
+    """gzip, as ``gzip`` in versions 1 and 2: ``{"level": 1}``, 0 to 9.
+
+    ``numcodecs.gzip`` in version 3.
+    """
+
     level: int = 1
 
     name: ClassVar[str] = "gzip"
@@ -54,7 +51,7 @@ class Gzip(Configured):
 
     def encode(self, data: Buffer) -> Buffer:
         if deflate is None:
-            return _pack(data, self.level, 31)
+            return _compress(data, self.level, 31)
         check_memory(len(data) + _EXTRA)
         return bytes(deflate.gzip_compress(data, self.level))
 
@@ -70,12 +67,15 @@ class Gzip(Configured):
             )
             if len(out) == size and bytes(data[-8:]) == trailer:
                 return out
-        return bounded(lambda d, n: _stream(d, n, 31), data, size)
+        return bounded(lambda d, n: _decompress(d, n, 31), data, size)
 
 
 @dataclass(frozen=True, slots=True)
 class StrictGzip(Gzip):
-    """As version 3 and its draft define it: the level must be stated."""
+    """gzip, as ``gzip`` of version 3 and ``…/codecs/gzip/1.0`` of its draft: ``{"level": 5}``.
+
+    The metadata must state the level.
+    """
 
     level: int = 5
 
@@ -85,6 +85,11 @@ class StrictGzip(Gzip):
 
 @dataclass(frozen=True, slots=True)
 class Zlib(Configured):
+    """zlib, as ``zlib`` in versions 1 and 2: ``{"level": 1}``, -1 to 9.
+
+    ``numcodecs.zlib`` in version 3.
+    """
+
     level: int = 1
 
     name: ClassVar[str] = "numcodecs.zlib"
@@ -100,7 +105,7 @@ class Zlib(Configured):
     def encode(self, data: Buffer) -> Buffer:
         level = 6 if self.level < 0 else self.level
         if deflate is None:
-            return _pack(data, level, 15)
+            return _compress(data, level, 15)
         check_memory(len(data) + _EXTRA)
         return bytes(deflate.zlib_compress(data, level))
 
@@ -114,16 +119,16 @@ class Zlib(Configured):
             trailer = deflate.adler32(out).to_bytes(4, "big")
             if len(out) == size and bytes(data[-4:]) == trailer:
                 return out
-        return bounded(lambda d, n: _stream(d, n, 15), data, size)
+        return bounded(lambda d, n: _decompress(d, n, 15), data, size)
 
 
-def _pack(data: Buffer, level: int, window: int) -> bytes:
-    packer = zlib.compressobj(level, zlib.DEFLATED, window)
-    return packer.compress(data) + packer.flush()
+def _compress(data: Buffer, level: int, window: int) -> bytes:
+    compressor = zlib.compressobj(level, zlib.DEFLATED, window)
+    return compressor.compress(data) + compressor.flush()
 
 
-def _stream(data: Buffer, limit: int, window: int) -> bytes:
-    """All members of a gzip file, or one zlib stream, cut off after `limit` bytes."""
+def _decompress(data: Buffer, limit: int, window: int) -> bytes:
+    """Return all members of a gzip file, or one zlib stream, cut off after `limit` bytes."""
     out, rest = [], bytes(data)
     while True:
         member = zlib.decompressobj(window)
@@ -132,7 +137,7 @@ def _stream(data: Buffer, limit: int, window: int) -> bytes:
         if limit <= 0:
             break
         if not member.eof:
-            raise ValueError("the compressed data end too early")
+            raise ValueError("the compressed data are truncated")
         rest = member.unused_data
         if not rest:
             break
@@ -143,6 +148,11 @@ def _stream(data: Buffer, limit: int, window: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Bz2(Configured):
+    """bzip2, as ``bz2`` in versions 1 and 2: ``{"level": 1}``, 1 to 9.
+
+    ``numcodecs.bz2`` in version 3.
+    """
+
     level: int = 1
 
     name: ClassVar[str] = "numcodecs.bz2"
@@ -159,11 +169,17 @@ class Bz2(Configured):
         return bz2.compress(data, self.level)
 
     def decode(self, data: Buffer, size: int | None) -> Buffer:
-        return bounded(lambda d, n: _whole(bz2.BZ2Decompressor(), d, n), data, size)
+        return bounded(lambda d, n: _decompress_all(bz2.BZ2Decompressor(), d, n), data, size)
 
 
 @dataclass(frozen=True, slots=True)
 class Lzma(Configured):
+    """LZMA, as ``lzma`` in versions 1 and 2, with the options of Python's module `lzma`.
+
+    ``{"format": 1, "check": -1, "preset": null, "filters": null}``. ``numcodecs.lzma`` in
+    version 3.
+    """
+
     format: int = lzma.FORMAT_XZ
     check: int = -1  # type: ignore[assignment]  # the member's name hides the method
     preset: int | None = None
@@ -189,18 +205,25 @@ class Lzma(Configured):
         decoder = lzma.LZMADecompressor(
             format=self.format, filters=self._filters() if raw else None
         )
-        return bounded(lambda d, n: _whole(decoder, d, n), data, size)
+        return bounded(lambda d, n: _decompress_all(decoder, d, n), data, size)
 
 
-def _whole(decoder: bz2.BZ2Decompressor | lzma.LZMADecompressor, data: Buffer, limit: int) -> bytes:
+def _decompress_all(
+    decoder: bz2.BZ2Decompressor | lzma.LZMADecompressor, data: Buffer, limit: int
+) -> bytes:
     out = decoder.decompress(bytes(data), limit)
     if len(out) < limit and not decoder.eof and decoder.needs_input:
-        raise ValueError("the compressed data end too early")
+        raise ValueError("the compressed data are truncated")
     return out
 
 
 @dataclass(frozen=True, slots=True)
 class Lz4(Configured):
+    """LZ4 behind the size in four bytes, as ``lz4`` in version 2: ``{"acceleration": 1}``.
+
+    ``numcodecs.lz4`` in version 3.
+    """
+
     acceleration: int = 1
 
     name: ClassVar[str] = "numcodecs.lz4"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
-from omnizarr.codecs.codec import Buffer, Configured, Kind, optional
+from omnizarr.codecs.codec import Buffer, Configured, Kind, import_optional
 
 _POLYNOMIAL = 0x82F63B78  # with its bits reversed
 
@@ -37,7 +37,7 @@ def in_python(data: bytes) -> int:
 def implementations() -> dict[str, Callable[[bytes], int]]:
     """What is installed here, the quickest first."""
     names = {"google_crc32c": "value", "crc32c": "crc32c"}
-    found = {package: optional(package) for package in names}
+    found = {package: import_optional(package) for package in names}
     quick = {p: getattr(found[p], name) for p, name in names.items() if found[p] is not None}
     return {**quick, "python": in_python}
 

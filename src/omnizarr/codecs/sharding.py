@@ -1,20 +1,16 @@
-"""sharding_indexed: many inner chunks in one value, found by an index.
+"""sharding_indexed: many inner chunks in one value, the shard, found by an index.
 
-The codec ``sharding_indexed`` and the draft's sharding transformer both build on this. The index
-is a uint64 pair (offset, length) for every chunk in C order, both 2^64-1 where there is none, as
-its own codecs store it. Chunks may stand in any order, with gaps between them.
-Specification: ``sharding_indexed`` of version 3. Configuration: ``{"chunk_shape": [32, 32],
-"codecs": [{"name": "bytes", …}, …], "index_codecs": [{"name": "bytes", "configuration":
-{"endian": "little"}}, {"name": "crc32c"}], "index_location": "end"}``. The index is a uint64 pair
-(offset, length) for every inner chunk in C order, both 2^64-1 where there is none. Inner chunks
-may stand in any order with gaps between them. Shards nest.
+`ShardLayout` describes a shard and its index: a uint64 pair (offset, length) for every inner chunk
+in C order, both 2^64-1 where there is none, stored by codecs of its own at the start or the end.
+Inner chunks may be stored in any order, with gaps between them. The codec, the chunk cache and the
+storage transformer of the version 3 draft all use it. `ShardingIndexed` is the codec, `Shards` the
+codec bound to one shape and type.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -23,8 +19,18 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
+from omnizarr.chunk_grids import Grid, RegularAxis
 from omnizarr.codecs.codec import Buffer, Configured, Kind, Region, Spec, is_fill
-from omnizarr.codecs.pipeline import Chain, Decode, Steps, bind_chain, moved, tell, together, within
+from omnizarr.codecs.pipeline import (
+    CodecPipeline,
+    Decode,
+    Requests,
+    bind_pipeline,
+    gather_requests,
+    map_missing,
+    report_missing,
+    within_range,
+)
 from omnizarr.codecs.specify import to_named
 from omnizarr.data_types import bind as bind_type
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
@@ -34,17 +40,21 @@ from omnizarr.model.node import check_members, invalid
 from omnizarr.stores import Range
 
 MISSING = 2**64 - 1
-GAP = 2**16  # parts of a shard that lie closer than this are fetched together
-
+MAX_GAP = 2**16  # bytes between parts of a shard that are fetched together
+INDEX_CODECS = (Named("bytes", {"endian": "little"}), Named("crc32c"))
 Index = npt.NDArray[np.uint64]
+Coords = tuple[int, ...]
+
+
+# The layout of a shard
 
 
 @dataclass(frozen=True, slots=True)
 class ShardLayout:
-    """Shards of a number of chunks."""
+    """The layout of shards with a fixed number of chunks, and of their index."""
 
-    counts: tuple[int, ...]
-    chain: Chain  # of the index
+    counts: tuple[int, ...]  # of chunks along each axis
+    index_pipeline: CodecPipeline
     index_size: int
     at_end: bool
 
@@ -52,40 +62,60 @@ class ShardLayout:
     def of(
         cls, counts: tuple[int, ...], codecs: tuple[Named, ...], *, at_end: bool, field: str
     ) -> ShardLayout:
-        """The layout with these index codecs, which the document has in `field`."""
+        """Return the layout with these index codecs, which the metadata have in `field`."""
         uint64 = bind_type(Named("uint64"))
         pairs = Spec((*counts, 2), uint64, uint64.scalar(0))
-        chain = bind_chain(codecs, pairs, field)
-        if chain.encoded_size is None:
+        pipeline = bind_pipeline(codecs, pairs, field)
+        if pipeline.encoded_size is None:
             raise InvalidMetadata("must have a fixed size, so no compression")
-        return cls(counts, chain, chain.encoded_size, at_end)
+        return cls(counts, pipeline, pipeline.encoded_size, at_end)
 
     @property
     def count(self) -> int:
-        """How many chunks a shard has room for."""
+        """The number of chunks that a shard has room for."""
         return math.prod(self.counts)
+
+    def number(self, coords: Coords) -> int:
+        """Return the number of a chunk in the index, from its coordinates in the shard."""
+        number = 0
+        for c, n in zip(coords, self.counts, strict=True):
+            number = number * n + c
+        return number
+
+    def locate(self, chunk: Coords) -> tuple[Coords, int]:
+        """Return the shard of a chunk of the whole grid, and the chunk's number there."""
+        pairs = [divmod(c, n) for c, n in zip(chunk, self.counts, strict=True)]
+        return tuple(c for c, _ in pairs), self.number(tuple(c for _, c in pairs))
+
+    def chunk(self, shard: Coords, number: int) -> Coords:
+        """Return the coordinates in the whole grid of a chunk of a shard; undoes `locate`."""
+        coords = []
+        for s, n in zip(reversed(shard), reversed(self.counts), strict=True):
+            number, within = divmod(number, n)
+            coords.append(s * n + within)
+        return tuple(reversed(coords))
 
     @property
     def index_range(self) -> Range:
-        """Where the index stands in the shard."""
+        """The byte range of the index in the shard."""
         return Range(-self.index_size) if self.at_end else Range(0, self.index_size)
 
     def index(self, stored: Buffer) -> Index:
-        """The pair of every chunk, from the stored bytes of the index."""
+        """Return the pair of every chunk, from the stored bytes of the index."""
         if len(stored) != self.index_size:
             raise ChunkError(
                 f"the shard has {len(stored)} bytes, which is shorter than its index of"
                 f" {self.index_size} bytes"
             )
         with error_context("index of the shard"):
-            return self.chain.decode(stored).reshape(-1, 2)
+            return self.index_pipeline.decode(stored).reshape(-1, 2)
 
     def index_of(self, shard: Buffer) -> Index:
-        """The index of a whole shard."""
+        """Return the index of a whole shard."""
         return self.index(self.index_range.of(memoryview(shard)))
 
     def join(self, chunks: Mapping[int, Buffer]) -> bytes:
-        """The shard with these chunks, by their numbers."""
+        """Return the shard with these chunks, by their numbers."""
         index = np.full((self.count, 2), MISSING, np.uint64)
         offset = 0 if self.at_end else self.index_size
         parts: list[Buffer] = []
@@ -93,39 +123,39 @@ class ShardLayout:
             index[number] = offset, len(data)
             offset += len(data)
             parts.append(data)
-        stored = self.chain.encode(index.reshape(*self.counts, 2))
+        stored = self.index_pipeline.encode(index.reshape(*self.counts, 2))
         return b"".join([*parts, stored] if self.at_end else [stored, *parts])
 
     def split(self, shard: Buffer, leave: Iterable[int] = ()) -> dict[int, Buffer]:
-        """The chunks of a shard by their numbers; those to `leave` out may be damaged."""
+        """Return the chunks of a shard by number; those to `leave` out may be damaged."""
         index, left = self.index_of(shard), set(leave)
-        spans = {n: span(index, n) for n in present(index) if n not in left}
+        ranges = {n: chunk_range(index, n) for n in present(index) if n not in left}
         view = memoryview(shard)
-        return {n: complete(s, s.of(view)) for n, s in spans.items() if s is not None}
+        return {n: check_length(r, r.of(view)) for n, r in ranges.items() if r is not None}
 
 
 def present(index: Index) -> list[int]:
-    """The numbers of chunks that exist, damaged entries among them: reading those raises."""
+    """Return the numbers of chunks that exist, damaged entries among them."""
     numbers: list[int] = np.flatnonzero((index != MISSING).any(axis=1)).tolist()
     return numbers
 
 
-def span(index: Index, number: int, inner: tuple[int, ...] | None = None) -> Range | None:
-    """Where a chunk lies in its shard, or None where there is none.
+def chunk_range(index: Index, number: int, coords: Coords | None = None) -> Range | None:
+    """Return the byte range of a chunk in its shard, or None if it is missing.
 
-    Errors call it by its number, or by its place `inner` the shard where that is given.
+    Errors name the chunk by its number, or by its coordinates in the shard if they are given.
     """
     offset, length = index[number].tolist()
     if offset == length == MISSING:
         return None
     if MISSING in (offset, length) or offset + length >= 2**63:
-        what = f"chunk {number}" if inner is None else f"inner chunk {inner}"
+        what = f"chunk {number}" if coords is None else f"inner chunk {coords}"
         raise ChunkError(f"the index entry of {what} is damaged (offset {offset}, length {length})")
     return Range(offset, length)
 
 
-def complete(where: Range, data: memoryview | Buffer | None) -> Buffer:
-    """A chunk's bytes, or an error where they are fewer than the index promises."""
+def check_length(where: Range, data: memoryview | Buffer | None) -> Buffer:
+    """Return a chunk's bytes, or raise if they are fewer than the index says."""
     if data is None or len(data) != where.length:
         raise ChunkError(
             f"the index names {where.length} bytes from {where.start} on, but the shard is shorter"
@@ -134,45 +164,50 @@ def complete(where: Range, data: memoryview | Buffer | None) -> Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """Parts of one value, put together into few that lie apart."""
+class CoalescedRanges:
+    """Byte ranges of one value, joined into few to fetch."""
 
     ranges: list[Range]
-    places: dict[Range, tuple[int, Range]]  # in which of them a part lies, and where there
+    # For each range that was wanted: the number of the one that has it, and the part of that.
+    sources: dict[Range, tuple[int, Range]]
 
-    def cut(self, answers: Sequence[Buffer | None]) -> dict[Range, Buffer]:
-        """Every part that was asked for."""
+    def split(self, answers: Sequence[Buffer | None]) -> dict[Range, Buffer]:
+        """Return the bytes of each range that was wanted, from those of the joined ones."""
         views = [None if a is None else memoryview(a) for a in answers]
         out: dict[Range, Buffer] = {}
-        for part, (number, inside) in self.places.items():
+        for part, (number, inside) in self.sources.items():
             view = views[number]
-            out[part] = complete(part, None if view is None else inside.of(view))
+            out[part] = check_length(part, None if view is None else inside.of(view))
         return out
 
 
-def joined(parts: Iterable[Range]) -> Joined:
-    """The fewest ranges to fetch that have all `parts`, with no gap above `GAP` fetched."""
+def coalesce(parts: Iterable[Range]) -> CoalescedRanges:
+    """Join byte ranges into the fewest that have all of them and no gap above `MAX_GAP`."""
     ranges: list[Range] = []
-    places: dict[Range, tuple[int, Range]] = {}
+    sources: dict[Range, tuple[int, Range]] = {}
     start = end = 0
     for part in sorted(set(parts), key=lambda p: p.start):
         length = part.length or 0
-        if not ranges or part.start - end > GAP:
+        if not ranges or part.start - end > MAX_GAP:
             start = end = part.start
             ranges.append(part)
         end = max(end, part.start + length)
         ranges[-1] = Range(start, end - start)
-        places[part] = len(ranges) - 1, Range(part.start - start, length)
-    return Joined(ranges, places)
+        sources[part] = len(ranges) - 1, Range(part.start - start, length)
+    return CoalescedRanges(ranges, sources)
 
 
-INDEX_CODECS = (Named("bytes", {"endian": "little"}), Named("crc32c"))
-
-Coords = tuple[int, ...]
+# The codec
 
 
 @dataclass(frozen=True, slots=True)
 class ShardingIndexed(Configured):
+    """The codec ``sharding_indexed`` of version 3; shards may nest.
+
+    ``{"chunk_shape": [32, 32], "codecs": [{"name": "bytes", …}, …], "index_codecs": [{"name":
+    "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}], "index_location": "end"}``
+    """
+
     chunk_shape: tuple[int, ...]
     codecs: tuple[Named, ...] = (Named("bytes"),)
     index_codecs: tuple[Named, ...] = INDEX_CODECS
@@ -217,14 +252,14 @@ class ShardingIndexed(Configured):
 
     @property
     def inside(self) -> tuple[Named, ...]:
-        """Every codec that this one uses."""
+        """All codecs inside this one."""
         return (*self.codecs, *self.index_codecs)
 
     def encoded_size(self, spec: Spec) -> int | None:
         return None
 
     def for_spec(self, spec: Spec) -> Shards:
-        """The codec bound to shards of one shape and type."""
+        """Return the codec bound to shards of one shape and type."""
         rank = len(spec.shape)
         if len(self.chunk_shape) != rank:
             message = f"has {len(self.chunk_shape)} entries, but the shard has {rank} axes"
@@ -235,7 +270,7 @@ class ShardingIndexed(Configured):
                 raise invalid("codec", self.name, f"chunk_shape[{i}]", message)
         counts = tuple(n // c for n, c in zip(spec.shape, self.chunk_shape, strict=True))
         one = Spec(self.chunk_shape, spec.data_type, spec.fill)
-        inner = bind_chain(self.codecs, one, "configuration.codecs")
+        inner = bind_pipeline(self.codecs, one, "configuration.codecs")
         field, at_end = "configuration.index_codecs", self.index_location == "end"
         try:
             layout = ShardLayout.of(counts, self.index_codecs, at_end=at_end, field=field)
@@ -245,7 +280,7 @@ class ShardingIndexed(Configured):
             raise invalid("codec", self.name, "index_codecs", str(e)) from None
         return Shards(spec, inner, layout)
 
-    # The chain replaces this object by `for_spec`; these complete the protocol.
+    # A pipeline replaces this object by `for_spec`; these complete the protocol.
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         return self.for_spec(spec).encode(array, spec)
@@ -255,11 +290,21 @@ class ShardingIndexed(Configured):
 
 
 @dataclass(frozen=True, slots=True)
+class InnerChunk:
+    """The part of one inner chunk that a read needs."""
+
+    coords: Coords
+    inside: Region  # the box in the inner chunk
+    outside: Region  # its box in the result
+    range: Range | None  # the bytes in the shard, None if it is missing
+
+
+@dataclass(frozen=True, slots=True)
 class Shards:
-    """Shards of one shape and type."""
+    """The codec bound to shards of one shape and type."""
 
     spec: Spec
-    inner: Chain
+    inner: CodecPipeline
     layout: ShardLayout
 
     name: ClassVar[str] = "sharding_indexed"
@@ -270,96 +315,103 @@ class Shards:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many inner chunks there are along each axis."""
+        """The number of inner chunks along each axis."""
         return self.layout.counts
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of inner chunks over the shard."""
+        return Grid(tuple(map(RegularAxis, self.spec.shape, self.inner.spec.shape)))
 
     # Whole shards
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
         keep_empty = config.get().write_empty_chunks
         found: dict[int, Buffer] = {}
-        for number, coords in enumerate(np.ndindex(*self.counts)):
-            part = _view(array, self._place(coords))
+        whole = tuple(slice(0, n, 1) for n in self.spec.shape)
+        for number, (_, _, box) in enumerate(self.grid.intersect(whole)):
+            part = _view(array, box)
             if keep_empty or not is_fill(part, self.spec.fill):
                 found[number] = self.inner.encode(part)
         return self.layout.join(found)
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
         out = np.empty(spec.shape, spec.data_type.dtype)
-        self._fill_from(data, tuple(slice(0, n, 1) for n in spec.shape), out)
+        self._decode_from(data, tuple(slice(0, n, 1) for n in spec.shape), out)
         return out
 
     # Parts of shards
 
-    def steps(self, key: str, region: Region) -> Steps[Decode | None]:
-        """Part of a shard, reading only its index and the inner chunks that are touched."""
-        if all(len(rows) == n for rows, n in zip(self._rows(region), self.counts, strict=True)):
+    def read_part(self, key: str, region: Region) -> Requests[Decode | None]:
+        """Fetch part of a shard: its index, and the inner chunks that the region touches."""
+        if math.prod(map(len, self.grid.intersect_axes(region))) == self.layout.count:
             [data] = yield [(key, None)]
-            return None if data is None else partial(self._fill_from, data, region)
+            return None if data is None else partial(self._decode_from, data, region)
         [stored] = yield [(key, self.layout.index_range)]
         if stored is None:
             return None
-        pieces = self.pieces(self.index(stored), region)
-        near = joined(p.span for p in pieces if p.span is not None and self._near(p))
-        fetched = _fetched(key, near)
-        far = [p for p in pieces if p.span is not None and p.span not in near.places]
-        several = [fetched, *(self._deeper(key, p) for p in far)]
-        parts, *deeper = yield from together(several)
-        return partial(self._fill, pieces, parts, dict(zip(map(id, far), deeper, strict=True)))
+        chunks = self.inner_chunks(self.index(stored), region)
+        wanted = coalesce(c.range for c in chunks if c.range is not None and self._read_whole(c))
+        parts = [c for c in chunks if c.range is not None and c.range not in wanted.sources]
+        several = [_fetch(key, wanted), *(self._read_inner(key, c) for c in parts)]
+        fetched, *decoders = yield from gather_requests(several)
+        inside = dict(zip((c.coords for c in parts), decoders, strict=True))
+        return partial(self._decode_chunks, chunks, fetched, inside)
 
-    def _deeper(self, key: str, piece: Piece) -> Steps[Any]:
-        """Part of a large inner shard."""
-        with inner_chunk_context(piece.coords):
-            found = yield from within(self.inner.steps(key, piece.inside), piece.span or Range())
-        return found
+    def _read_whole(self, chunk: InnerChunk) -> bool:
+        """Return True if an inner chunk is fetched whole; of a large inner shard a part may do."""
+        length = 0 if chunk.range is None else chunk.range.length or 0
+        if not self.inner.reads_parts or length <= MAX_GAP:
+            return True
+        count = math.prod(len(range(s.start, s.stop, s.step)) for s in chunk.inside)
+        return count == self.inner.spec.size
 
-    def _fill_from(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
+    def _read_inner(self, key: str, chunk: InnerChunk) -> Requests[Any]:
+        """Fetch part of a large inner shard."""
+        with inner_chunk_context(chunk.coords):
+            part = self.inner.read_part(key, chunk.inside)
+            return (yield from within_range(part, chunk.range or Range()))
+
+    def _decode_from(self, data: Buffer, region: Region, out: npt.NDArray[Any]) -> None:
         """Fill `out` with part of a whole shard."""
         view = memoryview(data)
-        pieces = self.pieces(self.index(self.layout.index_range.of(view)), region)
-        spans = {p.span for p in pieces if p.span is not None}
+        chunks = self.inner_chunks(self.index(self.layout.index_range.of(view)), region)
+        ranges = {c.range for c in chunks if c.range is not None}
         with _codec_context():
-            parts = {s: complete(s, s.of(view)) for s in spans}
-        self._fill(pieces, parts, {}, out)
+            fetched = {r: check_length(r, r.of(view)) for r in ranges}
+        self._decode_chunks(chunks, fetched, {}, out)
 
-    def _fill(
+    def _decode_chunks(
         self,
-        pieces: list[Piece],
-        parts: dict[Range, Buffer],
-        deeper: dict[int, Decode],
+        chunks: list[InnerChunk],
+        fetched: dict[Range, Buffer],
+        decoders: dict[Coords, Decode],
         out: npt.NDArray[Any],
     ) -> None:
-        for piece in pieces:
-            part = _view(out, piece.outside)
-            if piece.span is None:
+        """Fill `out` from the bytes of inner chunks, or by the decoders of parts of them."""
+        for chunk in chunks:
+            part = _view(out, chunk.outside)
+            if chunk.range is None:
                 part[...] = self.spec.fill
-                tell(self.outside(piece.coords, piece.inside))
+                report_missing(self.to_shard(chunk.coords, chunk.inside))
                 continue
-            place = partial(self.outside, piece.coords)
-            with inner_chunk_context(piece.coords), moved(place):
-                if piece.span in parts:
-                    self.inner.decode_into(parts[piece.span], piece.inside, part)
+            to_shard = partial(self.to_shard, chunk.coords)
+            with inner_chunk_context(chunk.coords), map_missing(to_shard):
+                if chunk.range in fetched:
+                    self.inner.decode_into(fetched[chunk.range], chunk.inside, part)
                 else:
-                    deeper[id(piece)](part)
-
-    def _near(self, piece: Piece) -> bool:
-        """Whether an inner chunk is fetched whole; of a large inner shard a part may do."""
-        length = 0 if piece.span is None else piece.span.length or 0
-        if not self.inner.reads_parts or length <= GAP:
-            return True
-        count = math.prod(len(range(s.start, s.stop, s.step)) for s in piece.inside)
-        return count == self.inner.spec.size
+                    decoders[chunk.coords](part)
 
     def update(
         self, old: Buffer | None, spec: Spec, region: Region, value: npt.NDArray[Any]
     ) -> Buffer | None:
-        """A shard with a part replaced; inner chunks that are not touched keep their bytes."""
+        """Return a shard with a part replaced; other inner chunks keep their bytes."""
         with _codec_context():
             chunks = {} if old is None else self.layout.split(old)
         keep_empty = config.get().write_empty_chunks
         one = self.inner.spec
-        for coords, inside, outside in self._touched(region):
-            part, number = _view(value, outside), self._number(coords)
+        for coords, inside, outside in self.grid.intersect(region):
+            part, number = _view(value, outside), self.layout.number(coords)
             if part.shape != one.shape:
                 data = self.inner.update(chunks.get(number), inside, part)
             else:
@@ -372,84 +424,39 @@ class Shards:
                 chunks[number] = data
         return self.layout.join(chunks) if chunks else None
 
-    # Layout
-
-    def _place(self, coords: Coords) -> Region:
-        pairs = zip(coords, self.inner.spec.shape, strict=True)
-        return tuple(slice(c * n, (c + 1) * n, 1) for c, n in pairs)
-
-    def outside(self, coords: Coords, box: Region) -> Region:
-        """A box of an inner chunk as a box of the shard."""
+    def to_shard(self, coords: Coords, box: Region) -> Region:
+        """Return a box of an inner chunk as a box of the shard."""
         parts = zip(box, coords, self.inner.spec.shape, strict=True)
         return tuple(slice(s.start + c * n, s.stop + c * n) for s, c, n in parts)
 
-    def _rows(self, region: Region) -> list[list[tuple[int, slice, slice]]]:
-        """Along each axis: the inner chunks touched, what part of each, and where that goes."""
-        axes = []
-        for s, size in zip(region, self.inner.spec.shape, strict=True):
-            rows = []
-            count = len(range(s.start, s.stop, s.step))
-            for c in range(s.start // size, -(-s.stop // size)) if count else ():
-                low, high = c * size, (c + 1) * size
-                first = max(0, -((s.start - low) // s.step))
-                last = min(count, -((s.start - high) // s.step))
-                if last > first:
-                    begin = s.start + first * s.step - low
-                    end = begin + (last - first - 1) * s.step + 1
-                    rows.append((c, slice(begin, end, s.step), slice(first, last)))
-            axes.append(rows)
-        return axes
-
-    def _touched(self, region: Region) -> Iterator[tuple[Coords, Region, Region]]:
-        """Inner chunks of a region: which, what part of it, and where that goes."""
-        for parts in itertools.product(*self._rows(region)):
-            coords, inside, outside = zip(*parts, strict=True) if parts else ((), (), ())
-            yield coords, inside, outside
-
-    def _number(self, coords: Coords) -> int:
-        number = 0
-        for c, n in zip(coords, self.counts, strict=True):
-            number = number * n + c
-        return number
-
     def index(self, stored: Buffer) -> Index:
-        """The pairs of all inner chunks in C order."""
+        """Return the pairs of all inner chunks in C order, from the stored bytes of the index."""
         with _codec_context():
             return self.layout.index(stored)
 
-    def pieces(self, index: Index, region: Region) -> list[Piece]:
-        """The inner chunks of a region and where each lies."""
-        touched = list(self._touched(region))
-        numbers = [self._number(coords) for coords, _, _ in touched]
+    def inner_chunks(self, index: Index, region: Region) -> list[InnerChunk]:
+        """Return the inner chunks that a region touches, with their byte ranges."""
+        touched = list(self.grid.intersect(region))
+        numbers = [self.layout.number(coords) for coords, _, _ in touched]
         missing = (index[numbers] == MISSING).all(axis=1).tolist()
         out = []
         with _codec_context():
             for number, absent, (coords, inside, outside) in zip(
                 numbers, missing, touched, strict=True
             ):
-                where = None if absent else span(index, number, coords)
-                out.append(Piece(coords, inside, outside, where))
+                where = None if absent else chunk_range(index, number, coords)
+                out.append(InnerChunk(coords, inside, outside, where))
         return out
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """An inner chunk: which, what part of it, where that goes, and its place in the shard."""
-
-    coords: Coords
-    inside: Region
-    outside: Region
-    span: Range | None  # None: there is none
-
-
-def _fetched(key: str, near: Joined) -> Steps[Any]:
-    answers = (yield [(key, part) for part in near.ranges]) if near.ranges else ()
+def _fetch(key: str, wanted: CoalescedRanges) -> Requests[Any]:
+    answers = (yield [(key, part) for part in wanted.ranges]) if wanted.ranges else ()
     with _codec_context():
-        return near.cut(answers)
+        return wanted.split(answers)
 
 
 def _view(array: npt.NDArray[Any], region: Region) -> npt.NDArray[Any]:
-    """Part of an array; the ellipsis keeps a 0-dimensional one an array."""
+    """Return a view of part of an array; the ellipsis keeps a 0-dimensional one an array."""
     index: Any = (*region, ...)
     view: npt.NDArray[Any] = array[index]
     return view

@@ -16,9 +16,16 @@ import numpy as np
 import numpy.typing as npt
 from numcodecs import zstd
 
-from omnizarr.codecs.codec import Buffer, Configured, Kind, as_bytes_array, limit_of, optional
+from omnizarr.codecs.codec import (
+    Buffer,
+    Configured,
+    Kind,
+    as_bytes_array,
+    import_optional,
+    limit_of,
+)
 
-zstandard = optional("zstandard")
+zstandard = import_optional("zstandard")
 SMALL = 2**18  # up to this many bytes a new context costs more than a copy
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from omnizarr import chunk_grids, chunk_key_encodings, data_types, registry
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
-from omnizarr.codecs import Chain, Spec, bind_chain, bind_codec
+from omnizarr.codecs import CodecPipeline, Spec, bind_codec, bind_pipeline
 from omnizarr.concurrency.cache import Cache, Key
 from omnizarr.data_types.data_type import DataType, Scalar
 from omnizarr.errors import (
@@ -37,7 +37,7 @@ from omnizarr.stores.identity import unique_key
 
 T = TypeVar("T")
 MAX_CHUNK_BYTES = 2**40
-_chains: Cache[Key, Chain] = Cache(512)
+_pipelines: Cache[Key, CodecPipeline] = Cache(512)
 # The parts of bound models by the ids of all that they depend on, which the model keeps alive. So
 # what is opened again need not be checked again.
 _checked: Cache[Key, tuple[ArrayModel, dict[str, Any]]] = Cache(512)
@@ -47,7 +47,7 @@ _MATTERS = (
     "storage_transformers",
 )
 _matters = attrgetter(*_MATTERS)
-_PARTS = ("data_type", "fill", "encoding", "skipped", "_chains", "layouts")
+_PARTS = ("data_type", "fill", "encoding", "skipped", "_pipelines", "layouts")
 
 
 @dataclass(eq=False)
@@ -58,7 +58,7 @@ class BoundArray:
     path: str
     prefix: str
     model: ArrayModel
-    _chains: dict[tuple[int, ...], Chain] = field(default_factory=dict)
+    _pipelines: dict[tuple[int, ...], CodecPipeline] = field(default_factory=dict)
     # What the compiled kernel knows of the array, with and without empty chunks, by kind of store.
     layouts: dict[tuple[bool, type], Any] = field(default_factory=dict)
     # Whether chunks at the end may hold elements of a larger shape that somebody else stored.
@@ -73,7 +73,7 @@ class BoundArray:
             lambda: self.grid,
             lambda: self.encoding,
             lambda: self.fill,
-            self._check_chain,
+            self._check_pipeline,
             lambda: self.chunk_store,
         ):
             try:
@@ -122,10 +122,10 @@ class BoundArray:
             other.__dict__["grid"] = grid
         return other
 
-    def _check_chain(self) -> None:
+    def _check_pipeline(self) -> None:
         if 0 in self.grid.shape and self.grid.regular is None:
             return
-        _ = self.first_chain
+        _ = self.first_pipeline
 
     def _named(self, what: str, make: Callable[[], T]) -> T:
         def where(error: Exception) -> tuple[str, dict[str, Any]]:
@@ -186,9 +186,9 @@ class BoundArray:
             ),
         )
 
-    def chain(self, chunk_shape: tuple[int, ...]) -> Chain:
+    def pipeline(self, chunk_shape: tuple[int, ...]) -> CodecPipeline:
         """The codecs bound to chunks of that shape."""
-        found = self._chains.get(chunk_shape)
+        found = self._pipelines.get(chunk_shape)
         if found is None:
             spec = Spec(chunk_shape, self.data_type, self.fill)
             if (spec.nbytes or 0) > MAX_CHUNK_BYTES:
@@ -196,31 +196,31 @@ class BoundArray:
                     f"array {paths.show(self.path)!r}: one chunk of shape {chunk_shape} has"
                     f" {spec.nbytes} bytes"
                 )
-            # Many arrays have the same codecs, and a chain is the same for all of them.
-            key = self.chain_key(chunk_shape)
-            found = None if key is None else _chains.get(key)
+            # Many arrays have the same codecs, and a pipeline is the same for all of them.
+            key = self.pipeline_key(chunk_shape)
+            found = None if key is None else _pipelines.get(key)
             if found is None:
-                found = self._named("codecs", lambda: bind_chain(self.model.codecs, spec))
+                found = self._named("codecs", lambda: bind_pipeline(self.model.codecs, spec))
                 if key is not None:
-                    _chains.put(key, found)
-            self._chains[chunk_shape] = found
+                    _pipelines.put(key, found)
+            self._pipelines[chunk_shape] = found
         return found
 
-    def chain_at(self, coords: tuple[int, ...]) -> Chain:
+    def pipeline_at(self, coords: tuple[int, ...]) -> CodecPipeline:
         """The codecs bound to the shape of one chunk."""
-        return self._regular_chain or self.chain(self.grid.chunk_shape(coords))
+        return self._regular_pipeline or self.pipeline(self.grid.chunk_shape(coords))
 
     @property
-    def first_chain(self) -> Chain:
+    def first_pipeline(self) -> CodecPipeline:
         """The codecs bound to the shape of the first chunk, which all have in a regular grid."""
-        return self.chain_at((0,) * len(self.grid.axes))
+        return self.pipeline_at((0,) * len(self.grid.axes))
 
     @cached_property
-    def _regular_chain(self) -> Chain | None:
+    def _regular_pipeline(self) -> CodecPipeline | None:
         regular = self.grid.regular
-        return None if regular is None else self.chain(regular)
+        return None if regular is None else self.pipeline(regular)
 
-    def chain_key(self, chunk_shape: tuple[int, ...]) -> Key | None:
+    def pipeline_key(self, chunk_shape: tuple[int, ...]) -> Key | None:
         """Return what decides how chunks of a shape are encoded; None where that has no key."""
         rest = self.codecs_key
         return None if rest is None else (registry.generation(), chunk_shape, rest)

@@ -25,10 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
-from omnizarr.codecs import Chain
+from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.codec import Buffer, Region
-from omnizarr.codecs.pipeline import moved, tell
-from omnizarr.codecs.sharding import Shards, inner_chunk_context, joined
+from omnizarr.codecs.pipeline import map_missing, report_missing
+from omnizarr.codecs.sharding import Shards, coalesce, inner_chunk_context
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.budget import no_helpers
 from omnizarr.concurrency.pool import for_each, in_parallel
@@ -225,8 +225,8 @@ def knows(array: BoundArray, holes: bool) -> bool:
         return False
     if not holes:
         return True
-    chain = array.first_chain
-    kept = chain if chain.sharded is None else chain.sharded[0].inner
+    pipeline = array.first_pipeline
+    kept = pipeline if pipeline.sharded is None else pipeline.sharded[0].inner
     return not isinstance(kept.array_bytes, Shards)
 
 
@@ -244,7 +244,7 @@ def read(
     @functools.cache
     def name(shape: tuple[int, ...]) -> Name:
         # Another handle may read the same key as another type, or with other codecs.
-        return store, cache.number(array.chain_key(shape))
+        return store, cache.number(array.pipeline_key(shape))
 
     def one(row: Row, known: Known = NOTHING) -> None:
         shape = array.grid.chunk_shape(row.coords)
@@ -274,7 +274,7 @@ def _ahead(
         keys = [array.key(row.coords) for row in rows]
         generations = dict(zip(keys, in_parallel(store.generation, keys), strict=True))
         for row, key in zip(rows, keys, strict=True):
-            sharded = array.chain_at(row.coords).sharded
+            sharded = array.pipeline_at(row.coords).sharded
             full: Name = *name(array.grid.chunk_shape(row.coords)), key, generations[key]
             full = (*full, "index") if sharded else full
             if generations[key] is not None and not cache.has(full):
@@ -297,14 +297,14 @@ def _read_row(
     out: Values,
     filled: Filled | None,
 ) -> None:
-    chain = array.chain_at(row.coords)
+    pipeline = array.pipeline_at(row.coords)
     key, store = array.key(row.coords), cast(Versioned, array.chunk_store)
     generations, fetched = known
     with chunk_context("read", array, row.coords):
         generation = generations[key] if key in generations else store.generation(key)
     if generation is not None:
         value = Value(array.chunk_store, key, generation, fetched.get(key))
-        decode = partial(_fill, cache, (*name, key, generation), chain, value, row.region)
+        decode = partial(_fill, cache, (*name, key, generation), pipeline, value, row.region)
         try:
             reference.fill_row(array, row, decode, out, filled)
             return
@@ -314,16 +314,21 @@ def _read_row(
 
 
 def _fill(
-    cache: ChunkCache, name: Name, chain: Chain, value: Value, region: Region, out: Values
+    cache: ChunkCache,
+    name: Name,
+    pipeline: CodecPipeline,
+    value: Value,
+    region: Region,
+    out: Values,
 ) -> None:
     """Fill `out` with part of a chunk."""
-    if chain.sharded is not None:
-        shards, axes = chain.sharded
+    if pipeline.sharded is not None:
+        shards, axes = pipeline.sharded
         turned = tuple(region[i] for i in axes)
-        with moved(chain.turned_back):
+        with map_missing(pipeline.to_chunk_axes):
             _fill_from_shard(cache, name, shards, value, turned, out.transpose(axes))
         return
-    [chunk] = cache.get([name], lambda _: [_decoded(chain, value.parts([None])[0])])
+    [chunk] = cache.get([name], lambda _: [_decoded(pipeline, value.parts([None])[0])])
     index: Any = (*region, ...)  # which keeps a 0-dimensional array an array
     out[...] = chunk[index]
 
@@ -338,29 +343,29 @@ def _fill_from_shard(
         return [np.array(shards.index(stored))]
 
     [index] = cache.get([(*name, "index")], load_index)
-    pieces = shards.pieces(index, region)
-    there = [p for p in pieces if p.span is not None]
+    pieces = shards.inner_chunks(index, region)
+    there = [p for p in pieces if p.range is not None]
 
     def load(places: list[int]) -> list[Values]:
-        wanted = joined(there[i].span or Range() for i in places)
-        parts = wanted.cut(value.parts(wanted.ranges))
+        wanted = coalesce(there[i].range or Range() for i in places)
+        parts = wanted.split(value.parts(wanted.ranges))
         found = []
         for piece in (there[i] for i in places):
             with inner_chunk_context(piece.coords):
-                found.append(_decoded(shards.inner, parts[piece.span or Range()]))
+                found.append(_decoded(shards.inner, parts[piece.range or Range()]))
         return found
 
     chunks = iter(cache.get([(*name, p.coords) for p in there], load))
     for piece in pieces:
         outside: Any = (*piece.outside, ...)
         inside: Any = (*piece.inside, ...)
-        out[outside] = shards.spec.fill if piece.span is None else next(chunks)[inside]
-        if piece.span is None:
-            tell(shards.outside(piece.coords, piece.inside))
+        out[outside] = shards.spec.fill if piece.range is None else next(chunks)[inside]
+        if piece.range is None:
+            report_missing(shards.to_shard(piece.coords, piece.inside))
 
 
-def _decoded(chain: Chain, data: Buffer) -> Values:
+def _decoded(pipeline: CodecPipeline, data: Buffer) -> Values:
     """A whole chunk in memory of its own."""
-    out = np.empty(chain.spec.shape, chain.spec.data_type.dtype)
-    chain.decode_into(data, tuple(slice(0, n, 1) for n in chain.spec.shape), out)
+    out = np.empty(pipeline.spec.shape, pipeline.spec.data_type.dtype)
+    pipeline.decode_into(data, tuple(slice(0, n, 1) for n in pipeline.spec.shape), out)
     return out

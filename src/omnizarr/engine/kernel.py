@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from omnizarr import config
 from omnizarr.chunk_key_encodings import V2, Default, Draft
-from omnizarr.codecs import Chain
+from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.bytes import Bytes, holds_text
 from omnizarr.codecs.transpose import Transpose
 from omnizarr.concurrency.budget import threads
@@ -208,43 +208,43 @@ def _find_layout(array: BoundArray, keep_empty: bool) -> Layout | None:
     if (style == 2 and not grid.axes) or len(grid.axes) > MAX_AXES:
         return None
     try:
-        chain = array.chain(grid.regular)
+        pipeline = array.pipeline(grid.regular)
     except OmnizarrError:
         return None
-    capsule = _capsule(chain, keep_empty)
+    capsule = _capsule(pipeline, keep_empty)
     if capsule is None:
         return None
     separator = ord(getattr(encoding, "separator", "/"))
-    sharded = hasattr(chain.array_bytes, "counts")
-    return Layout(capsule, style, separator, _writable(chain), sharded, in_memory)
+    sharded = hasattr(pipeline.array_bytes, "counts")
+    return Layout(capsule, style, separator, _writable(pipeline), sharded, in_memory)
 
 
-def _capsule(chain: Chain, keep_empty: bool) -> Any:
-    """The chain as the kernel knows it, or None where it does not."""
-    spec = chain.spec
+def _capsule(pipeline: CodecPipeline, keep_empty: bool) -> Any:
+    """The pipeline as the kernel knows it, or None where it does not."""
+    spec = pipeline.spec
     data_type, dtype = spec.data_type, spec.data_type.dtype
     if data_type.variable or not 0 < dtype.itemsize <= MAX_ITEM or 0 in spec.shape:
         return None
     if (data_type.bits is not None and data_type.bits < 8) or holds_text(dtype):
         return None  # the codec has to look at every item
     order = tuple(range(len(spec.shape)))
-    for codec, _ in chain.array_array:
+    for codec, _ in pipeline.array_array:
         if not isinstance(codec, Transpose):
             return None
         order = tuple(order[i] for i in codec.axes(len(order)))
-    steps = _steps(chain)
-    swap = _swap(chain, dtype)
+    steps = _steps(pipeline)
+    swap = _swap(pipeline, dtype)
     inner, index = None, (False, False, False)
-    counts = getattr(chain.array_bytes, "counts", None)
+    counts = getattr(pipeline.array_bytes, "counts", None)
     if counts is not None:
-        shards: Any = chain.array_bytes
-        found = _index(shards.layout.chain, shards.layout.at_end)
+        shards: Any = pipeline.array_bytes
+        found = _index(shards.layout.index_pipeline, shards.layout.at_end)
         nested = hasattr(shards.inner.array_bytes, "counts")
-        inner = None if nested or chain.array_array else _capsule(shards.inner, keep_empty)
-        if inner is None or found is None or chain.bytes_bytes:
+        inner = None if nested or pipeline.array_array else _capsule(shards.inner, keep_empty)
+        if inner is None or found is None or pipeline.bytes_bytes:
             return None
         index, swap = found, 0
-    elif not isinstance(chain.array_bytes, Bytes):
+    elif not isinstance(pipeline.array_bytes, Bytes):
         return None
     if steps is None or swap is None:
         return None
@@ -257,23 +257,23 @@ def _capsule(chain: Chain, keep_empty: bool) -> Any:
         return None
 
 
-def _index(chain: Chain, at_end: bool) -> tuple[bool, bool, bool] | None:
+def _index(pipeline: CodecPipeline, at_end: bool) -> tuple[bool, bool, bool] | None:
     """Whether a shard's index has a checksum, is big-endian, stands at the end; None: other."""
-    steps = _steps(chain)
-    serializer = chain.array_bytes
-    if chain.array_array or not isinstance(serializer, Bytes) or steps is None:
+    steps = _steps(pipeline)
+    serializer = pipeline.array_bytes
+    if pipeline.array_array or not isinstance(serializer, Bytes) or steps is None:
         return None
     if [s[0] for s in steps] not in ([], [_CRC32C]):
         return None
     return bool(steps), serializer.endian == "big", at_end
 
 
-def _swap(chain: Chain, dtype: np.dtype[Any]) -> int | None:
+def _swap(pipeline: CodecPipeline, dtype: np.dtype[Any]) -> int | None:
     """The size of units whose bytes differ in order between memory and store; None: mixed."""
-    serializer = chain.array_bytes
+    serializer = pipeline.array_bytes
     if not isinstance(serializer, Bytes):
         return 0
-    stored = serializer.stored(chain.inner)
+    stored = serializer.stored(pipeline.inner)
     if stored == dtype:
         return 0
     if dtype.names is not None:
@@ -283,9 +283,9 @@ def _swap(chain: Chain, dtype: np.dtype[Any]) -> int | None:
     return dtype.itemsize // (2 if dtype.kind == "c" else 1)
 
 
-def _steps(chain: Chain) -> tuple[Step, ...] | None:
+def _steps(pipeline: CodecPipeline) -> tuple[Step, ...] | None:
     out: list[Step] = []
-    for codec, _ in chain.bytes_bytes:
+    for codec, _ in pipeline.bytes_bytes:
         step = _step(codec)
         if step is None:
             return None
@@ -318,10 +318,10 @@ def _has_deflate() -> bool:
     return file is not None and _kernel.load_deflate(file)
 
 
-def _writable(chain: Chain) -> bool:
+def _writable(pipeline: CodecPipeline) -> bool:
     """Whether the kernel can also encode: not every compressor inside Blosc."""
-    shards: Any = chain.array_bytes
+    shards: Any = pipeline.array_bytes
     if hasattr(shards, "counts"):
         return _writable(shards.inner)
-    steps = _steps(chain) or ()
+    steps = _steps(pipeline) or ()
     return all(not (s[0] == _BLOSC and s[2] == _OTHER) for s in steps)

@@ -107,11 +107,11 @@ def _inside(at: npt.NDArray[Any], box: slice) -> npt.NDArray[np.bool_]:
 
 def _inner_sizes(array: BoundArray, coords: Coords) -> Coords | None:
     """The shape of chunks in a shard along the array's axes, or None without them."""
-    chain = array.chain_at(coords)
-    inner = getattr(chain.array_bytes, "inner", None)
-    if inner is None or chain.reshapes:
+    pipeline = array.pipeline_at(coords)
+    inner = getattr(pipeline.array_bytes, "inner", None)
+    if inner is None or pipeline.reshapes:
         return None
-    sizes = [0] * len(chain.axes)
-    for axis, size in zip(chain.axes, inner.spec.shape, strict=True):
+    sizes = [0] * len(pipeline.axes)
+    for axis, size in zip(pipeline.axes, inner.spec.shape, strict=True):
         sizes[axis] = size
     return tuple(sizes)

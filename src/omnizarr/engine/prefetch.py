@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from omnizarr.codecs.pipeline import Steps, run, together
+from omnizarr.codecs.pipeline import Requests, gather_requests, run_requests
 from omnizarr.concurrency.budget import bytes_in_flight, is_superfluous
 from omnizarr.concurrency.pool import run_on_threads
 from omnizarr.errors import OmnizarrError
@@ -27,7 +27,7 @@ T = TypeVar("T")
 def fetch_ahead(
     store: Store,
     rows: Iterator[R],
-    steps: Callable[[R], Steps[T]],
+    steps: Callable[[R], Requests[T]],
     use: Callable[[R, T], None],
     *,
     size: int,
@@ -56,7 +56,7 @@ class _Feed(Generic[R, T]):
     """Rows with what was fetched for them, for several threads that take one at a time."""
 
     def __init__(
-        self, store: Store, rows: Iterator[R], steps: Callable[[R], Steps[T]], batch: int
+        self, store: Store, rows: Iterator[R], steps: Callable[[R], Requests[T]], batch: int
     ) -> None:
         self._store, self._rows, self._steps, self._batch = store, rows, steps, batch
         self._ready: deque[tuple[R, T]] = deque()
@@ -104,10 +104,12 @@ class _Feed(Generic[R, T]):
 
     def _several(self, rows: list[R]) -> list[T]:
         try:
-            return run(together(map(self._steps, rows)), ConsistentReader(self._store))
+            return run_requests(
+                gather_requests(map(self._steps, rows)), ConsistentReader(self._store)
+            )
         except (OmnizarrError, ValueReplaced):
             # Again one by one: what fails then is named.
             return [self._one(row) for row in rows]
 
     def _one(self, row: R) -> T:
-        return read_consistently(self._store, lambda fetch: run(self._steps(row), fetch))
+        return read_consistently(self._store, lambda fetch: run_requests(self._steps(row), fetch))

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
-from omnizarr.codecs import Chain
-from omnizarr.codecs.codec import Buffer, Region, is_fill, scratch
-from omnizarr.codecs.pipeline import Decode, Steps, run, watch
+from omnizarr.codecs import CodecPipeline
+from omnizarr.codecs.codec import Buffer, Region, is_fill, temporary_buffer
+from omnizarr.codecs.pipeline import Decode, Requests, record_missing, run_requests
 from omnizarr.concurrency.pool import for_each, useful_threads
 from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.engine.binding import BoundArray, chunk_context
@@ -48,7 +48,7 @@ def read(
     store, count = array.chunk_store, plan.count
     # Of files, threads that each read and decode some are quicker than fetching ahead.
     in_files = file_root(store) is not None
-    if in_files and array.first_chain.sharded is None:
+    if in_files and array.first_pipeline.sharded is None:
         some, number = in_turn(array, plan.rows(), count)
         several = partial(_read_some, array, out=out, filled=filled)
         for_each(some, number, several, out.nbytes, waits=False)
@@ -70,9 +70,9 @@ def read(
 
 def fetched(array: BoundArray, selected: int) -> int:
     """About how many bytes one chunk takes while it waits to be decoded."""
-    chain = array.first_chain
-    whole = chain.spec.nbytes or UNKNOWN
-    found = chain.sharded
+    pipeline = array.first_pipeline
+    whole = pipeline.spec.nbytes or UNKNOWN
+    found = pipeline.sharded
     if found is None:
         return whole
     inner = found[0].inner.spec  # the selection may touch a bit of those around it
@@ -84,7 +84,7 @@ def in_turn(
     array: BoundArray, rows: Iterator[Row], count: int, nbytes: int = TOGETHER
 ) -> tuple[Iterator[list[Row]], int]:
     """Rows whose chunks are small enough to be taken together, and how often there are some."""
-    size = array.first_chain.spec.nbytes or UNKNOWN
+    size = array.first_pipeline.spec.nbytes or UNKNOWN
     share = count // (4 * config.get().threads)
     number = max(1, min(nbytes // max(1, size), share))
     return iter(lambda: [*itertools.islice(rows, number)], []), -(-count // number)
@@ -103,7 +103,7 @@ def _read_some(
         if data is None:
             read_row(array, row, out, filled)
         else:
-            decode = partial(array.chain_at(row.coords).decode_into, data, row.region)
+            decode = partial(array.pipeline_at(row.coords).decode_into, data, row.region)
             fill_row(array, row, decode, out, filled)
 
 
@@ -133,7 +133,7 @@ def fill_row(
         if filled is None:
             decode(part)
         else:
-            with watch() as holes:
+            with record_missing() as holes:
                 decode(part)
             filled.add(row, holes)
     if row.pick is not None:
@@ -142,22 +142,22 @@ def fill_row(
 
 def _steps(
     array: BoundArray, coords: Coords, region: Region, held: bool = False
-) -> Steps[Decode | None]:
+) -> Requests[Decode | None]:
     """What it takes to read part of one chunk; None where the store has none.
 
     `held`: whatever is asked for is of one value, which needs no look whether it was replaced.
     """
-    chain = array.chain_at(coords)
+    pipeline = array.pipeline_at(coords)
     with chunk_context("read", array, coords):
-        decode = yield from _settled(array, chain, array.key(coords), region, held)
+        decode = yield from _settled(array, pipeline, array.key(coords), region, held)
         for other in array.encoding.other_keys(coords) if decode is None else ():
-            decode = yield from chain.steps(array.prefix + other, region)
+            decode = yield from pipeline.read_part(array.prefix + other, region)
     return decode
 
 
 def _settled(
-    array: BoundArray, chain: Chain, key: str, region: Region, held: bool
-) -> Steps[Decode | None]:
+    array: BoundArray, pipeline: CodecPipeline, key: str, region: Region, held: bool
+) -> Requests[Decode | None]:
     """The steps of a chunk, again where its shard was replaced between its index and its parts.
 
     As long as the index is the same, what was read at its places is one value or the next of each
@@ -165,13 +165,15 @@ def _settled(
     """
     low_latency = has_low_latency(array.chunk_store)
     in_memory = direct_values(array.chunk_store) is not None
-    if low_latency and (in_memory or chain.sharded is None):  # one request is as quick: one value
+    if low_latency and (
+        in_memory or pipeline.sharded is None
+    ):  # one request is as quick: one value
         [data] = yield [(key, None)]
-        return None if data is None else partial(chain.decode_into, data, region)
+        return None if data is None else partial(pipeline.decode_into, data, region)
     if not low_latency or held:
-        return (yield from chain.steps(key, region))
+        return (yield from pipeline.read_part(key, region))
     for _ in CONFLICTS.tries():
-        steps = chain.steps(key, region)
+        steps = pipeline.read_part(key, region)
         first = next(steps)
         answers = yield first
         try:
@@ -187,15 +189,17 @@ def _settled(
 
 def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None:
     """What fills an array with part of one chunk, or None where the store has none."""
-    chain = array.chain_at(coords)
-    far = chain.reads_parts and not has_low_latency(array.chunk_store)
-    if chain.sharded is None and coords and not far:  # the same in fewer steps
+    pipeline = array.pipeline_at(coords)
+    far = pipeline.reads_parts and not has_low_latency(array.chunk_store)
+    if pipeline.sharded is None and coords and not far:  # the same in fewer steps
         with chunk_context("read", array, coords):
             data = array.chunk_store.get(array.key(coords))
-        return None if data is None else partial(chain.decode_into, data, region)
+        return None if data is None else partial(pipeline.decode_into, data, region)
     store = array.chunk_store
     held = hasattr(store, "snapshot")
-    return read_consistently(store, lambda fetch: run(_steps(array, coords, region, held), fetch))
+    return read_consistently(
+        store, lambda fetch: run_requests(_steps(array, coords, region, held), fetch)
+    )
 
 
 def read_chunk(array: BoundArray, coords: Coords) -> npt.NDArray[Any] | None:
@@ -249,8 +253,12 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
 
 def _lends_buffers(array: BoundArray, store: Store) -> bool:
     """Return True if encoded chunks can be written to files without copying them first."""
-    chain = array.first_chain
-    return direct_file_root(store) is not None and chain.plain_size > 0 and chain.lends
+    pipeline = array.first_pipeline
+    return (
+        direct_file_root(store) is not None
+        and pipeline.plain_size > 0
+        and pipeline.can_reuse_buffers
+    )
 
 
 def _own(store: Store, data: Buffer) -> Buffer:
@@ -269,7 +277,7 @@ def _by_group(array: BoundArray, store: SetsGroups, rows: Iterator[Row]) -> list
 def _in_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[list[Row]]:
     """Rows to be stored in one call: while a thread waits for the store, another encodes."""
     threads = config.get().threads
-    size = array.first_chain.spec.nbytes or UNKNOWN
+    size = array.first_pipeline.spec.nbytes or UNKNOWN
     batch = max(1, min(config.get().in_flight // (threads * size), -(-count // threads)))
     return [some for _ in range(-(-count // batch)) if (some := [*itertools.islice(rows, batch)])]
 
@@ -278,9 +286,9 @@ def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
     if not row.whole and supports_compare_and_set(array.chunk_store):
         _replace_row(array, row, value)
         return
-    chain = array.chain_at(row.coords)
+    pipeline = array.pipeline_at(row.coords)
     with chunk_context("write", array, row.coords):
-        data = _changed(array, chain, row, value, lambda: _stored(array, row.coords))
+        data = _changed(array, pipeline, row, value, lambda: _stored(array, row.coords))
         _put(array, row.coords, data)
 
 
@@ -289,18 +297,18 @@ def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) ->
 
     They are gathered in memory that is kept, as fresh memory is slow, and that no codec keeps.
     """
-    size = array.first_chain.plain_size
+    size = array.first_pipeline.plain_size
     found: list[tuple[Coords, Buffer]] = []
-    with scratch(size * (1 if array.first_chain.bytes_bytes else len(rows))) as room:
+    with temporary_buffer(size * (1 if array.first_pipeline.bytes_bytes else len(rows))) as room:
         for row in rows:
-            chain = array.chain_at(row.coords)
-            if not row.whole or row.pick is not None or chain.plain_size != size:
+            pipeline = array.pipeline_at(row.coords)
+            if not row.whole or row.pick is not None or pipeline.plain_size != size:
                 _write_row(array, row, value)
                 continue
-            start = 0 if chain.bytes_bytes else len(found) * size  # packed, it is elsewhere
+            start = 0 if pipeline.bytes_bytes else len(found) * size  # packed, it is elsewhere
             with chunk_context("write", array, row.coords):
-                chunk = _gathered(array, chain, row, value, room[start : start + size])
-                data = _encoded(array, chain, chunk)
+                chunk = _gathered(array, pipeline, row, value, room[start : start + size])
+                data = _encoded(array, pipeline, chunk)
                 if data is None:
                     _put(array, row.coords, None)
                 else:
@@ -315,7 +323,7 @@ def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) ->
 
 def _gathered(
     array: BoundArray,
-    chain: Chain,
+    pipeline: CodecPipeline,
     row: Row,
     value: npt.NDArray[Any],
     room: npt.NDArray[np.uint8],
@@ -323,7 +331,7 @@ def _gathered(
     """A whole chunk, in `room` unless it is one run of memory already."""
     index: Any = (*row.outer, ...)
     part: npt.NDArray[Any] = value[index]
-    shape = chain.spec.shape
+    shape = pipeline.spec.shape
     if part.shape == shape and part.flags.c_contiguous:
         return part
     chunk: npt.NDArray[Any] = room.view(array.dtype).reshape(shape)
@@ -335,46 +343,48 @@ def _gathered(
 
 def _replace_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
     """Change one chunk of a store that compares."""
-    chain = array.chain_at(row.coords)
-    _replace(array, row, lambda old: _changed(array, chain, row, value, lambda: old))
+    pipeline = array.pipeline_at(row.coords)
+    _replace(array, row, lambda old: _changed(array, pipeline, row, value, lambda: old))
 
 
 def write_fields(array: BoundArray, row: Row, names: Any, value: npt.NDArray[Any]) -> None:
     """Store some fields of one chunk's items, in a store that compares; the others stay."""
-    chain = array.chain_at(row.coords)
+    pipeline = array.pipeline_at(row.coords)
     index: Any = (*row.outer, ...)
 
     def changed(old: bytes | None) -> Buffer | None:
-        box = _box(array, chain, row, old)
+        box = _box(array, pipeline, row, old)
         part = box if row.pick is None else box[row.pick]
         part[names] = value[index]
         if row.pick is not None:
             box[row.pick] = part
-        return chain.update(old, row.region, box)
+        return pipeline.update(old, row.region, box)
 
     _replace(array, row, changed)
 
 
 def _replace(array: BoundArray, row: Row, change: Callable[[bytes | None], Buffer | None]) -> None:
     """Store what `change` makes of a chunk; a key cannot be erased like that, so it stays."""
-    chain = array.chain_at(row.coords)
+    pipeline = array.pipeline_at(row.coords)
 
     def changed(old: bytes | None) -> Buffer:
         new = change(old)
-        new = chain.encode(_empty_chunk(array, chain)) if new is None else new
+        new = pipeline.encode(_empty_chunk(array, pipeline)) if new is None else new
         return _own(array.chunk_store, new)
 
     with chunk_context("write", array, row.coords):
         update_value(array.chunk_store, array.key(row.coords), changed)
 
 
-def _box(array: BoundArray, chain: Chain, row: Row, old: Buffer | None) -> npt.NDArray[Any]:
+def _box(
+    array: BoundArray, pipeline: CodecPipeline, row: Row, old: Buffer | None
+) -> npt.NDArray[Any]:
     """The part of a chunk that a row touches, as it is stored now."""
     box = empty_box(array, row.region)
     if old is None:
         box[...] = array.fill
     else:
-        chain.decode_into(old, row.region, box)
+        pipeline.decode_into(old, row.region, box)
     return box
 
 
@@ -394,9 +404,9 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
     old = dict(zip(parts, found, strict=True))
     changes: dict[str, Buffer | None] = {}
     for row in rows:
-        chain = array.chain_at(row.coords)
+        pipeline = array.pipeline_at(row.coords)
         with chunk_context("write", array, row.coords):
-            data = _changed(array, chain, row, value, partial(old.__getitem__, row.coords))
+            data = _changed(array, pipeline, row, value, partial(old.__getitem__, row.coords))
             changes[array.key(row.coords)] = None if data is None else _own(store, data)
     with chunk_context("write", array, rows[0].coords):
         if hasattr(store, "change_many"):
@@ -408,7 +418,7 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
 
 def _changed(
     array: BoundArray,
-    chain: Chain,
+    pipeline: CodecPipeline,
     row: Row,
     value: npt.NDArray[Any],
     old: Callable[[], Buffer | None],
@@ -416,30 +426,30 @@ def _changed(
     """The new bytes of a chunk, or None for one with nothing but the fill value that may go."""
     index: Any = (*row.outer, ...)
     part: npt.NDArray[Any] = value[index]
-    if row.whole and part.shape == chain.spec.shape:
-        return _encoded(array, chain, part)
+    if row.whole and part.shape == pipeline.spec.shape:
+        return _encoded(array, pipeline, part)
     before = None if row.whole else old()
     if row.pick is not None:  # the box around scattered elements, with those replaced
-        box = _box(array, chain, row, before)
+        box = _box(array, pipeline, row, before)
         box[row.pick] = part
         part = box
-    return _kept(array, chain, chain.update(before, row.region, part))
+    return _kept(array, pipeline, pipeline.update(before, row.region, part))
 
 
-def _encoded(array: BoundArray, chain: Chain, chunk: npt.NDArray[Any]) -> Buffer | None:
+def _encoded(array: BoundArray, pipeline: CodecPipeline, chunk: npt.NDArray[Any]) -> Buffer | None:
     keep = config.get().write_empty_chunks or not array.fill_defined
-    return None if not keep and is_fill(chunk, array.fill) else chain.encode(chunk)
+    return None if not keep and is_fill(chunk, array.fill) else pipeline.encode(chunk)
 
 
-def _kept(array: BoundArray, chain: Chain, data: Buffer | None) -> Buffer | None:
+def _kept(array: BoundArray, pipeline: CodecPipeline, data: Buffer | None) -> Buffer | None:
     """The bytes of a chunk of nothing but the fill value (None), where it must be stored."""
     if data is None and (config.get().write_empty_chunks or not array.fill_defined):
-        return chain.encode(_empty_chunk(array, chain))
+        return pipeline.encode(_empty_chunk(array, pipeline))
     return data
 
 
-def _empty_chunk(array: BoundArray, chain: Chain) -> npt.NDArray[Any]:
-    chunk = np.empty(chain.spec.shape, array.dtype)
+def _empty_chunk(array: BoundArray, pipeline: CodecPipeline) -> npt.NDArray[Any]:
+    chunk = np.empty(pipeline.spec.shape, array.dtype)
     chunk[...] = array.fill
     return chunk
 
@@ -465,9 +475,9 @@ def _put(array: BoundArray, coords: Coords, data: Buffer | None) -> None:
 
 def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> None:
     """Store one whole chunk, or erase its key where it has nothing but the fill value."""
-    chain = array.chain(chunk.shape)
+    pipeline = array.pipeline(chunk.shape)
     with chunk_context("write", array, coords):
-        _put(array, coords, _encoded(array, chain, chunk))
+        _put(array, coords, _encoded(array, pipeline, chunk))
 
 
 __all__ = [

@@ -92,7 +92,7 @@ def make_array(
             bound = BoundArray(location.store, location.path, "", read)
             if bound.check() and bound.grid.regular is not None:
                 return
-            _ = bound.first_chain, bound.encoding, bound.chunk_store
+            _ = bound.first_pipeline, bound.encoding, bound.chunk_store
 
     values = data if write_data else None
     try:

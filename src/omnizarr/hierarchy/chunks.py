@@ -138,7 +138,7 @@ def _present(
 
 def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool_] | None:
     """Which chunks a shard has, along the array's axes; None: there is no shard any more."""
-    found = array.chain(shape).sharded
+    found = array.pipeline(shape).sharded
     if found is None:
         raise StoreError(
             "its codecs come between the shard and the store, so which chunks it holds cannot be"
@@ -199,7 +199,7 @@ def check_encoded_chunk(array: BoundArray, coords: Coords, data: Buffer) -> None
     where = f"not stored: these bytes are no chunk {coords} of {path}"
     key = array.key(coords)
     with error_context(where, into=ChunkError, path=path, chunk=coords, key=key):
-        array.chain(array.grid.chunk_shape(coords)).decode(data)
+        array.pipeline(array.grid.chunk_shape(coords)).decode(data)
 
 
 def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:

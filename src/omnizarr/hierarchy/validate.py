@@ -141,7 +141,7 @@ def _validate_node(
 
 
 def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
-    # One by one first: the chain and the chunk store stop at whatever is unknown before.
+    # One by one first: the codec pipeline and the chunk store stop at whatever is unknown before.
     codecs = (
         partial(bind_codec, codec, f"codecs[{i}]") for i, codec in enumerate(bound.model.codecs)
     )
@@ -155,7 +155,7 @@ def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
         ("chunk_grid", lambda: bound.grid),
         ("chunk_key_encoding", lambda: bound.encoding),
         *(("codecs", codec) for codec in codecs),
-        ("codecs", lambda: bound.first_chain),
+        ("codecs", lambda: bound.first_pipeline),
         *(("storage_transformers", transformer) for transformer in transformers),
         ("storage_transformers", lambda: bound.chunk_store),
     ]

@@ -1,8 +1,9 @@
-"""Selections: basic, orthogonal, by coordinates, by mask, by block; and one selection of another.
+"""Selections: basic, orthogonal, by coordinates, by mask, by block; and selections of selections.
 
-Along the axes a chain stays one position, range or list for each axis of the array, and an order
-of the axes that are left (`AxisSelection`). From the first selection of points on it is the
-position of each point (`PointSelection`).
+`plan` and the other `*_plan` functions make the plan of one selection. A view selects again from
+what it shows: as long as that is along the axes, it is one position, range or list for each axis of
+the array and an order of the axes that are left (`AxisSelection`); from the first selection of
+points on it is the position of each point (`PointSelection`).
 """
 
 from __future__ import annotations
@@ -10,42 +11,83 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from types import EllipsisType
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from omnizarr.chunk_grids import Axis, Grid, RegularAxis
+from omnizarr.chunk_grids import MAX_RUN, Axis, Grid, Integers, RegularAxis
 from omnizarr.errors import SelectionError
-from omnizarr.indexing.plan import (
-    MAX_RUN,
-    Integers,
-    ListedAxisPlan,
-    Plan,
-    PointPlan,
-    ProductPlan,
-    Run,
-)
+from omnizarr.indexing.plan import ListedAxisPlan, Plan, PointPlan, ProductPlan, Run
 
-_PLAIN = frozenset((int, slice))  # types of most selections, which need no closer look
-_ALL, _TURNED = slice(None), slice(None, None, -1)
+_BASIC = frozenset((int, slice, EllipsisType))  # of most selections, which need no closer look
+_ALL, _REVERSED = slice(None), slice(None, None, -1)
+_make: Any = tuple.__new__  # Run(…) without the call of Python code that it takes
 
 
-def plan(grid: Grid, selection: Any) -> Plan:
-    """The plan for a selection in square brackets.
+# Plans
+
+
+def plan(grid: Grid, selection: Any, *, points: bool = True) -> Plan:
+    """Return the plan for a selection in square brackets.
 
     Integers, slices and an ellipsis mean what they mean in NumPy. A list or mask for one axis
-    selects along it; lists or integers for all axes select points; a mask of the whole shape
-    selects the points where it is true. Masks for several axes, also beside lists, select along
-    each axis on its own, as in zarr-python.
+    selects along it; lists or integers for all axes select points, if `points` are allowed; a mask
+    of the whole shape selects the points where it is true. Masks for several axes, also beside
+    lists, select along each axis on its own, as in zarr-python.
     """
-    points = means_points(selection, len(grid.axes))
-    return point_plan(grid, selection) if points else axis_plan(grid, selection)
+    axes = grid.axes
+    items: Any = selection if type(selection) is tuple else (selection,)
+    if not _BASIC.issuperset(map(type, items)):
+        if points and means_points(selection, len(axes)):
+            return point_plan(grid, selection)
+        items = axis_items(axes, selection)
+    elif len(items) != len(axes) or ... in items:
+        at = items.index(...) if ... in items else len(items)
+        given = (*items[:at], *items[at + 1 :])
+        if len(given) > len(axes) or ... in given:
+            _expand(selection, len(axes))  # which raises
+        items = (*given[:at], *[_ALL] * (len(axes) - len(given)), *given[at:])
+    parts: list[Run | ListedAxisPlan] = []
+    full: list[int] = []
+    final: list[int | slice] = []
+    runs = True
+    for axis, item in zip(axes, items, strict=True):
+        length = axis.length
+        if type(item) is slice:
+            start, stop, step = item.indices(length)
+            count = len(range(start, stop, step))
+            final.append(_ALL if step > 0 else _REVERSED)
+            if step < 0:
+                start, step = start + (count - 1) * step, -step
+            if count > MAX_RUN:
+                _check_chunks(axis, start, count, step)
+            parts.append(_make(Run, (start, count, step if count > 1 else 1, length)))
+            full.append(count)
+        elif type(item) is int:
+            if not -length <= item < length:
+                raise _out_of_bounds(item, axis, len(parts))
+            parts.append(_make(Run, (item + length if item < 0 else item, 1, 1, length)))
+            full.append(1)
+            final.append(0)
+        else:
+            part = _listed(axis, item)
+            runs = runs and isinstance(part, Run)
+            parts.append(part)
+            full.append(len(item))
+            final.append(_ALL)
+    return ProductPlan(grid, tuple(parts), tuple(full), tuple(final), runs)
+
+
+def axis_plan(grid: Grid, selection: Any) -> ProductPlan:
+    """Return the plan for one integer, slice, list or mask for each axis on its own."""
+    return cast(ProductPlan, plan(grid, selection, points=False))
 
 
 def means_points(selection: Any, rank: int) -> bool:
-    """Whether a selection in square brackets is one of points, not one for each axis."""
+    """Return True if a selection in square brackets is one of points, not one for each axis."""
     items = _items(selection)
-    if _PLAIN.issuperset(map(type, items)):
+    if _BASIC.issuperset(map(type, items)):
         return False
     if len(items) == 1 and _is_mask(items[0]) and np.ndim(items[0]) > 1:
         return True
@@ -62,7 +104,7 @@ def means_points(selection: Any, rank: int) -> bool:
 
 
 def axis_items(axes: Sequence[Axis], selection: Any) -> list[int | slice | Integers]:
-    """For each axis a position, a slice or positions, all checked; masks become positions."""
+    """Return a position, slice or list of positions for each axis; masks become positions."""
     items = _expand(selection, len(axes))
     for number, item in enumerate(items):
         if type(item) is not slice:
@@ -71,40 +113,14 @@ def axis_items(axes: Sequence[Axis], selection: Any) -> list[int | slice | Integ
     return items
 
 
-def axis_plan(grid: Grid, selection: Any) -> ProductPlan:
-    """The plan for one integer, slice, list or mask for each axis on its own."""
-    parts: list[Run | ListedAxisPlan] = []
-    full: list[int] = []
-    final: list[int | slice] = []
-    for axis, item in zip(grid.axes, axis_items(grid.axes, selection), strict=True):
-        if isinstance(item, slice):
-            start, stop, step = item.indices(axis.length)
-            count = len(range(start, stop, step))
-            turn = step < 0
-            if turn:
-                start, step = start + (count - 1) * step, -step
-            parts.append(_run(axis, start, count, step))
-            full.append(count)
-            final.append(_TURNED if turn else _ALL)
-        elif isinstance(item, np.ndarray):
-            parts.append(_listed(axis, item))
-            full.append(len(item))
-            final.append(_ALL)
-        else:
-            parts.append(Run(item, 1, 1, axis.length))
-            full.append(1)
-            final.append(0)
-    return ProductPlan(grid, tuple(parts), tuple(full), tuple(final))
-
-
 def point_plan(grid: Grid, selection: Any) -> PointPlan:
-    """The plan for points: lists of positions, one for each axis, or a mask of the whole shape."""
+    """Return the plan for points: lists of positions for each axis, or a mask of the shape."""
     positions, shape = point_positions(grid.axes, selection)
     return _points(grid, positions, shape)
 
 
 def point_positions(axes: Sequence[Axis], selection: Any) -> tuple[list[Integers], tuple[int, ...]]:
-    """The position of every point along each axis, all in one row, and the shape they had."""
+    """Return the position of every point along each axis in one row, and the shape they had."""
     items = _items(selection)
     if len(items) == 1 and _is_mask(items[0]):
         return _mask_positions(axes, items[0])
@@ -126,12 +142,12 @@ def point_positions(axes: Sequence[Axis], selection: Any) -> tuple[list[Integers
 
 
 def mask_plan(grid: Grid, mask: Any) -> PointPlan:
-    """The plan for the points where a mask of the array's shape is true."""
+    """Return the plan for the points where a mask of the array's shape is true."""
     return _points(grid, *_mask_positions(grid.axes, mask))
 
 
 def _mask_positions(axes: Sequence[Axis], mask: Any) -> tuple[list[Integers], tuple[int, ...]]:
-    """The points where a mask of the array's shape is true."""
+    """Return the points where a mask of the array's shape is true."""
     found, whole = np.asarray(mask), tuple(axis.length for axis in axes)
     if found.dtype != bool or found.shape != whole:
         raise SelectionError(
@@ -142,7 +158,7 @@ def _mask_positions(axes: Sequence[Axis], mask: Any) -> tuple[list[Integers], tu
 
 
 def block_plan(grid: Grid, selection: Any) -> ProductPlan:
-    """The plan for whole chunks, chosen by their place in the grid."""
+    """Return the plan for whole chunks, chosen by their coordinates in the grid."""
     slices = []
     for number, (axis, item) in enumerate(
         zip(grid.axes, _expand(selection, len(grid.axes)), strict=True)
@@ -165,26 +181,26 @@ def block_plan(grid: Grid, selection: Any) -> ProductPlan:
     return axis_plan(grid, tuple(slices))
 
 
-def _run(axis: Axis, start: int, count: int, step: int) -> Run:
-    if count > MAX_RUN:
-        last = start + (count - 1) * step
-        chunks = int(axis.chunk_of(last)) - int(axis.chunk_of(start)) + 1
-        if chunks > MAX_RUN:
-            raise SelectionError(
-                f"the selection has {count} elements in up to {chunks} chunks along one axis, more"
-                f" than the {MAX_RUN} of one call; select less at a time"
-            )
-    return Run(start, count, step if count > 1 else 1, axis.length)
+def _check_chunks(axis: Axis, start: int, count: int, step: int) -> None:
+    """Raise if a run along one axis touches too many chunks."""
+    last = start + (count - 1) * step
+    chunks = int(axis.chunk_of(last)) - int(axis.chunk_of(start)) + 1
+    if chunks > MAX_RUN:
+        raise SelectionError(
+            f"the selection has {count} elements in up to {chunks} chunks along one axis, more"
+            f" than the {MAX_RUN} of one call; select less at a time"
+        )
 
 
 def _listed(axis: Axis, positions: Integers) -> Run | ListedAxisPlan:
-    """Positions as a run where they are one, else sorted by chunk."""
-    if len(positions) > 1:
-        steps = np.diff(positions)
-        if steps[0] > 0 and (steps == steps[0]).all():
-            return _run(axis, int(positions[0]), len(positions), int(steps[0]))
-    elif len(positions) == 1:
-        return _run(axis, int(positions[0]), 1, 1)
+    """Return positions as a run if they are equally spaced, else sorted by chunk."""
+    if len(positions) == 1:
+        return Run(int(positions[0]), 1, 1, axis.length)
+    differences = np.diff(positions)
+    if len(positions) and differences[0] > 0 and (differences == differences[0]).all():
+        start, count, step = int(positions[0]), len(positions), int(differences[0])
+        _check_chunks(axis, start, count, step)
+        return Run(start, count, step, axis.length)
     chunks = np.asarray(axis.chunk_of(positions), np.int64)
     order = np.argsort(chunks, kind="stable")
     found, begin = np.unique(chunks[order], return_index=True)
@@ -213,9 +229,9 @@ def _items(selection: Any) -> list[Any]:
 
 
 def _expand(selection: Any, rank: int) -> list[Any]:
-    """One item for every axis, in place of an ellipsis and of what was left out."""
+    """Return one item for every axis, in place of an ellipsis and of what was left out."""
     items = _items(selection)
-    if len(items) == rank and _PLAIN.issuperset(map(type, items)):
+    if len(items) == rank and {int, slice}.issuperset(map(type, items)):
         return items
     for item in items:
         if not (item is Ellipsis or isinstance(item, slice) or _is_integer(item) or _is_list(item)):
@@ -263,7 +279,7 @@ def _integers(item: Any) -> Integers:
 
 
 def _positions(item: Any, axis: Axis, number: int) -> Integers:
-    """A list or a mask for one axis, as positions."""
+    """Return the positions of a list or a mask for one axis."""
     if _is_mask(item):
         mask = np.asarray(item)
         if mask.shape != (axis.length,):
@@ -278,7 +294,7 @@ def _positions(item: Any, axis: Axis, number: int) -> Integers:
 
 
 def _position(item: Any, axis: Axis, number: int) -> int:
-    """One position, counted from the end where it is negative."""
+    """Return one position, counted from the end if it is negative."""
     position = int(item.__index__())
     if not -axis.length <= position < axis.length:
         raise _out_of_bounds(position, axis, number)
@@ -292,13 +308,16 @@ def _out_of_bounds(position: int, axis: Axis, number: int) -> SelectionError:
 
 
 def _wrapped(positions: Integers, axis: Axis, number: int) -> Integers:
-    """Positions with negative ones counted from the end; raises where one is outside."""
+    """Return positions with negative ones counted from the end; raise if one is outside."""
     length = axis.length
     bad = (positions < -length) | (positions >= length)
     if bad.any():
         raise _out_of_bounds(int(positions[bad][0]), axis, number)
     wrapped: Integers = np.where(positions < 0, positions + length, positions).astype(np.int64)
     return wrapped
+
+
+# Selections of selections
 
 
 Pick: TypeAlias = "int | range | Integers"
@@ -317,12 +336,12 @@ class AxisSelection:
         return tuple(_length(self.picks[axis]) for axis in self.order)
 
     def select(self, selection: Any) -> Selection:
-        """What square brackets choose of this."""
+        """Return the selection of this that square brackets make."""
         points = means_points(selection, len(self.shape))
         return self.points(selection) if points else self.along(selection)
 
     def along(self, selection: Any) -> AxisSelection:
-        """An integer, slice, list or mask for each axis of the result."""
+        """Select with an integer, slice, list or mask for each axis of the result."""
         picks = list(self.picks)
         order = []
         items = axis_items(_axes(self.shape), selection)
@@ -333,7 +352,7 @@ class AxisSelection:
         return AxisSelection(tuple(picks), tuple(order))
 
     def points(self, selection: Any) -> PointSelection:
-        """Points by lists of positions in the result, or by a mask of its shape."""
+        """Select points by lists of positions in the result, or by a mask of its shape."""
         columns, shape = point_positions(_axes(self.shape), selection)
         found = dict(zip(self.order, columns, strict=True))
         positions = [
@@ -345,7 +364,7 @@ class AxisSelection:
         return PointSelection(tuple(positions), shape)
 
     def transpose(self, axes: Sequence[int]) -> AxisSelection:
-        """The result's axes in another order."""
+        """Return the selection with the result's axes in another order."""
         return AxisSelection(self.picks, tuple(self.order[axis] for axis in axes))
 
     @property
@@ -355,12 +374,12 @@ class AxisSelection:
 
     @property
     def repeats(self) -> bool:
-        """Whether an element of the array is chosen more than once."""
+        """True if an element of the array is selected more than once."""
         lists = [pick for pick in self.picks if isinstance(pick, np.ndarray)]
         return 0 not in self.shape and any(len(np.unique(pick)) < len(pick) for pick in lists)
 
     def plan(self, grid: Grid) -> Plan:
-        """The plan; its result has the axes in the order of the array's."""
+        """Return the plan; its result has the axes in the order of the array's."""
         highest = [_highest(pick) for pick in self.picks]
         _check_inside(highest, grid)
         return axis_plan(grid, tuple(_as_item(pick) for pick in self.picks))
@@ -374,12 +393,12 @@ class PointSelection:
     shape: tuple[int, ...]
 
     def select(self, selection: Any) -> PointSelection:
-        """What square brackets choose of this."""
+        """Return the selection of this that square brackets make."""
         points = means_points(selection, len(self.shape))
         return self.points(selection) if points else self.along(selection)
 
     def along(self, selection: Any) -> PointSelection:
-        """An integer, slice, list or mask for each axis of the result."""
+        """Select with an integer, slice, list or mask for each axis of the result."""
         items = axis_items(_axes(self.shape), selection)
         numbers = np.arange(math.prod(self.shape)).reshape(self.shape)
         for axis, item in reversed(list(enumerate(items))):
@@ -387,14 +406,14 @@ class PointSelection:
         return self._chosen(numbers)
 
     def points(self, selection: Any) -> PointSelection:
-        """Points of the result by lists of positions, or by a mask of its shape."""
+        """Select points of the result by lists of positions, or by a mask of its shape."""
         columns, shape = point_positions(_axes(self.shape), selection)
         if not self.shape:
             return self._chosen(np.zeros(shape, np.int64))
         return self._chosen(np.ravel_multi_index(columns, self.shape).reshape(shape))
 
     def transpose(self, axes: Sequence[int]) -> PointSelection:
-        """The result's axes in another order."""
+        """Return the selection with the result's axes in another order."""
         shape = tuple(self.shape[axis] for axis in axes)
         return PointSelection(tuple(p.transpose(axes) for p in self.positions), shape)
 
@@ -404,19 +423,19 @@ class PointSelection:
 
     @property
     def stored_order(self) -> tuple[int, ...]:
-        """Points have no axes of the array left."""
+        """The result's axes as they are: points have no axes of the array left."""
         return tuple(range(len(self.shape)))
 
     @property
     def repeats(self) -> bool:
-        """Whether an element of the array is chosen more than once."""
+        """True if an element of the array is selected more than once."""
         if not self.positions:
             return math.prod(self.shape) > 1
         rows = np.stack([p.reshape(-1) for p in self.positions], axis=1)
         return len(np.unique(rows, axis=0)) < len(rows)
 
     def plan(self, grid: Grid) -> Plan:
-        """The plan; its result has this shape."""
+        """Return the plan; its result has this shape."""
         _check_inside([int(p.max(initial=-1)) for p in self.positions], grid)
         return point_plan(grid, self.positions)
 
@@ -425,13 +444,13 @@ Selection: TypeAlias = AxisSelection | PointSelection
 
 
 def everything(shape: Iterable[int]) -> AxisSelection:
-    """All of an array."""
+    """Return the selection of a whole array."""
     picks = tuple(range(n) for n in shape)
     return AxisSelection(picks, tuple(range(len(picks))))
 
 
 def _axes(shape: tuple[int, ...]) -> list[Axis]:
-    """The axes of a result, which has no chunks of its own."""
+    """Return the axes of a result, which has no chunks of its own."""
     return [RegularAxis(n, max(n, 1)) for n in shape]
 
 
@@ -440,7 +459,7 @@ def _length(pick: Pick) -> int:
 
 
 def _narrowed(pick: Any, item: int | slice | Integers) -> Pick:
-    """Part of a range or list."""
+    """Return part of a range or list."""
     if isinstance(item, np.ndarray):
         chosen: Integers = np.asarray(pick, np.int64)[item]
         return chosen
@@ -465,7 +484,7 @@ def _as_item(pick: Pick) -> int | slice | Integers:
 
 
 def _check_inside(highest: Sequence[int], grid: Grid) -> None:
-    """Raise where the array has become smaller than it was when the selection was made."""
+    """Raise if the array has become smaller since the selection was made."""
     for number, (position, length) in enumerate(zip(highest, grid.array_shape, strict=True)):
         if position >= length:
             raise SelectionError(

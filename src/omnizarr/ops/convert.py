@@ -259,7 +259,7 @@ def _changed(old: tuple[Named, ...], new: tuple[Named, ...]) -> tuple[int, int]:
 def _check_readable(source: BoundArray) -> None:
     """Raise if a codec is unknown; only chunks copied byte for byte do not need it."""
     if 0 not in source.grid.shape:
-        _ = source.first_chain
+        _ = source.first_pipeline
 
 
 def _with_fill_value(model: ArrayModel, source: BoundArray, goal: Format) -> ArrayModel:
@@ -393,5 +393,5 @@ def _without_checksum(task: _Task, target: BoundArray, coords: Coords, data: Buf
     """Verify and remove the checksums of an encoded chunk; return the remaining bytes."""
     undo, redo = task.changed
     with chunk_context("read", task.source, coords):
-        data = task.source.chain_at(coords).undone(data, undo)
-        return target.chain_at(coords).redone(data, redo)
+        data = task.source.pipeline_at(coords).decode_last(data, undo)
+        return target.pipeline_at(coords).encode_last(data, redo)

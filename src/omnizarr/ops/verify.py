@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from omnizarr import stores
-from omnizarr.codecs import Chain
+from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.codec import Buffer
-from omnizarr.codecs.sharding import Shards, complete, present, span
+from omnizarr.codecs.sharding import Shards, check_length, chunk_range, present
 from omnizarr.concurrency import fork
 from omnizarr.concurrency.pool import for_each
 from omnizarr.engine import BoundArray
@@ -164,7 +164,7 @@ class _Verification:
             array.check()
             _ = array.encoding, array.chunk_store
             if 0 not in array.grid.shape:
-                _ = array.first_chain
+                _ = array.first_pipeline
         except OmnizarrError as e:
             self._add(location.path, key, f"its chunks cannot be checked: {e}")
             self.unreadable[prefix] = array
@@ -367,30 +367,30 @@ def _unpacked(store: Any, key: str) -> Iterator[str]:
 def check_chunk(chunk: Chunk, depth: Depth, faults: Faults) -> None:
     """Check one chunk; problems of inner chunks are added to `faults` one by one."""
     array = chunk.array
-    chain = array.chain(array.grid.chunk_shape(chunk.coords))
-    if chain.sharded is not None:
-        _check_shard(chunk, chain.sharded[0], chain.sharded[1], depth, faults)
+    pipeline = array.pipeline(array.grid.chunk_shape(chunk.coords))
+    if pipeline.sharded is not None:
+        _check_shard(chunk, pipeline.sharded[0], pipeline.sharded[1], depth, faults)
         return
     faults.chunks += 1
     if depth == "present":
         size = _size(array, chunk.key)
-        if None not in (size, chain.encoded_size) and size != chain.encoded_size:
-            raise ChunkError(f"has {size} bytes, expected {chain.encoded_size}")
+        if None not in (size, pipeline.encoded_size) and size != pipeline.encoded_size:
+            raise ChunkError(f"has {size} bytes, expected {pipeline.encoded_size}")
         return
     data = array.chunk_store.get(chunk.key)
     if data is None:
         raise StoreError("was deleted while it was being checked")
-    _check_bytes(chain, data, depth, faults)
+    _check_bytes(pipeline, data, depth, faults)
 
 
-def _check_bytes(chain: Chain, data: Buffer, depth: Depth, faults: Faults) -> None:
+def _check_bytes(pipeline: CodecPipeline, data: Buffer, depth: Depth, faults: Faults) -> None:
     faults.nbytes += len(data)
     if depth == "decode":
-        chain.decode(data)
+        pipeline.decode(data)
         return
-    if chain.encoded_size is not None and len(data) != chain.encoded_size:
-        raise ChunkError(f"has {len(data)} bytes, expected {chain.encoded_size}")
-    step, size = chain.bytes_bytes[-1] if chain.bytes_bytes else (None, None)
+    if pipeline.encoded_size is not None and len(data) != pipeline.encoded_size:
+        raise ChunkError(f"has {len(data)} bytes, expected {pipeline.encoded_size}")
+    step, size = pipeline.bytes_bytes[-1] if pipeline.bytes_bytes else (None, None)
     name = getattr(step, "name", "")
     if step is None or name not in CHECKSUM_CODECS:
         faults.unchecked += 1
@@ -416,7 +416,7 @@ def _check_shard(chunk: Chunk, shards: Shards, axes: Coords, depth: Depth, fault
         faults.chunks += 1
         coords = _inner_coords(chunk, shards, axes, number)
         try:
-            where = span(index, number)
+            where = chunk_range(index, number)
             if where is not None:
                 _check_range(where, shards, size)
                 ranges.append((coords, where))
@@ -456,12 +456,12 @@ def _check_range(where: Range, shards: Shards, size: int | None) -> None:
 
 
 def _check_inner(
-    chunk: Chunk, inner: Chain, batch: list[InnerRange], depth: Depth, faults: Faults
+    chunk: Chunk, inner: CodecPipeline, batch: list[InnerRange], depth: Depth, faults: Faults
 ) -> None:
     found = get_many(chunk.array.chunk_store, [(chunk.key, where) for _, where in batch])
     for (coords, where), data in zip(batch, found, strict=True):
         try:
-            _check_bytes(inner, complete(where, data), depth, faults)
+            _check_bytes(inner, check_length(where, data), depth, faults)
         except OmnizarrError as e:
             faults.messages.append((coords, str(e)))
 

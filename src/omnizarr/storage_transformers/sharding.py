@@ -22,7 +22,7 @@ import numpy as np
 
 from omnizarr.chunk_grids import Grid
 from omnizarr.chunk_key_encodings import ChunkKeyEncoding
-from omnizarr.codecs.sharding import Index, ShardLayout, joined, present, span
+from omnizarr.codecs.sharding import Index, ShardLayout, chunk_range, coalesce, present
 from omnizarr.concurrency import key_locks
 from omnizarr.errors import ChunkError, InvalidMetadata, Problem, error_context
 from omnizarr.model import Named
@@ -80,26 +80,19 @@ class IndexedShards:
             return None
         if not coords:
             return key, 0  # the only chunk, however the writer spelled its key
-        within = tuple(c % n for c, n in zip(coords, self.per_shard, strict=True))
-        return self._key(self._shard(coords)), int(np.ravel_multi_index(within, self.per_shard))
+        shard, number = self.layout.locate(coords)
+        return self._key(shard), number
 
     def stored_key(self, key: str) -> str:
         """The key of the shard that a chunk lies in; other keys are their own."""
         place = self._place(key)
         return key if place is None else place[0]
 
-    def _shard(self, chunk: Coords) -> Coords:
-        return tuple(c // n for c, n in zip(chunk, self.per_shard, strict=True))
-
     def _key(self, coords: Coords) -> str:
         return self.prefix + self.encoding.key(coords)
 
     def _chunk_key(self, key: str, shard: Coords, number: int) -> str:
-        if not shard:
-            return key
-        within = np.unravel_index(number, self.per_shard)
-        sides = zip(shard, self.per_shard, within, strict=True)
-        return self._key(tuple(s * n + int(w) for s, n, w in sides))
+        return self._key(self.layout.chunk(shard, number)) if shard else key
 
     def _partial(self, prefix: str) -> tuple[int, Coords] | None:
         """The number of segments, and the position with zeros for what is left open, where a
@@ -120,7 +113,11 @@ class IndexedShards:
     def _below(self, prefix: str) -> str:
         """The prefix of all shards that can hold chunks below a prefix."""
         partial = self._partial(prefix)
-        return prefix if partial is None else self._start(self._shard(partial[1]), partial[0])
+        return (
+            prefix
+            if partial is None
+            else self._start(self.layout.locate(partial[1])[0], partial[0])
+        )
 
     def _possible(self, shards: str) -> Iterator[str]:
         """Prefixes of all chunks that shards below a prefix may hold."""
@@ -177,10 +174,10 @@ class IndexedShards:
         for i, (_, part, place) in enumerate(wanted):
             if place is not None and place[0] in indices:
                 with _shard_context(place[0]):
-                    where = span(indices[place[0]], place[1])
+                    where = chunk_range(indices[place[0]], place[1])
                 if where is not None:
                     places.setdefault(place[0], {})[i] = (part or Range()).within(where)
-        fetched = {shard: joined(parts.values()) for shard, parts in places.items()}
+        fetched = {shard: coalesce(parts.values()) for shard, parts in places.items()}
         below = [(shard, part) for shard, some in fetched.items() for part in some.ranges]
         values = iter(fetch([*passed.values(), *below]) if wanted else [])
         unchanged = before is not None and before == self._mark(shards)
@@ -191,7 +188,7 @@ class IndexedShards:
             found[i] = next(values)
         for shard, some in fetched.items():
             with _shard_context(shard):
-                parts = some.cut([*itertools.islice(values, len(some.ranges))])
+                parts = some.split([*itertools.islice(values, len(some.ranges))])
             for i, part in places[shard].items():
                 found[i] = bytes(parts[part])
         return found
