@@ -83,7 +83,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.stores.lmdb import LMDBStore
     from omnizarr.stores.redis import RedisStore
     from omnizarr.stores.sqlite import SQLiteStore
-    from omnizarr.stores.zip.zarr_python_2 import ZipStore
+    from omnizarr.stores.zip.store import ZipStoreV2 as ZipStore
 
 __all__ = [  # noqa: RUF022 - the version last
     "Array",
@@ -184,7 +184,7 @@ _LATER = {
     "LZMA": "codecs.compressors:Lzma",
     "Zlib": "codecs.compressors:Zlib",
     "Zstd": "codecs.zstd:Zstd",
-    "ZipStore": "stores.zip.zarr_python_2:ZipStore",
+    "ZipStore": "stores.zip.store:ZipStoreV2",
     "DBMStore": "stores.dbm:DBMStore",
     "consolidate_metadata": "hierarchy.open:consolidate_metadata",
     "aio": "aio",

@@ -314,3 +314,17 @@ def test_a_cache_on_disk_serves_memory_of_fsspec_to_nobody_else(tmp_path: Path) 
     )
     for value in ("1", "2"):
         subprocess.run([sys.executable, "-c", code, value, str(tmp_path / "cache")], check=True)
+
+
+def test_a_cache_takes_paths_for_both_of_its_stores(tmp_path: Path) -> None:
+    LocalStore(tmp_path / "data").set("k", b"value")
+    for _ in range(2):
+        cached = CacheStore(str(tmp_path / "data"), tmp_path / "cache")
+        assert cached.get("k") == b"value"
+        assert [*LocalStore(tmp_path / "cache").list()] != []
+
+
+def test_a_cache_says_what_it_cannot_use(tmp_path: Path) -> None:
+    store: Any = 3
+    with pytest.raises(oz.StoreError, match="int is not a store; give a path"):
+        CacheStore(MemoryStore(), store)

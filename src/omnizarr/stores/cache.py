@@ -1,11 +1,12 @@
-"""A store that keeps what it has read, in memory or in another store, up to a number of bytes.
+"""A store that caches what it has read, in memory or in another store, up to a number of bytes.
 
-Every value is kept under its generation, so that one that has changed is never found: it is not
-used any more and makes room in time.
+Every value is cached under its generation, so that a value that has changed is not found again; it
+is evicted in time.
 """
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
@@ -16,39 +17,41 @@ from omnizarr.stores.base import Range, Store, Versioned
 from omnizarr.stores.identity import key_digest, unique_key
 from omnizarr.stores.memory import MemoryStore
 from omnizarr.stores.operations import can_list, check_key, list_prefix
-from omnizarr.stores.wrappers import Tagged, Values, WrapperStore
+from omnizarr.stores.resolve import resolve
+from omnizarr.stores.wrappers import Values, VersionedValues, WrapperStore
 
 
 class CacheStore(WrapperStore):
-    """`inner`, with values and parts of values kept in `cache`, the longest unused dropped first.
+    """`inner`, with values and parts of values cached in `cache`, the least recently used evicted.
 
-    `cache` is memory, or a store of its own such as ``LocalStore("/scratch/cache")``, which may be
-    used again later, and by several: values of different stores are never mixed. Of a store that
-    lives in memory, or is of a class of your own, nothing is found again by another process, nor
-    by another object. Whether a value is still the same is asked of `inner` each time; one that
-    cannot tell has to be wrapped with ``validate=False``, which is for data that never change, and
-    makes the store read-only.
+    Both are a store, or a path or URL of one. By default the cache is memory; one in a directory,
+    such as ``"/scratch/cache"``, may be used again later, and by several stores: values of
+    different stores are never mixed. Of a store in memory, or of a class of your own, nothing is
+    found again by another process or object. `inner` is asked for the generation of a value each
+    time; a store without generations has to be wrapped with ``validate=False``, which is for data
+    that never change, and makes the store read-only.
     """
 
     def __init__(
         self,
-        inner: Store,
-        cache: Store | None = None,
+        inner: Store | str | os.PathLike[str],
+        cache: Store | str | os.PathLike[str] | None = None,
         *,
         max_bytes: int = 2**28,
         validate: bool = True,
     ) -> None:
+        inner = resolve(inner)
         if validate and not isinstance(inner, Versioned):
             raise InvalidArgument(
                 f"{inner!r} cannot tell whether a value has changed; give validate=False if its"
                 " values never change"
             )
         super().__init__(inner, read_only=not validate or None)
-        self.cache = MemoryStore() if cache is None else cache
+        self.cache = resolve(cache)
         self.max_bytes = max_bytes
         self.validate = validate
         self._lock = fork.lock()
-        self._lengths: OrderedDict[str, int] = OrderedDict()  # the longest unused first
+        self._lengths: OrderedDict[str, int] = OrderedDict()  # least recently used first
         for name in list_prefix(self.cache, "") if can_list(self.cache) else ():
             digest, _, size = name.partition("-")
             if size.isdecimal():
@@ -60,11 +63,11 @@ class CacheStore(WrapperStore):
         if self.validate:
             return self._get_versioned(key, range)[0]
         digest = self._digest(key, range, "")
-        value = self._kept(digest)
+        value = self._cached(digest)
         if value is None:
             value = self.inner.get(key, range)
             if value is not None:
-                self._keep(digest, value)
+                self._add(digest, value)
         return value
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
@@ -74,17 +77,17 @@ class CacheStore(WrapperStore):
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
         generation = self._generation(key)
-        if generation is None:  # no such key, or a server that does not tell
+        if generation is None:  # no such key, or the server has no generations
             return super()._get_versioned(key, range)
-        value = self._kept(self._digest(key, range, generation))
+        value = self._cached(self._digest(key, range, generation))
         if value is not None:
             return value, generation
         value, generation = super()._get_versioned(key, range)
         if value is not None and generation is not None:
-            self._keep(self._digest(key, range, generation), value)
+            self._add(self._digest(key, range, generation), value)
         return value, generation
 
-    def _get_many_versioned(self, requests: Iterable[tuple[str, Range | None]]) -> Tagged:
+    def _get_many_versioned(self, requests: Iterable[tuple[str, Range | None]]) -> VersionedValues:
         if self.validate:
             return [self._get_versioned(key, range) for key, range in requests]
         return [(value, None) for value in self.get_many(requests)]
@@ -93,7 +96,7 @@ class CacheStore(WrapperStore):
         part = None if range is None else (range.start, range.length)
         return key_digest(unique_key(self.inner), key, part, generation)
 
-    def _kept(self, digest: str) -> bytes | None:
+    def _cached(self, digest: str) -> bytes | None:
         with self._lock:
             size = self._lengths.get(digest)
             if size is None:
@@ -102,32 +105,32 @@ class CacheStore(WrapperStore):
         value = self.cache.get(f"{digest}-{size}")
         return value if value is not None and len(value) == size else None
 
-    def _keep(self, digest: str, value: bytes) -> None:
+    def _add(self, digest: str, value: bytes) -> None:
         if len(value) > self.max_bytes:
             return
         self.cache.set(f"{digest}-{len(value)}", value)
-        dropped = []
+        evicted = []
         with self._lock:
             self._used += len(value) - self._lengths.pop(digest, 0)
             self._lengths[digest] = len(value)
             while self._used > self.max_bytes:
                 old, size = self._lengths.popitem(last=False)
                 self._used -= size
-                dropped.append(f"{old}-{size}")
-        for name in dropped:
+                evicted.append(f"{old}-{size}")
+        for name in evicted:
             self.cache.erase(name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         cache = None if isinstance(self.cache, MemoryStore) else self.cache
-        return _again, (self.inner, cache, self.max_bytes, self.validate)
+        return _unpickle, (self.inner, cache, self.max_bytes, self.validate)
 
     def identity_details(self) -> tuple[bool]:
-        """What its values depend on beside their place: whether they may be old."""
+        """Return whether values are validated: without that they may be outdated."""
         return (self.validate,)
 
     def _identity(self) -> tuple[Any, ...]:
         return self.inner, self.validate
 
 
-def _again(inner: Store, cache: Store | None, max_bytes: int, validate: bool) -> CacheStore:
+def _unpickle(inner: Store, cache: Store | None, max_bytes: int, validate: bool) -> CacheStore:
     return CacheStore(inner, cache, max_bytes=max_bytes, validate=validate)

@@ -245,7 +245,7 @@ class LMDBStore(Closeable):
         return _again, (type(self), self.path, self.read_only, self.options)
 
     def identity_details(self) -> tuple[Any, ...]:
-        """What its values depend on beside their place: an inode may be used again."""
+        """Return the path: an inode may be used again by another file."""
         return (os.path.realpath(self.path),)
 
     def identity(self, prefix: str = "") -> identity.StorageIdentity:

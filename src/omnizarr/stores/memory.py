@@ -43,7 +43,7 @@ class MemoryStore(Closeable):
         value = self.values.get(check_key(key))
         if value is None:
             return None, None
-        # Of a bytes object the hash is worked out once; others may change in place.
+        # A bytes object computes its hash once; other buffers may change in place.
         whole = bytes(value)
         return whole if range is None else range.of(whole), f"{len(whole)}-{hash(whole)}"
 
@@ -54,8 +54,8 @@ class MemoryStore(Closeable):
     def set_new(self, key: str, value: Bytes) -> bool:
         check_writable(self)
         plain = type(self.values) is dict and type(self).set is MemoryStore.set
-        if plain and len(value) > 1:  # shorter ones are one object for all
-            new = bytes(bytearray(flat(value)))  # to be told from an equal one
+        if plain and len(value) > 1:  # Python shares shorter bytes objects
+            new = bytes(bytearray(flat(value)))  # a new object, to recognise below
             return self.values.setdefault(check_key(key), new) is new
         if self.get(key) is not None:
             return False

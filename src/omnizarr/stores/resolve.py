@@ -24,9 +24,9 @@ _memories: dict[str, dict[str, bytes]] = {}
 
 
 def memory(url: str, *, read_only: bool = False) -> MemoryStore:
-    """The store in memory that a URL names, one for all of this process; a new one without a name.
+    """Return the store in memory that a URL names, one for the whole process, or a new one.
 
-    ``memory://name`` is what other names below it, ``memory://name/path``, are not part of.
+    ``memory://name/path`` is a store of its own, not part of ``memory://name``.
     """
     name = unquote(url.partition(":")[2].strip("/"))
     if not name:
@@ -47,7 +47,7 @@ registry.register("store", "http", "omnizarr.stores.http:HTTPStore.from_url", "h
 registry.register("store", "s3", _OBJECT, "s3a")
 registry.register("store", "gs", _OBJECT, "gcs")
 registry.register("store", "az", _OBJECT, "abfs", "abfss", "adl", "azure")
-# fsspec has more, which are found where it is installed; these are told of without it.
+# fsspec has more, which are found if it is installed; these are known without it.
 registry.register("store", "ftp", _FSSPEC, "sftp", "ssh", "smb", "webdav", "hdfs")
 registry.register("store", "github", _FSSPEC, "git", "hf", "reference")
 registry.register("store", "simplecache", _FSSPEC, "filecache", "blockcache")
@@ -61,12 +61,12 @@ _ARCHIVE = re.compile(r"zip::|.*\.(zip|ozx)/?\Z", re.IGNORECASE | re.DOTALL)
 def resolve(
     where: Any, *, read_only: bool = False, storage_options: Mapping[str, Any] | None = None
 ) -> Store:
-    """The store that `where` means; None is a new one in memory. A store is taken as it is.
+    """Return the store for a path, URL, dictionary or object; for None a new one in memory.
 
-    Storage options go to the store that a URL names.
+    Storage options are for the store of a URL.
     """
     options = dict(storage_options or {})
-    make = _maker(where) if isinstance(where, str) else None
+    make = _store_factory(where) if isinstance(where, str) else None
     if options and make is None and not (isinstance(where, str) and is_archive(where)):
         raise StoreError(
             f"storage_options {sorted(options)} are for URLs such as 's3://…', got {where!r}"
@@ -89,7 +89,7 @@ def resolve(
         return LocalStore(os.fspath(where), read_only=read_only)
     if isinstance(where, Store) and takes_range(type(where)):
         return where
-    if _is_of_zarr_python(where):
+    if _is_zarr_python_store(where):
         adapt = registry.lookup("store_adapter", "zarr-python")
         adapted: Store = adapt(where, read_only=read_only)
         return adapted
@@ -112,7 +112,7 @@ def takes_options(where: Any) -> bool:
     inner = where.removeprefix("zip::") if is_archive(where) else where
     scheme = _SCHEME.match(inner)
     local = scheme is None or scheme[1].lower() in ("file", "memory")
-    return not local and (is_archive(where) or _maker(where) is not None)
+    return not local and (is_archive(where) or _store_factory(where) is not None)
 
 
 def options_for_two(
@@ -134,14 +134,14 @@ def options_for_two(
 
 
 def is_archive(text: str) -> bool:
-    """Whether a path or URL names a ZIP file: by its ending, or ``zip::`` in front."""
+    """Return True if a path or URL names a ZIP file, by its ending or ``zip::`` in front."""
     if _WEB.match(text):
         text = text.partition("?")[0]
     return bool(_ARCHIVE.match(text)) and not text.startswith("zip://") and not os.path.isdir(text)
 
 
 def _archive(text: str, read_only: bool, options: Mapping[str, Any] | None) -> Store:
-    """The store in a ZIP file; one that lies in another store can only be read."""
+    """Return the store in a ZIP file; one inside another store is read-only."""
     text = text.removeprefix("zip::").rstrip("/")
     scheme = _SCHEME.match(text)
     kind = registry.lookup("store_adapter", "zip")
@@ -151,16 +151,16 @@ def _archive(text: str, read_only: bool, options: Mapping[str, Any] | None) -> S
     elif scheme[1].lower() in ("http", "https"):
         path, question, query = text.partition("?")
         parent, _, name = path.rpartition("/")
-        around = resolve(parent + question + query, read_only=True, storage_options=options)
-        found = kind.inside(around, unquote(name))
+        outer = resolve(parent + question + query, read_only=True, storage_options=options)
+        found = kind.inside(outer, unquote(name))
     else:
         parent, _, name = text.rpartition("/")
         found = kind.inside(resolve(parent, read_only=True, storage_options=options), name)
     return found
 
 
-def _is_of_zarr_python(where: object) -> bool:
-    """Whether it has the methods of a store of zarr-python 3, or is a place in one."""
+def _is_zarr_python_store(where: object) -> bool:
+    """Return True for a store of zarr-python 3, or a path in one, by its methods."""
     inner = getattr(where, "store", where) if hasattr(where, "path") else where
     needed = ("get", "set", "delete", "list_prefix", "supports_listing", "supports_writes")
     return all(hasattr(inner, name) for name in needed) and inspect.iscoroutinefunction(
@@ -168,18 +168,18 @@ def _is_of_zarr_python(where: object) -> bool:
     )
 
 
-def _maker(text: str) -> Any | None:
-    """What makes the store of a URL; None for a path."""
+def _store_factory(text: str) -> Any | None:
+    """Return the function that makes the store of a URL; None for a path."""
     if "::" in text:  # a chain of URLs, the outermost first
         first = text.partition("::")[0].partition("://")[0].lower()
-        return registry.find("store", first) or _by_fsspec(first)
+        return registry.find("store", first) or _fsspec_factory(first)
     match = _SCHEME.match(text)
     if match is None:
         return None
     scheme = match[1].lower()
     make = registry.find("store", scheme)
     if make is None and match[2]:
-        make = _by_fsspec(scheme)
+        make = _fsspec_factory(scheme)
     if make is None and match[2]:
         known = known_names(scheme, registry.names("store"))
         raise StoreError(
@@ -189,7 +189,7 @@ def _maker(text: str) -> Any | None:
     return make
 
 
-def _by_fsspec(scheme: str) -> Any | None:
+def _fsspec_factory(scheme: str) -> Any | None:
     try:
         from fsspec.registry import available_protocols  # noqa: PLC0415 - optional
     except ImportError:
@@ -197,13 +197,21 @@ def _by_fsspec(scheme: str) -> Any | None:
     return registry.find("store", "simplecache") if scheme in available_protocols() else None
 
 
-_MORE = ("list", "list_prefix", "list_dir", "erase_prefix", "set_many", "set_partial", "sizes")
+_OPTIONAL_METHODS = (
+    "list",
+    "list_prefix",
+    "list_dir",
+    "erase_prefix",
+    "set_many",
+    "set_partial",
+    "sizes",
+)
 
 
 class MinimalStore(Closeable):
-    """A store over an object that has `get`, and perhaps `set`, and `erase` or `delete`.
+    """A store for an object that has `get`, and perhaps `set`, and `erase` or `delete`.
 
-    It is read-only without `set`. A value of which `get` takes no range is fetched whole and cut.
+    It is read-only without `set`. If `get` takes no range, values are fetched whole and cut.
     """
 
     def __init__(self, inner: Any, *, read_only: bool = False) -> None:
@@ -211,18 +219,18 @@ class MinimalStore(Closeable):
         can_write = callable(getattr(inner, "set", None))
         self.read_only = read_only or not can_write or bool(getattr(inner, "read_only", False))
         kind: Any = type(inner)
-        self._ranged = takes_range(kind)
+        self._takes_range = takes_range(kind)
         self._erase = getattr(inner, "erase", None) or getattr(inner, "delete", None)
-        for name in _MORE:
+        for name in _OPTIONAL_METHODS:
             if callable(getattr(inner, name, None)):
                 setattr(self, name, getattr(inner, name))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (self.inner, self.read_only)
+        return _unpickle, (self.inner, self.read_only)
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         check_key(key)
-        whole = range is None or not self._ranged
+        whole = range is None or not self._takes_range
         try:
             value = self.inner.get(key) if whole else self.inner.get(key, range)
         except KeyError:
@@ -243,7 +251,7 @@ class MinimalStore(Closeable):
         try:
             self._erase(check_key(key))
         except KeyError:
-            return  # it is not there, which is what was asked for
+            return  # it does not exist, which is the goal
 
     def identity(self, prefix: str = "") -> StorageIdentity:
         return storage_identity(self.inner, prefix)
@@ -258,12 +266,12 @@ class MinimalStore(Closeable):
         return repr(self.inner)
 
 
-def _made(inner: Any, read_only: bool) -> MinimalStore:
+def _unpickle(inner: Any, read_only: bool) -> MinimalStore:
     return MinimalStore(inner, read_only=read_only)
 
 
 def is_minimal_store(where: object) -> bool:
-    """Return True for what `MinimalStore` can make a store of, not for tables and arrays."""
+    """Return True for an object that `MinimalStore` can wrap, not for tables and arrays."""
     get = getattr(where, "get", None)
     if isinstance(where, type) or not callable(get) or inspect.iscoroutinefunction(get):
         return False
@@ -272,7 +280,7 @@ def is_minimal_store(where: object) -> bool:
 
 @cached(256)
 def takes_range(kind: Any) -> bool:
-    """Return True if the method `get` of a class takes a range beside the key."""
+    """Return True if the method `get` of a class takes a range besides the key."""
     try:
         parameters = list(inspect.signature(kind.get).parameters.values())
     except (AttributeError, TypeError, ValueError):  # an object's own method, or one of C

@@ -1,4 +1,4 @@
-"""Stores around another store: a base class, keys below a prefix, read-only."""
+"""Stores that wrap another one: the base class, keys below a prefix, read-only, partial access."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from omnizarr.stores.operations import check_key, check_offset, check_prefix, ch
 
 Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
-Tagged: TypeAlias = list[tuple[bytes | None, str | None]]
+VersionedValues: TypeAlias = list[tuple[bytes | None, str | None]]
 T = TypeVar("T")
 
 
 class WrapperStore(Closeable):
     """Passes everything on to `inner`, and has the abilities that `inner` has.
 
-    A subclass may change keys (`_inside` and `_outside`), or see every call (`_call`).
+    A subclass may change keys (`_to_inner` and `_from_inner`), or see every call (`_call`).
     """
 
     def __init__(self, inner: Store, *, read_only: bool | None = None) -> None:
@@ -75,16 +75,16 @@ class WrapperStore(Closeable):
         self.__dict__.update(state)
         self._bind()
 
-    def _inside(self, key: str) -> str:
-        """The key, or prefix, in the inner store."""
+    def _to_inner(self, key: str) -> str:
+        """Return the key, or prefix, of the inner store for one of this store."""
         return key
 
-    def _outside(self, key: str) -> str:
-        """The key, or prefix, of one in the inner store."""
+    def _from_inner(self, key: str) -> str:
+        """Return the key, or prefix, of this store for one of the inner store."""
         return key
 
     def _call(self, operation: str, keys: Sequence[str], run: Callable[[], T]) -> T:
-        """The result of a call; `keys` are those it is about."""
+        """Return the result of a call, which concerns `keys`."""
         return run()
 
     def _check(self, *keys: str) -> None:
@@ -93,88 +93,88 @@ class WrapperStore(Closeable):
             operations.check_key(key)
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
-        inside = self._inside(operations.check_key(key))
+        inside = self._to_inner(operations.check_key(key))
         return self._call("get", [key], lambda: self.inner.get(inside, range))
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
         asked = [(operations.check_key(key), range) for key, range in requests]
-        inside = [(self._inside(key), range) for key, range in asked]
+        inside = [(self._to_inner(key), range) for key, range in asked]
         return self._call(
             "get_many",
             [key for key, _ in asked],
             lambda: operations.get_many(self.inner, inside),
         )
 
-    def _get_many_versioned(self, requests: Iterable[tuple[str, Range | None]]) -> Tagged:
+    def _get_many_versioned(self, requests: Iterable[tuple[str, Range | None]]) -> VersionedValues:
         asked = [(operations.check_key(key), range) for key, range in requests]
-        inside = [(self._inside(key), range) for key, range in asked]
+        inside = [(self._to_inner(key), range) for key, range in asked]
         names = [key for key, _ in asked]
-        inner: Any = self.inner  # which has the method, or this would not be bound
+        inner: Any = self.inner  # it has the method, or this would not be bound
         return self._call("get_many", names, lambda: inner.get_many_versioned(inside))
 
     def _generation(self, key: str) -> str | None:
-        inside = self._inside(operations.check_key(key))
+        inside = self._to_inner(operations.check_key(key))
         return self._call("generation", [key], lambda: _versioned(self.inner).generation(inside))
 
     def _get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
-        inside = self._inside(operations.check_key(key))
+        inside = self._to_inner(operations.check_key(key))
         return self._call(
             "get_versioned", [key], lambda: _versioned(self.inner).get_versioned(inside, range)
         )
 
     def _sizes(self, keys: Iterable[str]) -> dict[str, int]:
         asked = [operations.check_key(key) for key in keys]
-        inside = [*map(self._inside, asked)]
+        inside = [*map(self._to_inner, asked)]
         found = self._call("sizes", asked, lambda: operations.sizes(self.inner, inside))
-        return {self._outside(key): size for key, size in found.items()}
+        return {self._from_inner(key): size for key, size in found.items()}
 
     def set(self, key: str, value: Bytes) -> None:
         self._check(key)
-        inside = self._inside(key)
+        inside = self._to_inner(key)
         self._call("set", [key], lambda: self.inner.set(inside, value))
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         rows = list(values)
         self._check(*(key for key, _ in rows))
-        inside = [(self._inside(key), value) for key, value in rows]
+        inside = [(self._to_inner(key), value) for key, value in rows]
         self._call(
             "set_many", [key for key, _ in rows], lambda: operations.set_many(self.inner, inside)
         )
 
     def _set_new(self, key: str, value: Bytes) -> bool:
         self._check(key)
-        inside = self._inside(key)
+        inside = self._to_inner(key)
         return self._call("set_new", [key], lambda: operations.set_new(self.inner, inside, value))
 
     def _set_partial(self, key: str, start: int, value: Bytes) -> None:
         self._check(key)
-        part = (self._inside(key), start, value)
+        part = (self._to_inner(key), start, value)
         self._call("set_partial", [key], lambda: operations.set_partial_values(self.inner, [part]))
 
     def _set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         self._check(key)
-        inside = self._inside(key)
+        inside = self._to_inner(key)
         return self._call(
             "set_if", [key], lambda: _setting(self.inner).set_if(inside, value, generation)
         )
 
     def erase(self, key: str) -> None:
         self._check(key)
-        inside = self._inside(key)
+        inside = self._to_inner(key)
         self._call("erase", [key], lambda: self.inner.erase(inside))
 
     def _lock_keys(
         self, prefix: str, keys: Iterable[str], kind: LockKind
     ) -> AbstractContextManager[None]:
         operations.check_writable(self)
-        return operations.lock(self.inner, self._inside(prefix), map(self._inside, keys), kind)
+        return operations.lock(self.inner, self._to_inner(prefix), map(self._to_inner, keys), kind)
 
     def _erase_prefix(self, prefix: str) -> None:
         operations.check_writable(self)
         operations.check_prefix(prefix)
-        inside = self._inside(prefix)
+        inside = self._to_inner(prefix)
         self._call("erase_prefix", [prefix], lambda: operations.erase_prefix(self.inner, inside))
 
     def _list(self) -> Iterator[str]:
@@ -182,22 +182,22 @@ class WrapperStore(Closeable):
 
     def _list_prefix(self, prefix: str) -> Iterator[str]:
         operations.check_prefix(prefix)
-        inside = self._inside(prefix)
+        inside = self._to_inner(prefix)
         found = self._call(
             "list_prefix", [prefix], lambda: [*operations.list_prefix(self.inner, inside)]
         )
-        yield from map(self._outside, found)
+        yield from map(self._from_inner, found)
 
     def _list_dir(self, prefix: str) -> tuple[Names, Names]:
         operations.check_prefix(prefix)
-        inside = self._inside(prefix)
+        inside = self._to_inner(prefix)
         keys, prefixes = self._call(
             "list_dir", [prefix], lambda: operations.list_dir(self.inner, inside)
         )
-        return [*map(self._outside, keys)], [*map(self._outside, prefixes)]
+        return [*map(self._from_inner, keys)], [*map(self._from_inner, prefixes)]
 
     def identity(self, prefix: str = "") -> StorageIdentity:
-        return storage_identity(self.inner, self._inside(prefix))
+        return storage_identity(self.inner, self._to_inner(prefix))
 
     def close(self) -> None:
         """Close the inner store, if it can be closed."""
@@ -221,31 +221,31 @@ class WrapperStore(Closeable):
 def _versioned(store: Store) -> Versioned:
     if isinstance(store, Versioned):
         return store
-    raise StoreError(f"{store!r} cannot tell generations")
+    raise StoreError(f"{store!r} has no generations")
 
 
 def _setting(store: Store) -> SetsIf:
     if isinstance(store, SetsIf):
         return store
-    raise StoreError(f"{store!r} cannot compare and replace")
+    raise StoreError(f"{store!r} has no compare-and-set")
 
 
 class PrefixStore(WrapperStore):
-    """The keys of `inner` below `prefix`, without it."""
+    """The keys of `inner` below `prefix`, without that prefix."""
 
     def __init__(self, inner: Store, prefix: str, *, read_only: bool | None = None) -> None:
         super().__init__(inner, read_only=read_only)
         self.prefix = prefix.rstrip("/") + "/" if prefix else ""
         check_prefix(self.prefix)
 
-    def _inside(self, key: str) -> str:
+    def _to_inner(self, key: str) -> str:
         return self.prefix + key
 
-    def _outside(self, key: str) -> str:
+    def _from_inner(self, key: str) -> str:
         return key[len(self.prefix) :]
 
     def identity_details(self) -> tuple[str]:
-        """What its values depend on beside their place."""
+        """Return the prefix, of which the identity of the storage has only the parts."""
         return (self.prefix,)
 
     def _identity(self) -> tuple[Any, ...]:
@@ -256,22 +256,22 @@ class PrefixStore(WrapperStore):
 
 
 class ReadOnlyStore(WrapperStore):
-    """`inner`, in which nothing can be changed; a write is refused before anything is touched."""
+    """`inner`, without writing: every change is refused."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner, read_only=True)
 
     def with_read_only(self, read_only: bool = False) -> Any:
-        """Return this store, or the one that it is around."""
+        """Return this store, or the one that it wraps."""
         return self if read_only else self.inner
 
     def identity_details(self) -> tuple[()]:
-        """What its values depend on beside their place: nothing."""
+        """Return nothing: values depend only on the inner store."""
         return ()
 
 
 class PartialStore(Protocol):
-    """The partial and bulk operations in the words of the version 3 draft.
+    """The partial and bulk operations of the version 3 draft.
 
     A range is ``(start, length)``; a length of None means to the end.
     """
@@ -284,10 +284,10 @@ class PartialStore(Protocol):
 
 
 class StoreWithPartialAccess:
-    """A whole store over a `PartialStore`; the name is the draft's.
+    """A complete store on top of a `PartialStore`; the name is the draft's.
 
-    A value is replaced by erasing it first, since a part written over a longer value leaves its
-    end: a reader may find the key missing for a moment.
+    To replace a value it is erased first, since writing a part leaves the end of a longer value;
+    a reader may find the key missing for a moment.
     """
 
     def __init__(self, inner: PartialStore, *, read_only: bool = False) -> None:
@@ -299,7 +299,7 @@ class StoreWithPartialAccess:
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
         asked = [(check_key(key), range or Range()) for key, range in requests]
-        # The draft has no ranges from the end: such a value is fetched whole and cut.
+        # The draft has no ranges from the end: fetch the whole value and cut it.
         ranges = [(key, (0, None) if r.start < 0 else (r.start, r.length)) for key, r in asked]
         values = self.inner.get_partial_values(ranges)
         return [

@@ -29,7 +29,7 @@ def test_an_ordinary_disk_tells_names_apart(tmp_path: Path) -> None:
     (tmp_path / "some").touch()
     if os.path.lexists(tmp_path / "SOME"):
         pytest.skip("this disk does not")
-    assert not files.folds(str(tmp_path))
+    assert not files.ignores_case(str(tmp_path))
     group = oz.open_group(tmp_path, mode="a")
     group.create_array("temp", data=np.arange(3))
     group.create_array("Temp", data=np.arange(4))
@@ -38,7 +38,7 @@ def test_an_ordinary_disk_tells_names_apart(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_not_there_yet_is_judged_by_those_above(tmp_path: Path) -> None:
     (tmp_path / "some").touch()
-    assert files.folds(str(tmp_path / "not" / "there")) == files.folds(str(tmp_path))
+    assert files.ignores_case(str(tmp_path / "not" / "there")) == files.ignores_case(str(tmp_path))
 
 
 @pytest.mark.usefixtures("folding")
@@ -73,4 +73,4 @@ def test_a_composed_and_a_decomposed_letter_are_one_name(tmp_path: Path) -> None
     store = LocalStore(tmp_path)
     store.set("caf\u00e9/zarr.json", b"{}")
     files.check_spelling(str(tmp_path), "cafe\u0301/zarr.json")  # two names on this disk
-    assert files._folded("caf\u00e9") == files._folded("CAFE\u0301")
+    assert files._normalised("caf\u00e9") == files._normalised("CAFE\u0301")

@@ -1,9 +1,9 @@
-"""Files of a directory: replaced atomically, listed through links, names told apart.
+"""Files of a directory: atomic replacement, listing, and names on disks that ignore case.
 
-It is written without a name, or with one of its own, and gets its name at the end; compiled, that
-is one call.
-Creating ``Temp`` beside ``temp`` there would replace the other without a word, and data copied to
-such a disk would lose one of them.
+A new file is written without a name, or under a temporary one, and gets its name when it is
+complete; the compiled module does that in one call. A listing follows links to directories, but
+not in circles. On a disk that ignores case, creating ``Temp`` beside ``temp`` would replace the
+other one silently, so it is refused.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PARTIAL = f"{OURS}partial__"  # of one that is being written
 
 
 def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) -> bool:
-    """Store a file and the folders that it needs; `sync`: on the disk before it is seen.
+    """Store a file and the folders that it needs; return True if it was stored.
 
-    Whether it was stored: it is not where `only_new`, and the path is there.
+    `sync`: it is on the disk before others see it. `only_new`: not if the path exists.
     """
     replace = _replace if _files is None else _files.replace
     try:
@@ -41,14 +41,14 @@ def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) ->
 
     def replace_with_folder() -> bool:
         with contextlib.suppress(FileNotFoundError):  # removed while it was empty
-            _make_folder(os.path.dirname(path))
+            _make_folders(os.path.dirname(path))
         return replace(path, value, sync, only_new)
 
     return REMOVED_DIRECTORY.call(replace_with_folder, FileNotFoundError)
 
 
 def replace_files(pairs: list[tuple[str, Bytes]]) -> int:
-    """Store several files; how many, up to the first that needs `replace_file` or cannot be."""
+    """Store several files; return their number up to the first that needs `replace_file`."""
     return 0 if _files is None else _files.replace_many(pairs)
 
 
@@ -57,7 +57,7 @@ def _replace(path: str, value: Bytes, sync: bool, only_new: bool) -> bool:
     try:
         _write(partial, value, sync)
         if only_new:
-            return _name_new(partial, path)
+            return _rename_if_new(partial, path)
         os.replace(partial, path)
         return True
     except BaseException:
@@ -66,8 +66,8 @@ def _replace(path: str, value: Bytes, sync: bool, only_new: bool) -> bool:
         raise
 
 
-def _name_new(partial: str, path: str) -> bool:
-    """Whether a complete file got a name that nobody has; its partial name is gone."""
+def _rename_if_new(partial: str, path: str) -> bool:
+    """Rename a complete file unless the path exists; return True if it was renamed."""
     stored = True
     try:
         os.link(partial, path)
@@ -82,7 +82,7 @@ def _name_new(partial: str, path: str) -> bool:
 
 def _write(path: str, value: Bytes, sync: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
-    flags |= getattr(os, "O_NOFOLLOW", 0)  # nobody's link says what is overwritten
+    flags |= getattr(os, "O_NOFOLLOW", 0)  # a link must not redirect what is overwritten
     descriptor = os.open(path, flags, 0o666)
     try:
         view = memoryview(flat(value))
@@ -94,28 +94,28 @@ def _write(path: str, value: Bytes, sync: bool) -> None:
         os.close(descriptor)
 
 
-def _make_folder(path: str) -> None:
-    """Create a folder and those above it; that another thread was quicker is no error."""
+def _make_folders(path: str) -> None:
+    """Create a folder and those above it; no error if another thread was faster."""
     try:
         os.mkdir(path)
     except FileExistsError:
         return
     except FileNotFoundError:
         try:
-            # Where another thread erases what this one makes, the caller tries again.
+            # If another thread erases what this one makes, the caller tries again.
             with contextlib.suppress(FileExistsError, FileNotFoundError):
                 os.makedirs(path, exist_ok=True)
         except RecursionError:
-            raise StoreError(f"cannot make {path!r}: too many folders in folders") from None
+            raise StoreError(f"cannot make {path!r}: folders are nested too deeply") from None
 
 
-MOST_LINKS = 2  # to folders in one path: with many, few folders would have paths without number
+MAX_LINKS = 2  # to folders in one path: more could give a few folders countless paths
 
 
 def entries(folder: str, root: str) -> tuple[list[str], list[str]]:
-    """The names of files and of folders in a folder below `root`; nothing where it is none.
+    """Return the names of files and of folders in a folder below `root`, if it exists.
 
-    A link to a folder that the path has gone through already is left out.
+    A link to a folder that is already part of the path is left out.
     """
     files: list[str] = []
     folders: list[str] = []
@@ -124,7 +124,7 @@ def entries(folder: str, root: str) -> tuple[list[str], list[str]]:
             for entry in found:
                 if not _is_folder(entry):
                     files.append(entry.name)
-                elif not entry.is_symlink() or not _leads_back(entry.path, root):
+                elif not entry.is_symlink() or not _is_circular(entry.path, root):
                     folders.append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
         return [], []
@@ -136,7 +136,7 @@ def entries(folder: str, root: str) -> tuple[list[str], list[str]]:
 
 
 def walk(top: str, root: str) -> Iterator[tuple[str, list[str]]]:
-    """Every folder at and below `top`, relative to it with ``/``, and the files in it."""
+    """Yield every folder at and below `top`, relative to it with ``/``, and the files in it."""
     left = [""]
     while left:
         inside = left.pop()
@@ -147,12 +147,12 @@ def walk(top: str, root: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def folders_below(top: str, root: str) -> Iterator[str]:
-    """Return every folder below `top`, relative to it with ``/``; links to folders are some."""
+    """Yield every folder below `top`, relative to it with ``/``, links to folders included."""
     for inside, _ in walk(top, root):
         try:
             with retry_on_emfile(partial(os.scandir, os.path.join(top, inside))) as found:
                 names = [entry.name for entry in found if _is_folder(entry)]
-        except (FileNotFoundError, NotADirectoryError):  # there is no chunk, or no more
+        except (FileNotFoundError, NotADirectoryError):  # it was never there, or was erased
             continue
         yield from (f"{inside}/{name}" if inside else name for name in names)
 
@@ -164,23 +164,23 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _leads_back(link: str, root: str) -> bool:
-    """Whether a link to a folder leads to one that its own path goes through."""
+def _is_circular(link: str, root: str) -> bool:
+    """Return True if a link to a folder leads to one that is already part of its path."""
     target, links, path = os.path.realpath(link), 1, link
     while len(path := os.path.dirname(path)) >= len(root.rstrip(os.sep)):
         if os.path.realpath(path) == target:
             return True
         links += os.path.islink(path) and len(path) > len(root.rstrip(os.sep))
-    if links > MOST_LINKS:
+    if links > MAX_LINKS:
         raise StoreError(
-            f"{link!r} is reached through {links} links to folders, more than the {MOST_LINKS} that"
-            " a listing follows; open what lies there by its own path"
+            f"{link!r} is reached through {links} links to folders, more than the {MAX_LINKS} that"
+            " a listing follows; open its target by its own path"
         )
     return False
 
 
-def folds(directory: str) -> bool:
-    """Whether names in a directory are found by another spelling; False where nothing tells."""
+def ignores_case(directory: str) -> bool:
+    """Return True if a directory finds names in another case; False if there are no names."""
     here = os.path.abspath(directory)
     while not os.path.isdir(here) and os.path.dirname(here) != here:
         here = os.path.dirname(here)
@@ -197,14 +197,14 @@ def folds(directory: str) -> bool:
 
 
 def check_spelling(directory: str, path: str) -> None:
-    """Raise where a part of a path below a directory is there in another spelling."""
+    """Raise if a part of a path below a directory exists in another spelling."""
     for name in path.split("/"):
         if not os.path.lexists(os.path.join(directory, name)):
             return
         names = os.listdir(directory)
         if name not in names:
-            wanted = _folded(name)
-            found = next((n for n in names if _folded(n) == wanted), name)
+            wanted = _normalised(name)
+            found = next((n for n in names if _normalised(n) == wanted), name)
             raise InvalidName(
                 f"{path!r}: on this disk {name!r} is the same name as {found!r}, which is there"
                 f" already in {directory!r}; choose a name that differs in more than case"
@@ -212,5 +212,5 @@ def check_spelling(directory: str, path: str) -> None:
         directory = os.path.join(directory, name)
 
 
-def _folded(name: str) -> str:
+def _normalised(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()

@@ -1,6 +1,6 @@
 """A store in a directory: keys are paths below it, values are files.
 
-A value gets its name when it is complete, so that a reader, or a crash, sees the old value or the
+A file gets its name when it is complete, so that a reader, or a crash, sees the old value or the
 new one, never a part.
 """
 
@@ -26,7 +26,7 @@ from omnizarr.concurrency.retry import retry_on_emfile
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores.base import Bytes, Closeable, GetMany, LockKind, Range, split_path
 from omnizarr.stores.identity import StorageIdentity, directory
-from omnizarr.stores.local import files as listing
+from omnizarr.stores.local import files
 from omnizarr.stores.local.files import OURS, PARTIAL, replace_file, replace_files
 from omnizarr.stores.local.staging import DirectoryStage
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, raised_by_system
@@ -49,14 +49,14 @@ for _name in ("O_BINARY", "O_CLOEXEC", "O_NONBLOCK"):
 # A file changed twice within one tick of the file system's clock may look unchanged.
 TICK = 10**8  # nanoseconds, far above the 1 to 16 ms of common clocks
 COARSE_TICK = 25 * 10**8  # where times are kept in seconds, or in pairs of them
-MOST = 2**30  # bytes of one read; more than 2 GiB is not given at once
+MAX_READ = 2**30  # bytes of one call, which returns at most 2 GiB
 _unique = itertools.count()
 _UTF8 = sys.getfilesystemencoding() == "utf-8"
 
 
 def _read_file(path: str, part: Range | None) -> tuple[bytes, os.stat_result, os.stat_result]:
-    """A file's content, or part of it, and its status before and after reading."""
-    descriptor = os.open(path, _FLAGS)  # quicker for small files than a file object
+    """Return the content of a file, or part of it, and its status before and after reading."""
+    descriptor = os.open(path, _FLAGS)  # faster for small files than a file object
     try:
         return _read_open(descriptor, part)
     finally:
@@ -64,7 +64,7 @@ def _read_file(path: str, part: Range | None) -> tuple[bytes, os.stat_result, os
 
 
 def _read_open(descriptor: int, part: Range | None) -> tuple[bytes, os.stat_result, os.stat_result]:
-    """As `_read_file`, of a file that is open and at its beginning."""
+    """Return what `_read_file` does, for a file that is open and at its beginning."""
     before = os.fstat(descriptor)
     if not stat.S_ISREG(before.st_mode):
         number = errno.EISDIR if stat.S_ISDIR(before.st_mode) else errno.EINVAL
@@ -76,37 +76,37 @@ def _read_open(descriptor: int, part: Range | None) -> tuple[bytes, os.stat_resu
         os.lseek(descriptor, start, os.SEEK_SET)
     there = max(0, before.st_size - start)
     expected = there if length is None else min(length, there)
-    # Where no length is given, one byte more shows whether the file has grown.
-    data = os.read(descriptor, min(expected + (length is None), MOST))
+    # Without a length, one byte more shows whether the file has grown.
+    data = os.read(descriptor, min(expected + (length is None), MAX_READ))
     if len(data) != expected:
         data = _read_rest(descriptor, data, None if length is None else expected - len(data))
     return data, before, os.fstat(descriptor)
 
 
 def _read_rest(descriptor: int, data: bytes, left: int | None) -> bytes:
-    """What was read already and the rest: one call may give less than asked for."""
+    """Return what was read already and the rest: one call may return less than requested."""
     parts = [data]
     while parts[-1] and left != 0:
-        parts.append(os.read(descriptor, 2**24 if left is None else min(left, MOST)))
+        parts.append(os.read(descriptor, 2**24 if left is None else min(left, MAX_READ)))
         left = None if left is None else left - len(parts[-1])
     return b"".join(parts)
 
 
-def _settled(before: os.stat_result, after: os.stat_result) -> str:
-    """The generation of what was read in between, which may have changed meanwhile."""
+def _stable_generation(before: os.stat_result, after: os.stat_result) -> str:
+    """Return the generation of what was read in between, unique if it changed meanwhile."""
     first, second = _generation(before), _generation(after)
     return first if first == second else f"{second}-changing-{next(_unique)}"
 
 
 def _generation(status: os.stat_result) -> str:
-    """A text that a file's next content will not have; always another for a fresh file."""
+    """Return a text that the next content will not have; always unique for a recent file."""
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a directory")
     changed = max(status.st_mtime_ns, status.st_ctime_ns)
     text = f"{status.st_ino}-{status.st_mtime_ns}-{status.st_ctime_ns}-{status.st_size}"
     tick = COARSE_TICK if changed % 10**9 == 0 else TICK
-    # Times ahead of the clock are as little to be trusted as those of a moment ago.
-    return text if changed < time.time_ns() - tick else f"{text}-fresh-{next(_unique)}"
+    # Times ahead of the clock are as unreliable as those of a moment ago.
+    return text if changed < time.time_ns() - tick else f"{text}-recent-{next(_unique)}"
 
 
 class LocalStore(Closeable):
@@ -138,13 +138,13 @@ class LocalStore(Closeable):
         return os.fsencode(self._start or "./")
 
     @cached_property
-    def _folds(self) -> bool:
-        return listing.folds(self._start)
+    def _ignores_case(self) -> bool:
+        return files.ignores_case(self._start)
 
     def check_spelling(self, key: str) -> None:
-        """Raise where this disk takes a key for one that is there in another spelling."""
-        if self._folds:
-            listing.check_spelling(self._start, key)
+        """Raise if this disk takes a key for an existing one in another spelling."""
+        if self._ignores_case:
+            files.check_spelling(self._start, key)
 
     def _path(self, key: str) -> str:
         if os.sep != "/" and (os.sep in key or ":" in key):
@@ -157,26 +157,26 @@ class LocalStore(Closeable):
         return self._path(prefix[:-1]) if prefix else str(self.root)
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
-        return self._with(key, lambda path: _read_file(path, range)[0])
+        return self._apply_to_file(key, lambda path: _read_file(path, range)[0])
 
     def generation(self, key: str) -> str | None:
-        return self._with(key, lambda path: _generation(os.stat(path)))
+        return self._apply_to_file(key, lambda path: _generation(os.stat(path)))
 
     def get_versioned(
         self, key: str, range: Range | None = None
     ) -> tuple[bytes | None, str | None]:
-        found = self._with(key, lambda path: _read_file(path, range))
-        return (None, None) if found is None else (found[0], _settled(*found[1:]))
+        found = self._apply_to_file(key, lambda path: _read_file(path, range))
+        return (None, None) if found is None else (found[0], _stable_generation(*found[1:]))
 
-    def _with(self, key: str, use: Callable[[str], T]) -> T | None:
-        """What `use` makes of the path of a file, or None where there is none."""
+    def _apply_to_file(self, key: str, use: Callable[[str], T]) -> T | None:
+        """Return what `use` returns for the path of a file, or None if there is no file."""
         path = self._path(key)
         try:
             return retry_on_emfile(partial(use, path))
         except OSError as e:
             if not raised_by_system(e):
                 raise
-            if isinstance(e, _ABSENT) or os.path.isdir(path):  # Windows forbids to open one
+            if isinstance(e, _ABSENT) or os.path.isdir(path):  # Windows cannot open one
                 return None
             raise StoreError(f"cannot read {path!r}: {e.strerror or e}") from e
 
@@ -186,26 +186,26 @@ class LocalStore(Closeable):
         if _files is None or not _UTF8 or len(whole) < len(wanted):
             return [self.get(key, range) for key, range in wanted]
         found: Values = _files.read_many(self._start or ".", whole)
-        if NotImplemented in found:  # no key, cannot be read, or in some other way
+        if NotImplemented in found:  # an invalid key, or one that needs another way
             for i, value in enumerate(found):
                 found[i] = self.get(whole[i]) if value is NotImplemented else value
         return found
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[GetMany]:
-        """A `get_many` whose values stay as they were first met, whoever replaces them."""
-        files: dict[str, int] = {}
+        """Return a `get_many` whose values stay as they were at their first read."""
+        opened: dict[str, int] = {}
 
         def get(path: str, part: Range | None) -> bytes:
-            if path not in files:
-                files[path] = os.open(path, _FLAGS)
-            os.lseek(files[path], 0, os.SEEK_SET)
-            return _read_open(files[path], part)[0]
+            if path not in opened:
+                opened[path] = os.open(path, _FLAGS)
+            os.lseek(opened[path], 0, os.SEEK_SET)
+            return _read_open(opened[path], part)[0]
 
         try:
-            yield lambda asked: [self._with(key, partial(get, part=p)) for key, p in asked]
+            yield lambda asked: [self._apply_to_file(key, partial(get, part=p)) for key, p in asked]
         finally:
-            for descriptor in files.values():
+            for descriptor in opened.values():
                 os.close(descriptor)
 
     def set(self, key: str, value: Bytes) -> None:
@@ -231,17 +231,17 @@ class LocalStore(Closeable):
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
         left = [*values]
-        files = [(self._path(key), value) for key, value in left]
+        pairs = [(self._path(key), value) for key, value in left]
         while left:
-            done = 0 if config.get().durability == "fsync" else replace_files(files)
+            done = 0 if config.get().durability == "fsync" else replace_files(pairs)
             if done < len(left):
-                self.set(*left[done])  # which raises, makes folders, or waits for the disk
-            left, files = left[done + 1 :], files[done + 1 :]
+                self.set(*left[done])  # this raises, makes folders, or waits for the disk
+            left, pairs = left[done + 1 :], pairs[done + 1 :]
 
     def _sync_folders(self, path: str) -> None:
-        """Have the system store the names in the folders on the way to a path."""
+        """Flush the directories on the way to a path to the disk."""
         if sys.platform == "win32":
-            return  # which does so by itself, and opens no folder
+            return  # it does so by itself, and cannot open directories
         while len(path := os.path.dirname(path)) >= len(self._start) - 1:
             descriptor = retry_on_emfile(partial(os.open, path or ".", os.O_RDONLY))
             try:
@@ -278,7 +278,7 @@ class LocalStore(Closeable):
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as e:
-            if os.path.isdir(path):  # not a key: keys below it are erased by erase_prefix
+            if os.path.isdir(path):  # not a key; erase_prefix erases those below it
                 return
             raise StoreError(f"cannot erase {path!r}: {e.strerror or e}") from e
 
@@ -288,7 +288,7 @@ class LocalStore(Closeable):
         if os.path.islink(path):
             raise StoreError(
                 f"cannot erase {path!r}: it is a symbolic link; remove the link itself, or erase"
-                " what it leads to at its own place"
+                " its target"
             )
         try:
             shutil.rmtree(path)
@@ -297,15 +297,17 @@ class LocalStore(Closeable):
         except OSError as e:
             raise StoreError(f"cannot erase {path!r}: {e.strerror or e}") from e
         except RecursionError:
-            raise StoreError(f"cannot erase all of {path!r}: folders are too deep") from None
+            raise StoreError(
+                f"cannot erase all of {path!r}: folders are nested too deeply"
+            ) from None
         if prefix:
             self._remove_empty(path)
         else:
             os.makedirs(path, exist_ok=True)
 
     def _remove_empty(self, path: str) -> None:
-        """Remove the directories above a path that have nothing in them: no key, no prefix."""
-        with contextlib.suppress(OSError):  # it is not empty, or another was quicker
+        """Remove the directories above a path that are empty: a prefix has keys."""
+        with contextlib.suppress(OSError):  # it is not empty, or another writer was faster
             while len(path := os.path.dirname(path)) >= len(self._start):
                 os.rmdir(path)
 
@@ -314,24 +316,24 @@ class LocalStore(Closeable):
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         top = self._folder(prefix)
-        for inside, names in listing.walk(top, self._start):
+        for inside, names in files.walk(top, self._start):
             head = f"{prefix}{inside}/" if inside else prefix
             yield from (head + name for name in names if OURS not in name)
 
     def leftovers(self) -> Iterator[str]:
-        """Files of values that were being written when their writer stopped, or are now."""
-        for inside, names in listing.walk(str(self.root), self._start):
+        """Yield the temporary files of values that are being written, or were by killed writers."""
+        for inside, names in files.walk(str(self.root), self._start):
             head = f"{inside}/" if inside else ""
             yield from (head + name for name in names if PARTIAL in name)
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         top = self._folder(prefix)
-        files, inside = listing.entries(top, self._start)
-        keys = [prefix + name for name in files if OURS not in name]
+        found, inside = files.entries(top, self._start)
+        keys = [prefix + name for name in found if OURS not in name]
         return keys, [f"{prefix}{name}/" for name in inside if OURS not in name]
 
     def parents(self) -> Iterator[LocalStore]:
-        """The directories above this one, to be looked at only."""
+        """Yield the directories above this one, read-only."""
         for parent in Path(os.path.realpath(self.root)).parents:
             yield LocalStore(parent, read_only=True)
 
@@ -343,7 +345,7 @@ class LocalStore(Closeable):
         return DirectoryStage(self, name, root, make, sync)
 
     def identity_details(self) -> tuple[str]:
-        """What its values depend on beside their place: an inode may be used again."""
+        """Return the path: an inode may be used again by another file."""
         return (os.path.realpath(self.root),)
 
     def identity(self, prefix: str = "") -> StorageIdentity:
@@ -353,7 +355,7 @@ class LocalStore(Closeable):
     def url(self) -> str:
         """The RFC 8089 file URI of the directory."""
         path = os.path.abspath(self.root).replace(os.sep, "/")
-        if os.sep == "\\" and path.startswith("//"):  # a share of another machine
+        if os.sep == "\\" and path.startswith("//"):  # a network share
             return "file:" + quote(path, safe="/:")
         return "file://" + ("" if path.startswith("/") else "/") + quote(path, safe="/:")
 
@@ -374,7 +376,7 @@ class LocalStore(Closeable):
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         found = {}
         for key in keys:
-            about = self._with(key, os.stat)
+            about = self._apply_to_file(key, os.stat)
             if about is not None and stat.S_ISREG(about.st_mode):
                 found[key] = about.st_size
         return found
@@ -392,7 +394,7 @@ class LocalStore(Closeable):
 
 
 class DirectoryStore(LocalStore):
-    """A directory under the name of zarr-python 1 and 2; what is created in it is version 2."""
+    """A directory under the name of zarr-python 1 and 2; new arrays and groups are version 2."""
 
     default_format = "2"
     identity_details = LocalStore.identity_details
@@ -402,7 +404,7 @@ class DirectoryStore(LocalStore):
 class NestedDirectoryStore(DirectoryStore):
     """A directory in which chunk keys of version 2 have slashes, as in zarr-python 2.
 
-    Documents that do not state a separator are read so too.
+    Metadata that states no separator is read so too.
     """
 
     dimension_separator = "/"

@@ -251,7 +251,7 @@ class ZipStore(Closeable):
         return _again, (type(self), self.path, self.read_only, self.compression)
 
     def identity_details(self) -> tuple[str]:
-        """What its values depend on beside their place: an inode may be used again."""
+        """Return the path: an inode may be used again by another file."""
         return (self.path if self.inner is not None else os.path.realpath(self.path),)
 
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
@@ -272,6 +272,26 @@ class ZipStore(Closeable):
 
     def __repr__(self) -> str:
         return self.path if self.inner is None else f"{self.path} in {self.inner!r}"
+
+
+class ZipStoreV2(ZipStore):
+    """`ZipStore` with the parameters of zarr-python 2: created by default, for version 2."""
+
+    default_format = "2"
+    identity_details = ZipStore.identity_details
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        compression: int = STORED,
+        allowZip64: bool = True,
+        mode: Mode = "a",
+        *,
+        read_only: bool | None = None,
+    ) -> None:
+        super().__init__(
+            path, mode=mode, read_only=read_only, compression=compression, allowZip64=allowZip64
+        )
 
 
 def _again(kind: type[ZipStore], path: str, read_only: bool, compression: int) -> ZipStore:
