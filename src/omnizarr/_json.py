@@ -1,10 +1,11 @@
-"""Read and write JSON strictly, and freeze it.
+"""Strict reading and writing of JSON, and JSON containers that cannot be changed.
 
 Reading follows RFC 8259: UTF-8, no byte order mark, no comments, no trailing commas, no
 duplicate names, bounded depth. Bare ``NaN`` and ``Infinity``, which early writers produced, are
 read only where the caller allows them. Writing never produces them.
-The containers are still `dict` and `list`, so that they are written as JSON and compared with
-plain ones. `copy.deepcopy` makes plain ones of them.
+
+Frozen containers are subclasses of `dict` and `list`, so that they are written as JSON and compare
+equal to plain ones. `copy.deepcopy` returns plain ones.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
 from omnizarr.errors import InvalidMetadata, Problem, WrongType
 
-# A JSON value. Spelled `Any` inside containers: every reader checks before it uses.
+# A JSON value; `Any` inside containers, since every reader checks values before using them.
 JSON: TypeAlias = "bool | int | float | str | Sequence[Any] | Mapping[str, Any] | None"
 
 MAX_DEPTH = 64
 MAX_BYTES = 256 * 2**20
-LONGEST_KEPT = 2**13  # characters of a text that is worth keeping
+LONGEST_KEPT = 2**13  # characters of a cached text
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -44,7 +45,7 @@ _LENIENT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=float)
 
 
 def loads(data: bytes, key: str, *, allow_nan: bool = False) -> JSON:
-    """The value of a JSON document; `key` names it in errors."""
+    """Return the value of a JSON document; `key` names it in errors."""
 
     def fail(message: str) -> InvalidMetadata:
         problem = Problem(key, "", message)
@@ -73,7 +74,7 @@ def loads(data: bytes, key: str, *, allow_nan: bool = False) -> JSON:
 
 
 def load_object(data: bytes, key: str, *, allow_nan: bool = False) -> dict[str, Any]:
-    """As `loads`, for a document that must be a JSON object."""
+    """Return the value of a document that must be a JSON object; see `loads`."""
     value = loads(data, key, allow_nan=allow_nan)
     if not isinstance(value, dict):
         message = f"expected a JSON object, got {kind_of(value)}"
@@ -82,13 +83,13 @@ def load_object(data: bytes, key: str, *, allow_nan: bool = False) -> dict[str, 
 
 
 class Texts(Protocol):
-    """A cache of indented texts, by those without an indent: only their writer is compiled."""
+    """A cache of indented texts by their unindented form, which is much quicker to write."""
 
     def get(self, key: tuple[str, int], /) -> bytes | None:
-        """Return a text that was kept."""
+        """Return a cached text."""
 
     def put(self, key: tuple[str, int], value: bytes) -> bytes:
-        """Keep a text."""
+        """Cache a text."""
 
 
 def dumps(
@@ -99,7 +100,7 @@ def dumps(
     allow_nan: bool = False,
     texts: Texts | None = None,
 ) -> bytes:
-    """Canonical JSON text of plain values.
+    """Return the canonical JSON text of plain values.
 
     NaN and infinities, which documents of early writers may hold, become their names as
     strings, unless `allow_nan`: that text is for `loads` only, never for a store.
@@ -128,7 +129,7 @@ def dumps(
 
 
 def plain(value: object, where: str, on_special: Callable[[str, float], None]) -> Any:
-    """`value` in plain JSON types.
+    """Return `value` in plain JSON types.
 
     Tuples become lists, NumPy scalars and arrays (anything with ``tolist``) their values, and
     non-finite floats their names as strings, after telling `on_special`.
@@ -163,7 +164,7 @@ def plain(value: object, where: str, on_special: Callable[[str, float], None]) -
 
 
 def kind_of(value: object) -> str:
-    """What a JSON value is, in the words of the JSON standard, for error messages."""
+    """Name the kind of a JSON value for error messages, in the terms of the JSON standard."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -195,7 +196,7 @@ _REFUSED = "it is shared by equal nodes and cannot be changed; copy.deepcopy giv
 
 
 class FrozenDict(dict[str, Any]):
-    """A dictionary that refuses to be changed."""
+    """A dictionary that cannot be changed."""
 
     __slots__ = ()
 
@@ -216,7 +217,7 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
-    """A list that refuses to be changed."""
+    """A list that cannot be changed."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Settings, and the limits of the machine that they start from.
+"""Settings, and the limits of the machine from which their defaults follow.
 
 >>> import omnizarr
 >>> with omnizarr.configure(v1_order="writer"):
@@ -7,7 +7,7 @@
 >>> omnizarr.config.get("threads")
 4
 
-Those keys of zarr-python's ``zarr.config`` that mean something here are understood too
+Keys of zarr-python's ``zarr.config`` that have a counterpart here are accepted too
 (``threading.max_workers``, ``array.write_empty_chunks``, ``default_zarr_format``).
 """
 
@@ -32,7 +32,7 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def processors(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
-    """How many processors this process may use: by affinity and by quota."""
+    """Return the number of processors that this process may use: by affinity and by quota."""
     if hasattr(os, "sched_getaffinity"):
         count = len(os.sched_getaffinity(0))
     else:
@@ -50,7 +50,7 @@ def processors(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int:
 
 
 def memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int | None:
-    """How many bytes of memory this process may use, or None where nothing says so."""
+    """Return the bytes of memory that this process may use, or None if there is no limit."""
     found = []
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -61,7 +61,7 @@ def memory(root: Path = ROOT, membership: Path = MEMBERSHIP) -> int | None:
 
 
 def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
-    """The directories whose limits hold: of this process's groups and of those above them."""
+    """Yield the directories of this process's control groups and of their parents."""
     inside = {root: "", root / controller: ""}  # version 2, or what a container shows; version 1
     try:
         for line in membership.read_text().splitlines():
@@ -71,7 +71,7 @@ def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
             elif controller in names.split(","):
                 inside[root / controller] = path
     except (OSError, ValueError):
-        pass  # not Linux, or not to be read
+        pass  # not Linux, or not readable
     for top, path in inside.items():
         folder = top
         yield folder
@@ -82,7 +82,7 @@ def _groups(controller: str, root: Path, membership: Path) -> Iterator[Path]:
 
 
 def _numbers(file: Path, count: int) -> tuple[int, ...]:
-    """The numbers in a file; nothing where it is missing or says that there is no limit."""
+    """Return the numbers in a file; none if it is missing or states no limit."""
     try:
         found = tuple(int(word) for word in file.read_text().split())
     except (OSError, ValueError):
@@ -98,7 +98,7 @@ _BYTES = re.compile(r"\s*([\d.]+)\s*([kMGT]?)(i?)B\s*", re.IGNORECASE)
 
 
 def byte_size(size: int | str, what: str) -> int:
-    """Bytes in ``"100MB"``, ``"1 MiB"``, ``"512kB"`` or in a number; errors name `what`."""
+    """Return the bytes in ``"100MB"``, ``"1 MiB"``, ``"512kB"`` or a number; errors name `what`."""
     if type(size) is int and size >= 0:
         return size
     match = _BYTES.fullmatch(size) if isinstance(size, str) else None
@@ -114,7 +114,7 @@ def byte_size(size: int | str, what: str) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ByteBudget:
-    """How many bytes something may hold; what it holds goes when the setting ends."""
+    """The bytes that something may hold; its contents are released when the setting ends."""
 
     nbytes: int
 
@@ -137,37 +137,37 @@ def _max_unpacked() -> int:
 class Config:
     """All settings and their defaults."""
 
-    # How many threads all reads and writes of this process may use together: as many as it has
-    # processors. Threads that call the library count, and are never made to wait.
+    # The threads that all reads and writes of this process use together; by default one for each
+    # processor. Threads that call the library count, and never wait.
     threads: int = field(default_factory=_threads)
-    # How many bytes fetched ahead of their decoding may be in memory, for all reads together.
+    # Bytes fetched ahead of decoding, for all reads together.
     in_flight: int = field(default_factory=_in_flight)
-    # Decoded chunks, and the indexes of shards, that are kept in memory for the next read.
+    # Bytes of decoded chunks and shard indexes cached for the next read.
     chunk_cache: ByteBudget | None = None
-    # How many bytes one chunk may unpack to where its codecs do not say, as with text: an eighth
-    # of the memory, at most 4 GiB.
+    # The largest decoded chunk if its size is not known beforehand, as with text: an eighth of
+    # the memory, at most 4 GiB.
     max_unpacked: int = field(default_factory=_max_unpacked)
-    # Which engine runs: the compiled kernel where it knows an array's layout, or never.
+    # The engine: the compiled kernel if it supports an array's layout, or never.
     engine: Literal["auto", "reference"] = (
         "reference" if os.environ.get("OMNIZARR_ENGINE") == "reference" else "auto"
     )
-    # What a directory does to keep a value: "rename" outlives a program that ends at any moment;
-    # "fsync" waits for the disk too, and outlives a power failure.
+    # The durability of files: "rename" survives the end of the program at any moment; "fsync" also
+    # waits for the disk, and survives a power failure.
     durability: Literal["rename", "fsync"] = "rename"
-    # What to do where only a fallback of an unknown data type (v3 draft) is known.
+    # The use of an unknown data type's fallback (draft of version 3).
     fallback: Literal["warn", "use", "refuse"] = "warn"
     # Version 1, order F: "text" follows the specification; "writer" follows zarr 1.1.0, which
     # stored C-order bytes except with Blosc.
     v1_order: Literal["text", "writer"] = "text"
-    # Whether chunks that hold nothing but the fill value are stored.
+    # True if chunks that contain only the fill value are stored.
     write_empty_chunks: bool = False
-    # The codecs of new arrays for which none are given: "fast" (Blosc, and crc32c in version 3),
+    # The default codecs of new arrays: "fast" (Blosc, and crc32c in version 3),
     # "portable" (what GDAL reads too: zstd with its checksum in version 3), or a list of codecs.
     codecs: str | tuple[Any, ...] = "fast"
-    # The format of new nodes that join no hierarchy: 1, 2, 3 or "3-draft".
+    # The format of new hierarchies: 1, 2, 3 or "3-draft".
     zarr_format: int | str = 3
-    # The draft: whether creating a node also gives documents to the groups above it, which
-    # exist without.
+    # The draft: True if creating a node also writes metadata of the groups above it, which exist
+    # without them.
     explicit_groups: bool = False
 
 
@@ -178,7 +178,7 @@ _ALLOWED: dict[str, tuple[object, ...]] = {
     "fallback": ("warn", "use", "refuse"),
     "v1_order": ("text", "writer"),
 }
-# What zarr-python calls settings that are here too, and its others, which have no meaning here.
+# zarr-python's names of settings that exist here too, and its others, which have no effect here.
 _THEIRS = {
     "threading.max_workers": "threads",
     "array.write_empty_chunks": "write_empty_chunks",
@@ -196,7 +196,7 @@ def get() -> Config: ...
 @overload
 def get(key: str, default: Any = ...) -> Any: ...
 def get(key: str | None = None, default: Any = _ABSENT) -> Any:
-    """The settings in force here, or one of them by our name or by zarr-python's."""
+    """Return the settings in force here, or one of them by our name or by zarr-python's."""
     settings = _current.get() or _default
     if key is None:
         return settings
@@ -219,7 +219,7 @@ def configure(**changes: Any) -> Iterator[Config]:
 
 
 class set:
-    """Change settings for good, in all threads; as ``with set(...)`` until the block ends.
+    """Change settings permanently, in all threads; as ``with set(...)`` until the block ends.
 
     Takes our names as keywords, or a mapping that may also have zarr-python's. One of those
     that means nothing here is left out with a warning; a name that neither has is an error.
@@ -228,7 +228,7 @@ class set:
     def __init__(self, changes: Mapping[str, Any] | None = None, **more: Any) -> None:
         known = {}
         for key, value in {**(changes or {}), **more}.items():
-            # Both have `codecs`: there it is a mapping, of names to classes.
+            # Both have `codecs`; in zarr-python it maps names to classes.
             ours = key in _THEIRS or (key in _NAMES and not isinstance(value, Mapping))
             if not ours and key.partition(".")[0] in _IGNORED:
                 warn(
@@ -250,7 +250,7 @@ class set:
 
 
 def reset() -> None:
-    """Back to the defaults, in all threads."""
+    """Restore the defaults, in all threads."""
     global _default
     _default = Config()
 
@@ -264,7 +264,7 @@ def _change(changes: dict[str, Any]) -> None:
 
 
 def _checked(changes: dict[str, Any]) -> dict[str, Any]:
-    """The changes in the form that `Config` keeps them; raises where one is wrong."""
+    """Return the changes in the form that `Config` stores; raise if one is not valid."""
     found = dict(changes)
     for name, value in changes.items():
         if name not in _NAMES:
@@ -285,11 +285,11 @@ def _checked(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _codec_list(value: Any) -> tuple[Any, ...]:
-    """A copy of a list of codecs, which its giver may go on to change."""
+    """Copy a list of codecs, which the caller may change later."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         names = " or ".join(map(repr, CODECS))
         raise InvalidArgument(f"codecs must be {names} or a list of codecs, got {value!r}")
-    return tuple(map(freeze, copy.deepcopy(list(value))))  # all arrays to come share it
+    return tuple(map(freeze, copy.deepcopy(list(value))))  # shared by all later arrays
 
 
 def inherit(settings: Config) -> None:

@@ -9,23 +9,23 @@
     │   ├── NoSuchLabel (KeyError)          a variable or coordinate that does not exist
     │   └── WrongType (TypeError)           an argument of the wrong type
     ├── UnknownExtension (LookupError, ValueError)   a codec, data type … not known here
-    ├── CannotExpress (ValueError)          valid, but the chosen format has no words for it
+    ├── CannotExpress (ValueError)          valid, but the chosen format cannot express it
     ├── NodeNotFound (KeyError, FileNotFoundError, ValueError)
     ├── NodeExists (ValueError, FileExistsError)
-    ├── WrongNode (TypeError, ValueError)   not the kind, shape or type of node that was asked for
+    ├── WrongNode (TypeError, ValueError)   not the requested kind, shape or type of node
     ├── ReadOnly (PermissionError, TypeError, ValueError)
-    ├── StoreError (OSError)                the store failed, or cannot do what was asked
+    ├── StoreError (OSError)                the store failed, or cannot do what was requested
     │   └── Conflict (OSError)              another writer was faster; try again
     ├── ChunkError (OSError)                one chunk cannot be read or written
-    │   └── MissingChunk (KeyError)         there is none, and missing="raise" was asked for
+    │   └── MissingChunk (KeyError)         there is none, and missing="raise" was given
     ├── SelectionError (IndexError, ValueError)   a selection or values that do not fit the array
     └── MissingPackage                      an optional package is needed
-        ├── MissingModule (ImportError)     to import a module, or to do what was asked for
+        ├── MissingModule (ImportError)     to import a module, or for an operation
         └── MissingAttribute (AttributeError)   for a name of a module, as in ``oz.LMDBStore``
 
 Each class is also the builtin that a Python user would catch, and the one that zarr-python
 raises in that case. Facts are attributes, so that programs need not parse messages. Names of
-zarr-python's errors with the same meaning stand at the end.
+zarr-python's errors with the same meaning are defined at the end.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with a document: which key, which field, what was expected."""
+    """One problem of a metadata document: its key, its field and what was expected."""
 
     key: str
     field: str
@@ -119,7 +119,7 @@ class WrongType(InvalidArgument, TypeError):
 
 
 class UnknownExtension(OmnizarrError, LookupError, ValueError):
-    """A name in a document for which no implementation is registered."""
+    """Metadata name an extension for which no implementation is registered."""
 
     def __init__(self, message: str, *, kind: str = "", name: str = "") -> None:
         super().__init__(message)
@@ -128,7 +128,7 @@ class UnknownExtension(OmnizarrError, LookupError, ValueError):
 
 
 class CannotExpress(OmnizarrError, ValueError):
-    """Valid in general, but the chosen format has no words for it."""
+    """The node is valid, but the chosen format cannot express it."""
 
 
 class NodeNotFound(OmnizarrError, KeyError, FileNotFoundError, ValueError):
@@ -136,11 +136,11 @@ class NodeNotFound(OmnizarrError, KeyError, FileNotFoundError, ValueError):
 
 
 class NodeExists(OmnizarrError, ValueError, FileExistsError):
-    """There is already something at that path."""
+    """There is already a node or other data at that path."""
 
 
 class WrongNode(OmnizarrError, TypeError, ValueError):
-    """A node of another kind than was asked for, or an array of another shape or type."""
+    """A node of another kind than requested, or an array of another shape or type."""
 
 
 class ReadOnly(OmnizarrError, PermissionError, TypeError, ValueError):
@@ -148,7 +148,7 @@ class ReadOnly(OmnizarrError, PermissionError, TypeError, ValueError):
 
 
 class StoreError(OmnizarrError, OSError):
-    """The store failed, or cannot do what was asked of it."""
+    """The store failed, or cannot do what was requested."""
 
 
 class Conflict(StoreError):
@@ -180,7 +180,7 @@ class ChunkError(OmnizarrError, OSError):
 
 
 class MissingChunk(ChunkError, KeyError):
-    """The store has no such chunk, and the read was to take nothing else in its place."""
+    """The store has no such chunk, and ``missing="raise"`` was requested."""
 
 
 class SelectionError(OmnizarrError, IndexError, ValueError):
@@ -207,7 +207,7 @@ Context: TypeAlias = "tuple[str, dict[str, Any]]"  # a text, and attributes by n
 
 
 class error_context:
-    """Put into errors of the block where they arose: in front of the message and as attributes.
+    """Add to errors of the block where they arose: to the message and as attributes.
 
     >>> with error_context("shard 'c/0/0'", key="c/0/0"):
     ...     raise ChunkError("the index is damaged")
@@ -271,7 +271,7 @@ def _with_message(error: Exception, message: str, attributes: dict[str, Any]) ->
     return new.with_traceback(error.__traceback__)
 
 
-FEW = 8  # names, which are listed even where one of them seems to be meant
+FEW = 8  # names, which are listed even if one of them resembles the given one
 
 
 def known_names(given: object, known: Iterable[object]) -> str:
@@ -288,13 +288,13 @@ def known_names(given: object, known: Iterable[object]) -> str:
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
-    """Return ``"did you mean 'zstd'? "`` where a known name is much like `given`, else nothing."""
+    """Return ``"did you mean 'zstd'? "`` if a known name resembles `given`, else an empty text."""
     meant = near(given, known)
     return "" if meant is None else f"did you mean {meant!r}? "
 
 
 def near(given: object, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like `given`, or None where none is much like it."""
+    """Return the known name that most resembles `given`, or None if none does."""
     from difflib import get_close_matches  # noqa: PLC0415 - slow to import, rarely needed
 
     lower = {name.lower(): name for name in known}
@@ -303,32 +303,32 @@ def near(given: object, known: Iterable[str]) -> str | None:
 
 
 class OmnizarrWarning(UserWarning):
-    """Something that works but should be known: a fallback used, a field ignored."""
+    """A message about something that works but may surprise: a fallback used, a field ignored."""
 
 
-# What was told, and the filters that were in force: whoever sets others is told again.
-_told: tuple[object, set[str]] = (None, set())
-_MOST = 10_000
+# The filters in force and the messages given under them; other filters start afresh.
+_given: tuple[object, set[str]] = (None, set())
+_MAX_GIVEN = 10_000
 
 
 def warn(message: str, *, stacklevel: int | None = None) -> None:
-    """Give an `OmnizarrWarning`, once in a process for each message.
+    """Issue an `OmnizarrWarning`, once in a process for each message.
 
     It names the line of the program that called this package, or the one that `stacklevel`, as
     that of `warnings.warn`, says. Filters that make it an error raise each time, and
     ``warnings.catch_warnings`` begins anew.
     """
-    global _told
-    if _told[0] is not warnings.filters or len(_told[1]) >= _MOST:
-        _told = (warnings.filters, set())
-    if message not in _told[1]:
+    global _given
+    if _given[0] is not warnings.filters or len(_given[1]) >= _MAX_GIVEN:
+        _given = (warnings.filters, set())
+    if message not in _given[1]:
         level = _outside() if stacklevel is None else stacklevel
         warnings.warn(message, OmnizarrWarning, stacklevel=level + 1)
-        _told[1].add(message)
+        _given[1].add(message)
 
 
 def _outside() -> int:
-    """How many calls above that of `warn` the program is, as `warnings.warn` counts."""
+    """Return the stack level of the program's own call, as `warnings.warn` counts."""
     level, frame = 1, sys._getframe(2)
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back

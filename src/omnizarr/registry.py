@@ -1,11 +1,11 @@
-"""Names and the code behind them.
+"""The registry of extensions: names, and the code that implements them.
 
 A registration is a string ``"module:Class"`` that is imported on first use, or the class itself.
 Other packages add theirs at run time with `register`, or by an entry point in the group
 ``omnizarr.<kind>`` (``omnizarr.codec``, ``omnizarr.data_type``, ``omnizarr.chunk_grid``,
 ``omnizarr.chunk_key_encoding``, ``omnizarr.storage_transformer``, ``omnizarr.store``,
 ``omnizarr.store_adapter``, ``omnizarr.metadata_encoding``, ``omnizarr.integration``), which are
-only looked at when a name is not known otherwise.
+consulted only for unknown names.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Kind: TypeAlias = Literal[
     "integration",
 ]
 
-# What version 3 wants of registered names, or a URI, as it once did; an asterisk ends a family.
+# A name as version 3 requires it, or a URI, as the draft did; an asterisk ends a family of names.
 _NAME = re.compile(r"[a-z][a-z0-9_.-]*\*?|urn:.+|[a-z][a-z0-9+.-]*://.+")
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -53,7 +53,7 @@ _generation = 0
 
 
 def register(kind: Kind, name: str, target: Any, *aliases: str, replace: bool = False) -> None:
-    """Make `target`, an object or ``"module:attribute"``, known under `name` and `aliases`.
+    """Register `target`, an object or ``"module:attribute"``, as `name` and `aliases`.
 
     Something else that has one of the names, such as the codec ``zstd``, stays unless `replace`.
     What a program defined before under the same name is replaced when it runs again.
@@ -81,7 +81,7 @@ def register(kind: Kind, name: str, target: Any, *aliases: str, replace: bool = 
 
 
 def check_with(kind: Kind, check: Callable[[str, Any], None]) -> None:
-    """Have `check` raise for what cannot be registered as `kind`, given its name and itself."""
+    """Let `check` raise for targets that cannot be registered as `kind`."""
     _checks[kind] = check
 
 
@@ -93,7 +93,7 @@ def _check(kind: Kind, name: str, target: Any) -> None:
 
 
 def _origin(target: Any) -> object:
-    """Return where something was defined; what has no such place is its own."""
+    """Return where a target was defined; one without such a place is its own origin."""
     if isinstance(target, str):
         return target
     place = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
@@ -101,17 +101,17 @@ def _origin(target: Any) -> object:
 
 
 def generation() -> int:
-    """A number that changes with every registration, for caches of what was bound."""
+    """Return a number that changes with every registration, for caches of bound objects."""
     return _generation
 
 
 def hint(kind: Kind, name: str, text: str) -> None:
-    """Say in the error for an unknown `name` what would help."""
+    """Add a remedy to the error for an unknown `name`."""
     _hints[kind, name] = text
 
 
 def find(kind: Kind, name: str) -> Any | None:
-    """What is registered under `name`, imported if need be, or None."""
+    """Return the target registered as `name`, imported if need be, or None."""
     target = _table.get((kind, name))
     if target is None and kind not in _entry_points_read:
         _read_entry_points(kind)
@@ -125,7 +125,7 @@ def find(kind: Kind, name: str) -> Any | None:
 
 
 def load(target: str) -> Any:
-    """The object behind ``"module:attribute"``, or ``"module"``, imported on first use."""
+    """Return the object named by ``"module:attribute"``, or ``"module"``, imported on first use."""
     module, _, attribute = target.partition(":")
     try:
         found = importlib.import_module(module)
@@ -164,7 +164,7 @@ def attributes(
 
 
 def _is_import(frame: Any) -> bool:
-    """Return True if the statement that runs is ``from … import …``.
+    """Return True if the running statement is ``from … import …``.
 
     It would replace an `AttributeError` by one that says no more than "cannot import name".
     """
@@ -176,7 +176,7 @@ _NEEDS = {"LMDBStore": "lmdb", "RedisStore": "redis", "from_dask": "dask", "xarr
 
 
 def available(names: Iterable[str]) -> list[str]:
-    """Those names of a module whose packages are installed, sorted."""
+    """Return the names of a module whose packages are installed, sorted."""
     return sorted(n for n in names if n not in _NEEDS or _installed(_NEEDS[n]))
 
 
@@ -185,13 +185,13 @@ def _installed(package: str) -> bool:
 
     try:
         found = find_spec(package)
-    except ValueError:  # a module without a specification, such as one that a program made
+    except ValueError:  # a module without a specification, such as one created by a program
         return True
-    return found is not None and found.origin is not None  # else any folder of that name
+    return found is not None and found.origin is not None  # otherwise a mere directory of that name
 
 
 def _check_descriptors(what: str) -> None:
-    """Raise where no file can be opened: what is looked for in files then seems to be absent."""
+    """Raise if no file can be opened, since look-ups in files would then find nothing."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as e:
@@ -199,12 +199,12 @@ def _check_descriptors(what: str) -> None:
 
 
 def lookup(kind: Kind, name: str, where: str = "") -> Any:
-    """As `find`, but an unknown name is an error that says which may be meant."""
+    """Return the target registered as `name`; an unknown name is an error with suggestions."""
     target = find(kind, name)
     if target is None:
         words = kind.replace("_", " ")
         help_ = _hints.get((kind, name)) or known_names(name, names(kind))
-        if ":" in name:  # a URI, for which none of the names stands
+        if ":" in name:  # a URI, to which no known name is similar
             help_ = f"register what implements it under that URI: omnizarr.register({kind!r}, …)"
         place = f" at {where}" if where else ""
         raise UnknownExtension(f"unknown {words} {name!r}{place}; {help_}", kind=kind, name=name)
@@ -212,7 +212,7 @@ def lookup(kind: Kind, name: str, where: str = "") -> Any:
 
 
 def names(kind: Kind) -> list[str]:
-    """All names known for `kind`, sorted."""
+    """Return all names registered for `kind`, sorted."""
     return sorted(n for k, n in _table if k == kind)
 
 

@@ -88,7 +88,7 @@ def test_a_written_type_states_its_byte_order(asked: str, stored: str) -> None:
         ("<M8[]", "type string"),
         ("<M8[fortnight]", "units"),
         ("<f8[s]", "unit"),
-        ("<i3", "no such type"),
+        ("<i3", "not a known type"),
         (4, "type string"),
     ],
     ids=str,

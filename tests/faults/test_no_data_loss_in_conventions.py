@@ -141,7 +141,7 @@ def test_every_public_function_is_listed(module: ModuleType) -> None:
     assert functions == CALLS[module].keys()
 
 
-@pytest.mark.filterwarnings("ignore:.*documents of zarr 3 and zarr 2")  # undo needs the old ones
+@pytest.mark.filterwarnings("ignore:.*metadata of zarr 3 and zarr 2")  # undo needs the old ones
 @pytest.mark.parametrize("call", CASES)
 def test_no_call_removes_or_changes_a_chunk(call: Call, tmp_path: Path) -> None:
     where = tmp_path / "x"

@@ -348,7 +348,7 @@ def test_the_command_lists_absent_chunks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), [(1, 2), (1, 3), (2, 3)])
-@pytest.mark.filterwarnings("ignore:.*there are documents of")
+@pytest.mark.filterwarnings("ignore:.*there are metadata of")
 def test_documents_that_a_conversion_in_place_left_belong_to_their_nodes(
     old: int, new: int, tmp_path: Path
 ) -> None:

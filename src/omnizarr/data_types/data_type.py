@@ -20,7 +20,7 @@ Scalar: TypeAlias = "np.ndarray[tuple[()], Any]"  # 0-dimensional: keeps every b
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """What a named type is in NumPy.
+    """A named type and its representation in NumPy.
 
     `decode` turns the JSON of a fill value into a scalar, `encode` the reverse, both in the
     words of a dialect. `bits` is the significant bits of one component, for packing.
@@ -42,11 +42,11 @@ class DataType:
 
     @property
     def variable(self) -> bool:
-        """Whether items have no fixed size in bytes."""
+        """True if items have no fixed size in bytes."""
         return self.dtype.hasobject or self.dtype.kind == "T"
 
     def unset(self, dialect: Dialect) -> Any:
-        """What elements of a new array read as until they are written: no time, else zero.
+        """Return the value of elements that were never written: no time for times, else zero.
 
         The other formats have no words for "no time".
         """
@@ -54,7 +54,7 @@ class DataType:
         return np.array("NaT", self.dtype) if times else self.zero
 
     def scalar(self, value: Any) -> Scalar:
-        """`value` as a 0-dimensional array of this type."""
+        """Return `value` as a 0-dimensional array of this type."""
         if isinstance(value, np.ndarray) and value.dtype == self.dtype and value.ndim == 0:
             return value
         if self.dtype.kind in "iu" and isinstance(value, (float, np.floating)) and value % 1:
@@ -74,16 +74,16 @@ class DataType:
         return out
 
     def fill(self, stated: FillValue) -> Scalar:
-        """The scalar that a document's fill value means; undefined ones are as in new arrays."""
+        """Return the scalar of a stored fill value; an undefined one is that of new arrays."""
         if stated.json is None and (stated.dialect in ("v1", "v2") or self.named.name == "object"):
             return self.scalar(self.unset(stated.dialect))
         return self.scalar(self.decode(stated.json, stated.dialect))
 
     def fill_json(self, value: Any, dialect: Dialect) -> FillValue:
-        """How `value` is spelled in a document of that dialect."""
+        """Return `value` as a fill value in the spelling of a dialect."""
         scalar = self.scalar(value)
         if dialect == "v1" and self.dtype.kind in "SUVmM":
-            # The text has numbers only; its writers stored 0 for items of zero bytes.
+            # The specification has numbers only; its writers stored 0 for items of zero bytes.
             if any(scalar.tobytes()):
                 raise CannotExpress(
                     f"zarr 1 cannot express the fill value {scalar[()]!r} of type {self.dtype};"
@@ -99,19 +99,19 @@ def own_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def in_order(named: Named, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """`dtype` in the byte order that the type states (little unless it says big)."""
+    """Return `dtype` in the byte order that the type states, little unless it says big."""
     return dtype.newbyteorder(">" if named.configuration.get("endian") == "big" else "<")
 
 
 def wrong(named: Named | str, expected: str, got: object) -> InvalidMetadata:
-    """The error for a fill value that does not fit its type."""
+    """Return the error for a fill value that does not fit its type."""
     name = named if isinstance(named, str) else named.name
     remedy = "; put 0 there: GDAL writes null for maps without nodata" if got is None else ""
     return InvalidMetadata(f"fill_value of {name}: expected {expected}, got {kind_of(got)}{remedy}")
 
 
 def from_base64(text: str, named: Named) -> bytes:
-    """Bytes from standard Base64; anything else is an error."""
+    """Return the bytes of standard Base64; raise for anything else."""
     try:
         return binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
     except (binascii.Error, UnicodeEncodeError):
@@ -119,17 +119,17 @@ def from_base64(text: str, named: Named) -> bytes:
 
 
 def to_base64(data: bytes) -> str:
-    """Standard Base64 text."""
+    """Return standard Base64 text."""
     return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
 def old(dialect: Dialect) -> bool:
-    """Whether a dialect's real writers were loose about fill values."""
+    """Return True for dialects whose writers spelled fill values loosely."""
     return dialect in ("v1", "v2")
 
 
 def value_key(value: Any) -> Key | None:
-    """Return what `typed_key` does, also for what NumPy has: type and unit, shape and bits."""
+    """Return a `typed_key` that also tells NumPy values apart: by type, unit, shape and bits."""
     return typed_key(value, _tokens)
 
 

@@ -1,4 +1,4 @@
-"""From a NumPy type, or what a user writes for one, to its name."""
+"""Names of NumPy types and of everything that users give as a type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN_NAMES = ("string", "bytes", "object", *SMALL_INTEGERS, *SMALL_FLOATS)
 
 
 def describe(dtype: Any) -> Named:
-    """The name and configuration of a NumPy type, type string, Python type or own name."""
+    """Return the name and configuration of a NumPy type, type string, Python type or own name."""
     if isinstance(dtype, Named):
         return dtype
     if isinstance(dtype, dict) and isinstance(dtype.get("name"), str):
@@ -105,7 +105,7 @@ def _struct(dtype: np.dtype[Any]) -> Named:
 
 
 def _padding(size: int) -> list[dict[str, Any]]:
-    """Bytes between fields, as version 2 has them: a field without a name."""
+    """Return the bytes between fields as a field without a name, as version 2 writes them."""
     return [{"name": "", "data_type": f"r{8 * size}"}] if size else []
 
 
@@ -118,7 +118,7 @@ def _is_raw(name: str) -> bool:
 
 
 def _nested(dtype: Any) -> Any:
-    """Lists from JSON in place of the tuples that NumPy wants."""
+    """Return JSON lists as the tuples that NumPy requires."""
     if (
         isinstance(dtype, (list, tuple))
         and dtype

@@ -2,9 +2,10 @@
 
 Specification: registered extensions ``string``, ``bytes``, ``fixed_length_utf32``, and
 zarr-python's ``null_terminated_bytes``; in version 1 and 2 ``<U12``, ``|S12``, and ``|O`` with
-a vlen filter; in the draft its string extension.
-In memory: ``string`` is NumPy's ``StringDType``, ``bytes`` an object array of `bytes`.
-Specification: ``r<bits>`` of version 3 and its draft; ``|V5`` in version 1 and 2; zarr-python
+a vlen filter; in the draft its string extension. In memory, ``string`` is NumPy's
+``StringDType`` and ``bytes`` an object array of `bytes`.
+
+Raw bytes are ``r<bits>`` in version 3 and its draft and ``|V5`` in version 1 and 2; zarr-python
 also writes ``raw_bytes`` with ``length_bytes``. ``object`` is version 2's ``|O`` with an object
 codec such as json2; version 3 has no such type.
 """
@@ -39,7 +40,7 @@ TEXT_NAMES = (
 
 
 def bind_text(named: Named) -> DataType:
-    """The data type behind one of `TEXT_NAMES`."""
+    """Return the data type for one of `TEXT_NAMES`."""
     if named.name == "fixed_length_utf32":
         return _utf32(named)
     if named.name == "null_terminated_bytes":
@@ -49,7 +50,7 @@ def bind_text(named: Named) -> DataType:
 
 
 def length_bytes(named: Named, multiple_of: int = 1) -> int:
-    """The configured size of an item, checked."""
+    """Return the configured size of an item, checked."""
     length = named.configuration["length_bytes"]
     good = isinstance(length, int) and not isinstance(length, bool) and 0 <= length < 2**31
     if not good or length % multiple_of:
@@ -89,7 +90,7 @@ def _bytes(named: Named) -> DataType:
 
 
 def byte_list(json: list[Any], named: Named) -> bytes:
-    """Bytes from a list of integers 0 to 255."""
+    """Return the bytes in a list of integers 0 to 255."""
     if all(isinstance(b, int) and not isinstance(b, bool) and 0 <= b <= 255 for b in json):
         return bytes(json)
     raise wrong(named, "integers from 0 to 255", json)
@@ -129,7 +130,7 @@ def _fixed_bytes(named: Named) -> DataType:
             return b""
         if not isinstance(json, str):
             raise wrong(named, "a string", json)
-        # The draft has plain text, and Base64 of the whole item where text cannot say it.
+        # The draft has plain text, and Base64 of the whole item for anything else.
         # The latter is always longer than the item, so the two cannot be confused.
         if dialect == "v3-draft" and len(json.encode()) <= length:
             return json.encode()
@@ -155,7 +156,7 @@ PATTERN = re.compile(r"r(0|[1-9][0-9]*)")
 
 
 def bind_raw(named: Named) -> DataType:
-    """The data type ``r<bits>``, ``raw_bytes`` or ``object``."""
+    """Return the data type ``r<bits>``, ``raw_bytes`` or ``object``."""
     if named.name == "object":
         return _object(named)
     if named.name == "raw_bytes":
@@ -196,7 +197,7 @@ def bind_raw(named: Named) -> DataType:
 
 
 def _from_digits(text: str, named: Named) -> bytes:
-    """The bytes that ``0x…`` or ``0b…`` spells, the first one first."""
+    """Return the bytes that ``0x…`` or ``0b…`` spells, the first one first."""
     base, per_byte = (16, 2) if text.startswith("0x") else (2, 8)
     digits = text[2:]
     good = digits.isalnum() and len(digits) % per_byte == 0

@@ -4,12 +4,14 @@ Specification: core data types of version 3; registered extensions for the small
 need the package ``ml_dtypes``. Names are the same in every format that has names.
 
 A fill value keeps its exact bits: NaNs other than the usual one are written as ``"0x…"``.
-``<f16`` and ``<c32`` of versions 1 and 2, as zarr-python 2 wrote them on Intel's processors under
-Linux and macOS; no other format has a name for them. They are read and written where NumPy has
-the same type: elsewhere its ``longdouble`` is another number in the same or in fewer bytes.
-Specification: registered extensions ``numpy.datetime64`` and ``numpy.timedelta64``; in
-version 1 and 2 ``<M8[ns]`` and ``<m8[s]``; in the draft its datetime extension.
-Configuration: ``{"unit": "ns", "scale_factor": 1}``.
+
+Extended floats are ``<f16`` and ``<c32`` of versions 1 and 2, which zarr-python 2 wrote on Intel's
+processors under Linux and macOS; no other format has a name for them. They are read and written
+only where NumPy has the same type: elsewhere its ``longdouble`` is a different number.
+
+Dates and times are the registered extensions ``numpy.datetime64`` and ``numpy.timedelta64``
+(configuration: ``{"unit": "ns", "scale_factor": 1}``), ``<M8[ns]`` and ``<m8[s]`` in version 1 and
+2, and the draft's datetime extension.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ NUMPY = {
     "complex_float32": "c8",
     "complex_float64": "c16",
 }
-# name -> significant bits, for types that ml_dtypes gives to NumPy
+# name -> significant bits, for types that ml_dtypes adds to NumPy
 SMALL_INTEGERS = {"int2": 2, "int4": 4, "uint2": 2, "uint4": 4}
 SMALL_FLOATS = {
     "bfloat16": 16,
@@ -55,7 +57,7 @@ NUMERIC_NAMES = (*NUMPY, *SMALL_INTEGERS, *SMALL_FLOATS)
 
 
 def bind_numeric(named: Named) -> DataType:
-    """The data type behind one of `NUMERIC_NAMES`."""
+    """Return the data type for one of `NUMERIC_NAMES`."""
     check_members(named, "data type", optional=("endian",))
     if named.name in NUMPY:
         dtype = in_order(named, np.dtype(NUMPY[named.name]))
@@ -86,7 +88,7 @@ def _small(name: str) -> np.dtype[Any]:
 
 
 def _towards(value: float, exact: int) -> float:
-    """The nearest float to an integer, moved towards it where it may lie between two narrow ones.
+    """Return the float nearest to an integer, moved towards it if halfway between narrow ones.
 
     Rounding it to such a type once more would else take it to the even one of them.
     """
@@ -95,7 +97,7 @@ def _towards(value: float, exact: int) -> float:
 
 
 class Fill:
-    """How the fill values of one numeric type are spelled."""
+    """The spelling of the fill values of one numeric type."""
 
     def __init__(self, named: Named, dtype: np.dtype[Any]) -> None:
         self.named = named
@@ -236,7 +238,7 @@ EXTENDED_NAMES = ("numpy.longdouble", "numpy.clongdouble")
 
 
 def bind_extended(named: Named) -> DataType:
-    """The data type behind one of `EXTENDED_NAMES`; raises where NumPy has another one here."""
+    """Return the data type for one of `EXTENDED_NAMES`; raise if NumPy's differs here."""
     check_members(named, "data type", optional=("endian",))
     check_platform(named.name)
     kind: type[np.longdouble | np.clongdouble] = np.longdouble
@@ -250,7 +252,7 @@ def bind_extended(named: Named) -> DataType:
 
 
 def check_platform(name: str) -> None:
-    """Raise where ``longdouble`` is not the 80-bit number of Intel's processors in 16 bytes."""
+    """Raise unless ``longdouble`` is the 80-bit number of Intel's processors in 16 bytes."""
     if np.dtype(np.longdouble).itemsize != 16 or np.finfo(np.longdouble).nmant != 63:
         raise UnknownExtension(
             f"data type {name!r} (<f16 or <c32) holds the 80-bit floats of Intel's processors,"
@@ -262,7 +264,7 @@ def check_platform(name: str) -> None:
 
 
 class Extended(Float):
-    """A JSON number or one of the three names, none of which has more than 64 bits."""
+    """A JSON number or one of the three names, neither of which has more than 64 bits."""
 
     def bits(self, text: str, base: int, digits: int) -> Any:
         raise wrong(self.named, 'a number, "NaN", "Infinity" or "-Infinity"', text)
@@ -279,7 +281,7 @@ class Extended(Float):
 
 
 class ExtendedComplex(Complex):
-    """Two of them, real then imaginary."""
+    """Two extended floats, real then imaginary."""
 
     def __init__(self, named: Named, dtype: np.dtype[np.clongdouble]) -> None:
         super().__init__(named, dtype)
@@ -291,7 +293,7 @@ UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "μs", "ns", "ps", "fs",
 
 
 def bind_time(named: Named) -> DataType:
-    """The data type of moments or durations in a unit."""
+    """Return the data type of moments or durations in a unit."""
     check_members(named, "data type", required=("unit", "scale_factor"), optional=("endian",))
     unit, scale = named.configuration["unit"], named.configuration["scale_factor"]
     if unit not in UNITS:

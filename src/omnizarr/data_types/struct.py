@@ -28,7 +28,7 @@ _simple: Cache[tuple[int, str], DataType] = Cache(256)  # types without a config
 
 
 def bind_name(named: Named) -> DataType:
-    """Any data type by its name; the one place where names become NumPy types."""
+    """Return the data type of any name; only here do names become NumPy types."""
     if named.configuration:
         return _bind_name(named)
     key = (registry.generation(), named.name)
@@ -49,7 +49,7 @@ def _bind_name(named: Named) -> DataType:
 
 
 def bind_struct(named: Named) -> DataType:
-    """The data type of records with these fields."""
+    """Return the data type of records with these fields."""
     check_members(named, "data type", required=("fields",))
     fields = _fields(named)
     parts = [(name, bind_name(inner), shape) for name, inner, shape in fields]
@@ -94,7 +94,7 @@ def bind_struct(named: Named) -> DataType:
 
 
 def _dtype(parts: list[tuple[str, DataType, tuple[int, ...]]]) -> np.dtype[Any]:
-    """The type of records; what has no name is padding."""
+    """Return the NumPy type of records; a field without a name is padding."""
     formats = [np.dtype((part.dtype, shape)) for _, part, shape in parts]
     ends = [*itertools.accumulate((f.itemsize for f in formats), initial=0)]
     named = [i for i, (name, _, _) in enumerate(parts) if name]

@@ -1,4 +1,4 @@
-"""Formats: documents to model and back. Only here is a version number known."""
+"""Formats: metadata to model and back. Only this package knows versions and their keys."""
 
 from omnizarr.formats.detect import (
     NAMES,

@@ -1,12 +1,13 @@
 """Codecs as each format writes them, translated to and from version 3.
 
-Readers keep the older form (``numcodecs.<id>`` with its configuration as it stands), so that a
-rewritten document says what it said; writers translate into their own words.
-numcodecs sees its input as items of the stated type without looking at their own. In version 2
-that is the meaning of a document: a filter whose type has another byte order or size than the
-items gets their bytes. In version 3 the items between codecs are numbers, and a byte order is a
-matter of storage; zarr-python nevertheless sees them as numcodecs does. What is written here says
-the same to both: every filter states the order in which its items come.
+Readers keep the older form (``numcodecs.<id>`` with an unchanged configuration), so that metadata
+are rewritten as they were; writers translate into the names of their own format.
+
+numcodecs interprets its input as items of the type that a filter states, whatever their own type.
+In version 2 that is the meaning of the metadata: a filter whose type has another byte order or size
+than the items gets their bytes. In version 3 the items between codecs are numbers, and byte order
+is a matter of storage; zarr-python nevertheless does as numcodecs does. Metadata written here mean
+the same to both: every filter states the byte order of its input.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, BYTES_FILTERS, C
 # the items as another type; its configuration is that of the filter, with the id.
 ON_BYTES = "filter-on-bytes"
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
-# Names of version 3 that mean the same as a numcodecs id, with the same configuration.
-_SAME = {"gzip": "gzip", "zstd": "zstd", "vlen-utf8": "vlen-utf8", "vlen-bytes": "vlen-bytes"}
-# Further ids that have a name there, ``numcodecs.<id>``, which zarr-python knows.
+# Codecs with the same name and configuration in version 3 and in numcodecs.
+_SAME = frozenset({"gzip", "zstd", "vlen-utf8", "vlen-bytes", "bitround"})
+# Other ids of numcodecs that zarr-python knows in version 3, as ``numcodecs.<id>``.
 _WITH_PREFIX = frozenset(
     {
         *("lz4", "zlib", "bz2", "lzma", "blosc", "bitround"),
@@ -37,13 +38,12 @@ _WITH_PREFIX = frozenset(
         *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3", "pcodec", "zfpy"),
     }
 )
-_SAME_AS = {"bitround": "bitround"}
 
 
 def from_ids(
     steps: Sequence[dict[str, Any]], order: str, rank: int, data_type: Named
 ) -> tuple[Named, ...]:
-    """The model's codecs for numcodecs configurations in the order of encoding."""
+    """Return the model's codecs for numcodecs configurations in the order of encoding."""
     named = [
         Named(PREFIX + step["id"], {k: v for k, v in step.items() if k != "id"}) for step in steps
     ]
@@ -56,7 +56,7 @@ def from_ids(
         is_bytes = is_bytes or kind != "array->array"
         items = items if is_bytes else given(steps[i], items)
     if "array->bytes" not in kinds:
-        # Unknown filters are taken to work on the array, like most that are known.
+        # Unknown filters are assumed to work on the array, like most known ones.
         at = kinds.index("bytes->bytes") if "bytes->bytes" in kinds else len(named)
         named.insert(at, Named("bytes"))
     if order == "F":
@@ -73,7 +73,7 @@ def _kind(id_: str) -> str:
 
 
 def split_order(array: ArrayModel, format_name: str) -> tuple[str, list[Named]]:
-    """The order ``C`` or ``F`` that leading transposes amount to, and the other codecs."""
+    """Split codecs into the order ``C`` or ``F`` of leading transposes, and the rest."""
     rank = len(array.shape)
     codecs = list(array.codecs)
     axes = list(range(rank))
@@ -83,7 +83,7 @@ def split_order(array: ArrayModel, format_name: str) -> tuple[str, list[Named]]:
         axes = [axes[i] for i in order]
     if any(c.name == "transpose" for c in codecs):
         raise cannot(format_name, "a transpose after other codecs")
-    # Of one axis both are true; a transpose then only remembers that the document said F.
+    # One axis has both orders; a transpose then only records that the metadata state F.
     if axes == list(reversed(range(rank))) and len(codecs) < len(array.codecs):
         return "F", codecs
     if axes == list(range(rank)):
@@ -92,8 +92,10 @@ def split_order(array: ArrayModel, format_name: str) -> tuple[str, list[Named]]:
 
 
 def to_ids(array: ArrayModel, format_name: str) -> tuple[str, list[dict[str, Any]], Named]:
-    """Order, numcodecs configurations in the order of encoding, and the type of the items with
-    the byte order in which the first of them gets it."""
+    """Return the order, the numcodecs configurations in the order of encoding, and the item type.
+
+    The type has the byte order of the first filter's input.
+    """
     order, codecs = split_order(array, format_name)
     steps: list[dict[str, Any]] = []
     filters: list[dict[str, Any]] = []
@@ -113,7 +115,7 @@ def to_ids(array: ArrayModel, format_name: str) -> tuple[str, list[dict[str, Any
 def _with_types(
     filters: list[dict[str, Any]], stored: Any, data_type: Named, format_name: str
 ) -> tuple[list[dict[str, Any]], Named]:
-    """Filters that see items as they come, and the type that the first one gets."""
+    """Return filters that see items as they come, and the type that the first one gets."""
     if stored in ("little", "big"):  # as in version 3, where the type has no order
         first = next((found for f in filters if (found := taken(f)) is not None), None)
         order = stored if first is None else first.order
@@ -141,9 +143,7 @@ def _to_id(codec: Named, format_name: str) -> dict[str, Any]:
     if codec.name in _SAME:
         if codec.name == "zstd" and not config.get("checksum", False):
             config.pop("checksum", None)
-        return {"id": _SAME[codec.name], **config}
-    if codec.name in _SAME_AS:
-        return {"id": _SAME_AS[codec.name], **config}
+        return {"id": codec.name, **config}
     if codec.name == "crc32c":
         return {"id": "crc32c"}
     if codec.name == "blosc":
@@ -156,7 +156,7 @@ def _to_id(codec: Named, format_name: str) -> dict[str, Any]:
 def split_compressor(
     steps: list[dict[str, Any]],
 ) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:
-    """Filters and compressor of a version 2 document."""
+    """Split numcodecs configurations into the filters and the compressor of version 2."""
     last = steps[-1]["id"] if steps else None
     if last is None or last in ARRAY_TO_ARRAY | ARRAY_TO_BYTES | BYTES_FILTERS:
         return steps or None, None
@@ -164,7 +164,7 @@ def split_compressor(
 
 
 def without_checksums(codecs: Sequence[Named]) -> tuple[tuple[Named, ...], tuple[str, ...]]:
-    """Codecs without those that only add a checksum, and the names of what was left out.
+    """Return codecs without those that only add a checksum, and the names of the latter.
 
     zstd keeps the checksum in its own frame, which can be read without being told of it.
     """
@@ -183,7 +183,7 @@ def without_checksums(codecs: Sequence[Named]) -> tuple[tuple[Named, ...], tuple
 
 
 def to_names(array: ArrayModel) -> tuple[Named, ...]:
-    """The codecs in the names of version 3."""
+    """Return the codecs by their names in version 3."""
     out: list[Named] = []
     items = Items(itemsize(array.data_type) or 1, None)
     at_bytes = False
@@ -193,7 +193,7 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
             raise cannot("3", f"the filter {config['id']!r} on bytes", "array filters come first")
         id_ = codec.name.removeprefix(PREFIX) if codec.name.startswith(PREFIX) else None
         from_id = id_ is not None and array.fill_value.dialect != "v3"
-        if from_id and id_ not in _WITH_PREFIX | _SAME.keys():
+        if from_id and id_ not in _WITH_PREFIX | _SAME:
             raise cannot("3", f"the codec {id_!r}", "it has no name there")
         if id_ in ARRAY_TO_ARRAY:
             items = given({**config, "id": id_}, items)
@@ -237,23 +237,23 @@ def _blosc(config: dict[str, Any], size: int) -> Named:
     )
 
 
-# The members that state the types of decoded and of encoded items.
+# Items between filters. The members that state the types of decoded and of encoded items:
 _MEMBERS = {
     **dict.fromkeys(("delta", "fixedscaleoffset", "quantize", "categorize"), ("dtype", "astype")),
     "astype": ("decode_dtype", "encode_dtype"),
 }
-_DEFAULTS = {"categorize": "|u1"}  # of encoded items; others give the type that they take
+_DEFAULTS = {"categorize": "|u1"}  # of encoded items; other filters produce the type of their input
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Size and byte order of items; None for what they do not have, or is not known."""
+    """Size and byte order of items; None if they have none or it is not known."""
 
     size: int | None
     order: str | None
 
     def fits(self, stated: Items | None) -> bool:
-        """Return whether a filter that states such items sees these as they are."""
+        """Return True if a filter for such items reads these correctly."""
         if stated is None or None in (self.size, stated.size):
             return True
         orders = {self.order, stated.order} - {None}
@@ -261,7 +261,7 @@ class Items:
 
 
 def items_of(data_type: Named) -> Items:
-    """Return size and order of the items of an array."""
+    """Return size and byte order of the items of an array."""
     try:
         orders = byte_orders(data_type)
         # Fields of structures are never converted one by one.
@@ -272,13 +272,13 @@ def items_of(data_type: Named) -> Items:
 
 
 def taken(step: dict[str, Any]) -> Items | None:
-    """Return the items that a filter states to take, or None where it takes any."""
+    """Return the items that a filter expects, or None if it accepts any."""
     found = _stated(step, 0)
     return None if found is None else items_of(found)
 
 
 def given(step: dict[str, Any], before: Items) -> Items:
-    """Return the items that a filter gives."""
+    """Return the items that a filter produces."""
     if step["id"] == "packbits":
         return Items(1, None)
     found = _stated(step, 1) or _stated(step, 0)
@@ -294,7 +294,7 @@ def as_step(codec: Named) -> dict[str, Any] | None:
 
 
 def ordered(steps: Iterable[dict[str, Any]], before: str | None) -> list[dict[str, Any]]:
-    """Return filters that each state the byte order in which items come from the one before."""
+    """Return filters that each state the byte order of the items from the filter before."""
     out = []
     for step in steps:
         step = _with_orders(step, before)
@@ -304,7 +304,7 @@ def ordered(steps: Iterable[dict[str, Any]], before: str | None) -> list[dict[st
 
 
 def ending(steps: list[dict[str, Any]], order: str) -> list[dict[str, Any]]:
-    """Return filters the last of which gives items in that order, as they are stored."""
+    """Return filters the last of which produces items in the stored byte order."""
     for i in reversed(range(len(steps))):
         if taken(steps[i]) is not None:
             return [*steps[:i], _with_orders(steps[i], None, order), *steps[i + 1 :]]
@@ -312,7 +312,7 @@ def ending(steps: list[dict[str, Any]], order: str) -> list[dict[str, Any]]:
 
 
 def _stated(step: dict[str, Any], side: int) -> Named | None:
-    """Return the type of decoded (0) or encoded (1) items, where it is stated and known."""
+    """Return the type of decoded (0) or encoded (1) items, if it is stated and known."""
     members = _MEMBERS.get(step["id"])
     text = None if members is None else step.get(members[side])
     if text is None and side == 1:
@@ -329,7 +329,7 @@ def _stated(step: dict[str, Any], side: int) -> Named | None:
 def _with_orders(
     step: dict[str, Any], taken: str | None, given: str | None = None
 ) -> dict[str, Any]:
-    """Return the filter with other byte orders stated; None leaves one as it is."""
+    """Return the filter with other byte orders; None leaves one unchanged."""
     before = _stated(step, 0)
     stated = _stated(step, 1)
     if before is None:
@@ -344,18 +344,19 @@ def _with_orders(
 
 
 def in_order(data_type: Named, order: str | None) -> Named:
-    """Return the type with its items in that byte order, where it has one."""
+    """Return the type with its items in that byte order, if it has one."""
     if order is None or items_of(data_type).order in (None, order):
         return data_type
     return data_type.replace(endian="big") if order == "big" else data_type.without("endian")
 
 
+# Codecs of version 3 in the form that a model or a document needs, also inside shards.
 Codecs: TypeAlias = tuple[Named, ...]
 Change: TypeAlias = Callable[[Codecs], Codecs]
 
 
 def inside(codec: Named, change: Change, index: Change) -> Named:
-    """A `sharding_indexed` with its two lists changed, each an object a codec; others as they are.
+    """Return a `sharding_indexed` with its two codec lists changed; other codecs unchanged.
 
     A malformed list stays: binding the codec reports it with its place.
     """
@@ -379,9 +380,9 @@ def _parsed(stated: object) -> Codecs | None:
 
 
 def as_object(extension: Named) -> dict[str, Any]:
-    """An extension as readers of version 3.0 understand it."""
+    """Return an extension in the form that readers of version 3.0 understand."""
     doc: dict[str, Any] = {"name": extension.name}
-    # zarr-python, whose names these are, wants the member even where it is empty.
+    # zarr-python, whose names these are, requires the member even if it is empty.
     if extension.configuration or extension.name.startswith(PREFIX):
         doc["configuration"] = dict(extension.configuration)
     if not extension.must_understand:
@@ -390,7 +391,7 @@ def as_object(extension: Named) -> dict[str, Any]:
 
 
 def byte_orders_known(data_type: Named) -> bool:
-    """Whether the type is one whose byte order this library understands, and has one."""
+    """Return True if the type has a byte order that this library knows."""
     try:
         return bool(byte_orders(data_type))
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError):
@@ -398,7 +399,7 @@ def byte_orders_known(data_type: Named) -> bool:
 
 
 def with_order(codecs: Codecs, order: str | None) -> Codecs:
-    """Codecs with the byte order of the items stated; that of an index is little by default."""
+    """Return codecs that state the byte order of items; a shard index is little by default."""
     out = []
     for codec in codecs:
         if codec.name == "cast_value":
@@ -414,7 +415,7 @@ def with_order(codecs: Codecs, order: str | None) -> Codecs:
 
 
 def with_filter_orders(codecs: Codecs) -> Codecs:
-    """Codecs whose filters state the byte orders in which zarr-python hands them items.
+    """Return codecs whose filters state the byte orders in which zarr-python passes items.
 
     They come little-endian, as types of version 3 do in memory, and go as they are stored.
     """
@@ -432,13 +433,13 @@ def with_filter_orders(codecs: Codecs) -> Codecs:
 
 
 def _target(codec: Named) -> Named:
-    """What a cast makes of the items; a malformed one is reported when it is bound."""
+    """Return the type that a cast produces; a malformed one is reported when it is bound."""
     stated = codec.configuration.get("data_type")
     return Named(stated if isinstance(stated, str) else "")
 
 
 def letters(codecs: Codecs, field: str) -> list[str]:
-    """Places of transposes whose order is a letter, also inside shards."""
+    """Return the positions of transposes whose order is a letter, also inside shards."""
     found: list[str] = []
 
     def look(inner: Codecs, where: str) -> Codecs:
@@ -455,7 +456,7 @@ def letters(codecs: Codecs, field: str) -> list[str]:
 
 
 def modern(codecs: Codecs, rank: int) -> Codecs:
-    """Codecs in today's words, for those that writers of 2023 used."""
+    """Return codecs in today's form, for the spellings of writers in 2023."""
     out = []
     for codec in codecs:
         if codec.name == "endian":

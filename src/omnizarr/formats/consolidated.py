@@ -1,6 +1,6 @@
-"""Consolidated metadata: a group's copies of the documents below it.
+"""Consolidated metadata: the metadata of all nodes below a group in one document.
 
-Version 2 keeps them in ``.zmetadata``, version 3 inside the group's own document. The draft and
+Version 2 stores them as ``.zmetadata``, version 3 inside the group's own metadata. The draft and
 version 1 have none.
 """
 
@@ -28,7 +28,7 @@ Entries: TypeAlias = dict[str, Entry]
 
 
 def key(format: Format, path: str, name: str | None = None) -> str | None:
-    """The key of the document with the copies of the group at `path`; None: there are no such.
+    """Return the key of the consolidated metadata of the group at `path`, or None if it has none.
 
     `name` is another one than ``.zmetadata``, in version 2.
     """
@@ -37,38 +37,38 @@ def key(format: Format, path: str, name: str | None = None) -> str | None:
     if isinstance(format, V3):
         if name is not None:
             raise InvalidArgument(
-                f"use_consolidated={name!r}: zarr 3 keeps the copies in the group's own document;"
-                " give True, False or None"
+                f"use_consolidated={name!r}: zarr 3 stores consolidated metadata in the group's own"
+                " metadata; give True, False or None"
             )
         return format.keys(path)[0]
     return None
 
 
 def keys_beside(wanted: str | None, path: str, name: str | None) -> list[str]:
-    """What to fetch for copies beside the documents of a node, in a format or (None) in any."""
+    """Return the keys of consolidated metadata next to a node's own; None stands for any format."""
     return [paths.prefix(path) + (name or KEY)] if wanted in (None, V2.name) else []
 
 
 def holders(format: Format, path: str) -> dict[str, str]:
-    """Keys of documents that may hold a copy of the node at `path`, and the group of each."""
+    """Return the keys that may hold consolidated metadata of `path`, and the group of each."""
     if isinstance(format, V3):
         return {format.keys(group)[0]: group for group in paths.ancestors(path)}
-    if isinstance(format, V2):  # a group's copies start with its own documents
+    if isinstance(format, V2):  # these include the group's own metadata
         return {paths.prefix(group) + KEY: group for group in (*paths.ancestors(path), path)}
     return {}
 
 
 def read(format: Format, data: bytes, key: str) -> Entries | None:
-    """The copies in a document, or None where it has none; raises InvalidMetadata.
+    """Return the consolidated metadata in a document, or None if it has none.
 
-    Those of paths that no node can have are left out; see `impossible`.
+    Entries for paths that no node can have are omitted; see `impossible`.
     """
     found = _read(format, data, key)
     return found and {path: entry for path, entry in found.items() if is_possible(path)}
 
 
 def impossible(format: Format, data: bytes, key: str) -> list[str]:
-    """Paths of copies that no node can have."""
+    """Return the paths in consolidated metadata that no node can have."""
     return [path for path in _read(format, data, key) or () if not is_possible(path)]
 
 
@@ -81,7 +81,7 @@ def is_possible(path: str) -> bool:
 
 
 def is_same(entry: Entry, documents: Documents) -> bool:
-    """Return True if a copy says what the documents of its node say."""
+    """Return True if consolidated metadata equal a node's own metadata."""
     try:
         own = {name: load_object(text, name, allow_nan=True) for name, text in documents.items()}
     except InvalidMetadata:
@@ -90,7 +90,7 @@ def is_same(entry: Entry, documents: Documents) -> bool:
 
 
 def _plain(entry: Entry) -> bytes:
-    """An entry in one spelling: without copies inside it, and without empty attributes."""
+    """Return an entry in one spelling: without nested entries and without empty attributes."""
     found = {}
     for name, copy in entry.items():
         if isinstance(copy, dict) and name != ".zattrs":
@@ -133,7 +133,7 @@ def _read_v3(data: bytes, key: str) -> Entries | None:
 
 
 def has_copies(format: Format, data: bytes, key: str) -> bool:
-    """Whether a document has copies that can be read."""
+    """Return True if a document has consolidated metadata that can be read."""
     try:
         return read(format, data, key) is not None
     except InvalidMetadata:
@@ -141,11 +141,13 @@ def has_copies(format: Format, data: bytes, key: str) -> bool:
 
 
 def node(format: Format, path: str, entry: Entry) -> Node | None:
-    """The node that an entry describes; raises InvalidMetadata where it is wrong."""
+    """Return the node that an entry describes; raise InvalidMetadata if it is not valid."""
     for name, copy in entry.items():
         if not isinstance(copy, dict):
-            raise InvalidMetadata(f"the copy of {paths.prefix(path)}{name} is not an object")
-    # zarr-python gives every group inside empty copies of its own, in version 2 too.
+            raise InvalidMetadata(
+                f"the consolidated metadata of {paths.prefix(path)}{name} are not an object"
+            )
+    # zarr-python gives every inner group empty consolidated metadata, in version 2 too.
     own = {
         name: {k: v for k, v in copy.items() if k != MEMBER or name == ".zattrs"}
         for name, copy in entry.items()
@@ -155,7 +157,7 @@ def node(format: Format, path: str, entry: Entry) -> Node | None:
 
 
 def write(format: Format, path: str, nodes: Mapping[str, Node]) -> dict[str, bytes]:
-    """The document that holds copies of `nodes`, by relative path; the group itself is ``""``."""
+    """Return the document with metadata of `nodes` by relative path; the group itself is ``""``."""
     if isinstance(format, V2):
         documents = {k: t for p, n in nodes.items() for k, t in format.write(p, n).items()}
         copies = {k: load_object(t, k) for k, t in documents.items() if t is not None}
@@ -169,7 +171,7 @@ def write(format: Format, path: str, nodes: Mapping[str, Node]) -> dict[str, byt
 
 
 def changed(format: Format, data: bytes, key: str, nodes: Mapping[str, Documents]) -> bytes:
-    """The document `key` with the copies of some nodes renewed.
+    """Return the document `key` with the metadata of some nodes updated.
 
     `nodes` has each node's documents by their names; the paths are relative to the group. A node
     without any is gone, with all below it.
@@ -193,7 +195,7 @@ def changed(format: Format, data: bytes, key: str, nodes: Mapping[str, Documents
 
 
 def dropped(format: Format, data: bytes, key: str) -> bytes | None:
-    """The document without copies; None where nothing is left of it."""
+    """Return the document without consolidated metadata; None if nothing remains of it."""
     if not isinstance(format, V3):
         return None
     doc = load_object(data, key)

@@ -17,7 +17,7 @@ from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
 
-_WORDS = re.compile(rb'"zarr_format"\s*:\s*"')
+_DRAFT_VERSION = re.compile(rb'"zarr_format"\s*:\s*"')
 NAMES = ("1", "2", "3-draft", "3")
 ROOT_KEYS = "zarr.json, .zarray, .zgroup or meta"  # of a node, in messages
 _V1, _V2, _V3 = V1(), V2(), V3()
@@ -31,9 +31,9 @@ _is_draft_cached = cached(64)(_is_draft)
 
 
 def by_name(name: object, separator: str = ".") -> Format:
-    """A format by its name; ``2`` and ``"v2"`` do too.
+    """Return a format by its name; ``2`` and ``"v2"`` are accepted too.
 
-    `separator` is that of chunk keys where a version 2 document does not state one.
+    `separator` is that of chunk keys if version 2 metadata do not state one.
     """
     text = str(name).lower().removeprefix("v")
     formats: dict[str, type[V1 | V2 | V3Draft | V3]] = {
@@ -95,40 +95,40 @@ def unchecked_attributes(get: Callable[[str], bytes | None]) -> dict[str, Any] |
 
 @cached(64)
 def _all_keys(path: str) -> tuple[str, ...]:
-    """The keys of a path in all formats."""
+    """Return the metadata keys of a path in all formats."""
     keys = (key for some in _keys_in_order(path) for key in some)
     return tuple(dict.fromkeys(keys))
 
 
 def _keys_in_order(path: str) -> tuple[tuple[str, ...], ...]:
-    """The keys of a path, those of a preferred format first."""
+    """Return the metadata keys of a path, those of a preferred format first."""
     return (*_V3.keys(path), ENTRY), (*_V2.keys(path),), (*_V1.keys(path),)
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What to look for at a path, and how to judge what was found."""
+    """The keys to fetch for a path, and the decision by what was found."""
 
     path: str
     wanted: str | None = None  # a format's name, or None for any
-    separator: str = "."  # in chunk keys, where a version 2 document does not state one
+    separator: str = "."  # in chunk keys, if version 2 metadata do not state one
 
     def keys(self) -> list[str]:
-        """All keys to fetch in one batch."""
+        """Return all keys to fetch in one batch."""
         if self.wanted == V3Draft.name:
-            return [ENTRY]  # it says where the documents are
+            return [ENTRY]  # it determines the other keys
         if self.wanted is not None:
             return list(by_name(self.wanted).keys(self.path))
         return [*_all_keys(self.path)]
 
     def keys_in_order(self) -> list[list[str]]:
-        """The keys in groups: what one finds decides, whatever the groups after it hold."""
+        """Return the keys in groups; the first group that exists decides."""
         if self.wanted is not None:
             return [self.keys()]
         return [[*dict.fromkeys(keys)] for keys in _keys_in_order(self.path)]
 
     def formats(self, documents: Documents, problems: list[Problem]) -> list[Format]:
-        """The formats that may have a node here, the preferred one first."""
+        """Return the formats that may have a node here, the preferred one first."""
         found: list[Format] = []
         (own,) = _V3.keys(self.path)
         is_draft = ENTRY in documents and self._is_draft_entry(own in documents, documents[ENTRY])
@@ -145,12 +145,12 @@ class Probe:
             return [f for f in found if f.name == self.wanted]
         if len(found) > 1:
             names = " and ".join(f"zarr {f.name}" for f in found)
-            message = f"there are documents of {names}; zarr {found[0].name} is used"
+            message = f"there are metadata of {names}; zarr {found[0].name} is used"
             problems.append(Problem(own, "", message, "warning"))
         return found
 
     def _is_draft_entry(self, own: bool, entry: bytes) -> bool:
-        # Most documents need no parsing to see that they are of the final version.
-        if own and self.wanted != V3Draft.name and not _WORDS.search(entry):
+        # Most metadata are recognised as those of the final version without parsing them.
+        if own and self.wanted != V3Draft.name and not _DRAFT_VERSION.search(entry):
             return False
         return (_is_draft_cached if len(entry) < LARGEST else _is_draft)(entry)

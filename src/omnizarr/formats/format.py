@@ -1,8 +1,9 @@
 """The interface of a format: its metadata, keys and rules.
 
-Files that NetCDF-C writes as NCZarr, without that attribute, name them in a field of their own:
+All formats but version 3 store dimension names in the attribute ``_ARRAY_DIMENSIONS``. Files that
+NetCDF-C writes as NCZarr, without that attribute, have a field of their own:
 ``"_NCZARR_ARRAY": {"dimrefs": ["/time", "/lat"]}``, since NetCDF-C 4.9.3
-``"_nczarr_array": {"dimension_references": [...]}``. It is read and never written.
+``"_nczarr_array": {"dimension_references": [...]}``, which is read and never written.
 """
 
 from __future__ import annotations
@@ -24,40 +25,40 @@ class Format(Protocol):
 
     name: str
     dialect: Dialect
-    # Whether an array may leave its fill value undefined.
+    # True if an array may leave its fill value undefined.
     undefined_fill: bool
-    # Whether an array's dimension names are one of its attributes.
+    # True if an array's dimension names are one of its attributes.
     names_in_attributes: bool
-    # Whether documents have codecs by their ids in numcodecs.
+    # True if metadata have codecs by their ids in numcodecs.
     codecs_by_id: bool
-    # Whether its readers know codecs that only add a checksum.
+    # True if its readers know codecs that only add a checksum.
     checksums_are_read: bool
-    # Whether groups exist, and whether they exist without a document of their own.
+    # True if groups exist, and if they exist without metadata of their own.
     has_groups: bool
     implicit_groups: bool
-    # Why nothing may be written, or None.
+    # The reason why nothing may be written, or None.
     frozen: str | None
 
     def path(self, path: str) -> str:
-        r"""The path as this format stores it: most take `\` for `/`."""
+        r"""Return the path as this format stores it: most take `\` for `/`."""
 
     def keys(self, path: str) -> tuple[str, ...]:
-        """Every key that may hold a document of the node at `path`."""
+        """Return every key that may hold metadata of the node at `path`."""
 
     def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
-        """The node, or None where there is none; `problems` gathers warnings.
+        """Return the node, or None if there is none; `problems` collects warnings.
 
-        Raises InvalidMetadata with everything that is wrong.
+        Raises InvalidMetadata with all problems.
         """
 
     def write(self, path: str, node: Node) -> dict[str, bytes | None]:
-        """The documents of a node; None means that the key must not exist.
+        """Return the metadata documents of a node; None means that the key must not exist.
 
-        Raises CannotExpress where this format has no words for something.
+        Raises CannotExpress if this format cannot express something.
         """
 
     def adapt(self, array: ArrayModel) -> ArrayModel:
-        """The same array, same chunk bytes, in this format's own names.
+        """Return the same array, with the same chunk bytes, in this format's own names.
 
         Only the chunk key encoding may differ. Raises CannotExpress.
         """
@@ -65,7 +66,7 @@ class Format(Protocol):
     def default_codecs(
         self, itemsize: int | None, variable: str | None, choice: str
     ) -> tuple[Named, ...]:
-        """What new arrays use: for fixed items of that size, or for a variable type's codec.
+        """Return the codecs of new arrays, for items of that size or of variable length.
 
         `choice` is one of those of the setting `codecs`.
         """
@@ -73,50 +74,50 @@ class Format(Protocol):
     def sharded(
         self, array: ArrayModel, shards: tuple[int, ...], index_location: str = "end"
     ) -> ArrayModel:
-        """The array with its chunks packed into shards of that shape; raises CannotExpress.
+        """Return the array with its chunks packed into shards of that shape; raise CannotExpress.
 
         `index_location` is ``"start"`` or ``"end"``.
         """
 
     def new_type(self, named: Named) -> Named:
-        """The data type of a new array for which this one is asked."""
+        """Return the data type of a new array for which this one was requested."""
 
     def key_encoding(self, separator: str | None) -> Named:
-        """The chunk key encoding of new arrays."""
+        """Return the chunk key encoding of new arrays."""
 
     def check_name(self, path: str) -> None:
-        """Raise InvalidName where a path is not allowed."""
+        """Raise InvalidName if a path is not allowed."""
 
     def name_advice(self, path: str) -> str | None:
-        """Why a path, though allowed, should better be another one."""
+        """Return why a path, though allowed, should better be changed, or None."""
 
     def name_warning(self, path: str) -> str | None:
-        """Why the last name of a path breaks a rule, though nodes of such names are read."""
+        """Return the rule that a path's last name breaks, though such nodes are read, or None."""
 
     def root_documents(self) -> dict[str, bytes]:
-        """What a hierarchy must have beside its nodes."""
+        """Return the documents that a hierarchy must have besides its nodes."""
 
     def chunk_prefix(self, path: str) -> str:
-        """What the keys of an array's chunks start with."""
+        """Return the prefix of the keys of an array's chunks."""
 
     def listing(self, path: str) -> str:
-        """The prefix to list one level deep for the children of a group."""
+        """Return the prefix to list one level deep for the children of a group."""
 
     def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
-        """Names of possible children from that listing; None: only its documents can tell."""
+        """Return possible children in that listing; kind None if only their metadata tell."""
 
     def owned(self, path: str) -> tuple[list[str], list[str]]:
-        """The keys and the prefixes that belong to a node and to all below it."""
+        """Return the keys and the prefixes that belong to a node and to all below it."""
 
     def is_metadata(self, key: str) -> bool:
         """Return True if a key can only be that of a metadata document, never of a chunk."""
 
     def looks_owned(self, key: str) -> bool:
-        """Whether a key (relative to the hierarchy) can be part of Zarr in this format."""
+        """Return True if a key, relative to the hierarchy, can belong to this format."""
 
 
 def check_version(fields: Fields, version: int) -> None:
-    """Record where a document is not of that version, and which it looks like."""
+    """Record metadata of another version, and name the one they look like."""
     stated = fields.get("zarr_format")
     if "zarr_format" not in fields.values or (type(stated) is int and stated == version):
         return
@@ -130,17 +131,19 @@ def check_version(fields: Fields, version: int) -> None:
 
 
 def ascii_advice(path: str, format_name: str) -> str | None:
-    """The advice of formats whose paths should be ASCII, although readers take any."""
+    """Return the advice of formats whose paths should be ASCII, although readers accept any."""
     if path.isascii():
         return None
-    return f"is not ASCII, as zarr {format_name} wants it; some readers may not find it"
+    return f"is not ASCII, as zarr {format_name} requires; some readers may not find it"
 
 
 def cannot(format_name: str, what: str, why: str = "") -> CannotExpress:
-    """The error where a format has no words for something."""
+    """Return the error for something that a format cannot express."""
     reason = f": {why}" if why else ""
     return CannotExpress(f"zarr {format_name} cannot express {what}{reason}")
 
+
+# Dimension names in attributes
 
 ARRAY_DIMENSIONS = "_ARRAY_DIMENSIONS"
 _NCZARR = {"_nczarr_array": "dimension_references", "_NCZARR_ARRAY": "dimrefs"}
@@ -149,7 +152,7 @@ _NCZARR = {"_nczarr_array": "dimension_references", "_NCZARR_ARRAY": "dimrefs"}
 def from_attributes(
     attributes: Mapping[str, Any], rank: int, key: str, problems: list[Problem]
 ) -> tuple[str, ...] | None:
-    """The names, where the attribute has a string for every axis; another value is a problem."""
+    """Return the dimension names in the attribute; any value but a name per axis is a problem."""
     if ARRAY_DIMENSIONS not in attributes:
         return None
     names = _names(attributes[ARRAY_DIMENSIONS], rank)
@@ -160,19 +163,19 @@ def from_attributes(
 
 
 def check_attributes(attributes: Mapping[str, Any], rank: int) -> None:
-    """Raise where the attribute does not name every axis."""
+    """Raise unless the attribute, if present, names every axis."""
     if ARRAY_DIMENSIONS in attributes and _names(attributes[ARRAY_DIMENSIONS], rank) is None:
         raise InvalidMetadata(f"{ARRAY_DIMENSIONS}: {_expected(attributes, rank)}")
 
 
 def without_misfit(attributes: Mapping[str, Any], rank: int) -> dict[str, Any]:
-    """The attributes, but for names that no reader uses because they do not fit."""
+    """Return the attributes without dimension names that no reader uses because they do not fit."""
     fits = ARRAY_DIMENSIONS in attributes and _names(attributes[ARRAY_DIMENSIONS], rank) is not None
     return {k: v for k, v in attributes.items() if k != ARRAY_DIMENSIONS or fits}
 
 
 def from_nczarr(places: Mapping[str, Any], rank: int) -> tuple[str, ...] | None:
-    """The names in NCZarr's own field, without the groups that their paths start with."""
+    """Return the names in NCZarr's own field, without the groups that their paths start with."""
     for field, member in _NCZARR.items():
         stated = places.get(field)
         names = _names(stated.get(member), rank) if isinstance(stated, dict) else None
@@ -182,12 +185,12 @@ def from_nczarr(places: Mapping[str, Any], rank: int) -> tuple[str, ...] | None:
 
 
 def is_nczarr(name: str) -> bool:
-    """Whether a field or attribute is one that NetCDF-C keeps for itself."""
+    """Return True for a field or attribute that NetCDF-C reserves for itself."""
     return name.lower().startswith("_nczarr_")
 
 
 def to_attributes(array: ArrayModel, format_name: str) -> dict[str, Any]:
-    """The attributes with the array's dimension names among them."""
+    """Return the attributes with the array's dimension names among them."""
     attributes = dict(array.attributes)
     names = array.dimension_names
     if names is None or (names and not any(names)):
@@ -198,7 +201,7 @@ def to_attributes(array: ArrayModel, format_name: str) -> dict[str, Any]:
 
 
 def beside_field(array: ArrayModel) -> dict[str, Any]:
-    """The attributes without names that the field `dimension_names` already has."""
+    """Return the attributes without names that the field `dimension_names` already has."""
     attributes = dict(array.attributes)
     if array.dimension_names is not None and attributes.get(ARRAY_DIMENSIONS) == list(
         array.dimension_names

@@ -1,9 +1,10 @@
 """Type strings of versions 1 and 2 (NumPy's array protocol), and fill values of narrow floats.
 
-The one table; the draft uses it too. No NumPy is needed to translate.
-A parser makes every number of a document a 64-bit float. Rounding that to fewer bits goes wrong
-where it lies exactly between two narrow floats and the number in the document does not. Such a
-fill value is moved by one unit in the last place towards what the document says.
+The draft uses the same table. NumPy itself is not needed for the translation.
+
+A JSON parser reads every number as a 64-bit float. Rounding it again to fewer bits is wrong if it
+lies exactly between two narrow floats and the number in the metadata does not. Such a fill value is
+moved by one unit in the last place towards the exact number.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SIMPLE = {
     **{f"f{n}": f"float{8 * n}" for n in (2, 4, 8)},
     "c8": "complex64",
     "c16": "complex128",
-    # Of 80 bits in 16 bytes, as NumPy has them on Intel's processors; no other format names them.
+    # 80 bits in 16 bytes, as NumPy has them on Intel's processors; no other format names them.
     "f16": "numpy.longdouble",
     "c32": "numpy.clongdouble",
 }
@@ -33,13 +34,13 @@ _CODES = {name: code for code, name in _SIMPLE.items()}
 _ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
 _TYPE = re.compile(r"([<>|=]?)([biufcmMSUVO])(\d*)(?:\[(\d*)(\w+)\])?")
 _UNITS = {"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"}
-# Types of a few bits have no type string anywhere in versions 1 and 2.
+# Types of a few bits, which have no type string in versions 1 and 2.
 _ITEM_BITS = re.compile(r"(?:u?int|float|bfloat)(\d+)")
 MAX_DEPTH = 16
 
 
 def from_type_string(stated: Any, *, order_needed: bool = True, depth: int = 0) -> Named:
-    """The named type behind a type string or a list of fields; raises InvalidMetadata."""
+    """Return the named type for a type string or a list of fields; raise InvalidMetadata."""
     if isinstance(stated, list):
         return _from_fields(stated, order_needed, depth)
     if not isinstance(stated, str):
@@ -81,7 +82,7 @@ def _from_parts(stated: str, kind: str, size: str, scale: str | None, unit: str 
             return Named("fixed_length_utf32", {"length_bytes": 4 * length})
         if length:
             return Named(f"r{8 * length}")
-    raise InvalidMetadata(f"{stated!r}: there is no such type")
+    raise InvalidMetadata(f"{stated!r} is not a known type")
 
 
 def _from_fields(stated: list[Any], order_needed: bool, depth: int) -> Named:
@@ -111,7 +112,7 @@ def _from_fields(stated: list[Any], order_needed: bool, depth: int) -> Named:
 
 
 def to_type_string(named: Named, format_name: str) -> Any:
-    """The type string or list of fields for a named type; raises CannotExpress."""
+    """Return the type string or list of fields of a named type; raise CannotExpress."""
     name, config = named.name, named.configuration
     order = ">" if config.get("endian") == "big" else "<"
     name = _ALIASES.get(name, name)
@@ -141,7 +142,7 @@ def to_type_string(named: Named, format_name: str) -> Any:
 
 
 def only_old(named: Named) -> str | None:
-    """What only versions 1 and 2 have, if a type or part of it is such; else None."""
+    """Return the part of a type that only versions 1 and 2 can express, or None."""
     if named.name in ("numpy.longdouble", "numpy.clongdouble"):
         return f"{named.name.removeprefix('numpy.')}, a float of 80 bits"
     if named.name not in ("struct", "structured"):
@@ -156,7 +157,7 @@ def only_old(named: Named) -> str | None:
 
 
 def pairs_only(stated: Any, format_name: str) -> Any:
-    """`stated`, unless it is a structure with sub-arrays: some texts have only pairs."""
+    """Return `stated`; raise for sub-arrays, where only pairs of name and type are allowed."""
     for field in stated if isinstance(stated, list) else ():
         if len(field) > 2:
             raise cannot(format_name, f"the sub-array field {field[0]!r}")
@@ -165,14 +166,14 @@ def pairs_only(stated: Any, format_name: str) -> Any:
 
 
 def beyond_pairs(stated: Any) -> Iterator[str]:
-    """Names of fields that have a shape, or fields of their own."""
+    """Return the names of fields that have a shape, or fields of their own."""
     for field in _entries(stated):
         if len(field) > 2 or isinstance(field[1], list):
             yield str(field[0])
 
 
 def number_shapes(stated: Any) -> Iterator[tuple[str, int]]:
-    """Fields whose shape is a number and not a list, at any depth, with that number."""
+    """Return the fields whose shape is a number and not a list, at any depth, with that number."""
     for field in _entries(stated):
         if len(field) > 2 and isinstance(field[2], int):
             yield str(field[0]), field[2]
@@ -180,7 +181,7 @@ def number_shapes(stated: Any) -> Iterator[tuple[str, int]]:
 
 
 def _entries(stated: Any) -> Iterator[list[Any]]:
-    """The fields of a stated structure that have a name and a type at least."""
+    """Yield the fields of a structure that have at least a name and a type."""
     for field in stated if isinstance(stated, list) else ():
         if isinstance(field, list) and len(field) > 1:
             yield field
@@ -193,7 +194,7 @@ def _to_field(field: Any, format_name: str) -> list[Any]:
 
 
 def field_parts(field: Any) -> tuple[str, Named]:
-    """Name and type of one field of a struct, in either spelling."""
+    """Return name and type of one field of a struct, in either spelling."""
     name, inner = (
         (field["name"], field["data_type"]) if isinstance(field, dict) else (field[0], field[1])
     )
@@ -203,14 +204,14 @@ def field_parts(field: Any) -> tuple[str, Named]:
 
 
 def as_json(named: Named) -> Any:
-    """A named type as version 3 writes it: a string where a string says it all."""
+    """Return a named type as version 3 writes it: a string where that is sufficient."""
     if not named.configuration:
         return named.name
     return {"name": named.name, "configuration": dict(named.configuration)}
 
 
 def byte_orders(named: Named) -> set[str]:
-    """The byte orders of all multi-byte parts of a type: none, one or both."""
+    """Return the byte orders of all multi-byte parts of a type: none, one or both."""
     if named.name in ("struct", "structured"):
         found: set[str] = set()
         for field in named.configuration["fields"]:
@@ -224,9 +225,9 @@ def byte_orders(named: Named) -> set[str]:
 
 
 def without_order(named: Named) -> Named:
-    """The type with byte orders left out, also inside structures."""
+    """Return the type without byte orders, also inside structures."""
     if not named.configuration or '"endian"' not in json.dumps(dict(named.configuration)):
-        return named  # as the document spells it
+        return named  # in its original spelling
     if named.name in ("struct", "structured"):
         fields = []
         for field in named.configuration["fields"]:
@@ -240,7 +241,7 @@ def without_order(named: Named) -> Named:
 
 
 def itemsize(named: Named) -> int | None:
-    """Bytes of one item, or None where it is variable or not known here."""
+    """Return the bytes of one item, or None if it is variable or not known here."""
     name, config = named.name, named.configuration
     name = _ALIASES.get(name, name)
     if name in _CODES:
@@ -274,7 +275,7 @@ MAX_DIGITS = 4000  # Python's limit for integers is a little more
 
 
 def rounded_once(node: Node, document: bytes) -> Node:
-    """The node, with a fill value that further rounding takes to where the document's goes."""
+    """Return the node with a fill value that is rounded only once; see above."""
     if not isinstance(node, ArrayModel) or not node.data_type.name.startswith(NARROW):
         return node
     given = node.fill_value.json
@@ -285,7 +286,7 @@ def rounded_once(node: Node, document: bytes) -> Node:
 
 
 def towards(text: str) -> float:
-    """The nearest float, or its neighbour on the side of the exact number; see above."""
+    """Return the nearest float, or its neighbour on the side of the exact number; see above."""
     value = float(text)
     if not _between(value):
         return value
@@ -303,7 +304,7 @@ def towards(text: str) -> float:
 
 
 def _between(value: Any) -> bool:
-    """Whether a float has so few bits that it can lie between two narrow ones."""
+    """Return True if a float has so few bits that it can lie between two narrow ones."""
     if not isinstance(value, float) or not math.isfinite(value) or value == 0:
         return False
     return bool((math.frexp(value)[0] * 2**MAX_BITS).is_integer())

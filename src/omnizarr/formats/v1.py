@@ -1,4 +1,4 @@
-"""Zarr version 1: one array a store, documents ``meta`` and ``attrs``."""
+"""Zarr version 1: one array per store, with the keys ``meta`` and ``attrs``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIELDS = (
     "fill_value",
     "order",
 )
-# What an integer in `compression_opts` means to a library.
+# The option of each library that an integer in `compression_opts` sets.
 _LEVELS = {
     "zlib": "level",
     "bz2": "level",
@@ -44,7 +44,7 @@ COMPRESSORS = ("zlib", "bz2", "lzma", "blosc")
 
 
 class V1:
-    """The door to version 1."""
+    """Zarr version 1."""
 
     name = "1"
     dialect: Dialect = "v1"
@@ -136,7 +136,7 @@ class V1:
         return adapted
 
     def _adapt(self, array: ArrayModel) -> ArrayModel:
-        """As `adapt`, with a compressor that is not the version's, as a document may have it."""
+        """Adapt an array as `adapt` does, but keep a compressor that version 1 does not define."""
         if array.chunk_grid.name != "regular":
             raise cannot(self.name, f"a chunk grid {array.chunk_grid.name!r}")
         if array.storage_transformers:
@@ -209,7 +209,7 @@ class V1:
 
 
 def read_type(fields: Fields) -> Named:
-    """The field `dtype` of versions 1 and 2."""
+    """Read the field `dtype` of versions 1 and 2."""
     stated = fields.get("dtype")
     if "dtype" not in fields.values:
         return Named("bool")
@@ -226,7 +226,7 @@ def read_type(fields: Fields) -> Named:
 
 
 def check_fill(fields: Fields, named: Named) -> None:
-    """Record a fill value in a spelling that others do not read."""
+    """Record a fill value in a spelling that other readers do not accept."""
     fill, name = fields.get("fill_value"), named.name
     if isinstance(fill, bool) and re.match("u?int", name):
         message = f"expected a number for {name}, got {kind_of(fill)}; read as {int(fill)}"

@@ -1,4 +1,4 @@
-"""Zarr version 2: documents ``.zarray``, ``.zgroup`` and ``.zattrs`` beside the chunks."""
+"""Zarr version 2: ``.zarray``, ``.zgroup`` and ``.zattrs`` next to the chunks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OBJECT_TYPES = {"vlen-utf8": "string", "vlen-bytes": "bytes"}
 
 
 class V2:
-    """The door to version 2."""
+    """Zarr version 2."""
 
     name = "2"
     dialect: Dialect = "v2"
@@ -44,7 +44,7 @@ class V2:
     frozen: str | None = None
 
     def __init__(self, separator: str = ".") -> None:
-        # In chunk keys, where a document does not state one: nested stores never did.
+        # In chunk keys, if the metadata do not state one: nested stores never did.
         self.separator = separator
 
     def path(self, path: str) -> str:
@@ -78,7 +78,7 @@ class V2:
         return node.with_(attributes=attributes, dimension_names=names)
 
     def _parse(self, path: str, documents: Documents, problems: list[Problem]) -> Node:
-        """The node without its attributes."""
+        """Return the node without its attributes."""
         array, group, _ = self.keys(path)
         if array in documents:
             if group in documents:
@@ -196,7 +196,7 @@ class V2:
         return Named("v2", {"separator": separator or self.separator})
 
     def check_name(self, path: str) -> None:
-        """Any normalised path is allowed."""
+        """Accept any normalised path."""
 
     def name_advice(self, path: str) -> str | None:
         return ascii_advice(path, self.name)
@@ -228,7 +228,7 @@ class V2:
 
 
 def _steps(fields: Fields) -> list[dict[str, Any]]:
-    """Filters and compressor in the order of encoding."""
+    """Return filters and compressor in the order of encoding."""
     steps: list[dict[str, Any]] = []
     filters = fields.get("filters")
     if filters is not None and not isinstance(filters, list):

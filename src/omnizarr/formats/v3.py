@@ -50,7 +50,7 @@ OPTIONAL = ("attributes", "storage_transformers", "dimension_names")
 
 
 class V3:
-    """The door to version 3."""
+    """Zarr version 3."""
 
     name = "3"
     dialect: Dialect = "v3"
@@ -63,7 +63,7 @@ class V3:
     frozen: str | None = None
 
     def path(self, path: str) -> str:
-        return path  # a backslash is a character like others
+        return path  # a backslash is an ordinary character
 
     def keys(self, path: str) -> tuple[str, ...]:
         return (f"{path}/zarr.json" if path else "zarr.json",)
@@ -82,7 +82,7 @@ class V3:
         shape, rest = split_shape(data, _START)
         if not _is_shape(shape):
             return parse()
-        # A document as it is written here, of an array that perhaps only grew.
+        # Metadata as they are written here, of an array that perhaps only grew.
         node = parse_once((self.name, len(shape), rest), len(rest), problems, parse)
         return node.with_(shape=tuple(shape)) if isinstance(node, ArrayModel) else node
 
@@ -91,7 +91,7 @@ class V3:
         shape, attributes = doc.get("shape"), doc.get("attributes", {})
         if not _is_shape(shape) or not isinstance(attributes, dict):
             return rounded_once(self._parse(key, doc, problems), data)
-        # Many documents differ in nothing but their shape and attributes.
+        # Metadata of many arrays differ only in shape and attributes.
         rest = {**doc, "shape": [0] * len(shape), "attributes": {}}
         same = typed_key(rest)
         parse = partial(self._parse, key, rest, problems)
@@ -171,7 +171,7 @@ class V3:
         )
 
     def _essential(self, fields: Fields, name: str) -> Named:
-        """An extension that can never be skipped."""
+        """Read an extension that can never be skipped."""
         if name not in fields.values:
             return Named("")
         found = named(fields, name, fields.get(name))
@@ -219,7 +219,7 @@ class V3:
         return {key: write_once(node, lambda some: dumps(self.document(some), indent=2))}
 
     def document(self, node: Node) -> dict[str, Any]:
-        """The content of a node's document."""
+        """Return the metadata document of a node."""
         doc: dict[str, Any] = {"zarr_format": 3, "node_type": node.kind}
         if isinstance(node, GroupModel):
             doc["attributes"] = dict(node.attributes)
@@ -356,7 +356,7 @@ class V3:
 
 
 def _is_shape(value: Any) -> TypeGuard[list[int]]:
-    """Whether the field `shape` is right in itself."""
+    """Return True if the field `shape` is valid by itself."""
     if not isinstance(value, list) or len(value) > MAX_RANK:
         return False
     return all(type(n) is int and n >= 0 for n in value) and math.prod(value) <= MAX_LENGTH
@@ -375,7 +375,7 @@ def _extra(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _positive(grid: Named) -> Named:
-    """The grid without lengths of 0, which readers take where the array is empty."""
+    """Return the grid without lengths of 0, which readers accept in an empty array."""
     chunks = grid.configuration.get("chunk_shape")
     if grid.name != "regular" or not isinstance(chunks, list) or 0 not in chunks:
         return grid
@@ -383,7 +383,7 @@ def _positive(grid: Named) -> Named:
 
 
 def _renamed(array: ArrayModel) -> Codecs:
-    """The array's codecs in the names of version 3."""
+    """Return the array's codecs by their names in version 3."""
 
     def index(inner: Codecs) -> Codecs:
         shape = (*array.shape, 2)
@@ -412,7 +412,7 @@ RESERVED = (
 
 
 def name_problem(name: str) -> str | None:
-    """Why version 3 forbids a node name, or None; see `reserved` for names that it keeps back."""
+    """Return why version 3 forbids a node name, or None; see `reserved` for reserved names."""
     if not name:
         return "is empty"
     if "/" in name:
@@ -423,7 +423,7 @@ def name_problem(name: str) -> str | None:
 
 
 def reserved(path: str) -> str | None:
-    """The last name of a path, if it begins as names that version 3 keeps back, and why.
+    """Return why the last name of a path is one that version 3 reserves, or None.
 
     Such nodes are real: xarray stores arrays without a name as
     ``__xarray_dataarray_variable__``.
@@ -433,7 +433,7 @@ def reserved(path: str) -> str | None:
 
 
 def advice(path: str) -> str | None:
-    """Why a path that version 3 allows should better be another one."""
+    """Return why a path that version 3 allows should better be changed, or None."""
     for above in (*paths.ancestors(path), path):
         found = reserved(above)
         if found is not None:

@@ -1,8 +1,8 @@
-"""Reading the fields of a document while collecting every problem, not only the first.
+"""Fields of a metadata document, read with every problem recorded, not only the first.
 
-A reader asks for fields one by one; a wrong field is recorded and a harmless stand-in is
-returned, so that the rest is still checked. `Fields.done` raises when anything was wrong, so no
-stand-in leaves the reader. `validate` uses the same readers and shows the same list.
+A reader asks for fields one by one; a wrong field is recorded and a harmless substitute returned,
+so that the rest is still checked. `Fields.done` raises if anything was wrong, so no substitute
+leaves the reader. `validate` uses the same readers and shows the same list.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_LENGTH = 2**63 - 1
 
 
 class Fields:
-    """One JSON object under inspection."""
+    """The fields of one JSON object, and the problems found in them."""
 
     def __init__(self, key: str, values: Mapping[str, Any], problems: list[Problem]) -> None:
         self.key = key
@@ -34,7 +34,7 @@ class Fields:
         self.problems.append(Problem(self.key, field, message))
 
     def warn(self, field: str, message: str) -> None:
-        """Record that `field` is odd but can be read."""
+        """Record that `field` is unusual but can be read."""
         self.problems.append(Problem(self.key, field, message, "warning"))
 
     def done(self, what: str) -> None:
@@ -49,11 +49,11 @@ class Fields:
                 self.error(name, "required, but missing")
 
     def get(self, name: str) -> Any:
-        """The value as it stands, or None."""
+        """Return the value unchanged, or None."""
         return self.values.get(name)
 
     def integers(self, name: str, *, least: int = 0) -> tuple[int, ...]:
-        """A list of integers of at least `least`, such as a shape."""
+        """Return a list of integers of at least `least`, such as a shape."""
         value = self.values.get(name)
         if name not in self.values:
             return ()
@@ -66,7 +66,7 @@ class Fields:
         return found
 
     def integer_list(self, field: str, value: object, *, least: int = 0) -> tuple[int, ...]:
-        """`value` as a tuple of integers of at least `least`."""
+        """Return `value` as a tuple of integers of at least `least`."""
         if not isinstance(value, list):
             self.error(field, f"expected a list of integers, got {kind_of(value)}")
             return ()
@@ -80,7 +80,7 @@ class Fields:
         return tuple(value)
 
     def attributes(self, name: str = "attributes") -> dict[str, Any]:
-        """An object of any JSON values; absent means empty."""
+        """Return an object of any JSON values; a missing one is empty."""
         value = self.values.get(name, {})
         if not isinstance(value, dict):
             self.error(name, f"expected an object, got {kind_of(value)}")
@@ -88,7 +88,7 @@ class Fields:
         return value
 
     def choice(self, name: str, allowed: tuple[T, ...]) -> T:
-        """One of a few constants; the first stands in."""
+        """Return one of a few constants; the first replaces an invalid value."""
         value = self.values.get(name)
         if name not in self.values:
             return allowed[0]
@@ -100,7 +100,7 @@ class Fields:
         return allowed[0]
 
     def chunks(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of a chunk of an array of that shape."""
+        """Return the chunk shape for an array of that shape."""
         found = self.integers("chunks")
         known = "shape" in self.values and "chunks" in self.values
         if not known or self._bad("shape") or self._bad("chunks"):
@@ -118,7 +118,7 @@ class Fields:
 
 
 def named(fields: Fields, field: str, value: object, *, name: str = "name") -> Named:
-    """An extension in the final form: a string, or an object with a name and a configuration."""
+    """Return an extension from a string, or an object with a name and a configuration."""
     if isinstance(value, str) and value:
         return Named(value)
     if not isinstance(value, dict):

@@ -1,15 +1,16 @@
 """Nodes and the extensions they name: frozen, independent of the format.
 
-Names live in one name space, that of the final version 3 and its registered extensions
-(`int32`, `numpy.datetime64`, `gzip`, `numcodecs.zlib`, …). Three things that only older formats
-can say have a place too, and the writer of a format that lacks them refuses or translates:
+Names are those of the final version 3 and its registered extensions (`int32`, `numpy.datetime64`,
+`gzip`, `numcodecs.zlib`, …). Three things that only older formats can express are represented too;
+the writer of a format that lacks them refuses or translates them:
 
 - a data type may carry ``endian: "big"``: the byte order of its default representation, and
   of the NumPy type users see (version 1, version 2, early drafts);
 - a field of a ``struct`` may carry ``shape`` (NumPy's sub-arrays);
 - the data type ``object`` holds Python objects through an object codec.
-Version 2 lists filters and a compressor without saying what they turn into what; the model
-needs to know where arrays become bytes.
+
+Version 2 lists filters and a compressor without their kinds; the sets of numcodecs ids at the end
+say which of them encode arrays as arrays, and which as bytes.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from omnizarr.errors import InvalidMetadata, Problem
 class Named:
     """A codec, data type, grid, key encoding or transformer, not yet bound to code.
 
-    `stated` and `where` are for errors: the name in the document, where that is another one,
-    and its place there.
+    `stated` and `where` are for errors: the name in the metadata, if it is a different one, and
+    the position there.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Named:
     where: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        # Named things are shared by all equal nodes, whoever gave the configuration.
+        # Equal nodes share names, so a configuration must never change.
         object.__setattr__(self, "configuration", freeze(self.configuration))
 
     def __repr__(self) -> str:
@@ -48,11 +49,11 @@ class Named:
         return f"{self.name}({inside})" if inside else self.name
 
     def replace(self, **configuration: Any) -> Named:
-        """The same name with some members of the configuration changed."""
+        """Return the same name with some members of the configuration changed."""
         return replace(self, configuration={**self.configuration, **configuration})
 
     def without(self, *members: str) -> Named:
-        """The same name with some members of the configuration left out."""
+        """Return the same name without some members of the configuration."""
         kept = {k: v for k, v in self.configuration.items() if k not in members}
         return replace(self, configuration=kept)
 
@@ -60,7 +61,7 @@ class Named:
 def check_members(
     named: Named, kind: str, *, required: Iterable[str] = (), optional: Iterable[str] = ()
 ) -> None:
-    """Raise when a member is missing, or not known: it might change what the data mean."""
+    """Raise for a missing or unknown member, which might change the meaning of the data."""
     required, optional = set(required), set(optional)
     given = named.configuration.keys()
     problems = [
@@ -68,7 +69,7 @@ def check_members(
         for member in sorted(required - given)
     ]
     problems += [
-        Problem("", f"configuration.{member}", f"not a member that {kind} {named.name!r} knows")
+        Problem("", f"configuration.{member}", f"not a member of {kind} {named.name!r}")
         for member in sorted(given - required - optional)
     ]
     if problems:
@@ -76,15 +77,15 @@ def check_members(
 
 
 def invalid(kind: str, name: str, member: str, message: str) -> InvalidMetadata:
-    """The error for one wrong member of a configuration."""
+    """Return the error for one wrong member of a configuration."""
     return InvalidMetadata.of([Problem("", f"configuration.{member}", message)], f"{kind} {name!r}")
 
 
 def with_defaults(kind: registry.Kind, named: Named) -> Named:
-    """The extension with the defaults of its class, which may be others tomorrow.
+    """Return the extension with the defaults of its class, which later versions may change.
 
-    Only of classes of other packages: those of this one have defaults that documents may leave
-    out. So has a class with a `bind` of its own.
+    Only for classes of other packages: the defaults of this package's, and of classes with a `bind`
+    of their own, may be omitted in metadata.
     """
     target = registry.find(kind, named.name)
     if not isinstance(target, type) or not dataclasses.is_dataclass(target):
@@ -103,13 +104,13 @@ def with_defaults(kind: registry.Kind, named: Named) -> Named:
     return named.replace(**{**found, **named.configuration})
 
 
-# In which words a fill value is written; the data types know the words.
+# The spelling of a fill value; the data types know them.
 Dialect: TypeAlias = Literal["v1", "v2", "v3-draft", "v3"]
 
 
 @dataclass(frozen=True, slots=True)
 class FillValue:
-    """A fill value as its document states it; None in `json` means "undefined" (v1, v2)."""
+    """A fill value as its metadata state it; None in `json` means "undefined" (v1, v2)."""
 
     json: Any
     dialect: Dialect
@@ -120,7 +121,7 @@ class FillValue:
 
 @dataclass(frozen=True, slots=True)
 class ArrayModel:
-    """Everything a document says about an array."""
+    """Everything that metadata say about an array."""
 
     shape: tuple[int, ...]
     data_type: Named
@@ -137,32 +138,32 @@ class ArrayModel:
     kind = "array"
 
     def with_(self, **changes: Any) -> ArrayModel:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupModel:
-    """Everything a document says about a group."""
+    """Everything that metadata say about a group."""
 
     attributes: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
-    # Documents of descendants by relative path, as the group's own document repeats them.
+    # Metadata of descendants by relative path, if the group's own metadata contain them.
     consolidated: Mapping[str, Any] | None = None
-    # A group that exists only because something lies below it (the draft).
+    # True if the group exists only because of a node below it (the draft).
     implicit: bool = False
 
     kind = "group"
 
     def with_(self, **changes: Any) -> GroupModel:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return replace(self, **changes)
 
 
 Node: TypeAlias = ArrayModel | GroupModel
 
 
-# Their names in the model: "numcodecs.zlib".
+# Codecs of numcodecs; their names in the model start with this: "numcodecs.zlib".
 PREFIX = "numcodecs."
 
 ARRAY_TO_ARRAY = frozenset(
@@ -184,5 +185,5 @@ ARRAY_TO_BYTES = frozenset(
     }
 )
 CHECKSUMS = frozenset({"crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"})
-# Steps on bytes that a version 2 document lists among the filters.
+# Codecs on bytes that version 2 metadata list among the filters.
 BYTES_FILTERS = CHECKSUMS | {"shuffle", "base64"}

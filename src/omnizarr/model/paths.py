@@ -6,7 +6,7 @@ from omnizarr.errors import InvalidName
 
 
 def normalize(path: str | bytes | None) -> str:
-    r"""The stored form of a path: outer and repeated slashes go.
+    r"""Return the stored form of a path, without outer and repeated slashes.
 
     A segment `.` or `..` raises: no path leads out of its hierarchy, also where `\` is taken for
     `/`, as `forward` does.
@@ -27,27 +27,27 @@ def normalize(path: str | bytes | None) -> str:
 
 
 def forward(path: str) -> str:
-    r"""The path in formats that take `\` for `/`: all but version 3, whose names may have it."""
+    r"""Return the path with `\` as `/`; only version 3 keeps a backslash in names."""
     return normalize(path.replace("\\", "/")) if "\\" in path else path
 
 
 def join(parent: str, child: str) -> str:
-    """The path of `child` (itself a path) below `parent`."""
+    """Return the path of `child` (itself a path) below `parent`."""
     return f"{parent}/{child}" if parent and child else parent or child
 
 
 def prefix(path: str) -> str:
-    """What keys below `path` start with: nothing for the root, else the path and one slash."""
+    """Return the prefix of keys below `path`: empty for the root, else the path and one slash."""
     return f"{path}/" if path else ""
 
 
 def name(path: str) -> str:
-    """The last segment."""
+    """Return the last segment."""
     return path.rpartition("/")[2]
 
 
 def ancestors(path: str) -> list[str]:
-    """All paths above `path`, the root first."""
+    """Return all paths above `path`, the root first."""
     if "/" not in path:
         return [""] if path else []
     parts = path.split("/")
@@ -55,5 +55,5 @@ def ancestors(path: str) -> list[str]:
 
 
 def show(path: str) -> str:
-    """The path as people write it, with a leading slash."""
+    """Return the path with a leading slash, for messages."""
     return f"/{path}"

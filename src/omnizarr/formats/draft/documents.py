@@ -1,10 +1,12 @@
 """The 2022 draft of version 3: ``zarr.json`` at the root, ``meta/…`` and ``data/…`` keys.
 
-The document changed several times under one date line. What is written is its last state of
-December 2022; hierarchies of the earlier states, where everything lies below ``meta/root`` and
+The specification changed several times under the same date. Hierarchies are written in its last
+state, of December 2022; those of earlier states, with all keys below ``meta/root`` and
 ``data/root``, are read but never written.
-``{"type": "json", "metadata_key_suffix": ".json"}`` in the entry point, or an extension with its
-URI, a type and the suffix of its keys. The entry point itself is always JSON.
+
+The entry point states the encoding of all other metadata:
+``{"type": "json", "metadata_key_suffix": ".json"}``, or an extension with its URI, a type and the
+suffix of its keys. The entry point itself is always JSON.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ EARLIER = ("compressor", "dimension_separator")
 
 
 class V3Draft:
-    """The door to the draft; one object a hierarchy, since the entry point sets the keys."""
+    """The draft; one object for each hierarchy, since the entry point determines the keys."""
 
     name = "3-draft"
     dialect: Dialect = "v3-draft"
@@ -94,12 +96,12 @@ class V3Draft:
 
     @staticmethod
     def is_entry(doc: dict[str, Any]) -> bool:
-        """Whether a root document is the draft's entry point."""
+        """Return True if a document at the root is the draft's entry point."""
         return isinstance(doc.get("zarr_format"), str)
 
     @classmethod
     def open(cls, data: bytes, problems: list[Problem]) -> V3Draft:
-        """The format as one hierarchy's entry point sets it."""
+        """Return the format as the entry point of one hierarchy determines it."""
         doc = load_object(data, ENTRY)
         fields = Fields(ENTRY, doc, problems)
         match = _VERSION.fullmatch(str(doc.get("zarr_format")))
@@ -200,13 +202,13 @@ class V3Draft:
             if problem is not None:
                 raise InvalidName(f"the path {paths.show(path)!r} {problem}")
 
-    # Documents
+    # Metadata
 
     def read(self, path: str, documents: Documents, problems: list[Problem]) -> Node | None:
         array, group = self.keys(path)
         if array in documents:
             if group in documents:
-                message = "an array and a group stand at one path; the array is used"
+                message = "an array and a group have the same path; the array is used"
                 problems.append(Problem(group, "", message, "warning"))
             doc = load(self.encoding, documents[array], array)
             node = self._read_array(Fields(array, doc, problems))
@@ -338,7 +340,7 @@ class V3Draft:
         return array.with_(storage_transformers=(Named(SHARDING, members),))
 
     def new_type(self, named: Named) -> Named:
-        # The byte order of core types is a codec's matter; identifiers of others are little.
+        # A codec states the byte order of core types; extension types are little-endian.
         return named if is_core(named) else without_order(named)
 
     def key_encoding(self, separator: str | None) -> Named:
@@ -346,7 +348,7 @@ class V3Draft:
 
 
 def _grid(fields: Fields, shape: tuple[int, ...]) -> tuple[Named, Named]:
-    """Grid and chunk key encoding, which the draft keeps in one object."""
+    """Return the chunk grid and the chunk key encoding, which the draft writes as one object."""
     value = fields.get("chunk_grid")
     nothing = Named(""), Named("v3-draft")
     if "chunk_grid" not in fields.values:
@@ -386,7 +388,7 @@ def _unknown(fields: Fields, name: str, minor: int) -> None:
 
 
 def _zero(data_type: Named) -> Any:
-    """The zero of a type in the draft's spelling."""
+    """Return the zero of a type in the draft's spelling."""
     name = data_type.name
     if name == "bool":
         return False
@@ -408,7 +410,7 @@ class MetadataEncoding(Protocol):
 
 
 def read_encoding(fields: Fields) -> tuple[object, MetadataEncoding | None]:
-    """The suffix of metadata keys, and the encoding where it is not JSON."""
+    """Return the suffix of metadata keys, and the encoding if it is not JSON."""
     value = fields.get("metadata_encoding")
     if "metadata_encoding" not in fields.values:
         return ".json", None
@@ -433,7 +435,7 @@ def read_encoding(fields: Fields) -> tuple[object, MetadataEncoding | None]:
 
 
 def load(encoding: MetadataEncoding | None, data: bytes, key: str) -> dict[str, Any]:
-    """A document; `key` names it in errors."""
+    """Decode a metadata document; `key` names it in errors."""
     if encoding is None:
         return load_object(data, key)
     try:
@@ -448,5 +450,5 @@ def load(encoding: MetadataEncoding | None, data: bytes, key: str) -> dict[str, 
 
 
 def dump(encoding: MetadataEncoding | None, document: dict[str, Any]) -> bytes:
-    """A document as it is stored."""
+    """Encode a metadata document."""
     return dumps(document, indent=4) if encoding is None else encoding.encode(document)

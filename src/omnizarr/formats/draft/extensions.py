@@ -1,4 +1,8 @@
-"""The extension points of the draft: data types, codecs, storage transformers, generic ones."""
+"""The extension points of the draft: codecs, storage transformers, array extensions, data types.
+
+Every extension is named by a URI; those of the draft's companion texts start with
+``https://purl.org/zarr/spec/``.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +31,14 @@ SHARDING = "https://purl.org/zarr/spec/extensions/storage-transformers/sharding/
 _SHARDING = re.compile(
     r"https://purl\.org/zarr/spec/(extensions/)?storage[-_]transformers/sharding/1\.0"
 )
-# The text says /codecs/…/1.0; its gzip page and early writers say /codec/, or leave out 1.0.
+# The draft has /codecs/…/1.0; its gzip page and early writers have /codec/, or omit 1.0.
 _CODEC = re.compile(r"https://purl\.org/zarr/spec/codecs?/([a-z0-9-]+)(?:/1\.0)?")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
 _KNOWN_CODECS = ("gzip", "zlib", "blosc", "bz2", "lz4", "lzma", "zstd")
 
 
 def read_codecs(fields: Fields, rank: int) -> tuple[Named, ...]:
-    """Memory layout, `codecs` or the earlier `compressor`, as the model's codecs."""
+    """Read the memory layout and `codecs`, or the earlier `compressor`, as the model's codecs."""
     steps = _layout(fields, rank)
     stated, places = fields.values.get("codecs", []), "codecs[{}]"
     name = "type"
@@ -53,7 +57,7 @@ def read_codecs(fields: Fields, rank: int) -> tuple[Named, ...]:
 
 
 def _layout(fields: Fields, rank: int) -> list[Named]:
-    """The field `chunk_memory_layout` as codecs; that of an extension is a registered codec."""
+    """Read the field `chunk_memory_layout` as codecs; an extension's is a registered codec."""
     layout = fields.get("chunk_memory_layout")
     if not isinstance(layout, dict):
         if fields.choice("chunk_memory_layout", ("C", "F")) == "F":
@@ -66,7 +70,7 @@ def _layout(fields: Fields, rank: int) -> list[Named]:
 
 
 def extension_uri(fields: Fields, field: str, stated: dict[str, Any]) -> str:
-    """The URI of an extension object, which must have a type too; empty where it is wrong."""
+    """Return the URI of an extension object, which must also have a type; empty if not valid."""
     uri = stated.get("extension")
     if not isinstance(uri, str) or not uri:
         fields.error(f"{field}.extension", f"expected a URI, got {kind_of(uri)}")
@@ -118,7 +122,7 @@ def _codec(fields: Fields, where: str, stated: object, name: str) -> Named | Non
 
 
 def write_codecs(array: ArrayModel, format_name: str) -> tuple[Any, list[dict[str, Any]]]:
-    """Memory layout and the field `codecs`."""
+    """Return the memory layout and the field `codecs`."""
     order: Any
     if "chunk_memory_layout" in array.extra:
         order, codecs = array.extra["chunk_memory_layout"], list(array.codecs[1:])
@@ -138,7 +142,7 @@ def write_codecs(array: ArrayModel, format_name: str) -> tuple[Any, list[dict[st
                 big = stated == "big" or (
                     stated is None and byte_orders(array.data_type) == {"big"}
                 )
-                stated = "big" if big else None  # little is what there is without the codec
+                stated = "big" if big else None  # without the codec, items are little-endian
             if stated is not None:
                 config_ = {"endian": stated}
                 out.append({"type": f"{CODECS}endian/1.0", "configuration": config_})
@@ -166,7 +170,7 @@ def write_codecs(array: ArrayModel, format_name: str) -> tuple[Any, list[dict[st
 
 
 def read_transformers(fields: Fields) -> tuple[Named, ...]:
-    """The field `storage_transformers`."""
+    """Read the field `storage_transformers`."""
     stated = fields.values.get("storage_transformers", [])
     if not isinstance(stated, list):
         fields.error("storage_transformers", f"expected a list, got {kind_of(stated)}")
@@ -188,7 +192,7 @@ def read_transformers(fields: Fields) -> tuple[Named, ...]:
 
 
 def write_transformers(array: ArrayModel) -> list[dict[str, Any]]:
-    """The field `storage_transformers`, with the URI that the sharding text itself has."""
+    """Return the field `storage_transformers`, with the URI that the sharding text itself uses."""
     return [
         {"extension": SHARDING if is_sharding(t) else t.name, **t.configuration}
         for t in array.storage_transformers
@@ -196,23 +200,23 @@ def write_transformers(array: ArrayModel) -> list[dict[str, Any]]:
 
 
 def is_uri(text: str) -> bool:
-    """Return True for a URI, such as every name of the draft's extensions must be."""
+    """Return True for a URI, which every name of the draft's extensions must be."""
     return _URI.fullmatch(text) is not None
 
 
 def check_uri(fields: Fields, field: str, uri: str) -> None:
-    """Record an extension that another text than a URI names."""
+    """Record an extension whose name is not a URI."""
     if uri and not is_uri(uri):
         fields.warn(field, f"expected a URI, got {uri!r}")
 
 
 def is_sharding(transformer: Named) -> bool:
-    """Whether a transformer is the draft's sharding, in any spelling of its URI."""
+    """Return True for the draft's sharding transformer, in any spelling of its URI."""
     return _SHARDING.fullmatch(transformer.name) is not None
 
 
 def array_extensions(fields: Fields) -> list[Any]:
-    """The field `extensions`; unknown ones stop here unless they may be ignored."""
+    """Read the field `extensions`; an unknown one is an error unless it may be ignored."""
     stated = fields.values.get("extensions", [])
     if not isinstance(stated, list):
         fields.error("extensions", f"expected a list, got {kind_of(stated)}")
@@ -237,13 +241,13 @@ def array_extensions(fields: Fields) -> list[Any]:
 DATA_TYPES = "https://purl.org/zarr/spec/extensions/data-types/"
 _CORE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)|r[1-9]\d*")
 _ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
-# Data type extensions of the draft's companions, and what early writers put in their place.
+# Data type extensions of the draft's companion texts, and the names that early writers used.
 _TYPE_URI = re.compile(
     r"https://purl\.org/zarr/spec/extensions/data-types/(datetime|string|struct|complex)/1\.0"
     r"|https://zarr-specs\.readthedocs\.io/.*(data-types|complex-dtypes)/.*"
     r"|TODO: .*array protocol URL"
 )
-# What each of the companions defines.
+# The types that each companion text defines.
 _DEFINED = {
     "datetime/1.0": ("numpy.datetime64", "numpy.timedelta64"),
     "string/1.0": ("null_terminated_bytes", "fixed_length_utf32"),
@@ -253,7 +257,7 @@ _DEFINED = {
 
 
 def read_type(fields: Fields) -> tuple[Named, dict[str, Any]]:
-    """The data type, and the field as it stands where a fallback was taken."""
+    """Return the data type, and the field unchanged if a fallback was used."""
     stated = fields.get("data_type")
     if "data_type" not in fields.values:
         return Named("bool"), {}
@@ -266,7 +270,7 @@ def read_type(fields: Fields) -> tuple[Named, dict[str, Any]]:
 
 
 def _core_type(stated: object) -> Named | None:
-    """A core type by its name, or in NumPy's spelling as the draft's own examples have it."""
+    """Return a core type by its name, or by NumPy's spelling as in the draft's own examples."""
     if not isinstance(stated, str):
         return None
     if _CORE.fullmatch(stated):
@@ -294,7 +298,7 @@ def _extension_type(fields: Fields, stated: dict[str, Any]) -> tuple[Named, dict
             fields.warn(f"data_type.{name}", "unknown member; ignored")
     if named is not None and _is_companion(uri):
         if "big" in byte_orders(named):
-            return named, {"data_type": stated}  # never written, but kept where it stands
+            return named, {"data_type": stated}  # never written anew, but kept
         return named, {"fallback": names} if names else {}
     if not _is_companion(uri):
         check_uri(fields, "data_type.extension", str(uri))
@@ -321,13 +325,13 @@ def _is_companion(uri: object) -> bool:
 
 
 def _by_uri(stated: dict[str, Any]) -> Named:
-    """The type of an extension that only its URI names."""
+    """Return the type of an extension that only its URI names."""
     members = {k: v for k, v in stated.items() if k not in ("extension", "fallback")}
     return Named(str(stated["extension"]), members)
 
 
 def _of_extension(stated: dict[str, Any]) -> tuple[Named | None, str]:
-    """The type that an extension object means if it is known; else None, and what is wrong."""
+    """Return the type of a known extension object; else None and the reason."""
     uri, type_ = stated.get("extension"), stated.get("type")
     if not _is_companion(uri):
         named = _by_uri(stated)
@@ -343,7 +347,7 @@ def _of_extension(stated: dict[str, Any]) -> tuple[Named | None, str]:
 
 
 def _type_of_extension(stated: Any) -> Named | None:
-    """The type behind a fallback that an extension defines: its identifier, or its object."""
+    """Return the type behind an extension's fallback: its identifier, or its object."""
     if isinstance(stated, dict) and "extension" in stated and "type" in stated:
         return _of_extension(stated)[0]
     if not isinstance(stated, (str, list)):
@@ -356,12 +360,12 @@ def _type_of_extension(stated: Any) -> Named | None:
 
 
 def is_core(named: Named) -> bool:
-    """Whether a type is one of the draft's own, and not of an extension."""
+    """Return True for a type that the draft itself defines, without an extension."""
     return _CORE.fullmatch(_ALIASES.get(named.name, named.name)) is not None
 
 
 def write_type(array: ArrayModel, format_name: str) -> Any:
-    """The field `data_type`: a core name, or an extension object with fallbacks."""
+    """Return the field `data_type`: a core name, or an extension object with fallbacks."""
     if "data_type" in array.extra:
         return array.extra["data_type"]
     named = without_order(array.data_type)
@@ -387,14 +391,14 @@ def write_type(array: ArrayModel, format_name: str) -> Any:
 
 
 def _bare(type_: Any) -> Any:
-    """Byte strings without the bar, as the draft spells them."""
+    """Return the spelling of byte strings without the bar, as in the draft."""
     if isinstance(type_, str):
         return type_[1:] if type_.startswith("|S") else type_
     return [[field[0], _bare(field[1]), *field[2:]] for field in type_]
 
 
 def _numpy_spelling(type_: Any) -> Any:
-    """An identifier as NumPy has it: byte strings with a bar, core types by their codes."""
+    """Return an identifier in NumPy's spelling: byte strings with a bar, core types by code."""
     if isinstance(type_, str):
         core = _core_type(type_) if _CORE.fullmatch(type_) else None
         if core is not None:
@@ -410,7 +414,7 @@ def _numpy_spelling(type_: Any) -> Any:
 
 
 def packed_shard_shape(array: ArrayModel) -> tuple[int, ...] | None:
-    """The shape of a shard where a storage transformer packs chunks of one shape, else None."""
+    """Return the shard shape if a storage transformer packs chunks of one shape, else None."""
     chunks = array.chunk_grid.configuration.get("chunk_shape")
     for transformer in array.storage_transformers:
         inner = transformer.configuration.get("configuration")
