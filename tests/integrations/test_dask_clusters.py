@@ -95,5 +95,5 @@ def test_a_dataset_is_stored_later_by_workers(tmp_path: Path, client: Client) ->
 
 def test_an_array_in_the_memory_of_this_process_is_refused(client: Client) -> None:
     array = oz.create_array({}, shape=VALUES.shape, dtype=float)
-    with pytest.raises(oz.StoreError, match="lies in the memory of process"):
+    with pytest.raises(oz.StoreError, match="is in the memory of process"):
         oz.from_dask(da.from_array(VALUES, chunks=30), array)

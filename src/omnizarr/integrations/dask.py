@@ -1,10 +1,10 @@
-"""Dask arrays of stored arrays, and stored arrays of Dask arrays.
+"""Read stored arrays as Dask arrays, and store Dask arrays.
 
-``array.to_dask()`` has a block for every stored value, a chunk or a shard; `from_dask` stores one
-with tasks that own whole chunks or shards, see `dask_write`.
-Two tasks never touch one stored value, so that threads, processes and machines need no lock,
-however the blocks lie. The cuts between tasks are the borders of blocks, moved down to the border
-of a stored value: there are at most as many tasks as blocks, and at most as many as stored values.
+``array.to_dask()`` has one block for every stored chunk or shard. `from_dask` stores an array with
+tasks that each write whole chunks or shards. No two tasks write the same stored value, so threads,
+processes and machines need no lock, whatever the blocks are. Tasks are divided at the borders of
+blocks, rounded down to the border of a stored value: there are at most as many tasks as blocks, and
+at most as many as stored values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from omnizarr import stores
 from omnizarr.chunk_grids import Axis
 from omnizarr.errors import (
     MissingModule,
-    MissingPackage,
     OmnizarrError,
     SelectionError,
     StoreError,
@@ -49,6 +48,7 @@ from omnizarr.stores import (
 from omnizarr.stores.identity import HasIdentity, StorageIdentity, key_digest, unique_key
 
 try:
+    import cloudpickle
     import dask.array as da
     from dask.base import compute_as_if_collection, tokenize
     from dask.delayed import Delayed
@@ -58,9 +58,9 @@ except ImportError as e:
 
 
 def to_dask(array: Array, chunks: Any = None, name: str | None = None) -> Any:
-    """A Dask array that reads the array; see `Array.to_dask`."""
+    """Return a Dask array that reads a stored array; see `Array.to_dask`."""
     sizes = array.write_chunk_sizes if array.shards is None else _shard_sizes(array)
-    blocks: Any = tuple(along or (0,) for along in sizes)  # Dask wants a block of no length
+    blocks: Any = tuple(along or (0,) for along in sizes)  # Dask requires at least one block
     if chunks is not None:
         blocks = da.core.normalize_chunks(
             chunks, array.shape, dtype=array.dtype, previous_chunks=blocks
@@ -70,11 +70,11 @@ def to_dask(array: Array, chunks: Any = None, name: str | None = None) -> Any:
 
 
 def token(array: Array) -> tuple[Any, ...]:
-    """What tells this array, as it is stored now, from others: for names of tasks.
+    """Return a token that identifies the array and its contents, for the names of tasks.
 
-    It has the place and the documents. In a folder or in memory it also has the generation of
-    every stored value, so that it changes with the data; elsewhere that would be a request for
-    each chunk.
+    It consists of the location and the metadata. In a directory or in memory, it also has the
+    generation of every stored value, so that it changes with the data; elsewhere that would take
+    one request per chunk.
     """
     store: Any = array.store
     bound = array._bound
@@ -112,13 +112,13 @@ def from_dask(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """A new array that holds a Dask array, or, given an `Array`, that one with a part written.
+    """Store a Dask array in a new array, or in a region of an existing `Array`, and return it.
 
-    New arrays take the options of `create_array`; their chunks are the blocks of `x` where these
-    are regular, else chosen. Every task stores whole chunks or shards, so any scheduler may run
-    them, however blocks and chunks lie to each other. `region` is where an existing array is
-    written: a slice for every axis. With ``compute=False`` the array exists at once, and a
-    `dask.delayed.Delayed` of it is given back, whose tasks fill it.
+    New arrays take the options of `create_array`; by default, their chunks are the blocks of `x` if
+    these are regular. Every task stores whole chunks or shards, so any scheduler may run them,
+    whatever the blocks are. `region` has a slice for every axis of an existing array. With
+    ``compute=False``, the array is created at once, and a `dask.delayed.Delayed` is returned whose
+    tasks store the values.
     """
     if not isinstance(x, da.Array):
         raise WrongType(f"from_dask takes a Dask array, got {type(x).__name__}")
@@ -126,12 +126,12 @@ def from_dask(
     if isinstance(store, Array):
         if options or path or storage_options:
             given = sorted({**options, **({"path": path} if path else {})})
-            raise WrongType(f"an existing array is written as it is; leave out {given}")
+            raise WrongType(f"options cannot be changed for an existing array; omit {given}")
         start = _start(x, store, region)
         check_apart_from(x, store)
         return run([writes(x, store, start)], lambda: store, compute)
     if region is not None:
-        raise WrongType("region is for an existing array; open it with mode 'r+' and give it")
+        raise WrongType("region requires an existing array; open it with mode 'r+' and pass it")
     chosen: dict[str, Any] = {"shape": x.shape, "dtype": x.dtype, **options}
     regular = regular_chunks(x.chunks)
     if regular is not None and not {"chunks", "chunk_shape"} & chosen.keys():
@@ -142,29 +142,29 @@ def from_dask(
     name = chosen.pop("name", None)
     location = new_location(store, name if path is None else path, zarr_format, storage_options)
     if compute:
-        return _written(x, location, overwrite, chosen)
+        return _write_new(x, location, overwrite, chosen)
     if overwrite:
         check_apart_from(x, location)
-    target = _made(location, overwrite, chosen)
+    target = _create(location, overwrite, chosen)
     return run([writes(x, target, _start(x, target, None))], lambda: target, compute)
 
 
-def _made(location: Location, overwrite: bool, options: dict[str, Any]) -> Array:
+def _create(location: Location, overwrite: bool, options: dict[str, Any]) -> Array:
     rest: Any = {k: v for k, v in options.items() if k not in ("shape", "dtype")}
     return make_array(location, options["shape"], options["dtype"], None, overwrite, rest)
 
 
-def _written(x: Any, location: Location, overwrite: bool, options: dict[str, Any]) -> Array:
-    """Store a Dask array in a new one, which is seen, and replaces another, when it is complete."""
+def _write_new(x: Any, location: Location, overwrite: bool, options: dict[str, Any]) -> Array:
+    """Store a Dask array in a new array, which becomes visible when it is complete."""
     operation = "writing a Dask array"
-    with build(location, overwrite=overwrite, operation=operation, implied=True) as place:
-        new = _made(place, False, options)
+    with build(location, overwrite=overwrite, operation=operation, implied=True) as staged:
+        new = _create(staged, False, options)
         run([writes(x, new, _start(x, new, None))], lambda: None, True)
     return Array.at(location, new._model).with_config(new.config)
 
 
 def regular_chunks(blocks: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:
-    """The one shape of blocks that are equal but for shorter last ones, or None."""
+    """Return the shape of regular blocks, of which only the last may be shorter, or None."""
     for axis in blocks:
         if len(set(axis[:-1])) > 1 or axis[-1] > axis[0]:
             return None
@@ -172,11 +172,11 @@ def regular_chunks(blocks: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | Non
 
 
 def _start(x: Any, array: Array, region: Iterable[slice] | None) -> tuple[int, ...]:
-    """Where a region begins; raises where the blocks do not fit it."""
+    """Return the start of a region; raise if the shape of `x` is not that of the region."""
     parts = (slice(None),) * array.ndim if region is None else tuple(region)
     if len(parts) != array.ndim or any(p.step not in (None, 1) for p in parts):
         raise SelectionError(
-            f"region has a slice without a step for each of {array.ndim} axes, got {parts}"
+            f"region must have a slice without a step for each of {array.ndim} axes, got {parts}"
         )
     bounds = [p.indices(n)[:2] for p, n in zip(parts, array.shape, strict=True)]
     room = tuple(max(0, b - a) for a, b in bounds)
@@ -186,7 +186,7 @@ def _start(x: Any, array: Array, region: Iterable[slice] | None) -> tuple[int, .
 
 
 def run(todo: list[Writes], finish: Callable[[], Any], compute: bool) -> Any:
-    """Run the tasks and then `finish`, now, or when what is given back is computed."""
+    """Run the tasks and then `finish`: now, or when the returned object is computed."""
     graph = HighLevelGraph.merge(*(w.graph for w in todo))
     keys = [key for w in todo for key in w.keys]
     if compute:
@@ -202,7 +202,7 @@ def run(todo: list[Writes], finish: Callable[[], Any], compute: bool) -> Any:
 
 
 class _Finish:
-    """What happens after all tasks, with what they gave left aside."""
+    """Calls a function after all tasks, ignoring their results."""
 
     def __init__(self, finish: Callable[[], Any]) -> None:
         self.finish = finish
@@ -211,19 +211,13 @@ class _Finish:
         return self.finish()
 
 
-try:
-    import cloudpickle
-except ImportError as e:
-    raise MissingPackage("Dask arrays need it: pip install 'omnizarr[dask]'") from e
-
-
 def check_apart_from(x: Any, target: Array | Location) -> None:
-    """Raise where a Dask array reads from the place that it is to be written to."""
+    """Raise if a Dask array reads from the node that it is to be written to."""
     if reads_from(x, target):
         raise StoreError(
-            f"the Dask array reads from {paths.show(target.path)} in {target.store!r}, which it is"
-            " to be written to, so old and new values would be mixed; write it to another place,"
-            " or compute it first"
+            f"the Dask array reads from {paths.show(target.path)} in {target.store!r}, where it is"
+            " to be written, so old and new values would be mixed; write it somewhere else, or"
+            " compute it first"
         )
 
 
@@ -234,29 +228,29 @@ def reads_from(x: Any, target: Array | Location) -> bool:
 
 
 def sources(x: Any) -> set[StorageIdentity]:
-    """Return the places of all stored arrays and stores in the graph of a Dask array."""
+    """Return the locations of all stored arrays and stores in the graph of a Dask array."""
     finder = _Finder()
-    with suppress(Exception):  # what cannot be pickled cannot be looked into
+    with suppress(Exception):  # objects that cannot be pickled cannot be searched
         finder.dump(x.__dask_graph__())
     return finder.found
 
 
-class _Nothing:
-    """A file that keeps nothing."""
+class _NullFile:
+    """A file that discards what is written."""
 
     def write(self, data: Any) -> int:
         return len(data)
 
 
 class _Finder(cloudpickle.Pickler):  # type: ignore[misc] # it comes without types
-    """Goes through all objects of a graph, as if to pickle it."""
+    """Visits all objects of a graph, as if to pickle it."""
 
     def __init__(self) -> None:
-        super().__init__(_Nothing(), protocol=pickle.HIGHEST_PROTOCOL)
+        super().__init__(_NullFile(), protocol=pickle.HIGHEST_PROTOCOL)
         self.found: set[StorageIdentity] = set()
 
     def persistent_id(self, obj: Any) -> str | None:
-        """Take note of places; no object below one, and no values, need to be looked at."""
+        """Record locations; objects inside stores and arrays are not visited."""
         if isinstance(obj, (np.ndarray, bytes)):
             return "values"
         if isinstance(obj, Array):
@@ -272,38 +266,32 @@ class _Finder(cloudpickle.Pickler):  # type: ignore[misc] # it comes without typ
         return None
 
 
-try:
-    from dask.highlevelgraph import HighLevelGraph
-except ImportError as e:
-    raise MissingModule("Dask arrays need Dask: pip install 'omnizarr[dask]'") from e
-
-
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of one axis that a task owns: where it lies in the array, and its blocks."""
+    """A range of one axis that a task writes, and the blocks with its values."""
 
     start: int
     stop: int
     blocks: tuple[int, ...]
-    inside: tuple[slice, ...]  # of the stretch
-    taken: tuple[slice, ...]  # of each block
+    inside: tuple[slice, ...]  # targets of the blocks within the range
+    taken: tuple[slice, ...]  # parts of the blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A task: puts pieces of blocks together, and stores them at one place."""
+    """A task that combines pieces of blocks and stores them in one box."""
 
     array: Array
     box: Box
-    pieces: tuple[tuple[Box, Box], ...]  # where in the part, and what of the block
+    pieces: tuple[tuple[Box, Box], ...]  # target in the box, and part of the block
     encode: Encode | None
-    process: int | None  # that the store lives in, where others cannot reach it
+    process: int | None  # the only process that can access the store, or None for any
 
     def __call__(self, blocks: list[Any]) -> None:
         if self.process not in (None, os.getpid()):
             raise StoreError(
-                f"{self.array.name} lies in the memory of process {self.process}, and this is"
-                f" {os.getpid()}; use the scheduler 'threads', or a store that both can reach"
+                f"{self.array.name} is in the memory of process {self.process}, and this is"
+                f" {os.getpid()}; use the scheduler 'threads', or a store that both can access"
             )
         if len(blocks) == 1:
             values = np.asarray(blocks[0])[self.pieces[0][1]]
@@ -323,15 +311,15 @@ class Writes:
 
 
 def writes(x: Any, array: Array, start: tuple[int, ...], encode: Encode | None = None) -> Writes:
-    """The tasks that store a Dask array, encoded, in a stored one, from a position on."""
+    """Return the tasks that store a Dask array in a stored array, starting at a position."""
     check_known(x)
     name = f"omnizarr-write-{uuid.uuid4().hex}"
     process = os.getpid() if is_process_local(array.store) else None
     axes = stored_axes(array)
     spans = [list(axis_spans(a, s, b)) for a, s, b in zip(axes, start, x.chunks, strict=True)]
     layer: dict[Any, Any] = {}
-    for place in product(*(range(len(s)) for s in spans)):
-        chosen = [s[i] for s, i in zip(spans, place, strict=True)]
+    for index in product(*(range(len(s)) for s in spans)):
+        chosen = [s[i] for s, i in zip(spans, index, strict=True)]
         box = tuple(slice(s.start, s.stop) for s in chosen)
         pieces = tuple(
             zip(
@@ -341,12 +329,12 @@ def writes(x: Any, array: Array, start: tuple[int, ...], encode: Encode | None =
             )
         )
         blocks = [(x.name, *block) for block in product(*(s.blocks for s in chosen))]
-        layer[(name, *place)] = (Part(array, box, pieces, encode, process), blocks)
+        layer[(name, *index)] = (Part(array, box, pieces, encode, process), blocks)
     return Writes(HighLevelGraph.from_collections(name, layer, dependencies=[x]), list(layer))
 
 
 def axis_spans(axis: Axis, start: int, blocks: tuple[int, ...]) -> Iterator[Span]:
-    """The stretches of one axis, for blocks that follow each other from a position on."""
+    """Yield the ranges of one axis, for consecutive blocks that begin at a position."""
     borders = [start, *(int(b) for b in start + np.cumsum(blocks, dtype=np.int64))]
     end = borders[-1]
     inner = (int(axis.start(axis.chunk_of(b))) for b in borders[1:-1] if b < end)
@@ -368,7 +356,7 @@ def axis_spans(axis: Axis, start: int, blocks: tuple[int, ...]) -> Iterator[Span
 
 
 def check_known(x: Any) -> None:
-    """Raise where the lengths of blocks are not known before they are computed."""
+    """Raise if the lengths of blocks are unknown until they are computed."""
     if any(np.isnan(n) for axis in x.chunks for n in axis):
         raise SelectionError(
             f"the lengths of some blocks are unknown, got chunks {x.chunks};"

@@ -1,8 +1,8 @@
-"""Stores of zarr-python as stores of this package, and the other way round.
+"""Adapters between the stores of zarr-python and those of this package.
 
-``from_zarr`` takes any `zarr.abc.store.Store`: those of zarr-python, icechunk, VirtualiZarr and
-others. `open`, `create_array` and the like do so by themselves. ``to_zarr`` makes a store that
-zarr-python can use.
+``from_zarr`` adapts any `zarr.abc.store.Store`: those of zarr-python, icechunk, VirtualiZarr and
+others. `open`, `create_array` and the like call it themselves. ``to_zarr`` makes a store for
+zarr-python.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ Names: TypeAlias = list[str]
 Values: TypeAlias = list[bytes | None]
 T = TypeVar("T")
 
-_AT_ONCE = 64
-# Packages whose stores list all keys that they have; those of tifffile list the documents only.
+_MAX_CONCURRENT = 64
+# Packages whose stores list all their keys; those of tifffile list only metadata.
 _LIST_ALL = ("zarr", "icechunk", "omnizarr")
 
 
 def from_zarr(store: Any, *, read_only: bool = False) -> Store:
-    """The store, or the part of one (`StorePath`), of zarr-python as a store of this package."""
+    """Adapt a store of zarr-python, or a part of one (`StorePath`), to this package."""
     inner = getattr(store, "store", None)
     if isinstance(inner, abc.Store) and hasattr(store, "path"):
         made = ZarrPythonStore(inner, read_only=read_only)
@@ -60,14 +60,14 @@ def from_zarr(store: Any, *, read_only: bool = False) -> Store:
 def to_zarr(
     store: Any, *, read_only: bool = False, storage_options: Mapping[str, Any] | None = None
 ) -> OmnizarrStore:
-    """What zarr-python can use, of a store, path or URL of this package."""
+    """Adapt a store, path or URL of this package to zarr-python."""
     return OmnizarrStore(
         stores.resolve(store, storage_options=storage_options), read_only=read_only
     )
 
 
 def _storage_identity(store: Any, prefix: str) -> StorageIdentity:
-    """Return where the values of a store of zarr-python really are."""
+    """Return the physical location of the values of a store of zarr-python."""
     if isinstance(store, OmnizarrStore):
         return storage_identity(store.store, prefix)
     if isinstance(store, zarr_stores.LocalStore):
@@ -94,7 +94,7 @@ class ZarrPythonStore(Closeable):
 
     @property
     def lists_all(self) -> bool:
-        """False where the store may leave out keys that it has."""
+        """False if the store may not list all its keys."""
         inner = self.inner
         while isinstance(getattr(inner, "_store", None), abc.Store):  # a wrapper of zarr-python
             inner = inner._store  # type: ignore[attr-defined]
@@ -105,7 +105,7 @@ class ZarrPythonStore(Closeable):
             return event_loop.run(self._opened(work))
 
     async def _opened(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it when the store is open; one for zip files does not open itself."""
+        """Open the store if necessary, then await `work`; zip stores do not open themselves."""
         try:
             await self.inner._ensure_open()
         except BaseException:
@@ -123,10 +123,10 @@ class ZarrPythonStore(Closeable):
         return self._run("read", ", ".join(key for key, _ in asked[:3]), self._get_many(asked))
 
     async def _get_many(self, asked: list[tuple[str, Range | None]]) -> Values:
-        turn = asyncio.Semaphore(_AT_ONCE)
+        limit = asyncio.Semaphore(_MAX_CONCURRENT)
 
         async def one(key: str, range: Range | None) -> bytes | None:
-            async with turn:
+            async with limit:
                 return await self._get(key, range)
 
         return await asyncio.gather(*(one(key, range) for key, range in asked))
@@ -146,20 +146,20 @@ class ZarrPythonStore(Closeable):
         return value if value is None or range is None else range.of(value)
 
     async def _part(self, key: str, range: Range) -> bytes | None:
-        """A part that lies inside the value; else None, since stores differ in what they do."""
+        """Read a byte range inside a value; return None otherwise, since stores differ there."""
         try:
             found = await self.inner.get(key, buffer_prototype, _request(range))
-        except Exception:  # many refuse a part over the end: the whole value decides
+        except Exception:  # many refuse a range beyond the end: read the whole value
             return None
         if found is None or len(found) < (-range.start if range.start < 0 else range.length or 0):
             return None
         return Range(0, range.length).of(found.to_bytes())
 
     async def _is_key(self, key: str) -> bool:
-        """Return whether there is a value, by reading a bit of it: folders, too, may exist."""
+        """Return True if there is a value, by reading a byte of it: `exists` accepts folders."""
         try:
             found = await self.inner.get(key, buffer_prototype, abc.RangeByteRequest(0, 1))
-        except Exception:  # many refuse a part of an empty value: the whole decides
+        except Exception:  # many refuse a range of an empty value: read the whole value
             return await self._get(key, None) is not None
         return found is not None
 
@@ -174,10 +174,10 @@ class ZarrPythonStore(Closeable):
         self._run("write", ", ".join([*rows][:3]), self._set_many(rows))
 
     async def _set_many(self, rows: dict[str, bytes]) -> None:
-        turn = asyncio.Semaphore(_AT_ONCE)
+        limit = asyncio.Semaphore(_MAX_CONCURRENT)
 
         async def one(key: str, value: bytes) -> None:
-            async with turn:
+            async with limit:
                 await self.inner.set(key, buffer_prototype.buffer.from_bytes(value))
 
         await asyncio.gather(*(one(key, value) for key, value in rows.items()))
@@ -189,8 +189,8 @@ class ZarrPythonStore(Closeable):
             raise StoreError(f"cannot erase {key!r}: {self!r} cannot delete")
 
     async def _erase(self, key: str) -> bool:
-        """Return False where there is something to erase, and the store cannot."""
-        # Some remove everything below a key, which is then not a key.
+        """Erase a key; return False if it exists and the store cannot delete."""
+        # If it is not a key, some stores remove everything below it.
         if not await self._is_key(key):
             return True
         if self.inner.supports_deletes:
@@ -210,9 +210,9 @@ class ZarrPythonStore(Closeable):
             if not await self._is_key(prefix[:-1]):  # nothing is below a key
                 await self.inner.delete_dir(prefix[:-1])
             return True
-        with suppress(FileNotFoundError):  # of a directory that is not there yet
+        with suppress(FileNotFoundError):  # the directory does not exist yet
             await self.inner.clear()
-        if self.inner.supports_listing:  # that of fsspec leaves some
+        if self.inner.supports_listing:  # FsspecStore.clear leaves some keys
             keys, prefixes = await self._list_dir("")
             for key in keys:
                 await self.inner.delete(key)
@@ -231,7 +231,7 @@ class ZarrPythonStore(Closeable):
         yield from self._run("list", prefix, self._below(prefix))
 
     async def _below(self, prefix: str) -> Names:
-        """Return the keys below a prefix; some stores list names that only begin like it."""
+        """Return the keys below a prefix; some stores also list names that only start with it."""
         names = await _collect(self._lists.list_prefix(prefix))
         return [name for name in names if name.startswith(prefix) and name[-1:] != "/"]
 
@@ -241,17 +241,17 @@ class ZarrPythonStore(Closeable):
         return self._run("list", prefix, self._list_dir(prefix))
 
     async def _list_dir(self, prefix: str) -> tuple[Names, Names]:
-        """zarr-python does not tell keys from prefixes, so every name is asked for."""
+        """Return keys and prefixes; zarr-python does not distinguish them, so check every name."""
         names = {name.rstrip("/") for name in await _collect(self._lists.list_dir(prefix))}
-        # Of a file, fsspec lists the file itself.
+        # For a file, fsspec lists the file itself.
         found = sorted(prefix + name for name in names if name and "/" not in name)
         itself = prefix + prefix[:-1].rpartition("/")[2]
         if found == [itself] and await self._is_key(prefix[:-1]):
             return [], []
-        turn = asyncio.Semaphore(_AT_ONCE)
+        limit = asyncio.Semaphore(_MAX_CONCURRENT)
 
         async def one(name: str) -> bool:
-            async with turn:
+            async with limit:
                 return await self._is_key(name)
 
         there = await asyncio.gather(*map(one, found))
@@ -282,9 +282,10 @@ class ZarrPythonStore(Closeable):
 
 
 def _cannot_be(error: Exception, key: str) -> bool:
-    """Return True where a store says that it cannot hold such a key.
+    """Return True if the error says that the store cannot have such a key.
 
-    icechunk takes keys of version 3; tifffile raises KeyError for all but documents and chunks.
+    icechunk accepts only keys of version 3; tifffile raises KeyError for keys that are neither
+    metadata nor chunks.
     """
     named = isinstance(error, KeyError) and error.args == (key,)
     return named or "invalid zarr key format" in str(error)
@@ -299,11 +300,11 @@ def _request(range: Range) -> abc.ByteRequest:
 
 
 def _for_listing(store: abc.Store) -> abc.Store:
-    """Return a store that lists the names of its keys: with a slash at its end, one does not."""
+    """Return a store for listing: an FsspecStore whose path ends in a slash lists wrong names."""
     if type(store) is not zarr_stores.FsspecStore or not store.path.endswith("/"):
         return store
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it was told about its file system when it was made
+        warnings.simplefilter("ignore")  # the original store has already warned
         return zarr_stores.FsspecStore(
             store.fs, store.read_only, store.path.rstrip("/"), store.allowed_exceptions
         )
@@ -314,7 +315,7 @@ async def _collect(names: AsyncIterator[str]) -> Names:
 
 
 class OmnizarrStore(abc.Store):
-    """A store of this package for zarr-python; calls run in worker threads."""
+    """A store of this package, adapted to zarr-python; calls run in worker threads."""
 
     supports_writes = True
     supports_deletes = True

@@ -208,7 +208,7 @@ def test_text_of_any_length_is_stored_as_such(zarr_format: int, lazy: bool, miss
     fixed.omnizarr.to(old)
     assert given.omnizarr.to(old, append_dim="x")["s"][...].tolist()[1:] == found[:4].tolist()
     too_long = xr.Dataset({"s": ("x", np.array(["abcdefg"], kind))})
-    with pytest.raises(ValueError, match="so that no text is cut"):
+    with pytest.raises(ValueError, match="so that no text is truncated"):
         too_long.omnizarr.to(old, append_dim="x")
 
 
@@ -350,16 +350,21 @@ def test_what_cannot_be_written_is_refused_and_nothing_changes(tmp_path: Path) -
     data = climate()
     data.omnizarr.to(path)
     refused: list[tuple[xr.Dataset, dict[str, Any], type[Exception], str]] = [
-        (data, {"append_dim": "lon"}, ValueError, "append_dim 'lon' is no stored dimension"),
+        (data, {"append_dim": "lon"}, ValueError, "append_dim 'lon' is not a stored dimension"),
         (data, {"append_dim": "time", "mode": "w"}, ValueError, "append_dim needs mode 'a'"),
         (data, {"mode": "x"}, ValueError, "mode must be one of"),
-        (data.isel(time=[0]), {"mode": "a"}, ValueError, "append_dim makes an array longer"),
+        (data.isel(time=[0]), {"mode": "a"}, ValueError, "append_dim extends an array"),
         (data, {"mode": "a", "encoding": {"t": {}}}, ValueError, "are stored already"),
-        (data[["t"]], {"region": {"lon": slice(1)}}, ValueError, "'lon', which is no dimension"),
-        (data, {"region": {"time": slice(6)}}, ValueError, "leave them out with .drop_vars"),
-        (data[["t"]].isel(lat=[0, 2]), {"region": {"lat": "auto"}}, ValueError, "one run of them"),
+        (data[["t"]], {"region": {"lon": slice(1)}}, ValueError, "'lon', which is not a dimension"),
+        (data, {"region": {"time": slice(6)}}, ValueError, "drop them with .drop_vars"),
+        (
+            data[["t"]].isel(lat=[0, 2]),
+            {"region": {"lat": "auto"}},
+            ValueError,
+            "one contiguous range",
+        ),
         (data[["t"]].assign_coords(lat=data.lat + 90), {"region": "auto"}, KeyError, "not stored"),
-        (data, {"mode": "w", "encoding": {"u": {}}}, KeyError, "'u', which is no variable"),
+        (data, {"mode": "w", "encoding": {"u": {}}}, KeyError, "'u', which is not a variable"),
         (data.rename(lat="y"), {"mode": "a", "append_dim": "time"}, ValueError, "has dimensions"),
     ]
     for dataset, options, kind, words in refused:
@@ -381,7 +386,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_changes(tmp_path: Path) -
         ({}, {"chunks": (0, 1)}, ValueError, "length 0"),
         ({}, {"chunks": (4, 4), "shards": (3, 4)}, ValueError, "multiple of the chunks"),
         ({}, {"compressors": "zstdd"}, ValueError, "unknown codec"),
-        ({}, {"chunksizes": (1, 1)}, ValueError, "chunks for chunksizes"),
+        ({}, {"chunksizes": (1, 1)}, ValueError, "chunksizes use chunks"),
     ],
 )
 def test_what_cannot_be_written_never_replaces_what_is_there(

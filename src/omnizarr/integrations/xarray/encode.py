@@ -1,7 +1,7 @@
-"""Variables of xarray as they are stored: CF encoding, codecs, options of new arrays.
+"""Encode variables of xarray for storage: CF encoding, codecs, and options of new arrays.
 
-So ``to_zarr`` writes a dataset with the codecs that it was read with. Where documents have the ids
-of numcodecs, as in version 2, they are its objects; else JSON with the names of version 3.
+Large variables are encoded part by part. A dataset that was read from Zarr is written with the
+chunks and codecs that it was read with, unless the caller passes others.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _OPTIONS = {
     "chunk_key_encoding", "dimension_separator", "object_codec", "write_empty_chunks",
     "cache_metadata", "fill_value",
 }  # fmt: skip
-LARGE = 2**25  # bytes from which on numbers are encoded part by part; copies of fewer are quicker
-UNNAMED = "__values__"  # what xarray calls a variable whose name is None
-_NAME = "__xarray_dataarray_name__"  # where xarray looks for the name of an array on its own
-_OF_NETCDF = {"chunksizes", "zlib", "complevel", "compression", "shuffle", "contiguous"}
-_OF_THE_SOURCE = {"source", "original_shape", "preferred_chunks"}
-# Older releases have no list of their own for Zarr, and encode it with this default.
+LARGE = 2**25  # bytes above which numbers are encoded part by part; below, copying is faster
+UNNAMED = "__values__"  # xarray's name for a variable whose name is None
+_NAME = "__xarray_dataarray_name__"  # xarray's attribute for the name of a single array
+_NETCDF_OPTIONS = {"chunksizes", "zlib", "complevel", "compression", "shuffle", "contiguous"}
+_SOURCE_OPTIONS = {"source", "original_shape", "preferred_chunks"}
+# Older releases of xarray have no separate list of coders for Zarr.
 _CODERS = {"coders": conventions.ZARR_CODERS} if hasattr(conventions, "ZARR_CODERS") else {}  # type: dict[str, Any]
 
 
 def dataset_of(array: xr.DataArray) -> xr.Dataset:
-    """A dataset of one variable, which `xarray.open_dataarray` turns into the array again.
+    """Return a dataset of one variable that `xarray.open_dataarray` converts back to the array.
 
-    An array without a name, or with that of one of its axes or coordinates, has its name in an
-    attribute. xarray's own name for the variable begins with "__", which version 3 reserves.
+    If the array has no name, or that of one of its axes or coordinates, the name is stored in an
+    attribute. xarray's own variable name for this case starts with "__", which version 3 reserves.
     """
     taken = {*array.coords, *array.dims}
     if array.name is not None and array.name not in taken:
@@ -66,17 +66,17 @@ def dataset_of(array: xr.DataArray) -> xr.Dataset:
 def encoded_dataset(
     dataset: xr.Dataset, encoding: Mapping[str, Mapping[str, Any]] | None
 ) -> tuple[dict[str, xr.Variable], dict[str, Any]]:
-    """Variables with the given encodings, and attributes, coordinates told among them."""
+    """Return the variables with the given encodings, and the attributes with the coordinates."""
     for name in dataset.variables:
         if name is not None and not isinstance(name, str):
             raise WrongType(f"the name of a variable must be a string or None, got {name!r}")
         if name == "":
-            raise InvalidName("a variable is called '', which is no name; rename it")
+            raise InvalidName("a variable has the empty name ''; rename it")
     variables, attributes = conventions.encode_dataset_coordinates(dataset)
     for name, given in (encoding or {}).items():
         if name not in variables:
             known = known_names(name, variables)
-            raise NoSuchLabel(f"encoding for {name!r}, which is no variable; {known}")
+            raise NoSuchLabel(f"encoding for {name!r}, which is not a variable; {known}")
         if not isinstance(given, Mapping):
             raise InvalidArgument(f"encoding of {name!r} must be a dict of options, got {given!r}")
         variables[name].encoding = dict(given)
@@ -85,15 +85,15 @@ def encoded_dataset(
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A variable as it is stored; with `encode` its values are still to be encoded."""
+    """A variable in its stored form; with `encode`, its values are still to be encoded."""
 
     dims: tuple[Any, ...]
     dtype: np.dtype[Any]
     attrs: dict[Any, Any]
     encoding: dict[Any, Any]
-    data: Any  # of NumPy or Dask
+    data: Any  # a NumPy or Dask array
     encode: Encode | None = None
-    given: bool = False  # whether the encoding is the caller's, not that of a file
+    given: bool = False  # True if the encoding is the caller's, not that of a file
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -101,13 +101,13 @@ class Coded:
 
     @property
     def chunks(self) -> Any:
-        """The lengths of blocks along each axis; None without Dask."""
+        """The lengths of the blocks along each axis; None if it is not a Dask array."""
         return getattr(self.data, "chunks", None)
 
 
 @dataclass(frozen=True, slots=True)
 class EncodePart:
-    """Encodes a part of the numbers of a variable."""
+    """Encodes a part of a variable's numbers."""
 
     name: str
     dims: tuple[Any, ...]
@@ -120,14 +120,14 @@ class EncodePart:
 
 
 def encoded(name: str, given: xr.Variable) -> Coded:
-    """A variable as it is stored: times as numbers, scaled, with a mark for missing values.
+    """Encode a variable by its CF attributes: times as numbers, packing, missing values.
 
-    Many numbers are left to be encoded part by part; what has to be refused is refused here.
+    A large variable is encoded later, part by part, but errors are raised here.
     """
     if not _by_parts(given):
         var = _encoded(name, given)
         return Coded(var.dims, var.dtype, var.attrs, var.encoding, var.data)
-    coding = {k: v for k, v in given.encoding.items() if k not in _OPTIONS | _OF_THE_SOURCE}
+    coding = {k: v for k, v in given.encoding.items() if k not in _OPTIONS | _SOURCE_OPTIONS}
     encode = EncodePart(name, given.dims, given.attrs, coding)
     none = xr.Variable(given.dims, np.empty((0,) * given.ndim, given.dtype))
     none.attrs, none.encoding = given.attrs, given.encoding
@@ -136,29 +136,29 @@ def encoded(name: str, given: xr.Variable) -> Coded:
 
 
 def _by_parts(given: xr.Variable) -> bool:
-    """Whether the parts of a variable are encoded alone just as among the others, without warning.
+    """Return True if a variable can be encoded part by part with the same result, silently.
 
     Times, text and objects take units, lengths and types from all values.
     """
     if given.ndim == 0 or given.nbytes < LARGE or given.dtype.kind not in "biuf":
         return False
     encoding = given.encoding
-    marked = any(encoding.get(k) is not None for k in ("_FillValue", "missing_value"))
+    masked = any(encoding.get(k) is not None for k in ("_FillValue", "missing_value"))
     packed = any(encoding.get(k) is not None for k in ("scale_factor", "add_offset", "dtype"))
-    values = getattr(given.data, "_meta", given.data)  # of Dask, the kind of its blocks
-    if not (marked or packed) or "_Unsigned" in encoding or not isinstance(values, np.ndarray):
+    values = getattr(given.data, "_meta", given.data)  # for Dask, an empty array of a block's type
+    if not (masked or packed) or "_Unsigned" in encoding or not isinstance(values, np.ndarray):
         return False
     if given.chunks is not None and not _keeps_type(given):
         return False
     dtype = np.dtype(encoding.get("dtype") or given.dtype)
-    return dtype.kind in "fb" or (dtype.kind in "iu" and dtype.metadata is None and marked)
+    return dtype.kind in "fb" or (dtype.kind in "iu" and dtype.metadata is None and masked)
 
 
 def _keeps_type(given: xr.Variable) -> bool:
-    """Whether scaling gives the same type: xarray does it in place for NumPy, not for Dask."""
-    stated = (given.encoding.get(k) for k in ("scale_factor", "add_offset"))
+    """Return True if scaling keeps the type: xarray scales in place for NumPy, not for Dask."""
+    factors = (given.encoding.get(k) for k in ("scale_factor", "add_offset"))
     kind, dtype = given.dtype.kind, given.dtype
-    return all(kind == "f" and np.result_type(dtype, n) == dtype for n in stated if n is not None)
+    return all(kind == "f" and np.result_type(dtype, n) == dtype for n in factors if n is not None)
 
 
 def _encoded(name: str, given: xr.Variable) -> xr.Variable:
@@ -171,7 +171,7 @@ def _encoded(name: str, given: xr.Variable) -> xr.Variable:
 
 
 def _without_missing(var: xr.Variable) -> xr.Variable:
-    """Return text of any length with "" for what is missing, as xarray stores it in objects."""
+    """Return variable-length text with "" for missing values, as xarray stores objects."""
     if not hasattr(var.dtype, "na_object"):
         return var
     return xr.Variable(var.dims, _as_text(var.data), var.attrs, var.encoding)
@@ -186,7 +186,7 @@ def _as_text(values: Any) -> Any:
 
 
 def encoded_like(name: str, given: xr.Variable, array: Array) -> Coded:
-    """A variable encoded just as the array that is stored, with its axes in that order."""
+    """Encode a variable like the stored array, with its axes in that order."""
     stored = variable(name, array)
     decoded = conventions.decode_cf_variables({name: stored}, {})[0][name]
     if given.dtype.kind == "T" and decoded.dtype.kind == "U":
@@ -196,12 +196,12 @@ def encoded_like(name: str, given: xr.Variable, array: Array) -> Coded:
     fixed = given.dtype.kind in "SU"
     if fixed and decoded.dtype != object and decoded.dtype != given.dtype:
         raise InvalidArgument(
-            f"variable {name!r} has type {given.dtype}, and {decoded.dtype} is stored;"
-            " convert it first, so that no text is cut"
+            f"variable {name!r} has type {given.dtype}, but {decoded.dtype} is stored;"
+            " convert it first, so that no text is truncated"
         )
     if set(given.dims) != set(stored.dims):
         raise InvalidArgument(
-            f"variable {name!r} has dimensions {given.dims}, and {stored.dims} are stored"
+            f"variable {name!r} has dimensions {given.dims}, but {stored.dims} are stored"
         )
     copy = given.transpose(*stored.dims).copy(deep=False)
     copy.encoding = decoded.encoding
@@ -211,7 +211,7 @@ def encoded_like(name: str, given: xr.Variable, array: Array) -> Coded:
 def encoded_new(
     dataset: xr.Dataset, encoding: Mapping[str, Mapping[str, Any]] | None
 ) -> tuple[dict[str, Coded], dict[str, Any]]:
-    """All variables as new ones are stored, and the attributes; raises where one cannot be."""
+    """Encode all variables of a new dataset; return them and the attributes."""
     variables, attributes = encoded_dataset(dataset, encoding)
     stored = {name: encoded(name, var) for name, var in variables.items()}
     for name in encoding or ():
@@ -220,21 +220,21 @@ def encoded_new(
 
 
 def with_given_encoding(name: str, var: Coded) -> Coded:
-    """The variable, marked as one with the caller's encoding; raises where no array has such."""
+    """Mark a variable as one with the caller's encoding; raise if an option is unknown."""
     given = {k for k, v in var.encoding.items() if v is not None}
-    unknown = sorted(given - _OPTIONS - _OF_THE_SOURCE)
+    unknown = sorted(given - _OPTIONS - _SOURCE_OPTIONS)
     if unknown:
         known = known_names(unknown[0], sorted(_OPTIONS))
-        netcdf = "; of NetCDF: chunks for chunksizes, compressors for zlib"
-        hint = netcdf if _OF_NETCDF & given else ""
+        netcdf = "; for NetCDF's chunksizes use chunks, for zlib use compressors"
+        hint = netcdf if _NETCDF_OPTIONS & given else ""
         raise InvalidArgument(f"encoding of {name!r}: unknown {unknown}; {known}{hint}")
     return replace(var, given=True)
 
 
 def new_array(var: Coded, fill_masks: bool, checksums: bool) -> dict[str, Any]:
-    """The options to create an array for an encoded variable.
+    """Return the options to create an array for an encoded variable.
 
-    Without `checksums`, those that came with the variable are left out, not those of the caller.
+    Without `checksums`, those of the variable's source are removed, but not those of the caller.
     """
     options = {k: v for k, v in var.encoding.items() if k in _OPTIONS and v is not None}
     for name in () if checksums or var.given else ("filters", "compressors"):
@@ -262,23 +262,22 @@ def new_array(var: Coded, fill_masks: bool, checksums: bool) -> dict[str, Any]:
 
 
 def _choose_chunks(var: Coded, options: dict[str, Any]) -> None:
-    """Set the chunks: those of the encoding, or the blocks of a Dask array where they are regular.
+    """Set the chunks: those of the encoding, or the blocks of a Dask array if they are regular.
 
-    Blocks count more than chunks that came with the file which the variable was read from, and
-    not as much as those that somebody has asked for.
+    Blocks override chunks of the file that the variable was read from, but not the caller's.
     """
-    given, blocks = options.get("chunks"), _regular(var)
-    stated = isinstance(given, int | str) or (given is not None and len(given) == len(var.dims))
-    if not stated:
+    wanted, blocks = options.get("chunks"), _regular(var)
+    fits = isinstance(wanted, int | str) or (wanted is not None and len(wanted) == len(var.dims))
+    if not fits:
         options.pop("chunks", None)
         if blocks is not None:
             options["chunks"] = blocks
-    elif blocks is not None and _of_the_file(var):
+    elif blocks is not None and _has_file_chunks(var):
         _use_blocks(blocks, var.shape, options)
 
 
 def _regular(var: Coded) -> tuple[int, ...] | None:
-    """Return the shape of the blocks of a Dask array; None without, and where they differ."""
+    """Return the shape of the blocks of a Dask array; None if they differ, or it is not one."""
     blocks = var.chunks
     if not blocks or not all(blocks):
         return None
@@ -287,8 +286,8 @@ def _regular(var: Coded) -> tuple[int, ...] | None:
     return tuple(max(1, axis[0]) for axis in blocks)
 
 
-def _of_the_file(var: Coded) -> bool:
-    """Return True where the chunks are those that the variable was read from."""
+def _has_file_chunks(var: Coded) -> bool:
+    """Return True if the chunks are those of the file that the variable was read from."""
     encoding, stored = var.encoding, var.encoding.get("preferred_chunks")
     if var.given or not isinstance(stored, Mapping):
         return False
@@ -297,7 +296,7 @@ def _of_the_file(var: Coded) -> bool:
 
 
 def _use_blocks(blocks: tuple[int, ...], shape: tuple[int, ...], options: dict[str, Any]) -> None:
-    """Change chunks or shards to the blocks, unless they are these, cut at the end of an axis."""
+    """Change chunks or shards to the blocks, unless they differ only by the end of an axis."""
     chunks, shards = options["chunks"], options.get("shards")
     for old in (shards, chunks):
         if old is not None and blocks == tuple(map(min, old, map(partial(max, 1), shape))):

@@ -1,7 +1,7 @@
 """The xarray engine: ``xarray.open_dataset(path, engine="omnizarr")``.
 
-Every array of a group is a variable, and it is read when it is used, only the chunks that are
-needed. A single array is a dataset of one variable.
+Every array of a group is a variable, of which only the chunks that are used are read. A single
+array is a dataset with one variable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Engine(BackendEntrypoint):
     supports_groups = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether a path needs no ``engine``: where zarr-python would not open it."""
+        """Return True if zarr-python would not open a path, so that this engine is the default."""
         if not isinstance(filename_or_obj, str | os.PathLike):
             return False
         name = os.fspath(filename_or_obj).rstrip("/")
@@ -50,12 +50,12 @@ class Engine(BackendEntrypoint):
         zarr_format: int | str | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
     ) -> xr.Dataset:
-        """The variables of a group, or of a single array.
+        """Open a group, or a single array, as a dataset.
 
-        `consolidated`: None uses consolidated metadata where there are any, True fails where
-        there are none, False reads the documents of every array. `use_zarr_fill_value_as_mask`:
-        whether the fill value marks missing values; None: in versions 1 and 2, where it may be
-        undefined. The draft and version 3 have the attribute ``_FillValue`` for it.
+        `consolidated`: None uses consolidated metadata if there is any, True fails if there is
+        none, False reads the metadata of every array. `use_zarr_fill_value_as_mask`: if True, the
+        fill value marks missing values; None means True in versions 1 and 2, where it may be
+        undefined. The draft and version 3 have the attribute ``_FillValue`` for that purpose.
         """
         node = open_stored(filename_or_obj, group, consolidated, storage_options, zarr_format)
         arrays = {name_of(node): node} if isinstance(node, Array) else dict(node.arrays())
@@ -74,7 +74,7 @@ class Engine(BackendEntrypoint):
         )
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> xr.DataTree:
-        """A group with all groups below it as a tree of datasets."""
+        """Open a group with all groups below it as a tree of datasets."""
         return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **options))
 
     def open_groups_as_dict(
@@ -88,7 +88,7 @@ class Engine(BackendEntrypoint):
         use_zarr_fill_value_as_mask: bool | None = None,
         **decoding: Any,
     ) -> dict[str, xr.Dataset]:
-        """The datasets of a group and of all below it by path; the group itself is ``/``."""
+        """Open a group and all groups below it as datasets by path; the group itself is ``/``."""
         node = open_stored(filename_or_obj, group, consolidated, storage_options, zarr_format)
         if isinstance(node, Array):
             raise WrongNode(f"{node.name} is an array, not a group; use open_dataset")
@@ -113,11 +113,11 @@ def _decoded(stored: Stored, **decoding: Any) -> xr.Dataset:
 @xr.register_dataarray_accessor("omnizarr")
 @xr.register_dataset_accessor("omnizarr")
 class Accessor:
-    """What omnizarr adds to datasets, arrays and trees of xarray."""
+    """The methods that omnizarr adds to xarray's datasets, arrays and trees."""
 
     def __init__(self, data: xr.Dataset | xr.DataArray | xr.DataTree) -> None:
         self._data = data
 
     def to(self, store: Any, **options: Any) -> Any:
-        """Store it, and give back the group; see `omnizarr.xarray.write` for the options."""
+        """Store the data and return the group; see `omnizarr.xarray.write` for the options."""
         return write(self._data, store, **options)

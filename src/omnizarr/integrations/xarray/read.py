@@ -1,9 +1,8 @@
-"""Stored arrays as variables of xarray, read when they are used.
+"""Present stored arrays to xarray as lazy variables, with CF unpacking and encodings.
 
-xarray unpacks what was read at once, with several copies of all of it on the way. Here a box is cut
-into parts of whole chunks, and each is unpacked, by the same arithmetic, where it belongs in the
-result. Other selections than boxes are left to xarray.
-Axes without names are called after the variable, ``<variable>_dim_<number>``.
+xarray unpacks a whole selection at once, with several copies. Here a box is divided into parts of
+whole chunks, and each part is unpacked with the same arithmetic directly into the result; other
+selections are left to xarray. Axes without names are named ``<variable>_dim_<number>``.
 """
 
 from __future__ import annotations
@@ -19,9 +18,6 @@ from typing import Any
 import numcodecs
 import numpy as np
 import numpy.typing as npt
-import xarray as xr
-from xarray.backends import BackendArray
-from xarray.core import indexing
 
 from omnizarr.codecs.specify import pipeline
 from omnizarr.concurrency.pool import for_each
@@ -40,11 +36,21 @@ from omnizarr.model.node import ARRAY_TO_BYTES
 from omnizarr.ops.partition import Box, parts, read_axes
 from omnizarr.stores import has_cheap_requests
 
+try:
+    import xarray as xr
+    from xarray.backends import AbstractDataStore, BackendArray
+    from xarray.core import indexing
+except ImportError as e:
+    raise MissingModule("datasets need xarray: pip install 'omnizarr[xarray]'") from e
+
 PART = 2**20  # numbers that are unpacked at a time
+TEXT = np.dtype("O", metadata={"element_type": str})  # xarray's type of variable-length text
+# Codecs that encode objects as bytes.
+_OBJECT_CODECS = ARRAY_TO_BYTES - {"pcodec", "zfpy"}
 
 
 def unpack_in_place(dataset: xr.Dataset, arrays: Mapping[str, Array]) -> None:
-    """Have the packed numbers of a dataset that was not read yet unpacked part by part."""
+    """Replace the packed variables of a lazy dataset by ones that are unpacked part by part."""
     for name, var in dataset.variables.items():
         array = arrays.get(str(name))
         if array is not None and _is_packed(var, array):
@@ -52,28 +58,28 @@ def unpack_in_place(dataset: xr.Dataset, arrays: Mapping[str, Array]) -> None:
 
 
 def _is_packed(var: xr.Variable, array: Array) -> bool:
-    """Whether the numbers of a variable are made of the stored ones by what `Packed` knows."""
+    """Return True if `Packed` can compute the values of a variable from the stored ones."""
     plain = var.dtype.kind == "f" and array.dtype.kind in "iuf" and var.shape == array.shape != ()
     scaled = any(var.encoding.get(key) is not None for key in ("scale_factor", "add_offset"))
-    late = isinstance(var._data, indexing.ExplicitlyIndexed)
-    known = late and "_Unsigned" not in var.encoding
-    return plain and known and (scaled or bool(_marks(var.encoding)))
+    lazy = isinstance(var._data, indexing.ExplicitlyIndexed)
+    known = lazy and "_Unsigned" not in var.encoding
+    return plain and known and (scaled or bool(_missing_values(var.encoding)))
 
 
-def _marks(encoding: Mapping[Any, Any]) -> set[Any]:
-    """The stored numbers that stand for missing ones."""
-    stated = (encoding.get(key) for key in ("_FillValue", "missing_value"))
-    found = {mark for some in stated if some is not None for mark in np.ravel(some)}
-    return {mark for mark in found if not np.isnan(mark)}
+def _missing_values(encoding: Mapping[Any, Any]) -> set[Any]:
+    """Return the stored numbers that mark missing values, other than NaN."""
+    listed = (encoding.get(key) for key in ("_FillValue", "missing_value"))
+    found = {number for some in listed if some is not None for number in np.ravel(some)}
+    return {number for number in found if not np.isnan(number)}
 
 
 class Packed(BackendArray):
-    """Stored numbers, unpacked as they are read."""
+    """A lazy array of packed numbers, unpacked as they are read."""
 
     def __init__(self, decoded: xr.Variable, array: Array) -> None:
         self._decoded, self._array = decoded._data, array
         self.shape, self.dtype = decoded.shape, decoded.dtype
-        self._marks = _marks(decoded.encoding)
+        self._missing = _missing_values(decoded.encoding)
         self._scale = _number(decoded.encoding.get("scale_factor"))
         self._offset = _number(decoded.encoding.get("add_offset"))
 
@@ -88,20 +94,20 @@ class Packed(BackendArray):
         def one(part: Box) -> None:
             shifted = ((p, b.start) for p, b in zip(part, box, strict=True))
             inside = out[tuple(slice(p.start - start, p.stop - start) for p, start in shifted)]
-            with np.errstate(**errors):  # of the calling thread, for those that help
+            with np.errstate(**errors):  # that of the calling thread
                 self._unpack(self._array[part], inside)
 
         for_each(iter(boxes), len(boxes), one, out.nbytes)
         return out[tuple(slice(None) if isinstance(k, slice) else 0 for k in key.tuple)]
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """The same in another thread, for ``load_async``."""
+        """Read in another thread, for ``load_async``."""
         return await asyncio.to_thread(self.__getitem__, key)
 
     def _unpack(self, stored: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
         np.copyto(out, stored, casting="unsafe")
-        for mark in self._marks:
-            out[out == mark] = np.nan
+        for number in self._missing:
+            out[out == number] = np.nan
         if self._scale is not None:
             out *= self._scale
         if self._offset is not None:
@@ -109,12 +115,12 @@ class Packed(BackendArray):
 
 
 def _number(stated: Any) -> Any:
-    """A factor or offset; some files have lists of one."""
+    """Return a factor or offset, which some files store as a list of one number."""
     return np.asarray(stated).item() if np.ndim(stated) else stated
 
 
 def _box(key: indexing.ExplicitIndexer, shape: tuple[int, ...]) -> Box | None:
-    """What a key of numbers and slices without steps selects; None for others."""
+    """Return the box that integers and slices without steps select; None for other keys."""
     sides = []
     for index, length in zip(key.tuple, shape, strict=True):
         if isinstance(index, slice):
@@ -130,26 +136,15 @@ def _box(key: indexing.ExplicitIndexer, shape: tuple[int, ...]) -> Box | None:
     return tuple(sides)
 
 
-try:
-    import xarray as xr
-    from xarray.backends import AbstractDataStore, BackendArray
-    from xarray.core import indexing
-except ImportError as e:
-    raise MissingModule("datasets need xarray: pip install 'omnizarr[xarray]'") from e
-
-_HIDDEN = re.compile(rf"{ARRAY_DIMENSIONS}\Z|_nc", re.IGNORECASE)
-TEXT = np.dtype("O", metadata={"element_type": str})  # what xarray calls text of any length
-
-
 def open_stored(
-    place: Any,
+    store: Any,
     group: str | None,
     consolidated: bool | None,
     storage_options: Mapping[str, Any] | None,
     zarr_format: int | str | None,
 ) -> Array | Group:
-    """The group or array to read, by its consolidated metadata as far as asked for."""
-    where = os.path.expanduser(place) if isinstance(place, str) else place
+    """Open a group or array, with consolidated metadata as requested."""
+    where = os.path.expanduser(store) if isinstance(store, str) else store
     root: Any = None
     options: Any = {"storage_options": storage_options, "zarr_format": zarr_format}
     if consolidated is not False:
@@ -166,14 +161,14 @@ def open_stored(
 
 
 def name_of(array: Array) -> str:
-    """The name of a variable for an array that is opened on its own."""
+    """Return the name of the variable for an array that is opened on its own."""
     last = array.basename or re.split(r"[\\/]", str(array.store).rstrip("/"))[-1]
     return re.sub(r"(\.zarr)?(\.zip)?\Z", "", last) or "array"
 
 
 @dataclass(eq=False)
 class Stored(AbstractDataStore):
-    """Arrays and attributes as xarray asks for them."""
+    """The arrays and attributes of a group, as a data store of xarray."""
 
     arrays: dict[str, Array]
     attributes: dict[str, Any]
@@ -183,20 +178,26 @@ class Stored(AbstractDataStore):
         return {name: variable(name, a, self.fill_masks) for name, a in self.arrays.items()}
 
     def get_attrs(self) -> dict[str, Any]:
-        return {k: v for k, v in self.attributes.items() if not _HIDDEN.match(k)}
+        return _visible(self.attributes)
 
     def get_dimensions(self) -> dict[str, int]:
         pairs = ((dimensions(n, a), a.shape) for n, a in self.arrays.items())
         return {d: n for dims, shape in pairs if dims for d, n in zip(dims, shape, strict=True)}
 
     def close(self) -> None:
-        """Nothing is held open that needs closing."""
+        """Do nothing: no file is kept open."""
+
+
+def _visible(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that xarray shows: not dimension names, nor those of NCZarr."""
+    hidden = {k for k in attributes if k.upper() == ARRAY_DIMENSIONS or k.lower().startswith("_nc")}
+    return {k: v for k, v in attributes.items() if k not in hidden}
 
 
 def variable(name: str, array: Array, fill_masks: bool | None = None) -> xr.Variable:
-    """An array as a variable that is not decoded yet, and is read when it is used."""
+    """Return an array as a lazy variable that is not decoded yet."""
     dims = dimensions(name, array)
-    attributes = {k: v for k, v in array.attrs.asdict().items() if not _HIDDEN.match(k)}
+    attributes = _visible(array.attrs.asdict())
     scalar = array.ndim != len(dims)
     blocks = () if scalar else array.shards or array.chunks
     encoding = {
@@ -218,23 +219,23 @@ def variable(name: str, array: Array, fill_masks: bool | None = None) -> xr.Vari
 
 
 def fill_is_mask(node: Array | Group) -> bool:
-    """Whether the fill value marks missing values, as xarray has it where it may be undefined.
+    """Return True if the fill value marks missing values, as in formats where it may be undefined.
 
-    In other formats every array has one, so that it says nothing; an attribute does.
+    In other formats, every array has a fill value, and an attribute marks missing values.
     """
     return node._location.format.undefined_fill
 
 
 def dimensions(name: str, array: Array) -> tuple[str, ...]:
-    """The names of the axes; one for each that has none."""
+    """Return the names of all axes, with defaults for those without a name."""
     if is_scalar(array):
         return ()
-    stated = array.dimension_names or (None,) * array.ndim
-    return tuple(d or f"{name}_dim_{i}" for i, d in enumerate(stated))
+    names = array.dimension_names or (None,) * array.ndim
+    return tuple(d or f"{name}_dim_{i}" for i, d in enumerate(names))
 
 
 class Lazy(BackendArray):
-    """An array that xarray reads from by its three kinds of indices."""
+    """An array that xarray reads with its three kinds of indexers."""
 
     def __init__(self, array: Array | View) -> None:
         self._array = array
@@ -244,27 +245,27 @@ class Lazy(BackendArray):
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         by_points = isinstance(key, indexing.VectorizedIndexer)
         by_axis = isinstance(key, indexing.OuterIndexer)
-        way: Any = self._array
-        way = way.vindex if by_points else way.oindex if by_axis else way
+        indexed: Any = self._array
+        indexed = indexed.vindex if by_points else indexed.oindex if by_axis else indexed
 
         def read(selection: Any) -> Any:
-            values = np.asarray(way[selection])
+            values = np.asarray(indexed[selection])
             return values.astype(object) if values.dtype.kind == "T" else values
 
         support = indexing.IndexingSupport.VECTORIZED
         return indexing.explicit_indexing_adapter(key, self.shape, support, read)
 
     async def async_getitem(self, key: indexing.ExplicitIndexer) -> Any:
-        """The same in another thread, for ``load_async``."""
+        """Read in another thread, for ``load_async``."""
         return await asyncio.to_thread(self.__getitem__, key)
 
 
-# How objects become bytes.
-_OF_OBJECTS = ARRAY_TO_BYTES - {"pcodec", "zfpy"}
-
-
 def codec_encoding(array: Array) -> dict[str, Any]:
-    """The options of `create_array` for an array with the same codecs."""
+    """Return the options of `create_array` for an array with the same codecs.
+
+    They are objects of numcodecs for formats with its codec ids, such as version 2, and JSON with
+    the codec names of version 3 for the others.
+    """
     model, format = array._model, array._location.format
     if not format.codecs_by_id:
         with suppress(CannotExpress):
@@ -276,10 +277,10 @@ def codec_encoding(array: Array) -> dict[str, Any]:
             "compressors": tuple(map(_json, groups.compressors)),
         }
     order, steps, _ = to_ids(model, format.name)
-    plain = [s for s in steps if s["id"] not in _OF_OBJECTS]
+    plain = [s for s in steps if s["id"] not in _OBJECT_CODECS]
     filters, compressor = split_compressor(plain)
     found: dict[str, Any] = {"compressors": () if compressor is None else (_object(compressor),)}
-    if filters or plain == steps:  # where they are not told, writers choose the one of objects
+    if filters or plain == steps:  # without filters, writers choose the object codec
         found["filters"] = tuple(map(_object, filters or ()))
     if order == "F":
         found["order"] = order
@@ -287,7 +288,7 @@ def codec_encoding(array: Array) -> dict[str, Any]:
 
 
 def _serializer(codec: Named | None, dtype: np.dtype[Any]) -> dict[str, Any] | None:
-    """Return how elements become bytes, with the byte order, which the draft has in the type."""
+    """Return the serializer with the byte order, which the draft has in the data type."""
     if codec is None:
         return None
     found = _json(codec)
@@ -298,7 +299,7 @@ def _serializer(codec: Named | None, dtype: np.dtype[Any]) -> dict[str, Any] | N
 
 
 def _has_order(dtype: np.dtype[Any]) -> bool:
-    """Return True where elements have bytes that could be in another order."""
+    """Return True if the elements have a byte order."""
     return dtype.newbyteorder("S") != dtype
 
 
@@ -307,7 +308,7 @@ def _json(codec: Named) -> dict[str, Any]:
 
 
 def _object(configuration: dict[str, Any]) -> Any:
-    """The codec of numcodecs, or its configuration where it is not known here."""
+    """Return the codec of numcodecs, or its configuration if numcodecs does not know it."""
     try:
         return numcodecs.get_codec(configuration)
     except (ValueError, TypeError):

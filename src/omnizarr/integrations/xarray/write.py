@@ -1,4 +1,4 @@
-"""Datasets of xarray into groups: new ones, appended ones, regions of existing ones."""
+"""Write datasets of xarray to groups: new datasets, appended data, and regions."""
 
 from __future__ import annotations
 
@@ -47,9 +47,15 @@ from omnizarr.integrations.xarray.read import fill_is_mask, variable
 from omnizarr.model import paths
 from omnizarr.ops.partition import store as store_box
 
+if find_spec("dask"):
+    from omnizarr.integrations.dask import Writes, check_apart_from, run, writes
+
+WriteMode: TypeAlias = Literal["w", "w-", "a", "a-", "r+"]
+Encoded: TypeAlias = tuple[dict[str, Coded], dict[str, Any]]
+
 
 def resolve_region(dataset: xr.Dataset, region: Any, group: Group) -> dict[str, slice]:
-    """A slice for every dimension that the region names; ``"auto"`` finds it by coordinates."""
+    """Return a slice for every dimension of a region; ``"auto"`` is found by coordinates."""
     if region == "auto":
         region = dict.fromkeys(dataset.dims, "auto")
     if not isinstance(region, Mapping):
@@ -58,49 +64,49 @@ def resolve_region(dataset: xr.Dataset, region: Any, group: Group) -> dict[str, 
     for name, part in region.items():
         if name not in dataset.dims:
             known = ", ".join(map(str, dataset.dims))
-            raise NoSuchLabel(f"region names {name!r}, which is no dimension; known: {known}")
+            raise NoSuchLabel(f"region has {name!r}, which is not a dimension; known: {known}")
         found[name] = _find(dataset, name, group) if part == "auto" else part
         if not isinstance(found[name], slice):
             raise WrongType(f"region of {name!r} must be a slice or 'auto', got {part!r}")
         if found[name].step not in (None, 1):
             raise InvalidArgument(f"region of {name!r} must not have a step, got {part!r}")
-    strangers = [n for n, v in dataset.variables.items() if not set(found) & set(v.dims)]
-    if found and strangers:
+    unrelated = [n for n, v in dataset.variables.items() if not set(found) & set(v.dims)]
+    if found and unrelated:
         raise InvalidArgument(
-            f"variables {strangers} have no dimension of the region {sorted(found)};"
-            f" leave them out with .drop_vars({strangers!r})"
+            f"variables {unrelated} have no dimension of the region {sorted(found)};"
+            f" drop them with .drop_vars({unrelated!r})"
         )
     return found
 
 
 def _find(dataset: xr.Dataset, dim: str, group: Group) -> slice:
-    """Where the coordinates of a dimension are stored; all of it where it has none."""
+    """Find the slice where the coordinates of a dimension are stored; all of it without any."""
     if dim not in dataset.variables:
         return slice(0, dataset.sizes[dim])
     array = group.get(dim)
     if array is None:
         raise NodeNotFound(f"region 'auto' needs the coordinate {dim!r}, which is not stored")
     stored = conventions.decode_cf_variable(dim, variable(dim, array).load())
-    places = pd.Index(stored.values).get_indexer(pd.Index(dataset[dim].values))
-    if (places < 0).any():
-        missing = dataset[dim].values[places < 0][0]
+    indices = pd.Index(stored.values).get_indexer(pd.Index(dataset[dim].values))
+    if (indices < 0).any():
+        missing = dataset[dim].values[indices < 0][0]
         raise NoSuchLabel(
-            f"coordinate {dim!r} has {missing!r}, which is not stored; a region holds only"
-            " coordinates that are there, append_dim adds new ones"
+            f"coordinate {dim!r} has {missing!r}, which is not stored; a region must consist of"
+            " stored coordinates, append_dim adds new ones"
         )
-    if (np.diff(places) != 1).any():
+    if (np.diff(indices) != 1).any():
         raise InvalidArgument(
-            f"the values of coordinate {dim!r} do not follow each other where they are stored;"
-            " write one run of them at a time"
+            f"the values of coordinate {dim!r} are not contiguous where they are stored;"
+            " write one contiguous range at a time"
         )
-    return slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0)
+    return slice(int(indices[0]), int(indices[-1]) + 1) if len(indices) else slice(0, 0)
 
 
-def with_room(array: Array, shape: tuple[int, ...]) -> Array:
-    """A handle of the array as if it had a larger shape already; nothing is stored yet."""
+def enlarged(array: Array, shape: tuple[int, ...]) -> Array:
+    """Return a handle of the array with a larger shape, which is not stored yet."""
     same_rank = len(shape) == array.ndim
     if not same_rank or any(n < old for n, old in zip(shape, array.shape, strict=True)):
-        raise InvalidArgument(f"cannot make room: {shape} is not larger than {array.shape}")
+        raise InvalidArgument(f"cannot enlarge an array of shape {array.shape} to {shape}")
     larger = Array.at(array._location, with_shape(array._model, shape))
     larger._config = array._config
     return larger
@@ -108,9 +114,9 @@ def with_room(array: Array, shape: tuple[int, ...]) -> Array:
 
 @contextmanager
 def growing(larger: Sequence[tuple[Array, tuple[int, ...]]]) -> Iterator[None]:
-    """Keep others from growing arrays while their room is filled; then store the shapes.
+    """Lock arrays while values are appended, then store their new shapes.
 
-    Raises before anything is filled where an array has another shape than its handle knows.
+    Raises before anything is written if the shape of an array has changed since it was opened.
     """
     with alone(*(array._location for array, _ in larger)):
         for array, shape in larger:
@@ -120,14 +126,14 @@ def growing(larger: Sequence[tuple[Array, tuple[int, ...]]]) -> Iterator[None]:
                 raise _changed(array, known, shape)
         yield
         for array, shape in larger:
-            take_room(array, shape)
+            store_shape(array, shape)
 
 
-def take_room(array: Array, shape: tuple[int, ...]) -> None:
-    """Store the larger shape, now that the room is filled; raises where the array changed since.
+def store_shape(array: Array, shape: tuple[int, ...]) -> None:
+    """Store a larger shape after values were appended; raise if the shape changed meanwhile.
 
-    The shape is compared and replaced. Whoever has not kept others away by `growing` may have
-    filled the same room as they.
+    This is a compare-and-set of the shape. Without the lock of `growing`, another writer may have
+    written to the same elements.
     """
     old = array.shape
     if not array._take_shape(old, shape):
@@ -141,16 +147,9 @@ def _changed(array: Array, known: tuple[int, ...], shape: tuple[int, ...]) -> Co
     )
 
 
-if find_spec("dask"):
-    from omnizarr.integrations.dask import Writes, check_apart_from, run, writes
-
-WriteMode: TypeAlias = Literal["w", "w-", "a", "a-", "r+"]
-Encoded: TypeAlias = tuple[dict[str, Coded], dict[str, Any]]
-
-
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Values that go to one place of an array, and the shape the array has afterwards."""
+    """Values for one box of an array, and the shape of the array afterwards."""
 
     array: Array
     values: Coded
@@ -158,30 +157,30 @@ class Piece:
     shape: tuple[int, ...]
 
     @property
-    def room(self) -> Array:
-        return self.array if self.shape == self.array.shape else with_room(self.array, self.shape)
+    def target(self) -> Array:
+        return self.array if self.shape == self.array.shape else enlarged(self.array, self.shape)
 
     @property
     def box(self) -> tuple[slice, ...]:
         return tuple(slice(a, a + n) for a, n in zip(self.start, self.values.shape, strict=True))
 
     @property
-    def is_beyond(self) -> bool:
-        """True where no element is written that the array has already."""
+    def is_appended(self) -> bool:
+        """True if no existing element is overwritten."""
         return any(a >= n for a, n in zip(self.start, self.array.shape, strict=True))
 
     def store(self) -> None:
         """Store values that are in memory."""
-        store_box(self.room, self.box, np.asarray(self.values.data), self.values.encode)
+        store_box(self.target, self.box, np.asarray(self.values.data), self.values.encode)
 
     def tasks(self) -> Writes:
-        """The tasks that store a Dask array."""
-        return writes(self.values.data, self.room, self.start, self.values.encode)
+        """Return the tasks that store a Dask array."""
+        return writes(self.values.data, self.target, self.start, self.values.encode)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """How a dataset is to be written."""
+class WriteOptions:
+    """Options for writing a dataset."""
 
     mode: WriteMode
     append_dim: str | None
@@ -205,22 +204,21 @@ def write(
     write_inherited_coords: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Store a dataset, an array or a tree, and give back the group.
+    """Store a dataset, an array or a tree, and return the group.
 
-    Modes: ``w-``, the default, creates; ``w`` replaces; ``a`` also writes over variables, or adds
-    some; ``a-``, with `append_dim`, leaves variables without that dimension; ``r+`` changes values
-    only. `append_dim` adds along a dimension: all values are stored before the new length is.
-    `region` writes into a part: slices by dimension, or ``"auto"`` to find it by coordinates.
-    `encoding` has the options of `create_array`, and those of CF, by variable (of a tree by
-    path, then variable).
+    Modes: ``w-``, the default, creates; ``w`` replaces; ``a`` overwrites or adds variables; ``a-``,
+    with `append_dim`, does not change variables without that dimension; ``r+`` changes only values.
+    `append_dim` appends along a dimension: the new length is stored after all values. `region`
+    writes to a part: slices by dimension, or ``"auto"`` to find them by coordinates. `encoding` has
+    the options of `create_array`, and those of CF, by variable (for a tree by path, then variable).
 
     Dask arrays may have any blocks: every task stores whole chunks or shards. With
-    ``compute=False`` everything but their values is stored, and a `dask.delayed.Delayed` is given
-    back; who appends like that must be alone. `consolidated`: None makes consolidated metadata
-    where the format has them. `write_inherited_coords` stores coordinates that groups of a tree
-    have from those above them in each of these groups.
+    ``compute=False``, everything but their values is stored, and a `dask.delayed.Delayed` is
+    returned; while it appends, there must be no other writer. `consolidated`: None writes
+    consolidated metadata if the format has it. `write_inherited_coords` also stores the coordinates
+    that groups of a tree inherit from their parents.
     """
-    order = Order(_mode(mode, append_dim, region), append_dim, region, write_empty_chunks)
+    options = WriteOptions(_mode(mode, append_dim, region), append_dim, region, write_empty_chunks)
     if isinstance(data, xr.DataArray):
         data = dataset_of(data)
     if isinstance(data, xr.DataTree):
@@ -228,22 +226,22 @@ def write(
     else:
         datasets = {"": (data, encoding)}
     new: dict[str, Encoded] = {}
-    if order.mode in ("w", "w-"):
-        # All of it before anything is touched: it may even be what is about to be replaced.
+    if options.mode in ("w", "w-"):
+        # Load everything first: the data may be what is about to be replaced.
         for path, (dataset, given) in datasets.items():
             _load_lazy(dataset)
             new[path] = encoded_new(dataset, given)
-        _rehearse(new, order, zarr_format)
+        _check_creation(new, options, zarr_format)
         location = new_location(store, group, zarr_format, storage_options)
-        return _write_new(new, location, order, compute, consolidated)
-    top = _opened(store, group, order, zarr_format, storage_options)
+        return _write_new(new, location, options, compute, consolidated)
+    top = _opened(store, group, options, zarr_format, storage_options)
     pieces: list[Piece] = []
     for path, (dataset, given) in datasets.items():
-        pieces += _change(dataset, given, _below(top, path, order), order)
+        pieces += _change(dataset, given, _below(top, path, options), options)
     for piece in pieces:
-        if piece.values.chunks is not None and not piece.is_beyond:
+        if piece.values.chunks is not None and not piece.is_appended:
             check_apart_from(piece.values.data, piece.array)
-    if order.mode != "r+" and consolidated is not False:
+    if options.mode != "r+" and consolidated is not False:
         _consolidate(top, bool(consolidated))
     return _store(pieces, top, compute)
 
@@ -251,22 +249,22 @@ def write(
 def _write_new(
     new: Mapping[str, Encoded],
     location: Location,
-    order: Order,
+    options: WriteOptions,
     compute: bool,
     consolidated: bool | None,
 ) -> Any:
-    """Store datasets in a new group; it is seen, and replaces another one, when it is complete.
+    """Store datasets in a new group, which becomes visible and replaces another when complete.
 
-    Where values are computed later, that is before they are: their places are seen at once.
+    If values are computed later, the group becomes visible before they are stored.
     """
     try:
-        made = build(location, overwrite=order.mode == "w", operation="writing a dataset")
+        made = build(location, overwrite=options.mode == "w", operation="writing a dataset")
     except NodeExists as e:
         raise _explained(e) from e
-    with made as place:
-        top = make_group(place, None, overwrite=False)
-        below = {path: _below(top, path, order) for path in new}
-        pieces = [p for path, group in below.items() for p in _create(*new[path], group, order)]
+    with made as staged:
+        top = make_group(staged, None, overwrite=False)
+        below = {path: _below(top, path, options) for path in new}
+        pieces = [p for path, group in below.items() for p in _create(*new[path], group, options)]
         if compute:
             _store(pieces, top, compute)
         else:
@@ -280,13 +278,13 @@ def _write_new(
     if compute:
         return group
     _check_dask()
-    moved = [replace(p, array=_as_in(group, p.array, place)) for p in later]
+    moved = [replace(p, array=_final_array(group, p.array, staged)) for p in later]
     return run([p.tasks() for p in moved], lambda: group, compute)
 
 
-def _as_in(group: Group, array: Array, place: Location) -> Array:
-    """Return the array that was written at a place, as it is in the group now."""
-    found = group[array.path[len(paths.prefix(place.path)) :]]
+def _final_array(group: Group, array: Array, staged: Location) -> Array:
+    """Return the array in the final group that was created at a staged location."""
+    found = group[array.path[len(paths.prefix(staged.path)) :]]
     if not isinstance(found, Array):
         raise WrongNode(f"{found.name} is a group, not an array")
     return found.with_config(array.config)
@@ -308,14 +306,14 @@ def _mode(mode: WriteMode | None, append_dim: str | None, region: Any) -> WriteM
 def _nodes(
     tree: xr.DataTree, encoding: Mapping[str, Any] | None, inherit: bool
 ) -> dict[str, tuple[xr.Dataset, Mapping[str, Any] | None]]:
-    """The datasets of a tree by relative path, each with its encodings."""
+    """Return the datasets of a tree by relative path, each with its encodings."""
     given = {k.strip("/"): v for k, v in (encoding or {}).items()}
     found: dict[str, tuple[xr.Dataset, Mapping[str, Any] | None]] = {}
     for path, node in tree.subtree_with_keys:
         name = "" if path == "." else path
         found[name] = node.to_dataset(inherit=inherit or node is tree), given.pop(name, None)
     if given:
-        raise InvalidArgument(f"encoding for {sorted(given)}, which are no groups of the tree")
+        raise InvalidArgument(f"encoding for {sorted(given)}, which are not groups of the tree")
     return found
 
 
@@ -325,25 +323,27 @@ def _load_lazy(dataset: xr.Dataset) -> None:
             var.load()
 
 
-def _rehearse(new: Mapping[str, Encoded], order: Order, zarr_format: int | str | None) -> None:
-    """Make all groups and arrays in memory; raises where one cannot be made."""
+def _check_creation(
+    new: Mapping[str, Encoded], options: WriteOptions, zarr_format: int | str | None
+) -> None:
+    """Create all groups and arrays in memory; raise if one cannot be created."""
     top = open_group({}, "w", zarr_format=zarr_format)
     for path, (stored, attributes) in new.items():
-        _create(stored, attributes, _below(top, path, order), order)
+        _create(stored, attributes, _below(top, path, options), options)
 
 
 def _opened(
     store: Any,
     group: str | None,
-    order: Order,
+    options: WriteOptions,
     zarr_format: int | str | None,
     storage_options: Mapping[str, Any] | None,
 ) -> Group:
-    """The group that is written, made where the mode says so."""
+    """Open the group to write to, or create it if the mode allows."""
     try:
         return open_group(
             store,
-            "a" if order.mode == "a-" else order.mode,
+            "a" if options.mode == "a-" else options.mode,
             path=group,
             zarr_format=zarr_format,
             storage_options=storage_options,
@@ -354,15 +354,15 @@ def _opened(
 
 def _explained(error: NodeExists) -> NodeExists:
     return NodeExists(
-        f"{error}; mode='w' replaces it, mode='a' writes over variables or adds some, append_dim"
-        " adds along a dimension"
+        f"{error}; mode='w' replaces it, mode='a' overwrites or adds variables, append_dim appends"
+        " along a dimension"
     )
 
 
-def _below(top: Group, path: str, order: Order) -> Group:
+def _below(top: Group, path: str, options: WriteOptions) -> Group:
     if not path:
         return top
-    if order.mode != "r+":
+    if options.mode != "r+":
         return top.require_group(path)
     found = top[path]
     if not isinstance(found, Group):
@@ -371,22 +371,22 @@ def _below(top: Group, path: str, order: Order) -> Group:
 
 
 def _create(
-    stored: Mapping[str, Coded], attributes: Mapping[str, Any], group: Group, order: Order
+    stored: Mapping[str, Coded], attributes: Mapping[str, Any], group: Group, options: WriteOptions
 ) -> list[Piece]:
     """Create arrays for encoded variables; their values are not stored yet."""
     group.attrs.put(attributes)
     pieces = []
     for name, var in stored.items():
         checksums = group._location.format.checksums_are_read
-        options = new_array(var, fill_is_mask(group), checksums)
-        if order.write_empty_chunks is not None:
-            options["write_empty_chunks"] = order.write_empty_chunks
+        created = new_array(var, fill_is_mask(group), checksums)
+        if options.write_empty_chunks is not None:
+            created["write_empty_chunks"] = options.write_empty_chunks
         try:
-            array = group.create_array(name, **options)
+            array = group.create_array(name, **created)
         except OmnizarrError as e:
             e.add_note(
-                f"while creating the variable {name!r}; an encoding that came with it from a file"
-                " is left out after .drop_encoding()"
+                f"while creating the variable {name!r}; .drop_encoding() removes the encoding of"
+                " the file that it was read from"
             )
             raise
         pieces.append(Piece(array, var, (0,) * array.ndim, array.shape))
@@ -394,17 +394,17 @@ def _create(
 
 
 def _change(
-    dataset: xr.Dataset, encoding: Mapping[str, Any] | None, group: Group, order: Order
+    dataset: xr.Dataset, encoding: Mapping[str, Any] | None, group: Group, options: WriteOptions
 ) -> list[Piece]:
-    """Say what goes where in arrays that exist, and create others; no values are stored yet."""
+    """Return the pieces to write to existing arrays, and create new arrays; store no values."""
     region: dict[str, slice] = {}
-    if order.region is not None:
-        region = resolve_region(dataset, order.region, group)
+    if options.region is not None:
+        region = resolve_region(dataset, options.region, group)
         dataset = dataset.drop_vars(list(dataset.indexes))  # they are stored already
     existing = dict(group.arrays())
     variables, attributes = encoded_dataset(dataset, encoding)
     old = {name: existing[name] for name in variables if name in existing}
-    _check_names(variables, old, existing, order, set(encoding or ()))
+    _check_names(variables, old, existing, options, set(encoding or ()))
     stored = {
         name: encoded_like(name, var, old[name]) if name in old else encoded(name, var)
         for name, var in variables.items()
@@ -414,75 +414,75 @@ def _change(
     pieces = [
         piece
         for name, array in old.items()
-        if (piece := _placed(name, stored[name], array, region, order)) is not None
+        if (piece := _piece(name, stored[name], array, region, options)) is not None
     ]
-    if order.mode == "r+":
+    if options.mode == "r+":
         return pieces
     new = {name: var for name, var in stored.items() if name not in old}
-    return pieces + _create(new, attributes, group, order)
+    return pieces + _create(new, attributes, group, options)
 
 
 def _check_names(
     variables: Mapping[str, Any],
     old: Mapping[str, Array],
     existing: Mapping[str, Array],
-    order: Order,
+    options: WriteOptions,
     given: set[str],
 ) -> None:
     new = [name for name in variables if name not in old]
-    if new and (order.mode == "r+" or order.region is not None):
+    if new and (options.mode == "r+" or options.region is not None):
         raise NodeNotFound(
-            f"variables {new} are not stored; a region, or mode 'r+', changes only those that are"
+            f"variables {new} are not stored; a region or mode 'r+' changes only stored variables"
         )
     both = sorted(given & old.keys())
     if both:
         raise InvalidArgument(
-            f"encoding for {both}, which are stored already; leave it out, they keep theirs"
+            f"encoding for {both}, which are stored already; omit it, it cannot be changed"
         )
     known = {d for array in existing.values() for d in array.dimension_names or ()}
-    if order.append_dim is not None and existing and order.append_dim not in known:
+    if options.append_dim is not None and existing and options.append_dim not in known:
         raise InvalidArgument(
-            f"append_dim {order.append_dim!r} is no stored dimension;"
+            f"append_dim {options.append_dim!r} is not a stored dimension;"
             f" known: {', '.join(sorted(d for d in known if d))}"
         )
 
 
-def _placed(
-    name: str, var: Coded, array: Array, region: Mapping[str, slice], order: Order
+def _piece(
+    name: str, var: Coded, array: Array, region: Mapping[str, slice], options: WriteOptions
 ) -> Piece | None:
-    """Where the values of a variable go in the array that has it; None: it stays as it is."""
-    grows = order.append_dim in var.dims
-    if order.mode == "a-" and order.append_dim is not None and not grows:
+    """Return the values and box to write to an existing array; None if it is not changed."""
+    grows = options.append_dim in var.dims
+    if options.mode == "a-" and options.append_dim is not None and not grows:
         return None
     if is_scalar(array):
         return Piece(array, replace(var, data=var.data.reshape(1)), (0,), array.shape)
     start, shape = [], []
     for dim, length, given in zip(var.dims, array.shape, var.shape, strict=True):
         first, last, _ = region.get(str(dim), slice(None)).indices(length)
-        if dim == order.append_dim:
+        if dim == options.append_dim:
             first, last = length, length + given
         if last - first != given:
             raise InvalidArgument(
-                f"variable {name!r} has {given} along {dim!r}, where {max(0, last - first)} fit;"
-                " append_dim makes an array longer, region writes a part of it"
+                f"variable {name!r} has length {given} along {dim!r}, expected"
+                f" {max(0, last - first)}; append_dim extends an array, region writes a part of it"
             )
         start.append(first)
         shape.append(max(length, last))
-    if order.write_empty_chunks is not None:
+    if options.write_empty_chunks is not None:
         array = array.with_config(
-            replace(array.config, write_empty_chunks=order.write_empty_chunks)
+            replace(array.config, write_empty_chunks=options.write_empty_chunks)
         )
     return Piece(array, var, tuple(start), tuple(shape))
 
 
 def _consolidate(group: Group, asked: bool) -> None:
-    """Copy all documents to the root of the hierarchy, where the format can."""
+    """Consolidate the metadata of the whole hierarchy; unless `asked`, only if the format can."""
     with suppress(*(() if asked else (CannotExpress,))):
         consolidate_metadata(group.store)
 
 
 def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
-    """Store values, those of Dask arrays by its tasks, and then the new lengths."""
+    """Store values, those of Dask arrays by tasks, and then the new shapes."""
     larger = [(p.array, p.shape) for p in pieces if p.shape != p.array.shape]
     if compute:
         with growing(larger):
@@ -495,7 +495,7 @@ def _store(pieces: list[Piece], group: Group, compute: bool) -> Any:
 
     def finish() -> Group:
         for array, shape in larger:
-            take_room(array, shape)
+            store_shape(array, shape)
         group.refresh()
         return group
 
@@ -509,7 +509,7 @@ def _check_dask() -> None:
 
 
 def _store_now(pieces: list[Piece]) -> list[Piece]:
-    """Store what is in memory; the pieces that are left, which have Dask arrays."""
+    """Store the pieces that are in memory; return the others, which are Dask arrays."""
     for piece in pieces:
         if piece.values.chunks is None and piece.values.data.size:
             piece.store()
