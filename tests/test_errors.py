@@ -31,10 +31,10 @@ def test_a_cause_is_reported_once_per_set_of_warning_filters() -> None:
     with warnings.catch_warnings(record=True) as first:
         warnings.simplefilter("always")
         shrink_and_grow(array)
-        told = [str(w.message) for w in first]
+        caught = [str(w.message) for w in first]
         shrink_and_grow(array)
-    assert [str(w.message) for w in first] == told
-    assert len(set(told)) == len(told) == 2
+    assert [str(w.message) for w in first] == caught
+    assert len(set(caught)) == len(caught) == 2
     assert {w.category for w in first} == {OmnizarrWarning}
     assert {w.filename for w in first} == {__file__}
     with pytest.warns(OmnizarrWarning, match="outside"):
@@ -80,10 +80,10 @@ def hollow() -> oz.Array:
     ],
 )
 def test_a_warning_names_the_line_that_called_the_library(act: Callable[[], object]) -> None:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         act()
-    assert [w.filename for w in told] == [__file__]
+    assert [w.filename for w in caught] == [__file__]
 
 
 def test_an_error_context_adds_the_location_and_keeps_the_attributes() -> None:

@@ -83,9 +83,9 @@ def test_a_misspelt_path_gets_a_suggestion(in_tmp: Path) -> None:
 @pytest.mark.parametrize("path", ["ocean.zarr", "data/x.zarr.zip", "~/x", "s3://bucket/x"])
 def test_a_file_given_as_a_path_in_a_store_is_reported(in_tmp: Path, path: str) -> None:
     """Without a store the data would be in memory and silently lost."""
-    with pytest.warns(oz.OmnizarrWarning, match="in memory, and gone") as told:
+    with pytest.warns(oz.OmnizarrWarning, match="in memory, and gone") as caught:
         oz.zeros(3, path=path)
-    assert [w.filename for w in told] == [__file__]
+    assert [w.filename for w in caught] == [__file__]
     oz.create_array(shape=3, path="a/b")  # a node in memory, as it says
     oz.create_array({}, shape=3, path="ocean.zarr")
 

@@ -20,7 +20,7 @@ from omnizarr.codecs.sharding import ShardingIndexed
 from omnizarr.errors import OmnizarrWarning, StoreError, UnknownExtension
 from omnizarr.model import Named
 from tests.conformance.shards import CRC32C, GZIP, index_of, raw, sharded, sharding
-from tests.conformance.v3_docs import stored
+from tests.conformance.v3_metadata import stored
 
 Write = tuple[tuple[Any, ...], int]  # where, and the step from value to value; 0: fill value
 FILL = 9

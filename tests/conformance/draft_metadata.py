@@ -1,4 +1,4 @@
-"""Documents of the version 3 draft, to be changed by tests."""
+"""Metadata of the version 3 draft, to be changed by tests."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ BIG_ENDIAN = {
 
 
 def text(document: Any) -> bytes:
-    """Return a document as it is stored."""
+    """Return metadata as it is stored."""
     return json.dumps(document).encode()
 
 
 def array(**changes: Any) -> dict[str, Any]:
-    """Return an array document: a 4×6 array of int32 in chunks of 2×3, with some fields changed."""
+    """Return the metadata of a 4×6 int32 array in chunks of 2×3, with some fields changed."""
     return {**ARRAY, **changes}
 
 
@@ -43,12 +43,12 @@ def regular(*lengths: int, separator: str = "/") -> dict[str, Any]:
 
 
 def without(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a document that lacks one name."""
+    """Return metadata without one name."""
     return {k: v for k, v in document.items() if k != name}
 
 
 def hierarchy(documents: dict[str, Any] | None = None, **entry: Any) -> dict[str, bytes]:
-    """Return a store with an entry point, some of its names changed, and documents by key."""
+    """Return a store with an entry point, some of its names changed, and metadata by key."""
     found = {"zarr.json": text({**ENTRY, **entry})}
     found.update({key: text(doc) for key, doc in (documents or {}).items()})
     return found

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 
 class SmallestStore:
-    """Gets, sets and erases, and nothing else."""
+    """A store that can get, set and erase values, and nothing else."""
 
     read_only = False
 
@@ -26,7 +26,7 @@ class SmallestStore:
 
 
 class KeyValueStore(SmallestStore):
-    """The same for keys of ASCII characters, as the older specifications want them."""
+    """The same for ASCII keys, as the older specifications require."""
 
     def set(self, key: str, value: Any) -> None:
         assert key.isascii()

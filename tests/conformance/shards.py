@@ -1,4 +1,4 @@
-"""Shards made and taken apart by hand, and a store that counts what is asked of it."""
+"""Shards packed and unpacked by hand, and a store that counts requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import google_crc32c
 import numpy as np
 
 from omnizarr.stores import Range
-from tests.conformance.v3_docs import array_doc, put, regular
+from tests.conformance.v3_metadata import array_doc, put, regular
 
 MISSING = 2**64 - 1
 GZIP = {"name": "gzip", "configuration": {"level": 1}}
@@ -17,12 +17,12 @@ CRC32C = {"name": "crc32c"}
 
 
 def raw(endian: str = "little") -> dict[str, Any]:
-    """Return the codec for plain items."""
+    """Return the codec for raw items."""
     return {"name": "bytes", "configuration": {"endian": endian}}
 
 
 def sharding(*chunk_shape: int, **members: Any) -> dict[str, Any]:
-    """Return the codec, with raw inner chunks; members replaced, added, or (with ...) left out."""
+    """Return the codec with raw inner chunks; members replaced, added, or (with ...) dropped."""
     configuration = {
         "chunk_shape": list(chunk_shape),
         "codecs": [raw()],
@@ -36,14 +36,14 @@ def sharding(*chunk_shape: int, **members: Any) -> dict[str, Any]:
 def sharded(
     shape: Iterable[int], shard: Iterable[int], *codecs: Any, **changes: Any
 ) -> dict[str, bytes]:
-    """Return a store with the document of an array of uint8 with fill value 9, and no data."""
+    """Return a store with the metadata of a uint8 array with fill value 9, and no data."""
     grid = regular(*shard)
     fields = {"shape": list(shape), "chunk_grid": grid, "codecs": list(codecs), "fill_value": 9}
     return put(array_doc(**{**fields, **changes}))
 
 
 def checked(index: Any) -> bytes:
-    """Return an index, little-endian and with its checksum, as most shards have it."""
+    """Return a little-endian index with a checksum, as most shards have it."""
     data = np.asarray(index, "<u8").tobytes()
     return data + google_crc32c.value(data).to_bytes(4, "little")
 
@@ -57,7 +57,7 @@ def pack(
     order: Iterable[int] | None = None,
     head: bytes = b"",
 ) -> bytes:
-    """A shard of `count` inner chunks; `gap` stands before every piece, `head` before all."""
+    """Return a shard; `gap` precedes every inner chunk, `head` all of them."""
     index = np.full((count, 2), MISSING, "<u8")
     start = 16 * count + 4 if location == "start" else 0
     body = head
@@ -78,7 +78,7 @@ def index_of(shard: bytes, count: int, location: str = "end") -> list[tuple[int,
 
 
 class CountingStore:
-    """Values in memory; every request is noted with its key and the bytes it moved."""
+    """Values in memory; every request is recorded with its key and size."""
 
     read_only = False
 

@@ -1,4 +1,4 @@
-"""Stores that hold the documents of one small raw array, written by hand."""
+"""Stores with handwritten metadata of one small raw array."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def v1_store(**changes: Any) -> dict[str, bytes]:
-    """Return a store with the documents of a small raw array, some fields changed."""
+    """Return a store with the metadata of a small raw array, some fields changed."""
     meta = {
         "zarr_format": 1,
         "shape": [4],
@@ -23,7 +23,7 @@ def v1_store(**changes: Any) -> dict[str, bytes]:
 
 
 def v2_store(**changes: Any) -> dict[str, bytes]:
-    """Return a store with the document of a small raw array, some fields changed."""
+    """Return a store with the metadata of a small raw array, some fields changed."""
     doc = {
         "zarr_format": 2,
         "shape": [4],

@@ -10,7 +10,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.conformance.waiting import PARTLY, WAITING
+from tests.conformance.unmet import PARTLY, UNMET
 
 TESTS = Path(__file__).parents[1]
 TABLE = TESTS.parent / "docs" / "conformance.md"
@@ -73,9 +73,9 @@ def rows() -> dict[str, tuple[str, str]]:
 
 def evidence(id_: str, tests: dict[str, list[str]]) -> str:
     """Return the last column of a row."""
-    if id_ in WAITING:
+    if id_ in UNMET:
         some = f"; so far `{tests[id_][0]}`" if id_ in tests else ""
-        return f"*not yet*: {WAITING[id_]}{some}"
+        return f"*not yet*: {UNMET[id_]}{some}"
     names = tests.get(id_, [])
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     part = f"; *in part*: {PARTLY[id_]}" if id_ in PARTLY else ""

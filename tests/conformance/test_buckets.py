@@ -1,4 +1,4 @@
-"""Rows that ask for a bucket beside directory and dictionary."""
+"""Requirements tested on a bucket as well as a directory and a dictionary."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def stored(
 
 
 def created(data: Any, **options: Any) -> dict[str, bytes]:
-    """What the library stores for `data` in one chunk."""
+    """Return the bytes that the library stores for `data` in one chunk."""
     store: dict[str, bytes] = {}
     omnizarr.create_array(store, data=data, chunks=False, zarr_format="3-draft", **options)
     return store
@@ -220,7 +220,7 @@ def test_little_is_the_same_as_no_endian_codec(data_type: str) -> None:
 
 
 @pytest.mark.shows("DX-08")
-def test_endian_stands_before_codecs_on_bytes() -> None:
+def test_endian_comes_before_bytes_codecs() -> None:
     big = NUMBERS.astype(">i4").tobytes()
     codecs = [codec("endian", endian="big"), codec("gzip", level=1)]
     array = omnizarr.open_array(stored(codecs, gzip.compress(big)))
@@ -229,7 +229,7 @@ def test_endian_stands_before_codecs_on_bytes() -> None:
 
 @pytest.mark.shows("DX-08")
 @pytest.mark.parametrize("first", [codec("gzip", level=1), codec("blosc", **BLOSC)])
-def test_endian_after_a_codec_on_bytes_is_refused(first: dict[str, Any]) -> None:
+def test_endian_after_a_bytes_codec_is_refused(first: dict[str, Any]) -> None:
     store = stored([first, codec("endian", endian="big")], WHOLE)
     with pytest.raises(InvalidMetadata, match=r"codecs\[1\].*endian/1\.0' takes an array"):
         omnizarr.open_array(store)
@@ -308,7 +308,7 @@ def test_a_block_size_can_be_stated() -> None:
 
 
 @pytest.mark.shows("DX-10")
-def test_snappy_is_read_and_written_though_numcodecs_lacks_it() -> None:
+def test_snappy_is_supported_although_numcodecs_lacks_it() -> None:
     data = np.zeros(1000, "<i4") + 3
     store = created(data, compressor={"id": "blosc", **BLOSC, "cname": "snappy"})
     assert store["data/c0"][2] >> 5 == 2
@@ -337,7 +337,7 @@ BYTE_SHUFFLE, BIT_SHUFFLE = 1, 4
         ("<f8", -1, BYTE_SHUFFLE),
     ],
 )
-def test_the_blosc_header_tells_the_shuffle(dtype: str, shuffle: int, flags: int) -> None:
+def test_the_blosc_header_states_the_shuffle(dtype: str, shuffle: int, flags: int) -> None:
     data = (np.arange(40000) // 100).astype(dtype)
     store = created(data, compressor={"id": "blosc", **BLOSC, "shuffle": shuffle})
     assert store["data/c0"][2] & (BYTE_SHUFFLE | BIT_SHUFFLE) == flags

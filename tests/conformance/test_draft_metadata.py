@@ -1,4 +1,4 @@
-"""The 2022 draft of version 3: the entry point, array and group documents."""
+"""The 2022 draft of version 3: the entry point, array and group metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import registry
-from tests.conformance.draft import (
+from tests.conformance.draft_metadata import (
     ARRAY,
     DRAFT,
     ENTRY,
@@ -140,7 +140,7 @@ def test_without_an_entry_point_there_is_no_hierarchy() -> None:
 
 @pytest.mark.shows("D3-40")
 @pytest.mark.parametrize("name", ENTRY)
-def test_an_entry_point_that_lacks_a_name_is_refused(name: str) -> None:
+def test_an_entry_point_without_a_required_name_is_refused(name: str) -> None:
     store = {"zarr.json": text(without(ENTRY, name))}
     with pytest.raises(oz.InvalidMetadata, match=rf"zarr\.json: {name}: required, but missing"):
         oz.open(store)
@@ -225,7 +225,7 @@ def test_an_unknown_or_incomplete_metadata_encoding_is_never_ignored(missing: st
 
 
 class MessagePack:
-    """An encoding of documents that is not JSON."""
+    """A metadata encoding that is not JSON."""
 
     @staticmethod
     def decode(data: bytes) -> Any:
@@ -239,7 +239,7 @@ class MessagePack:
 
 @pytest.fixture
 def message_pack() -> Iterator[dict[str, Any]]:
-    """Yield an entry for `metadata_encoding` that is known during the test."""
+    """Register an entry for `metadata_encoding` during the test."""
     uri = "http://example.org/encoding/msgpack"
     oz.register("metadata_encoding", uri, MessagePack)
     yield {"extension": uri, "type": "msgpack", "metadata_key_suffix": ".msgpack"}
@@ -267,7 +267,7 @@ def test_another_encoding_holds_the_same_names_under_its_own_suffix(
 
 @pytest.mark.shows("D3-45")
 @pytest.mark.parametrize("value", [b"\xc1", b"\x01"], ids=["broken", "not an object"])
-def test_a_broken_document_of_another_encoding_is_named(
+def test_the_error_for_invalid_metadata_of_another_encoding_names_the_key(
     message_pack: dict[str, Any], value: bytes
 ) -> None:
     store = hierarchy(metadata_encoding=message_pack)
@@ -354,7 +354,7 @@ def test_an_extension_of_an_array_that_may_be_ignored_is_ignored_and_kept() -> N
 
 @pytest.mark.shows("D3-50")
 @pytest.mark.parametrize("name", ARRAY)
-def test_an_array_document_that_lacks_a_name_is_refused(name: str) -> None:
+def test_array_metadata_without_a_required_name_is_refused(name: str) -> None:
     store = hierarchy({"meta/a.array.json": without(ARRAY, name)})
     assert f"{name}: required, but missing" in refused(store, name)
 
@@ -367,7 +367,7 @@ def test_all_required_names_are_written_even_when_empty() -> None:
 
 
 @pytest.mark.shows("D3-50", "D3-51")
-def test_everything_that_is_wrong_is_reported_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     bad = array(shape=[1.5], chunk_memory_layout="c", attributes=[], foo=1)
     problems = oz.validate(hierarchy({"meta/a.array.json": bad}))
     fields = {p.field for p in problems if p.level == "error"}
@@ -446,23 +446,23 @@ def test_other_types_are_written_as_an_extension_object(
 def test_the_first_known_fallback_of_an_unknown_type_is_used_with_a_warning(
     fallback: Any, dtype: Any, unknown: dict[str, str]
 ) -> None:
-    """C4: fallbacks of extensions, and those of a known extension's unknown type, were not."""
+    """C4: also of extensions, and of the unknown type of a known extension."""
     fill = {"V": "0x0000", "S": "", "M": 0}.get(np.dtype(dtype).kind, 0)
     fill = "AAA=" if isinstance(dtype, list) else fill
     stated = {**UNKNOWN_TYPE, **unknown, "fallback": fallback}
     store = with_array(data_type=stated, fill_value=fill)
-    with pytest.warns(oz.OmnizarrWarning, match=f"'weird' of {stated['extension']!r}") as told:
+    with pytest.warns(oz.OmnizarrWarning, match=f"'weird' of {stated['extension']!r}") as caught:
         opened = oz.open_array(store, path="a")
     first = fallback if isinstance(fallback, str) else fallback[0]
     skipped = first in ("foo", "r12") or "http://example.org/x" in str(first)
     used = fallback[1] if skipped else first
-    assert f"its fallback {used!r} is used" in str(told[0].message)
+    assert f"its fallback {used!r} is used" in str(caught[0].message)
     assert opened.dtype == np.dtype(dtype)
     assert opened[...].shape == (4, 6)
 
 
 @pytest.mark.shows("D3-53", "D3-63")
-def test_a_type_that_is_read_by_its_fallback_keeps_its_name_on_rewrite() -> None:
+def test_a_type_read_by_its_fallback_keeps_its_name_on_rewrite() -> None:
     stated = {**UNKNOWN_TYPE, "fallback": ["int32"], "more": [1]}
     store = with_array(data_type=stated, fill_value=3)
     with oz.configure(fallback="use"):
@@ -608,7 +608,7 @@ def test_chosen_fallbacks_survive_a_rewrite() -> None:
         ("<M8[s]", 0),
     ],
 )
-def test_a_fill_value_that_is_not_given_is_stored_as_a_fixed_value(
+def test_a_default_fill_value_is_stored_explicitly(
     dtype: str, fill: Any, given: dict[str, Any]
 ) -> None:
     stored = document(created(dtype=dtype, **given))["fill_value"]
@@ -736,7 +736,7 @@ def test_fill_values_mean_exact_bits(data_type: str, fill: Any, bits: str) -> No
         ("u8", 2**64 - 1, 2**64 - 1),
     ],
 )
-def test_fill_values_are_written_in_the_spelling_of_the_draft(
+def test_fill_values_are_written_in_the_notation_of_the_draft(
     dtype: str, value: Any, fill: Any
 ) -> None:
     store = created(dtype=dtype, fill_value=value)
@@ -753,7 +753,7 @@ def test_an_extension_type_interprets_its_fill_value() -> None:
 
 @pytest.mark.shows("D3-63")
 @pytest.mark.parametrize("fill", [{"deep": [1, "x"]}, "text", 1.5, [None]])
-def test_the_fill_value_of_an_unread_type_stays_untouched(fill: Any) -> None:
+def test_the_fill_value_of_an_unknown_type_is_kept_unchanged(fill: Any) -> None:
     stated = array(data_type=UNKNOWN_TYPE, fill_value=fill)
     store = hierarchy({"meta/a.array.json": stated})
     oz.open_array(store, "r+", path="a").attrs["x"] = 1
@@ -829,7 +829,7 @@ def test_an_empty_list_of_transformers_means_none() -> None:
 
 @pytest.mark.shows("D3-68")
 @pytest.mark.parametrize("name", ["dimension_names", "foo", "compressor", "zarr_format"])
-def test_an_array_document_with_another_name_is_refused(name: str) -> None:
+def test_array_metadata_with_an_unknown_name_is_refused(name: str) -> None:
     for value in (None, 1):
         assert f"{name}: unknown field" in refused(with_array(**{name: value}), name)
 
@@ -866,21 +866,21 @@ def test_the_second_printed_array_works() -> None:
 
 
 @pytest.mark.shows("D3-70")
-def test_the_second_printed_array_is_int64_where_its_type_is_not_known() -> None:
+def test_the_second_printed_array_is_int64_if_its_type_is_unknown() -> None:
     store = hierarchy()
     store["meta/a.array.json"] = PRINTED_TIMES.replace(b"/datetime/", b"/moments/")
-    with pytest.warns(oz.OmnizarrWarning) as told:
+    with pytest.warns(oz.OmnizarrWarning) as caught:
         opened = oz.open_array(store, path="a")
     assert opened.dtype == np.dtype("<i8")
     words = ("its fallback '<i8' is used", "fill_value: null is not permitted")
-    assert [sum(word in str(w.message) for w in told) for word in words] == [1, 1]
+    assert [sum(word in str(w.message) for w in caught) for word in words] == [1, 1]
 
 
 # Groups
 
 
 @pytest.mark.shows("D3-71")
-def test_a_group_document_has_attributes() -> None:
+def test_group_metadata_has_attributes() -> None:
     store = hierarchy({"meta/a.group.json": {"attributes": {"spam": "ham", "eggs": 42}}})
     assert oz.open_group(store, path="a").attrs == {"spam": "ham", "eggs": 42}
 
@@ -895,7 +895,7 @@ def test_a_group_document_has_attributes() -> None:
         ({"attributes": {}, "extensions": []}, "extensions"),
     ],
 )
-def test_a_group_document_with_anything_else_is_refused(stated: Any, field: str) -> None:
+def test_group_metadata_with_anything_else_is_refused(stated: Any, field: str) -> None:
     refused(hierarchy({"meta/a.group.json": stated}), field, "meta/a.group.json")
 
 
@@ -908,7 +908,7 @@ def test_a_group_is_written_with_attributes_only() -> None:
 
 
 @pytest.mark.shows("D3-73")
-def test_groups_exist_because_something_is_below_them() -> None:
+def test_a_group_is_implied_by_its_members() -> None:
     store = hierarchy({"meta/foo/baz.array.json": array()})
     for path in ("", "foo"):
         group = oz.open_group(store, path=path)
@@ -944,7 +944,7 @@ def test_attributes_make_an_implied_group_explicit() -> None:
     ],
 )
 @pytest.mark.parametrize("key", ["zarr.json", "meta/a.group.json", "meta/a.array.json"])
-def test_broken_json_is_an_error_with_key_and_position(
+def test_invalid_json_is_an_error_with_key_and_position(
     key: str, broken: bytes, message: str
 ) -> None:
     store = hierarchy()
@@ -955,7 +955,7 @@ def test_broken_json_is_an_error_with_key_and_position(
 
 
 @pytest.mark.shows("D3-74", "D3-115")
-def test_written_documents_are_strict_utf_8_json() -> None:
+def test_written_metadata_is_strict_utf_8_json() -> None:
     store: dict[str, bytes] = {}
     group = oz.create_group(store, zarr_format=DRAFT, attributes={"é": "☃"})
     group.create_array("a", shape=1, dtype="f8", fill_value=np.nan)

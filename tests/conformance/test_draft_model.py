@@ -21,7 +21,7 @@ from omnizarr.codecs import Spec, bind_pipeline
 from omnizarr.codecs.codec import Configured
 from omnizarr.data_types import DataType
 from omnizarr.model import Named
-from tests.conformance.draft import (
+from tests.conformance.draft_metadata import (
     BIG_ENDIAN,
     DRAFT,
     ENTRY,
@@ -69,7 +69,7 @@ class AddOne(Configured):
 
 @pytest.fixture
 def own_names() -> Iterator[None]:
-    """What a test registers is forgotten after it."""
+    """Remove names that a test registered."""
     before = dict(registry._table)
     yield
     registry._table.clear()
@@ -124,7 +124,7 @@ def test_nothing_can_be_created_below_an_array(path: str) -> None:
 
 
 @pytest.mark.shows("D3-03")
-def test_a_name_is_given_once_to_an_array_or_a_group() -> None:
+def test_a_name_belongs_to_one_array_or_group() -> None:
     store = with_array()
     with pytest.raises(oz.NodeExists, match="3-draft array at /a in memory"):
         oz.create_group(store, path="a")
@@ -135,7 +135,7 @@ def test_a_name_is_given_once_to_an_array_or_a_group() -> None:
 
 
 @pytest.mark.shows("D3-03", "D3-99")
-def test_where_both_kinds_of_document_stand_the_array_is_used_with_a_warning() -> None:
+def test_a_node_with_array_and_group_metadata_is_an_array_with_a_warning() -> None:
     both = {"meta/a.array.json": array(), "meta/a.group.json": {"attributes": {"is": "group"}}}
     store = hierarchy(both)
     with pytest.warns(oz.OmnizarrWarning, match=r"meta/a\.group\.json.*the array is used"):
@@ -146,8 +146,8 @@ def test_where_both_kinds_of_document_stand_the_array_is_used_with_a_warning() -
 
 @pytest.mark.shows("D3-03", "D3-99")
 @pytest.mark.parametrize("path", ["", "a"])
-def test_where_both_kinds_of_document_stand_open_group_gives_the_group(path: str) -> None:
-    """C7: it said that there was an array, not a group."""
+def test_open_group_opens_the_group_of_a_node_with_both_metadata(path: str) -> None:
+    """C7: the error said that there was an array, not a group."""
     node, below = (f"meta/{path}.", f"meta/{path}/") if path else ("meta/", "meta/")
     documents = {"array.json": array(), "group.json": {"attributes": {"is": "group"}}}
     both = {node + name: document for name, document in documents.items()}
@@ -178,7 +178,7 @@ def test_paths_are_stored_in_one_form(path: str) -> None:
 
 
 @pytest.mark.shows("D3-121")
-def test_the_root_is_the_one_node_with_an_empty_name_and_a_path_that_ends_in_a_slash() -> None:
+def test_only_the_root_has_an_empty_name_and_a_path_ending_in_a_slash() -> None:
     store: dict[str, bytes] = {}
     assert oz.create_group(store, path="/", zarr_format=DRAFT).name == "/"
     root = oz.open_group(store)
@@ -215,7 +215,7 @@ def test_a_chunk_of_length_0_is_refused_on_an_axis_that_is_not_empty() -> None:
 
 @pytest.mark.shows("D3-07")
 @pytest.mark.parametrize("inside", ["meta", "meta/foo", "data/foo/baz", "data"])
-def test_a_hierarchy_is_opened_at_its_root_and_a_folder_inside_says_so(
+def test_opening_a_folder_inside_a_hierarchy_is_an_error_that_names_the_root(
     tmp_path: Path, inside: str
 ) -> None:
     root = tmp_path / "root"
@@ -267,7 +267,7 @@ def test_no_child_has_an_empty_name_or_a_slash_in_its_name() -> None:
 def test_a_stored_node_with_a_forbidden_name_is_a_problem_and_opens_with_a_warning(
     name: str,
 ) -> None:
-    """C4: the table of conformance said that it was refused."""
+    """C4: the conformance table said that it was refused."""
     store = hierarchy({f"meta/{name}.array.json": array()})
     problems = oz.validate(store)
     assert [p.level for p in problems] == ["error"]
@@ -295,7 +295,7 @@ def test_names_are_case_sensitive() -> None:
 
 
 class LimitedStore(oz.MemoryStore):
-    """Keys of at most 1024 bytes, as in S3; a longer one is an error."""
+    """A store with keys of at most 1024 bytes, as in S3."""
 
     def set(self, key: str, value: Any) -> None:
         if len(key.encode()) > 1024:
@@ -304,7 +304,7 @@ class LimitedStore(oz.MemoryStore):
 
 
 class CaseBlindStore(oz.MemoryStore):
-    """A disk that does not tell upper from lower case."""
+    """A store that does not distinguish upper and lower case."""
 
     def get(self, key: str, range: Any = None) -> bytes | None:
         return super().get(key.lower(), range)
@@ -334,7 +334,7 @@ def test_a_key_that_is_too_long_for_the_store_is_an_error() -> None:
 
 
 @pytest.mark.shows("D3-10")
-def test_names_that_a_store_cannot_tell_apart_do_not_overwrite_each_other() -> None:
+def test_names_that_differ_only_in_case_do_not_overwrite_each_other() -> None:
     store = CaseBlindStore()
     group = oz.create_group(store, zarr_format=DRAFT)
     group.create_array("foo", shape=1, dtype="i4")[...] = 5
@@ -361,7 +361,7 @@ def test_core_types_are_read_and_written_by_name(name: str, dtype: str) -> None:
 @pytest.mark.parametrize(
     "name", ["int7", "Float64", "int128", "", "float", "r7", "r12", "r0", "r", "r-8", "r08", "R8"]
 )
-def test_other_names_are_no_core_types(name: str) -> None:
+def test_other_type_names_are_refused(name: str) -> None:
     with pytest.raises(oz.InvalidMetadata, match=r"meta/a\.array\.json: data_type") as error:
         oz.open(with_array(data_type=name), path="a")
     assert repr(name) in str(error.value)
@@ -406,7 +406,7 @@ def test_items_are_stored_in_their_default_representation(
 
 
 @pytest.mark.shows("D3-18")
-def test_big_endian_storage_is_said_by_the_endian_codec() -> None:
+def test_big_endian_storage_is_stated_by_the_endian_codec() -> None:
     store = written(np.array([1, -2], ">i4"))
     document = json.loads(store["meta/array.json"])
     assert (document["data_type"], document["codecs"]) == ("int32", [BIG_ENDIAN])
@@ -435,7 +435,7 @@ def test_raw_types_pass_through_as_opaque_items(size: int) -> None:
 
 @pytest.mark.shows("D3-19", "D3-20", "D3-21")
 @given(st.data())
-def test_every_element_lies_in_exactly_one_chunk(data: st.DataObject) -> None:
+def test_every_element_is_in_exactly_one_chunk(data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.integers(0, 9), max_size=3))
     chunks = [data.draw(st.integers(1, 11)) for _ in shape]
     store = with_array(shape=shape, chunk_grid=regular(*chunks))
@@ -451,7 +451,7 @@ def test_every_element_lies_in_exactly_one_chunk(data: st.DataObject) -> None:
 
 
 @pytest.mark.shows("D3-20", "D3-116")
-def test_the_printed_grid_has_its_shape_and_overhang_and_counts_from_0() -> None:
+def test_the_printed_grid_has_the_stated_shape_and_overhang() -> None:
     store = with_array(shape=[10, 200, 3000], chunk_grid=regular(5, 20, 400))
     opened = oz.open_array(store, path="a")
     assert (opened.cdata_shape, opened.nchunks) == ((2, 10, 8), 160)
@@ -488,7 +488,7 @@ def test_a_chunk_identifier_is_c_and_the_indices(separator: str, key: str) -> No
 
 @pytest.mark.shows("D3-23", "D3-111")
 @pytest.mark.parametrize("separator", [None, "/", "."])
-def test_the_separator_is_a_slash_unless_asked_for_and_always_written(
+def test_the_default_separator_is_a_slash_and_is_always_written(
     separator: str | None,
 ) -> None:
     store = written(np.ones((2, 2), "u1"), chunks=(1, 2), dimension_separator=separator)
@@ -499,7 +499,7 @@ def test_the_separator_is_a_slash_unless_asked_for_and_always_written(
 
 
 @pytest.mark.shows("D3-111")
-def test_a_document_without_a_separator_means_a_slash() -> None:
+def test_metadata_without_a_separator_means_a_slash() -> None:
     store = with_array(chunk_grid={"type": "regular", "chunk_shape": [2, 3]})
     assert oz.open_array(store, path="a").chunk_key((1, 0)) == "data/a/c1/0"
 
@@ -516,7 +516,7 @@ def test_an_array_without_axes_has_one_chunk_called_c() -> None:
 
 
 @pytest.mark.shows("D3-25", "D3-26", "D3-116")
-def test_border_chunks_have_full_size_and_the_fill_value_over_the_edge() -> None:
+def test_border_chunks_have_full_size_and_the_fill_value_beyond_the_edge() -> None:
     store = written(np.ones((30, 30), "u1"), chunks=(16, 16), fill_value=7)
     chunks = {k: np.frombuffer(v, "u1") for k, v in store.items() if k.startswith("data/")}
     assert {k: v.size for k, v in chunks.items()} == {
@@ -573,7 +573,7 @@ def test_the_memory_layout_orders_the_items_of_a_chunk(layout: str, items: list[
 
 @pytest.mark.shows("D3-30")
 @pytest.mark.parametrize(("layout", "shape"), [("C", (2, 3)), ("F", (3, 2))])
-def test_codecs_see_the_shape_that_the_layout_gives(
+def test_codecs_get_the_shape_of_the_memory_layout(
     add_one: list[tuple[int, ...]], layout: str, shape: tuple[int, ...]
 ) -> None:
     store = with_array(
@@ -630,7 +630,7 @@ def test_representations_are_known_without_data() -> None:
 
 @pytest.mark.shows("D3-33")
 @pytest.mark.parametrize("late", [{"type": ADD_ONE}, BIG_ENDIAN], ids=["add-one", "endian"])
-def test_a_codec_on_arrays_after_one_on_bytes_is_refused(add_one: Any, late: Any) -> None:
+def test_an_array_codec_after_a_bytes_codec_is_refused(add_one: Any, late: Any) -> None:
     store = with_array(codecs=[GZIP, late])
     with pytest.raises(oz.InvalidMetadata, match=r"array '/a' in memory: codecs\["):
         oz.open_array(store, path="a")
@@ -654,7 +654,7 @@ def test_codecs_run_in_order_when_encoding_and_in_reverse_when_decoding() -> Non
 
 
 @pytest.mark.shows("D3-35")
-def test_a_codec_on_bytes_gets_the_default_bytes_of_the_items() -> None:
+def test_a_bytes_codec_gets_the_default_bytes_of_the_items() -> None:
     store = with_array(codecs=[GZIP])
     opened = oz.open_array(store, "r+", path="a")
     opened[...] = np.arange(24).reshape(4, 6)
@@ -665,7 +665,7 @@ def test_a_codec_on_bytes_gets_the_default_bytes_of_the_items() -> None:
 
 
 @pytest.mark.shows("D3-35")
-def test_codecs_on_arrays_come_before_the_conversion_to_bytes(add_one: Any) -> None:
+def test_array_codecs_come_before_the_conversion_to_bytes(add_one: Any) -> None:
     store = with_array(codecs=[{"type": ADD_ONE}, GZIP])
     opened = oz.open_array(store, "r+", path="a")
     opened[...] = np.arange(24).reshape(4, 6)
@@ -742,7 +742,7 @@ def test_a_new_codec_needs_only_its_registration(own_names: None) -> None:
 
 
 @pytest.mark.shows("D3-39")
-def test_an_unknown_codec_stops_data_but_not_metadata() -> None:
+def test_an_unknown_codec_prevents_reading_data_but_not_metadata() -> None:
     store = with_array(codecs=[{"type": "http://example.org/none"}], attributes={"x": 1})
     opened = oz.open_array(store, "r+", path="a")
     assert (opened.shape, opened.attrs["x"]) == ((4, 6), 1)
@@ -774,10 +774,10 @@ PURL = "https://purl.org/zarr/spec/codecs"
     ],
 )
 @pytest.mark.parametrize("at", [0, 1])
-def test_errors_name_a_codec_and_its_place_as_the_document_does(
+def test_errors_name_a_codec_and_its_position_in_the_metadata(
     codec: dict[str, Any], kind: type[Exception], layout: str, at: int
 ) -> None:
-    """C4: they counted codecs that the draft does not have, and named those."""
+    """C4: they counted and named codecs that the draft does not have."""
     codecs = [codec] if at == 0 and codec is not BIG_ENDIAN else [GZIP, codec]
     store = with_array(chunk_memory_layout=layout, codecs=codecs)
     with pytest.raises(kind) as caught:
@@ -791,7 +791,7 @@ def test_errors_name_a_codec_and_its_place_as_the_document_does(
     assert f"codecs[{len(codecs) - 1}]" in problem.message
 
 
-def test_the_entry_point_of_these_tests_is_the_one_that_is_written() -> None:
+def test_the_entry_point_of_these_tests_equals_the_written_one() -> None:
     store: dict[str, bytes] = {}
     oz.create_group(store, zarr_format=DRAFT)
     assert json.loads(store["zarr.json"]) == ENTRY

@@ -18,7 +18,7 @@ import pytest
 import omnizarr as oz
 from omnizarr import registry, stores
 from omnizarr.stores import Range, Store
-from tests.conformance.draft import (
+from tests.conformance.draft_metadata import (
     BIG_ENDIAN,
     DRAFT,
     ENTRY,
@@ -49,7 +49,7 @@ def data_keys(store: dict[str, bytes]) -> list[str]:
 
 
 @pytest.mark.shows("D3-91", "D3-113")
-def test_creating_a_node_sets_its_own_document_only() -> None:
+def test_creating_a_node_sets_only_its_own_metadata() -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, path="foo/baz/qux", shape=1, dtype="i4", zarr_format=DRAFT)
     assert sorted(store) == ["meta/foo/baz/qux.array.json", "zarr.json"]
@@ -89,7 +89,7 @@ def test_many_arrays_are_created_in_parallel_below_one_group(tmp_path: Path) -> 
 
 
 @pytest.mark.shows("D3-93")
-def test_a_chunk_is_decoded_by_the_codecs_of_the_array_document_alone() -> None:
+def test_decoding_a_chunk_needs_only_the_array_metadata() -> None:
     store: dict[str, bytes] = {}
     made = oz.create_array(
         store,
@@ -120,7 +120,7 @@ def test_children_are_explicit_nodes_and_implied_groups() -> None:
 
 
 @pytest.mark.shows("D3-95")
-def test_without_a_listing_children_are_opened_by_name_and_not_counted_as_none() -> None:
+def test_without_a_listing_children_are_opened_by_name_and_counting_is_an_error() -> None:
     store = KeyValueStore()
     store.values = hierarchy({"meta/foo.group.json": EXPLICIT, "meta/foo/bar.array.json": array()})
     group = oz.open_group(store, path="foo")
@@ -134,7 +134,7 @@ def test_without_a_listing_children_are_opened_by_name_and_not_counted_as_none()
 
 
 @pytest.mark.shows("D3-95", "D3-99")
-def test_without_a_listing_a_group_without_a_document_cannot_be_known() -> None:
+def test_without_a_listing_an_implied_group_cannot_be_found() -> None:
     """C4: such a store was said to have none."""
     store = KeyValueStore()
     store.values = hierarchy({"meta/foo/bar.array.json": array()})
@@ -154,7 +154,7 @@ def test_without_a_listing_a_group_without_a_document_cannot_be_known() -> None:
 
 
 class CountingStore(oz.MemoryStore):
-    """Remembers what was asked of it; several keys in one go are one request."""
+    """A store that records requests; a batch of keys is one request."""
 
     def __init__(self, values: dict[str, bytes]) -> None:
         super().__init__(values)
@@ -190,7 +190,7 @@ def deep_hierarchy() -> CountingStore:
 
 
 @pytest.mark.shows("D3-96")
-def test_one_listing_of_the_documents_yields_every_node() -> None:
+def test_one_listing_of_the_metadata_yields_every_node() -> None:
     store = deep_hierarchy()
     root = oz.open_group(store)
     store.listed.clear()
@@ -208,7 +208,7 @@ def test_one_listing_of_the_documents_yields_every_node() -> None:
 
 
 @pytest.mark.shows("D3-96")
-def test_members_of_a_walk_look_up_their_own_members_anew() -> None:
+def test_members_of_a_walk_look_up_their_own_members_again() -> None:
     root = oz.open_group(deep_hierarchy(), "r+")
     group = dict(root.members(max_depth=None))["g0/h"]
     assert isinstance(group, oz.Group)
@@ -217,7 +217,7 @@ def test_members_of_a_walk_look_up_their_own_members_anew() -> None:
 
 
 @pytest.mark.shows("D3-96")
-def test_opening_an_array_takes_its_entry_point_and_its_document() -> None:
+def test_opening_an_array_reads_the_entry_point_and_its_metadata() -> None:
     store = deep_hierarchy()
     oz.open_array(store, path="g0/h/a0", zarr_format=DRAFT)
     entry, documents = store.fetched
@@ -234,7 +234,7 @@ def test_opening_an_array_takes_its_entry_point_and_its_document() -> None:
 
 
 @pytest.mark.shows("D3-97")
-def test_erasing_an_array_leaves_arrays_whose_names_start_alike() -> None:
+def test_erasing_an_array_keeps_arrays_whose_names_start_alike() -> None:
     store: dict[str, bytes] = {}
     root = oz.create_group(store, zarr_format=DRAFT)
     for name in ("foo/ba", "foo/baz", "foo/ba.array"):
@@ -307,7 +307,7 @@ def test_an_implied_group_vanishes_with_its_last_member_unless_it_is_kept() -> N
 
 
 @pytest.mark.shows("D3-101")
-def test_groups_on_the_way_are_made_explicit_when_asked_for() -> None:
+def test_parent_groups_are_made_explicit_on_request() -> None:
     store = hierarchy({"meta/old.group.json": {"attributes": {"x": 1}}})
     with oz.configure(explicit_groups=True):
         oz.create_array(store, path="a/b/c", shape=1, dtype="i4", zarr_format=DRAFT)
@@ -329,7 +329,7 @@ def test_groups_on_the_way_are_made_explicit_when_asked_for() -> None:
 
 
 class Renaming:
-    """Puts values under other keys, mixed with a byte; both from its own entry in the document."""
+    """A transformer that renames keys and mixes values with a byte, both from its configuration."""
 
     log: list[tuple[str, str]] = []  # noqa: RUF012 - shared by all on purpose
 
@@ -360,7 +360,7 @@ class Renaming:
 
 @pytest.fixture
 def renaming() -> Iterator[list[dict[str, Any]]]:
-    """Yield two entries for `storage_transformers` that are known during the test."""
+    """Register two entries for `storage_transformers` during the test."""
     uri = "http://example.org/transformer/renaming"
     oz.register("storage_transformer", uri, Renaming)
     Renaming.log.clear()
@@ -372,7 +372,7 @@ def renaming() -> Iterator[list[dict[str, Any]]]:
 
 
 @pytest.mark.shows("D3-102", "D3-103")
-def test_transformers_are_stacked_in_order_and_give_back_what_was_set(
+def test_transformers_are_stacked_in_order_and_return_the_set_values(
     renaming: list[dict[str, Any]],
 ) -> None:
     store = with_array(storage_transformers=renaming)
@@ -401,7 +401,7 @@ def _bytes(store: dict[str, str]) -> dict[str, bytes]:
 
 
 @pytest.mark.shows("D3-103")
-def test_another_process_reads_what_a_transformer_wrote(tmp_path: Path) -> None:
+def test_another_process_reads_transformed_values(tmp_path: Path) -> None:
     store = oz.LocalStore(tmp_path)
     entry = {
         "extension": SHARDING,
@@ -419,7 +419,7 @@ def test_another_process_reads_what_a_transformer_wrote(tmp_path: Path) -> None:
 
 
 class Cache:
-    """A cache of values, added at run time."""
+    """A cache of values that is added at run time."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
@@ -447,7 +447,7 @@ class Cache:
 
 
 @pytest.mark.shows("D3-104")
-def test_a_cache_at_run_time_leaves_keys_and_documents_alone() -> None:
+def test_a_cache_at_run_time_changes_neither_keys_nor_metadata() -> None:
     plain: dict[str, bytes] = {}
     below: dict[str, bytes] = {}
     cache = Cache(oz.MemoryStore(below))
@@ -509,7 +509,9 @@ UNKNOWN = {"extension": "http://example.org/unknown", "type": "x"}
         ("array: storage_transformers", [{**UNKNOWN, "must_understand": False}], True),
     ],
 )
-def test_which_unknown_extensions_stop_processing(where: str, value: Any, stops: bool) -> None:
+def test_unknown_extensions_are_an_error_unless_they_can_be_ignored(
+    where: str, value: Any, stops: bool
+) -> None:
     document, field = where.split(": ")
     if document == "entry":
         store = hierarchy({"meta/a.array.json": array()}, **{field: value})
@@ -597,7 +599,7 @@ def test_the_root_uses_meta_and_data_without_a_double_slash() -> None:
 
 
 @pytest.mark.shows("D3-113")
-def test_the_misprinted_key_is_another_node() -> None:
+def test_the_misprinted_key_is_a_different_node() -> None:
     store = hierarchy({"meta/foo/bar/baz/qux.array.json": array()})
     with pytest.raises(oz.NodeNotFound, match="/foo/baz/qux"):
         oz.open(store, path="foo/baz/qux")
@@ -626,7 +628,7 @@ def test_the_chunk_c0_of_an_array_without_axes_is_read_but_never_written() -> No
 
 
 @pytest.mark.shows("D3-119")
-def test_an_old_chunk_c0_does_not_show_again_after_a_write() -> None:
+def test_an_old_chunk_c0_does_not_reappear_after_a_write() -> None:
     store = with_array(shape=[], chunk_grid=regular(), fill_value=-1)
     store["data/a/c0"] = np.array(5, "<i4").tobytes()
     opened = oz.open_array(store, "r+", path="a")
@@ -685,7 +687,7 @@ STATES: dict[str, tuple[dict[str, Any], str, dict[str, Any], str]] = {
 
 
 def in_state(state: str) -> dict[str, bytes]:
-    """Return one array at ``/g/a`` and group attributes, as that state stores them."""
+    """Return a store with an array at ``/g/a`` and group attributes, in a state of the draft."""
     entry, folder, fields, stored = STATES[state]
     store = {"zarr.json": text(entry)}
     extensions = {"extensions": []} if folder else {}
@@ -704,12 +706,12 @@ def test_every_state_of_the_draft_is_read(state: str) -> None:
     with warnings.catch_warnings(record=True) as record:
         warnings.simplefilter("always")
         root = oz.open_group(in_state(state))
-    told = [str(w.message) for w in record]
+    reported = [str(w.message) for w in record]
     if STATES[state][1]:
-        [message] = told
+        [message] = reported
         assert "an earlier state of the draft (before 24 November 2022)" in message
     else:
-        assert told == []
+        assert reported == []
     assert root.attrs == {"title": "old"}
     assert kinds(root, max_depth=None) == {"g": "Group", "g/a": "Array"}
     opened = root["g/a"]
@@ -745,7 +747,7 @@ def test_earlier_states_are_never_written(state: str) -> None:
 @pytest.mark.shows("D3-120")
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.filterwarnings("ignore::omnizarr.OmnizarrWarning")
-def test_converting_an_earlier_state_writes_the_state_of_the_text(state: str) -> None:
+def test_converting_an_earlier_state_writes_the_final_draft(state: str) -> None:
     target: dict[str, bytes] = {}
     oz.convert(in_state(state), target, zarr_format=DRAFT)
     assert json.loads(target["zarr.json"]) == ENTRY
@@ -760,7 +762,7 @@ def test_converting_an_earlier_state_writes_the_state_of_the_text(state: str) ->
 
 @pytest.mark.shows("D3-120")
 @pytest.mark.filterwarnings("ignore::omnizarr.OmnizarrWarning")
-def test_what_an_early_writer_wrote_is_read_and_converted() -> None:
+def test_data_of_an_early_writer_is_read_and_converted() -> None:
     source = archives.store(archives.DRAFT, "store")
     target: dict[str, bytes] = {}
     oz.convert(source, target, zarr_format=DRAFT)
@@ -784,7 +786,7 @@ def test_names_of_earlier_states_are_not_allowed_in_the_last_one() -> None:
         oz.open(hierarchy(metadata_key_suffix=".json"))
 
 
-def test_a_node_of_version_3_is_refused_below_a_draft_root_in_one_sentence() -> None:
+def test_a_version_3_node_below_a_draft_root_is_refused() -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, path="a", data=np.arange(3), zarr_format="3-draft")
     before = dict(store)

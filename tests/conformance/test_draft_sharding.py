@@ -38,7 +38,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "v3draft-by-zarr-2.17.2.zip"
 
 
 class Recorder(MemoryStore):
-    """A store in memory that notes every request."""
+    """A store in memory that records every request."""
 
     def __init__(self, values: dict[str, bytes] | None = None) -> None:
         super().__init__(values)
@@ -59,7 +59,7 @@ class Recorder(MemoryStore):
 
 
 class Slow(MemoryStore):
-    """A store in memory that lets other threads run in the midst of things."""
+    """A store in memory that lets other threads run during its operations."""
 
     def get(self, key: str, range: Range | None = None) -> bytes | None:
         value = super().get(key, range)
@@ -75,7 +75,7 @@ def view(
     separator: str = "/",
     prefix: str = "data/a/",
 ) -> Any:
-    """Return the chunks, of one element each, of the array at `prefix`."""
+    """Return the one-element chunks of the array at `prefix`."""
     store = stores.resolve(store)
     grid = chunk_grids.bind(
         Named("regular", {"chunk_shape": [1] * len(per_shard)}), shape or (100,) * len(per_shard)
@@ -114,7 +114,7 @@ def shard_of(chunks: dict[int, bytes], count: int, *, gap: int = 0, reverse: boo
 
 
 def document(**changes: Any) -> dict[str, bytes]:
-    """An 8 by 8 array at /a with shards of 2 by 2 chunks, without data; changes of its entry."""
+    """Return an 8 by 8 array at /a with shards of 2 by 2 chunks and no data."""
     entry = {
         "extension": HEADER_URI,
         "type": "indexed",
@@ -158,7 +158,7 @@ def test_an_array_with_sharding_round_trips(store: str, tmp_path: Path) -> None:
 
 @pytest.mark.shows("DX-14", "DX-33")
 @pytest.mark.parametrize("uri", [HEADER_URI, EXAMPLE_URI, WRITERS_URI])
-def test_the_document_states_the_header_uri_whichever_was_given(uri: str) -> None:
+def test_the_metadata_states_the_header_uri_for_every_given_one(uri: str) -> None:
     store: dict[str, bytes] = {}
     entry = {"extension": uri, "type": "indexed", "configuration": {"chunks_per_shard": [2, 2]}}
     omnizarr.create_array(
@@ -241,7 +241,7 @@ def test_an_entry_that_names_no_transformer_is_refused(given: object) -> None:
 
 
 @pytest.mark.parametrize("zarr_format", [1, 2, 3])
-def test_other_formats_do_not_take_the_sharding_of_the_draft(zarr_format: int) -> None:
+def test_other_formats_refuse_the_sharding_of_the_draft(zarr_format: int) -> None:
     store: dict[str, bytes] = {}
     with pytest.raises(CannotExpress, match="storage transformers"):
         omnizarr.create_array(
@@ -356,7 +356,7 @@ def test_other_keys_pass_through_with_every_operation() -> None:
 
 
 @pytest.mark.shows("DX-19")
-def test_the_index_at_the_end_has_one_pair_a_chunk_in_c_order() -> None:
+def test_the_index_at_the_end_has_one_pair_per_chunk_in_c_order() -> None:
     store: dict[str, bytes] = {}
     array = sharded(store, [2, 2], shape=(4, 4))
     array[...] = np.arange(1, 17).reshape(4, 4)
@@ -369,14 +369,14 @@ def test_the_index_at_the_end_has_one_pair_a_chunk_in_c_order() -> None:
 
 @pytest.mark.shows("DX-20", "DX-34")
 @pytest.mark.parametrize(("per_shard", "size"), [([32, 2], 1024), ([2, 2], 64), ([1, 1], 16)])
-def test_the_index_has_sixteen_bytes_a_chunk(per_shard: list[int], size: int) -> None:
+def test_the_index_has_sixteen_bytes_per_chunk(per_shard: list[int], size: int) -> None:
     below: dict[str, bytes] = {}
     view(below, per_shard).set("data/a/c0/0", b"x")
     assert len(below["data/a/c0/0"]) == 1 + size
 
 
 @pytest.mark.shows("DX-20")
-def test_chunks_outside_the_array_have_their_place_in_the_index() -> None:
+def test_chunks_outside_the_array_have_index_entries() -> None:
     store: dict[str, bytes] = {}
     array = sharded(store, [2], shape=(6,), chunks=(2,))
     array[...] = np.arange(1, 7)
@@ -386,7 +386,7 @@ def test_chunks_outside_the_array_have_their_place_in_the_index() -> None:
 
 
 @pytest.mark.shows("DX-21")
-def test_a_missing_chunk_has_two_full_numbers_and_reads_as_fill_value() -> None:
+def test_a_missing_chunk_is_marked_in_the_index_and_reads_as_fill_value() -> None:
     store: dict[str, bytes] = {}
     array = sharded(store, [2, 2], shape=(4, 4), fill_value=9)
     array[0:2, 2:4] = [[1, 2], [3, 4]]
@@ -423,7 +423,7 @@ def test_a_shard_that_was_appended_to_is_read_by_its_last_index() -> None:
 
 
 @pytest.mark.shows("DX-23")
-def test_nothing_about_the_way_of_writing_is_in_the_document() -> None:
+def test_the_metadata_does_not_depend_on_how_shards_are_written() -> None:
     store: dict[str, bytes] = {}
     array = sharded(store, [2, 2])
     before = store["meta/a.array.json"]
@@ -439,7 +439,7 @@ def test_nothing_about_the_way_of_writing_is_in_the_document() -> None:
 
 
 @pytest.mark.shows("DX-24", "DX-34")
-def test_chunks_exist_unless_shard_or_index_say_otherwise() -> None:
+def test_a_chunk_exists_if_its_shard_and_index_entry_do() -> None:
     chunks = view({"data/a/c0/0": shard_of({1: b"one", 2: b""}, 4)}, [2, 2])
     assert chunks.get("data/a/c0/1") == b"one"
     assert chunks.get("data/a/c1/0") == b""  # there, though it has no bytes
@@ -491,7 +491,7 @@ def test_a_shard_shorter_than_its_index_is_an_error(size: int) -> None:
 
 @pytest.mark.shows("DX-35")
 @pytest.mark.parametrize("entry", [(MISSING, 8), (0, MISSING)])
-def test_a_pair_with_one_full_number_is_damage_and_not_the_fill_value(
+def test_a_half_marked_index_entry_is_an_error_and_not_the_fill_value(
     entry: tuple[int, int],
 ) -> None:
     store = document()
@@ -510,7 +510,7 @@ def test_a_pair_with_one_full_number_is_damage_and_not_the_fill_value(
 
 
 @pytest.mark.shows("DX-25")
-def test_many_chunks_cost_one_request_for_indices_and_one_for_chunks() -> None:
+def test_many_chunks_take_one_request_for_indices_and_one_for_chunks() -> None:
     below = Recorder()
     chunks = view(below, [4, 4])
     keys = [f"data/a/c{i}/{j}" for i in range(4) for j in range(4)]
@@ -522,7 +522,7 @@ def test_many_chunks_cost_one_request_for_indices_and_one_for_chunks() -> None:
 
 
 @pytest.mark.shows("DX-25")
-def test_chunks_of_several_shards_and_other_keys_still_cost_two_requests() -> None:
+def test_chunks_of_several_shards_and_other_keys_take_two_requests() -> None:
     below = Recorder({"meta/x": b"other"})
     chunks = view(below, [2, 2])
     keys = [f"data/a/c{i}/0" for i in range(8)]
@@ -581,7 +581,7 @@ def test_threads_that_write_into_one_shard_lose_nothing() -> None:
 
 
 class Overtaken(MemoryStore):
-    """A store in memory in which another thread acts after the first request."""
+    """A store in memory that another thread changes after the first request."""
 
     act: Callable[[], None] | None = None
 
@@ -596,7 +596,7 @@ class Overtaken(MemoryStore):
 
 
 @pytest.mark.shows("DX-26")
-def test_a_reader_begins_again_where_a_thread_replaces_the_shard_between_its_requests() -> None:
+def test_a_read_restarts_if_the_shard_is_replaced_between_its_requests() -> None:
     store = Overtaken()
     chunks = view(store, [2])
     stores.set_many(chunks, [("data/a/c0", b"0123456789"), ("data/a/c1", b"one")])
@@ -636,7 +636,7 @@ def test_a_read_only_store_is_refused_before_anything_is_read() -> None:
 
 
 @pytest.mark.shows("DX-28")
-def test_erased_chunks_are_marked_missing_and_the_last_takes_the_key_along() -> None:
+def test_erased_chunks_are_marked_missing_and_erasing_the_last_erases_the_shard() -> None:
     below: dict[str, bytes] = {}
     chunks = view(below, [32, 2])
     keys = [f"data/a/c{i}/{j}" for i in range(32) for j in range(2)]
@@ -652,7 +652,7 @@ def test_erased_chunks_are_marked_missing_and_the_last_takes_the_key_along() -> 
 
 
 @pytest.mark.shows("DX-28")
-def test_erasing_chunks_that_are_not_there_writes_nothing() -> None:
+def test_erasing_missing_chunks_writes_nothing() -> None:
     below = Recorder({"data/a/c0/0": shard_of({0: b"x"}, 4)})
     chunks = view(below, [2, 2])
     stores.erase_values(chunks, ["data/a/c0/1", "data/a/c1/1", "data/a/c9/9"])
@@ -662,7 +662,7 @@ def test_erasing_chunks_that_are_not_there_writes_nothing() -> None:
 
 
 @pytest.mark.shows("DX-28")
-def test_chunks_that_become_fill_value_leave_the_shard() -> None:
+def test_chunks_of_fill_values_are_removed_from_the_shard() -> None:
     store: dict[str, bytes] = {}
     array = sharded(store, [2, 2], shape=(4, 4))
     array[...] = 3
@@ -678,7 +678,7 @@ def test_chunks_that_become_fill_value_leave_the_shard() -> None:
 
 
 @pytest.mark.shows("DX-29")
-def test_erase_prefix_erases_exactly_the_chunks_meant() -> None:
+def test_erase_prefix_erases_exactly_the_chunks_below_it() -> None:
     below: dict[str, bytes] = {"data/ab/c1/0": b"of another array"}
     chunks = view(below, [2, 2])
     keys = [f"data/a/c{i}/{j}" for i in range(4) for j in range(4)]
@@ -710,7 +710,7 @@ def test_erase_prefix_of_whole_shards_reads_none_of_them() -> None:
 
 @pytest.mark.shows("DX-30", "DX-34")
 @pytest.mark.parametrize("separator", ["/", "."])
-def test_listing_gives_the_keys_of_chunks_that_exist(separator: str) -> None:
+def test_listing_returns_the_keys_of_existing_chunks(separator: str) -> None:
     chunks = view({"meta/a.array.json": b"{}"}, [2, 2], separator=separator)
     key = f"data/a/c3{separator}2"
     chunks.set(key, b"x")
@@ -788,7 +788,7 @@ def test_list_dir_without_slashes_in_chunk_keys_lists_real_chunks_only() -> None
 # Stacked, and without axes
 
 
-def test_shards_of_shards_give_back_what_was_set() -> None:
+def test_nested_shards_return_the_set_values() -> None:
     store: dict[str, bytes] = {}
     data = np.arange(1, 65, dtype="i2").reshape(8, 8)
     array = omnizarr.create_array(

@@ -17,7 +17,7 @@ from omnizarr.integrations.zarr_python import from_zarr
 from omnizarr.stores import Range, Store
 from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.sqlite import SQLiteStore
-from tests.conformance.draft import DRAFT, array, hierarchy
+from tests.conformance.draft_metadata import DRAFT, array, hierarchy
 from tests.conformance.key_value import KeyValueStore, SmallestStore
 
 TEN = bytes(range(10))
@@ -25,21 +25,21 @@ KEY = re.compile(r"[a-zA-Z0-9/.\-_]*[a-zA-Z0-9.\-_]")
 
 
 class ListingStore(KeyValueStore):
-    """Get, set, erase, and a list of all keys."""
+    """A store with get, set, erase, and a list of all keys."""
 
     def list(self) -> Iterator[str]:
         yield from list(self.values)
 
 
 class PrefixStore(KeyValueStore):
-    """Get, set, erase, and the keys below a prefix."""
+    """A store with get, set, erase, and the keys below a prefix."""
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         yield from [k for k in self.values if k.startswith(prefix)]
 
 
 class FolderStore(KeyValueStore):
-    """Get, set, erase, and the keys and prefixes one level down."""
+    """A store with get, set, erase, and the keys and prefixes one level down."""
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         rest = [k[len(prefix) :] for k in self.values if k.startswith(prefix)]
@@ -48,7 +48,7 @@ class FolderStore(KeyValueStore):
 
 
 class WholeValues(MutableMapping[str, bytes]):
-    """A mapping, which knows nothing of parts of values."""
+    """A mapping, which has no partial reads or writes."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
@@ -70,7 +70,7 @@ class WholeValues(MutableMapping[str, bytes]):
 
 
 class OnlyPartial:
-    """The partial and bulk operations and nothing else."""
+    """A store with only the partial and bulk operations."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
@@ -156,7 +156,7 @@ def test_keys_are_case_sensitive_and_hold_one_value_each(store: Store) -> None:
 @pytest.mark.shows("D3-75")
 @pytest.mark.parametrize("kind", ["memory", "local", "only partial forms"])
 @pytest.mark.parametrize("key", ["x/", "", "/", "/x", "a//b", "../x", "a/../../x", "a\0b"])
-def test_keys_that_end_in_a_slash_or_lead_outside_are_refused(
+def test_keys_that_end_in_a_slash_or_escape_the_store_are_refused(
     kind: str, key: str, tmp_path: Path
 ) -> None:
     store = STORES[kind](tmp_path)
@@ -169,7 +169,7 @@ def test_keys_that_end_in_a_slash_or_lead_outside_are_refused(
 
 
 class StrictStore(ListingStore):
-    """Accepts the draft's keys only."""
+    """A store that accepts only the draft's keys."""
 
     def get(self, key: str, range: Any = None) -> bytes | None:
         assert KEY.fullmatch(key)
@@ -197,7 +197,7 @@ def test_the_draft_uses_only_keys_of_its_own_characters() -> None:
 
 @pytest.mark.shows("D3-76")
 @pytest.mark.parametrize("prefix", ["a", "a/b", "/", "../", "a//"])
-def test_a_prefix_ends_in_a_slash_and_stays_inside(store: Store, prefix: str) -> None:
+def test_a_prefix_ends_in_a_slash_and_cannot_escape_the_store(store: Store, prefix: str) -> None:
     fill(store, "a/b", "ab/x")
     for use in (
         lambda: list(stores.list_prefix(store, prefix)),
@@ -337,7 +337,7 @@ def test_a_read_only_store_refuses_every_write(kind: str, tmp_path: Path) -> Non
 
 
 class NativeStore(ListingStore):
-    """Has every ability, and counts their use."""
+    """A store with every optional operation, which counts their use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -367,7 +367,7 @@ class NativeStore(ListingStore):
 
 
 class WholeGets:
-    """Gets whole values, sets and erases; not derived from anything of this library."""
+    """A store of whole values that derives from no class of this library."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
@@ -406,7 +406,7 @@ def test_partial_and_bulk_operations_fall_back_on_get_set_and_erase(kind: Any) -
 
 
 @pytest.mark.shows("D3-85")
-def test_native_operations_are_used_where_a_store_has_them() -> None:
+def test_native_operations_are_used_if_a_store_has_them() -> None:
     store = NativeStore()
     store.set("a", TEN)
     assert stores.get_partial_values(store, [("a", (1, 1)), ("a", (2, 1))]) == [b"\1", b"\2"]
@@ -444,14 +444,14 @@ def test_a_hierarchy_works_in_every_kind_of_store(store: Store) -> None:
 
 
 class NoErase(ListingStore):
-    """Cannot delete, as a zip archive cannot, and says so."""
+    """A store that cannot delete, as a zip archive cannot, and raises an error."""
 
     def erase(self, key: str) -> None:
-        raise oz.StoreError(f"cannot erase {key!r}: the archive would have to be written anew")
+        raise oz.StoreError(f"cannot erase {key!r}: the archive would have to be rewritten")
 
 
 @pytest.mark.shows("D3-86")
-def test_a_store_that_cannot_erase_makes_deleting_an_error() -> None:
+def test_deleting_from_a_store_that_cannot_erase_is_an_error() -> None:
     store = NoErase()
     root = oz.create_group(store, zarr_format=DRAFT)
     made = root.create_array("a", shape=2, dtype="i4")
@@ -494,7 +494,7 @@ def test_a_store_that_cannot_erase_can_still_be_written(shape: tuple[int, ...]) 
         ("array", "/foo/baz/qux", "meta/foo/baz/qux.array.json"),
     ],
 )
-def test_documents_have_the_printed_keys(kind: str, path: str, key: str) -> None:
+def test_metadata_has_the_printed_keys(kind: str, path: str, key: str) -> None:
     store: dict[str, bytes] = {}
     if kind == "group":
         oz.create_group(store, path=path, zarr_format=DRAFT)

@@ -49,7 +49,7 @@ def stored(
 
 
 def created(data: Any, **options: Any) -> dict[str, bytes]:
-    """What the library stores for `data` in one uncompressed chunk."""
+    """Return the bytes that the library stores for `data` in one uncompressed chunk."""
     store: dict[str, bytes] = {}
     options = {"chunks": False, "compressor": None, **options}
     omnizarr.create_array(store, data=data, zarr_format="3-draft", **options)
@@ -105,7 +105,7 @@ def test_every_unit_keeps_the_whole_range_of_counts(kind: str, unit: str) -> Non
         *("M8[ns]", "m8[ns]", "|M8[ns]", "=M8[ns]", "", None, 8, {"unit": "ns"}),
     ],
 )
-def test_an_identifier_of_a_time_that_is_not_complete_is_refused(type_: Any) -> None:
+def test_an_incomplete_time_identifier_is_refused(type_: Any) -> None:
     store = stored("datetime", type_)
     with pytest.raises(InvalidMetadata, match=r"meta/array\.json: data_type\.type"):
         omnizarr.open_array(store)
@@ -143,7 +143,7 @@ def test_times_that_count_in_multiples_of_a_unit_cannot_be_written() -> None:
 
 
 @pytest.mark.shows("DX-39")
-def test_the_second_example_of_the_core_text_is_recognised() -> None:
+def test_the_second_example_of_the_core_specification_is_recognised() -> None:
     store = stored("datetime", "<M8[ns]", fill=None, size=1000, fallback="<i8")
     with pytest.warns(OmnizarrWarning, match="fill_value: null"):
         array = omnizarr.open_array(store)
@@ -153,7 +153,7 @@ def test_the_second_example_of_the_core_text_is_recognised() -> None:
 
 @pytest.mark.shows("DX-40")
 @pytest.mark.parametrize("unit", ["M", "Y"])
-def test_months_and_years_stay_what_they_are(unit: str) -> None:
+def test_months_and_years_are_kept(unit: str) -> None:
     data = np.array([1, 2, 30], f"<m8[{unit}]")
     store = created(data)
     assert document(store)["data_type"]["type"] == f"<m8[{unit}]"
@@ -167,7 +167,7 @@ def test_months_and_years_stay_what_they_are(unit: str) -> None:
 
 @pytest.mark.shows("DX-40")
 @pytest.mark.parametrize(("unit", "other"), [("M", "D"), ("Y", "s"), ("D", "M"), ("W", "Y")])
-def test_months_and_years_are_not_turned_into_days_or_back(unit: str, other: str) -> None:
+def test_months_and_years_are_not_converted_to_days_or_back(unit: str, other: str) -> None:
     store = created(np.array([5], f"<m8[{other}]"))
     array = omnizarr.open_array(store, "r+")
     before = dict(store)
@@ -256,7 +256,7 @@ DOGS = np.array(
 
 
 @pytest.mark.shows("DX-44", "DX-48")
-def test_the_dogs_of_the_text_round_trip_in_48_bytes_each() -> None:
+def test_the_dogs_of_the_specification_round_trip_in_48_bytes_each() -> None:
     store = created(DOGS)
     stated = document(store)["data_type"]
     assert stated["extension"] == URI.format("struct")

@@ -64,7 +64,7 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
 
 
 @pytest.mark.shows("DX-51")
-def test_set_makes_the_directories_that_it_needs(store: LocalStore) -> None:
+def test_set_creates_the_directories_it_needs(store: LocalStore) -> None:
     assert not store.root.exists()
     store.set("a/b/c", b"value")
     assert (store.root / "a" / "b" / "c").read_bytes() == b"value"
@@ -103,7 +103,7 @@ def test_erasing_removes_files_and_prefixes_remove_directories(store: LocalStore
 
 
 @pytest.mark.shows("DX-52")
-def test_erasing_what_is_not_there_is_no_error(store: LocalStore) -> None:
+def test_erasing_a_missing_key_is_no_error(store: LocalStore) -> None:
     store.erase("nothing")
     stores.erase_prefix(store, "nothing/")
     stores.erase_prefix(store, "")
@@ -115,7 +115,7 @@ def test_erasing_what_is_not_there_is_no_error(store: LocalStore) -> None:
 
 
 @pytest.mark.shows("DX-52", "DX-55")
-def test_erasing_a_key_never_takes_a_directory_along(store: LocalStore) -> None:
+def test_erasing_a_key_never_removes_a_directory(store: LocalStore) -> None:
     put(store, "a/b")
     store.erase("a")  # as a key it is absent
     assert store.get("a/b") == b"a/b"

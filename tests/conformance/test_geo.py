@@ -1,4 +1,4 @@
-"""Named dimensions, NetCDF, CF, reference systems and maps of the OGC document, row by row."""
+"""Named dimensions, NetCDF, CF, reference systems and maps of the OGC specification."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_netcdf_maps_to_zarr(tmp_path: Path, zarr_format: Any) -> None:
 
 
 @pytest.mark.shows("GEO-18")
-def test_lengths_that_disagree_are_reported_and_arrays_stay_readable() -> None:
+def test_inconsistent_lengths_are_reported_and_arrays_stay_readable() -> None:
     group = oz.create_group({}, zarr_format=2)
     for name, length in (("a", 10), ("b", 12)):
         group.create_array(name, data=np.arange(length), dimension_names=["time"])
@@ -181,7 +181,7 @@ def nczarr(path: Path, mode: str) -> None:
 
 @pytest.mark.shows("GEO-21")
 @pytest.mark.parametrize("zarr_format", [2, "3-draft", 3])
-def test_nothing_of_nczarr_is_written(tmp_path: Path, zarr_format: Any) -> None:
+def test_no_metadata_of_nczarr_is_written(tmp_path: Path, zarr_format: Any) -> None:
     store: dict[str, bytes] = {}
     netcdf_like(store, zarr_format)
     nczarr(tmp_path / "x.zarr", "nczarr")
@@ -192,7 +192,7 @@ def test_nothing_of_nczarr_is_written(tmp_path: Path, zarr_format: Any) -> None:
 
 
 @pytest.mark.shows("GEO-22")
-def test_documents_of_nczarr_are_passed_over(tmp_path: Path) -> None:
+def test_metadata_of_nczarr_is_ignored(tmp_path: Path) -> None:
     for mode in ("zarr", "nczarr"):
         nczarr(tmp_path / mode, mode)
         group = oz.open_group(tmp_path / mode)
@@ -221,7 +221,7 @@ def test_netcdf_c_reads_our_names_and_we_read_its(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("GEO-24")
-def test_no_reference_system_is_no_error_and_no_guess() -> None:
+def test_a_missing_reference_system_is_neither_an_error_nor_guessed() -> None:
     assert oz.geo.read_crs(in_group({"units": "degrees"})) is None
 
 
@@ -253,7 +253,7 @@ def test_the_attribute_of_gdal_has_the_system() -> None:
 
 
 @pytest.mark.shows("GEO-28")
-def test_text_is_written_in_its_second_generation_and_read_in_both() -> None:
+def test_wkt2_is_written_and_wkt1_is_also_read() -> None:
     old = UTM.to_wkt("WKT1_GDAL")
     assert old.startswith("PROJCS[")
     assert str(oz.geo.read_crs(in_group({"_CRS": {"wkt": old}}))) == "EPSG:32633"
@@ -265,7 +265,7 @@ def test_text_is_written_in_its_second_generation_and_read_in_both() -> None:
 
 
 @pytest.mark.shows("GEO-29")
-def test_one_way_is_turned_into_the_other_and_back() -> None:
+def test_either_notation_is_converted_to_the_other_and_back() -> None:
     array = in_group({"grid_mapping": "crs"}, crs={"crs_wkt": TEXT})
     for way in ("gdal", "cf", "both", "proj", "cf"):
         oz.geo.write_crs(array, oz.geo.read_crs(array), way=way, name="crs")
@@ -275,7 +275,7 @@ def test_one_way_is_turned_into_the_other_and_back() -> None:
 
 
 @pytest.mark.shows("GEO-30")
-def test_cf_counts_more_than_gdal_and_is_the_default() -> None:
+def test_cf_takes_precedence_over_gdal_and_is_the_default() -> None:
     other = {"url": "http://www.opengis.net/def/crs/EPSG/0/4326"}
     array = in_group({"grid_mapping": "crs", "_CRS": other}, crs={"crs_wkt": TEXT})
     with pytest.warns(oz.OmnizarrWarning, match="EPSG:32633, but _CRS says EPSG:4326"):

@@ -1,4 +1,4 @@
-"""OME-Zarr RFC-2: its rules and printed examples, row by row."""
+"""OME-Zarr RFC-2: its rules and printed examples."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def opened(store: Any) -> oz.ome.Image:
 
 
 @pytest.mark.shows("OME-01", "OME-02")
-def test_each_version_stands_on_its_zarr() -> None:
+def test_each_version_has_its_zarr_format() -> None:
     assert names(write("0.5")) == {"zarr.json"}
     assert names(write("0.4")) == {".zgroup", ".zattrs", ".zarray"}
 
 
 @pytest.mark.shows("OME-01")
-def test_new_metadata_in_zarr_2_are_invalid() -> None:
+def test_new_metadata_in_zarr_2_is_invalid() -> None:
     store = write("0.4")
     attributes = json.loads(store[".zattrs"])
     store[".zattrs"] = json.dumps({"ome": {"version": "0.5", **attributes}}).encode()
@@ -69,7 +69,7 @@ def test_new_metadata_in_zarr_2_are_invalid() -> None:
 
 
 @pytest.mark.shows("OME-02", "OME-33", "OME-10")
-def test_old_metadata_in_zarr_3_are_reported_and_read_with_a_warning() -> None:
+def test_old_metadata_in_zarr_3_is_reported_and_read_with_a_warning() -> None:
     store = write("0.5")
 
     def flatten(document: Any) -> None:
@@ -107,7 +107,7 @@ def test_a_level_of_another_zarr_version_is_reported_with_both_paths() -> None:
 
 
 def plate_with(old: str) -> Documents:
-    """Return a plate of version 0.5; what lies below `old` is of version 0.4."""
+    """Return a plate of version 0.5 with version 0.4 metadata below `old`."""
     store, other = ({}, {})  # type: tuple[Documents, Documents]
     for into, version in ((store, "0.5"), (other, "0.4")):
         wells = {"A/1": [np.zeros((4, 4))], "A/2": [np.zeros((4, 4))]}
@@ -175,7 +175,7 @@ def test_the_version_is_detected_once_at_the_given_address() -> None:
 
 
 @pytest.mark.shows("OME-07")
-def test_supported_versions_are_stated_in_code_command_and_documents() -> None:
+def test_supported_versions_are_stated_in_code_command_and_docs() -> None:
     known = {v.name: v.writes for v in oz.ome.VERSIONS}
     assert known == {
         "0.1": False,
@@ -208,7 +208,7 @@ def test_one_version_is_not_added_beside_the_other() -> None:
 
 
 @pytest.mark.shows("OME-09", "OME-31")
-def test_of_both_versions_the_newer_is_used_with_a_notice() -> None:
+def test_the_newer_of_two_versions_is_used_with_a_warning() -> None:
     store = write("0.4")
     oz.ome.migrate(store, in_place=True)
     with pytest.warns(oz.OmnizarrWarning, match="zarr 3 and zarr 2; zarr 3 is used"):
@@ -219,7 +219,7 @@ def test_of_both_versions_the_newer_is_used_with_a_notice() -> None:
 
 
 @pytest.mark.shows("OME-10", "OME-11", "OME-14", "OME-34")
-def test_metadata_stand_under_ome_with_the_version_once() -> None:
+def test_metadata_is_under_ome_with_one_version() -> None:
     store = write()
     oz.ome.write_labels(store, "cells", np.zeros((8, 16, 16), int))
     plate: Documents = {}
@@ -264,7 +264,7 @@ def test_dimension_names_equal_the_axes(wrong: Any) -> None:
 
 
 @pytest.mark.shows("OME-13")
-def test_other_attributes_are_left_alone() -> None:
+def test_other_attributes_are_kept() -> None:
     store = write()
     oz.open_group(store, "r+").attrs["mine"] = 1
     oz.ome.write_labels(store, "cells", np.zeros((8, 16, 16), int))
@@ -360,7 +360,7 @@ def test_every_chunk_key_encoding_works(name: str, separator: str, key: str) -> 
 
 @dataclass(frozen=True)
 class Inverted(BytesBytesCodec):
-    """A codec that nobody knows before it is registered: every bit the other way round."""
+    """A codec that inverts every bit, unknown until it is registered."""
 
     name = "test.inverted"
 
@@ -372,7 +372,7 @@ class Inverted(BytesBytesCodec):
 
 
 @pytest.mark.shows("OME-18")
-def test_a_new_zarr_codec_needs_no_change_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_zarr_codec_works_in_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """An image of another program is read as soon as its codec is registered with Zarr."""
     store = write(codecs=["bytes"])
     for key, value in store.items():
@@ -434,7 +434,7 @@ def test_the_same_image_opens_from_every_store(
 
 
 @pytest.mark.shows("OME-24")
-def test_valid_and_broken_are_told_apart_with_the_place_of_the_fault() -> None:
+def test_validation_distinguishes_valid_and_invalid_metadata_and_locates_faults() -> None:
     for version, key, place in (
         ("0.4", ".zattrs", "multiscales"),
         ("0.5", "zarr.json", "attributes.ome.multiscales"),
@@ -585,7 +585,7 @@ class Nothing:
 
 
 @pytest.mark.shows("OME-28", "OME-29", "OME-30", "OME-32")
-def test_level_shapes_follow_from_the_factors_when_such_an_image_is_made() -> None:
+def test_level_shapes_follow_from_the_factors() -> None:
     store: Documents = {}
     small = tuple(max(1, n // 16) for n in SHAPES["1"])
     image = oz.ome.write(
@@ -616,7 +616,7 @@ def test_axes_are_z_y_x_by_default_and_as_given_otherwise() -> None:
 
 
 @pytest.mark.shows("OME-34")
-def test_an_inner_version_is_accepted_and_reported_where_it_differs() -> None:
+def test_an_inner_version_is_accepted_and_reported_if_it_differs() -> None:
     store: Documents = {}
     oz.ome.write_plate(store, {"A/1": [np.zeros((4, 4))]})
     change(store, "zarr.json", lambda d: d["attributes"]["ome"]["plate"].update(version="0.5"))

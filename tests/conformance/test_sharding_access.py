@@ -1,4 +1,4 @@
-"""sharding_indexed: what is asked of the store, what a write keeps, how it combines."""
+"""sharding_indexed: store requests, partial writes, and combination with other codecs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.conformance.shards import (
     sharded,
     sharding,
 )
-from tests.conformance.v3_docs import stored
+from tests.conformance.v3_metadata import stored
 
 TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 0]}}
 LOCATIONS = pytest.mark.parametrize("location", ["start", "end"])
@@ -32,13 +32,13 @@ LOCATIONS = pytest.mark.parametrize("location", ["start", "end"])
 
 @pytest.fixture(autouse=True, params=["auto", "reference"])
 def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Yield every test runs on both engines."""
+    """Run every test on both engines."""
     with oz.configure(engine=request.param):
         yield
 
 
 def counted(shape: Any, shard: Any, *codecs: Any, data: Any = None) -> tuple[oz.Array, Any]:
-    """Return an array of uint8 in a store that counts, filled, with nothing counted so far."""
+    """Return a filled uint8 array in a counting store, with no requests counted yet."""
     store = CountingStore(sharded(shape, shard, *codecs))
     array = oz.open_array(store, "r+")
     if data is not None:
@@ -84,7 +84,7 @@ def test_an_inner_chunk_that_is_missing_takes_one_request(location: str) -> None
 
 
 @pytest.mark.shows("SH-21")
-def test_inner_chunks_that_lie_together_are_fetched_together() -> None:
+def test_adjacent_inner_chunks_are_fetched_together() -> None:
     data = bytes_data(8, 2**17)
     array, store = counted([8, 2**17], [8, 2**17], sharding(1, 2**16), data=data)
     assert np.array_equal(array[2:4, 5:], data[2:4, 5:])
@@ -139,7 +139,7 @@ def test_writing_a_whole_shard_reads_nothing(location: str, value: int) -> None:
 
 
 @pytest.mark.shows("SH-21")
-def test_a_failing_store_is_not_blamed_on_the_codec() -> None:
+def test_a_store_error_is_not_reported_as_a_codec_error() -> None:
     class Failing(CountingStore):
         def get(self, key: str, range: Range | None = None) -> bytes | None:
             if range is not None:
@@ -149,9 +149,9 @@ def test_a_failing_store_is_not_blamed_on_the_codec() -> None:
     store = Failing(sharded([4], [4], sharding(2)))
     oz.open_array(store, "r+")[...] = [1, 2, 3, 4]
     array = oz.open_array(store)
-    with pytest.raises(OSError, match="the network is down") as told:
+    with pytest.raises(OSError, match="the network is down") as caught:
         array[0]
-    assert "sharding_indexed" not in str(told.value)
+    assert "sharding_indexed" not in str(caught.value)
     assert array[...].tolist() == [1, 2, 3, 4]
 
 
@@ -196,7 +196,7 @@ def test_writing_into_a_missing_shard_leaves_the_rest_empty(selection: Any) -> N
 
 
 @pytest.mark.shows("SH-27")
-def test_inner_chunks_of_nothing_but_the_fill_value_are_left_out() -> None:
+def test_inner_chunks_of_fill_values_are_not_stored() -> None:
     store = sharded([4], [4], sharding(2))
     array = oz.open_array(store, "r+")
     array[...] = [1, 2, 9, 9]
@@ -211,7 +211,7 @@ def test_inner_chunks_of_nothing_but_the_fill_value_are_left_out() -> None:
 
 
 @pytest.mark.shows("SH-27")
-def test_an_option_stores_them_all_the_same() -> None:
+def test_inner_chunks_of_fill_values_are_stored_on_request() -> None:
     store = sharded([4], [4], sharding(2))
     array = oz.open_array(store, "r+")
     with oz.configure(write_empty_chunks=True):
@@ -276,7 +276,7 @@ def test_a_checksum_over_the_whole_shard_is_checked() -> None:
 
 @pytest.mark.shows("SH-28")
 def test_a_filter_before_shards_sees_the_whole_shard() -> None:
-    """A4: behind a filter a missing inner chunk holds the fill value, as zarr-python has it."""
+    """A4: a filter gets the fill value for missing inner chunks, as in zarr-python."""
     delta = {"name": "numcodecs.delta", "configuration": {"dtype": "|u1"}}
     array, store = counted([8], [8], delta, sharding(2), data=[20, 21, 22, 23, 32, 41, 41, 42])
     # The third inner chunk holds differences of 9, and that is what a missing one holds.
@@ -300,7 +300,7 @@ def test_a_foreign_file_that_ends_in_an_index_is_a_shard(size: int) -> None:
 
 
 @pytest.mark.shows("SH-31")
-def test_of_nested_shards_the_inner_shape_divides_the_shape_one_level_up() -> None:
+def test_the_inner_shape_of_nested_shards_divides_the_shape_one_level_up() -> None:
     turned = [TRANSPOSE, sharding(3, 2)]
     data = bytes_data(8, 12)
     array, _ = counted([8, 12], [8, 12], sharding(4, 6, codecs=turned), data=data)

@@ -24,7 +24,7 @@ from tests.conformance.shards import (
     sharded,
     sharding,
 )
-from tests.conformance.v3_docs import stored
+from tests.conformance.v3_metadata import stored
 
 TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 0]}}
 BLOSC = {
@@ -45,7 +45,7 @@ AT_START = "2400000000000000 0200000000000000" + 16 * "ff" + "2609790d 0102"
 
 @pytest.fixture(autouse=True, params=["auto", "reference"])
 def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Yield every test runs on both engines."""
+    """Run every test on both engines."""
     with oz.configure(engine=request.param):
         yield
 
@@ -56,7 +56,7 @@ def numbers(*shape: int, dtype: str = "u2") -> Any:
 
 
 def is_refused(codecs: list[Any], *words: str, shard: tuple[int, ...] = (64, 64)) -> None:
-    """Insist that codecs are refused on opening and on creating, by an error with these words."""
+    """Check that codecs are refused on opening and on creation, with this message."""
     pattern = ".*".join(map(re.escape, words))
     with pytest.raises(InvalidMetadata, match=pattern):
         oz.open_array(sharded(shard, shard, *codecs))
@@ -67,7 +67,7 @@ def is_refused(codecs: list[Any], *words: str, shard: tuple[int, ...] = (64, 64)
 
 
 def is_kept(codecs: list[Any], shape: tuple[int, ...] = (64, 64), dtype: str = "<u2") -> oz.Array:
-    """Return the array that one shard holds with these codecs, after its data came back."""
+    """Return an array of one shard with these codecs after a round trip."""
     store: dict[str, bytes] = {}
     data = numbers(*shape, dtype=dtype)
     oz.create_array(store, data=data, chunks=shape, codecs=codecs)
@@ -94,7 +94,7 @@ def test_sharding_is_the_one_array_to_bytes_codec_of_its_chain(at: int, other: A
 @pytest.mark.parametrize(
     ("chunks", "count"), [((32, 2), 64), ((64, 64), 1), ((1, 64), 64), ((32, 32), 4)]
 )
-def test_the_inner_shape_says_how_many_chunks_a_shard_has(
+def test_the_inner_shape_determines_the_number_of_inner_chunks(
     chunks: tuple[int, int], count: int
 ) -> None:
     array = is_kept([sharding(*chunks)], dtype="u1")
@@ -134,11 +134,11 @@ def test_both_lists_need_exactly_one_array_to_bytes_codec(member: str, codecs: A
 
 
 @pytest.mark.shows("SH-03")
-def test_every_problem_of_a_configuration_is_told() -> None:
+def test_every_problem_of_a_configuration_is_reported() -> None:
     codec = sharding(chunk_shape=[0], codecs=[3], index_codecs=[], index_location="middle")
-    with pytest.raises(InvalidMetadata) as told:
+    with pytest.raises(InvalidMetadata) as caught:
         oz.open_array(sharded([64, 64], [64, 64], codec))
-    assert [p.field for p in told.value.problems] == [
+    assert [p.field for p in caught.value.problems] == [
         f"codecs[0].configuration.{field}"
         for field in ("chunk_shape[0]", "codecs[0]", "index_codecs", "index_location")
     ]
@@ -183,7 +183,7 @@ def test_an_index_of_variable_size_is_refused(codec: Any) -> None:
 
 
 @pytest.mark.shows("SH-06", "SH-09", "SH-30")
-def test_a_new_document_has_a_little_endian_checked_index_at_the_end_and_nothing_else() -> None:
+def test_a_new_array_has_a_little_endian_index_with_checksum_at_the_end() -> None:
     for write_empty in (False, True):
         store: dict[str, bytes] = {}
         with oz.configure(write_empty_chunks=write_empty):
@@ -205,7 +205,7 @@ def test_a_new_document_has_a_little_endian_checked_index_at_the_end_and_nothing
 
 
 @pytest.mark.shows("SH-07")
-def test_the_index_is_at_the_end_unless_the_document_says_start() -> None:
+def test_the_index_is_at_the_end_unless_the_metadata_says_start() -> None:
     for location, shard in ((..., AT_END), ("end", AT_END), ("start", AT_START)):
         store = sharded([4], [4], sharding(2, index_location=location))
         store["c/0"] = bytes.fromhex(shard)
@@ -227,7 +227,7 @@ def test_a_further_member_of_the_configuration_is_refused() -> None:
 
 
 @pytest.mark.shows("SH-30")
-def test_short_forms_are_read_at_both_places_and_written_as_objects() -> None:
+def test_short_forms_are_read_in_both_lists_and_written_as_objects() -> None:
     for location in ("start", "end"):
         short = {"codecs": ["bytes"], "index_codecs": ["bytes", "crc32c"]}
         store = sharded([4], [4], sharding(2, index_location=location, **short))
@@ -325,7 +325,7 @@ def test_the_index_covers_inner_chunks_beyond_the_array() -> None:
 @pytest.mark.parametrize(
     "gap", [b"", b"\xee" * 5, checked([[0, 2], [MISSING] * 2])], ids=["dense", "gaps", "dead index"]
 )
-def test_inner_chunks_stand_in_any_order_with_unused_space(
+def test_inner_chunks_can_be_in_any_order_with_unused_space(
     location: str, order: tuple[int, ...], gap: bytes
 ) -> None:
     store = sharded([8], [8], sharding(2, index_location=location))
@@ -349,7 +349,7 @@ def test_an_absent_shard_reads_as_the_fill_value() -> None:
 
 
 def is_damaged(store: dict[str, bytes], *words: str) -> None:
-    """Insist that the second inner chunk of c/0 can neither be read nor written beside."""
+    """Check that the second inner chunk of c/0 can be neither read nor partly written."""
     before = dict(store)
     array = oz.open_array(store, "r+")
     for read in (lambda: array[2:4], lambda: array[...], lambda: array[3]):
@@ -376,7 +376,7 @@ def test_every_flipped_bit_of_the_index_is_found(location: str) -> None:
 @pytest.mark.shows("SH-19")
 @pytest.mark.parametrize("location", ["start", "end"])
 @pytest.mark.parametrize(
-    ("pair", "told"),
+    ("pair", "message"),
     [
         ((MISSING, 2), "entry of inner chunk (1,) is damaged"),
         ((0, MISSING), "entry of inner chunk (1,) is damaged"),
@@ -388,14 +388,14 @@ def test_every_flipped_bit_of_the_index_is_found(location: str) -> None:
         ((2**62, 2), f"names 2 bytes from {2**62} on, but the shard is shorter"),
     ],
 )
-def test_an_index_entry_that_cannot_be_is_an_error(
-    location: str, pair: tuple[int, int], told: str
+def test_an_impossible_index_entry_is_an_error(
+    location: str, pair: tuple[int, int], message: str
 ) -> None:
     store = sharded([4], [4], sharding(2, index_location=location))
     index = checked([[36 if location == "start" else 0, 2], pair])
     pieces = b"\1\2\3\4"
     store["c/0"] = index + pieces if location == "start" else pieces + index
-    is_damaged(store, told)
+    is_damaged(store, message)
 
 
 @pytest.mark.shows("SH-19")
@@ -415,9 +415,9 @@ def test_a_truncated_or_damaged_inner_chunk_is_an_error_that_names_it() -> None:
     damaged[7] ^= 1
     store["c/0"] = bytes(damaged)
     array = oz.open_array(store)
-    with pytest.raises(ChunkError, match=r"inner chunk \(1,\): codec 'crc32c'") as told:
+    with pytest.raises(ChunkError, match=r"inner chunk \(1,\): codec 'crc32c'") as caught:
         array[...]
-    assert (told.value.key, told.value.codec) == ("c/0", "crc32c")
+    assert (caught.value.key, caught.value.codec) == ("c/0", "crc32c")
     assert array[:2].tolist() == [1, 2]
     store["c/0"] = pack({1: b"\3"}, 2)
     with pytest.raises(ChunkError, match=r"inner chunk \(1,\).*too few"):
@@ -425,7 +425,7 @@ def test_a_truncated_or_damaged_inner_chunk_is_an_error_that_names_it() -> None:
 
 
 @pytest.mark.shows("SH-20")
-def test_pieces_that_overlap_are_read_and_never_written() -> None:
+def test_overlapping_inner_chunks_are_read_and_never_written() -> None:
     store = sharded([6], [6], sharding(2))
     store["c/0"] = b"\1\2\3" + checked([[0, 2], [1, 2], [0, 2]])
     array = oz.open_array(store, "r+")

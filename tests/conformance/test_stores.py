@@ -22,7 +22,7 @@ from omnizarr.stores.lmdb import LMDBStore
 from omnizarr.stores.redis import RedisStore
 from omnizarr.stores.sqlite import SQLiteStore
 from tests.conformance.key_value import KeyValueStore
-from tests.conformance.printed import run_printed
+from tests.conformance.printed_examples import run_printed
 from tests.conformance.test_draft_store import OnlyPartial
 from tests.conformance.test_v2_examples import both_examples, files
 from tests.stores.test_databases import redis_url
@@ -80,7 +80,7 @@ def test_a_closed_zip_file_is_complete(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("D3-86")
-def test_erasing_in_a_zip_file_takes_the_value_away(tmp_path: Path) -> None:
+def test_erasing_in_a_zip_file_removes_the_value(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with stores.ZipStore(path, mode="w") as store:
         root = oz.create_group(store, zarr_format="3-draft")
@@ -94,7 +94,7 @@ def test_erasing_in_a_zip_file_takes_the_value_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("GEO-01")
-def test_chunks_of_an_array_lie_in_its_directory(tmp_path: Path) -> None:
+def test_chunks_of_an_array_are_in_its_directory(tmp_path: Path) -> None:
     root = oz.create_group(oz.DirectoryStore(tmp_path))
     root.create_array("a", shape=(20, 20), chunks=(10, 10), dtype="i4")[...] = 1
     found = sorted(p.relative_to(tmp_path / "a").as_posix() for p in (tmp_path / "a").rglob("*"))
@@ -159,7 +159,7 @@ def test_every_kind_of_store_holds_the_same_keys_and_bytes(places: list[Any]) ->
 
 
 @pytest.mark.shows("GEO-09")
-def test_a_store_of_a_user_runs_the_examples() -> None:
+def test_the_examples_run_on_a_user_defined_store() -> None:
     array: dict[str, bytes] = {}
     both_examples(array, {})
     own = KeyValueStore()
@@ -168,7 +168,7 @@ def test_a_store_of_a_user_runs_the_examples() -> None:
 
 
 class Gets:
-    """Gets whole values, and nothing else."""
+    """A store that gets whole values, and nothing else."""
 
     def __init__(self, values: dict[str, bytes] | None = None) -> None:
         self.values: dict[str, bytes] = {} if values is None else values
@@ -178,14 +178,14 @@ class Gets:
 
 
 class Raises(Gets):
-    """Has what a dictionary would do where there is no key."""
+    """A store that raises KeyError for a missing key, as a dictionary does."""
 
     def get(self, key: str) -> bytes:
         return self.values[key]
 
 
 class Deletes(Gets):
-    """Gets, sets and deletes."""
+    """A store that gets, sets and deletes."""
 
     def set(self, key: str, value: bytes) -> None:
         self.values[key] = value
@@ -195,14 +195,14 @@ class Deletes(Gets):
 
 
 class Indexed(Deletes):
-    """The same, which can be indexed too, as a mapping can."""
+    """The same store, which can be indexed like a mapping."""
 
     def __getitem__(self, key: str) -> bytes:
         return self.values[key]
 
 
 class Erases(Deletes):
-    """The same in the words of the draft, with a list operation."""
+    """The same store with the draft's method names and a list operation."""
 
     read_only = False
 
@@ -247,7 +247,7 @@ def test_a_store_with_only_the_partial_forms_needs_no_adapter() -> None:
     np.testing.assert_array_equal(oz.open_array(store)[1:3], data[1:3])
 
 
-def test_a_store_whose_methods_are_its_own_is_taken_as_it_is() -> None:
+def test_a_complete_store_is_used_without_an_adapter() -> None:
     held: dict[str, bytes] = {}
     oz.create_array(held, data=np.arange(3))
     inner = oz.MemoryStore(held)
@@ -257,7 +257,7 @@ def test_a_store_whose_methods_are_its_own_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("thing", [3, np.arange(3), Gets, object(), MappingProxyType({})])
-def test_what_is_no_store_is_told(thing: Any) -> None:
+def test_an_object_that_is_no_store_is_refused(thing: Any) -> None:
     with pytest.raises(oz.StoreError, match="is not a store; give a path, a dict"):
         oz.open(thing)
 
@@ -278,7 +278,9 @@ def test_a_hierarchy_copied_key_by_key_reads_the_same(places: list[Any], tmp_pat
 
 @pytest.mark.shows("GEO-35")
 @pytest.mark.parametrize("separator", [".", "/"])
-def test_the_document_and_not_the_store_says_the_separator(tmp_path: Path, separator: str) -> None:
+def test_the_metadata_and_not_the_store_determines_the_separator(
+    tmp_path: Path, separator: str
+) -> None:
     with oz.ZipStore(tmp_path / "x.zip", mode="w") as store:
         made = oz.create_array(
             store, shape=(4, 4), chunks=(2, 2), dtype="i4", dimension_separator=separator

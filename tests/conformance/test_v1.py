@@ -15,7 +15,7 @@ from numcodecs import blosc
 
 import omnizarr as oz
 from tests.conformance.key_value import KeyValueStore, UnlistableStore
-from tests.conformance.printed import run_printed
+from tests.conformance.printed_examples import run_printed
 from tests.conformance.small_stores import v1_store as store_of
 
 EXAMPLE_META = """\
@@ -183,7 +183,7 @@ def test_the_worked_example_runs_a_second_time_over_itself(in_tmp: Path) -> None
 
 
 @pytest.mark.shows("V1-31")
-def test_every_attribute_is_stored_at_once() -> None:
+def test_every_attribute_is_stored_immediately() -> None:
     store = store_of()
     z = oz.open(store, mode="r+")
     z.attrs["foo"] = 42
@@ -195,7 +195,7 @@ def test_every_attribute_is_stored_at_once() -> None:
 
 
 @pytest.mark.shows("V1-17", "V1-30")
-def test_a_chunk_is_what_the_compressor_returned(filled: dict[str, bytes]) -> None:
+def test_a_chunk_is_the_output_of_the_compressor(filled: dict[str, bytes]) -> None:
     raw = zlib.decompress(filled["0.0"])
     assert len(raw) == 400
     assert np.frombuffer(raw, "<i4").tolist() == [1] * 100
@@ -241,7 +241,7 @@ NOT_NUMBERS = ["|S3", "<U3", "<m8[s]", ">M8[ns]", "|V5", [["a", "<i4"], ["b", "|
 
 @pytest.mark.shows("V1-34")
 @pytest.mark.parametrize("dtype", NOT_NUMBERS, ids=str)
-def test_a_fill_value_0_of_what_is_no_number_is_an_item_of_zero_bytes(dtype: Any) -> None:
+def test_fill_value_0_of_a_non_numeric_type_is_an_item_of_zero_bytes(dtype: Any) -> None:
     read = oz.open(store_of(dtype=dtype, fill_value=0))[:]
     assert read.tobytes() == bytes(4 * read.dtype.itemsize)
     written: dict[str, bytes] = {}
@@ -264,9 +264,7 @@ def test_a_fill_value_0_of_what_is_no_number_is_an_item_of_zero_bytes(dtype: Any
     ],
     ids=str,
 )
-def test_another_fill_value_of_what_is_no_number_cannot_be_expressed(
-    dtype: Any, value: Any
-) -> None:
+def test_other_fill_values_of_non_numeric_types_cannot_be_expressed(dtype: Any, value: Any) -> None:
     store: dict[str, bytes] = {}
     with pytest.raises(oz.CannotExpress, match="fill value"):
         oz.create_array(store, shape=4, dtype=dtype, fill_value=value, zarr_format=1)
@@ -309,7 +307,7 @@ def test_the_one_chunk_of_an_array_without_axes_is_0() -> None:
 
 @pytest.mark.shows("V1-37")
 @pytest.mark.parametrize("name", ["none", "zlib"])
-def test_order_f_follows_the_text_unless_the_early_writer_is_asked_for(name: str) -> None:
+def test_order_f_follows_the_specification_unless_the_early_writer_is_requested(name: str) -> None:
     values = np.arange(6, dtype="<i4").reshape(2, 3)
     options = {"shape": [2, 3], "chunks": [2, 3], "order": "F", "compression": name}
     by_text = store_of(**options)
@@ -324,7 +322,7 @@ def test_order_f_follows_the_text_unless_the_early_writer_is_asked_for(name: str
 
 
 @pytest.mark.shows("V1-37")
-def test_with_blosc_the_early_writer_followed_the_text() -> None:
+def test_with_blosc_the_early_writer_followed_the_specification() -> None:
     store: dict[str, bytes] = {}
     values = np.arange(6, dtype="<i4").reshape(2, 3)
     oz.create_array(store, data=values, chunks=(2, 3), order="F", zarr_format=1)
@@ -334,7 +332,7 @@ def test_with_blosc_the_early_writer_followed_the_text() -> None:
 
 
 @pytest.mark.shows("V1-38")
-def test_version_1_is_written_only_when_asked_for(tmp_path: Path) -> None:
+def test_version_1_is_written_only_on_request(tmp_path: Path) -> None:
     makers = {
         "path": tmp_path / "a",
         "directory": oz.DirectoryStore(tmp_path / "b"),

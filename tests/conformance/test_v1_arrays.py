@@ -57,7 +57,7 @@ def test_the_array_is_described_by_an_object_under_meta() -> None:
 
 @pytest.mark.shows("V1-04")
 @pytest.mark.parametrize("text", [b"[]", b"{", b"", b"null", b"\xff"])
-def test_a_meta_that_is_no_object_is_refused_by_its_key(text: bytes) -> None:
+def test_a_meta_that_is_not_an_object_is_refused_by_its_key(text: bytes) -> None:
     store = {"attrs": b"{}", "meta": text}
     with pytest.raises(oz.InvalidMetadata, match="'meta'"):
         oz.open(store)
@@ -145,7 +145,7 @@ def test_the_named_library_decodes_with_its_options() -> None:
         ("lz4", 1, numcodecs.LZ4(1).encode),
     ],
 )
-def test_options_are_a_level_or_an_object_whatever_the_library(
+def test_options_are_a_level_or_an_object_for_every_library(
     name: str, options: Any, compress: Any
 ) -> None:
     """C4: gzip with a level and zlib with an object were refused."""
@@ -161,7 +161,7 @@ def test_options_are_a_level_or_an_object_whatever_the_library(
 
 @pytest.mark.shows("V1-08")
 @pytest.mark.parametrize("options", [3, "fast", {"level": 3}, None])
-def test_an_unknown_library_stops_reading_but_not_looking(options: Any) -> None:
+def test_an_unknown_library_prevents_reading_data_but_not_metadata(options: Any) -> None:
     store = store_of(compression="foo", compression_opts=options)
     store["attrs"] = b'{"a": 1}'
     z = oz.open(store)
@@ -173,7 +173,7 @@ def test_an_unknown_library_stops_reading_but_not_looking(options: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [3, "fast", {"level": 3}, None])
-def test_attributes_and_shape_can_change_beside_an_unknown_library(options: Any) -> None:
+def test_attributes_and_shape_can_change_despite_an_unknown_library(options: Any) -> None:
     store = store_of(compression="foo", compression_opts=options)
     array = oz.open_array(store, mode="r+")
     array.attrs["a"] = 1
@@ -197,7 +197,7 @@ def test_a_compression_of_the_wrong_form_is_refused(name: Any, options: Any, fie
 
 
 @pytest.mark.shows("V1-09")
-def test_parts_never_written_have_the_fill_value() -> None:
+def test_unwritten_parts_have_the_fill_value() -> None:
     z = oz.open(store_of(shape=[10], chunks=[4], fill_value=42))
     assert z[:].tolist() == [42] * 10
     assert z.fill_value == 42
@@ -232,7 +232,7 @@ def test_another_order_is_refused() -> None:
 
 
 @pytest.mark.shows("V1-11")
-def test_further_names_are_kept() -> None:
+def test_additional_names_are_kept() -> None:
     store = store_of(note=1)
     z = oz.open(store, mode="r+")
     z[:] = [1, 2, 3, 4]
@@ -244,7 +244,7 @@ def test_further_names_are_kept() -> None:
 
 
 @pytest.mark.shows("V1-12")
-def test_further_names_do_not_change_what_the_required_ones_mean() -> None:
+def test_additional_names_do_not_change_the_meaning_of_required_ones() -> None:
     store = store_of(
         shape=[2, 2],
         chunks=[1, 2],
@@ -258,7 +258,7 @@ def test_further_names_do_not_change_what_the_required_ones_mean() -> None:
 
 
 @pytest.mark.shows("V1-13", "V1-18", "V1-20", "V1-32")
-def test_the_printed_document_works() -> None:
+def test_the_printed_metadata_works() -> None:
     store = {"meta": PRINTED_META.encode(), "attrs": b"{}"}
     z = oz.open(store, mode="r+")
     assert (z.shape, z.chunks, z.dtype) == ((10000, 10000), (1000, 1000), np.dtype("<f8"))
@@ -328,7 +328,7 @@ def test_a_written_type_states_its_byte_order(asked: str, stored: str) -> None:
 
 
 @pytest.mark.shows("V1-15")
-def test_the_native_order_is_written_out() -> None:
+def test_the_native_byte_order_is_written_explicitly() -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=4, dtype="i4", zarr_format=1)
     assert meta_of(store)["dtype"] == np.dtype("i4").str
@@ -409,7 +409,7 @@ def test_edge_chunks_are_whole_and_their_overhang_is_ignored() -> None:
     assert z[-1] == 24
 
 
-def test_a_structure_in_a_structure_is_refused_when_it_is_created() -> None:
-    """Sibling of C6: it was written, and reading it then warned of it."""
+def test_creating_a_nested_structure_is_refused() -> None:
+    """C6: it was written, and reading it then gave a warning."""
     with pytest.raises(oz.CannotExpress, match="fields of its own"):
         oz.create_array({}, shape=1, dtype=[("f", [("g", "?")])], zarr_format=1)

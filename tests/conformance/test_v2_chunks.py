@@ -23,7 +23,7 @@ def document(store: dict[str, bytes], key: str = ".zarray") -> dict[str, Any]:
 
 
 class Watched(dict[str, bytes]):
-    """A dictionary that remembers which keys were asked for."""
+    """A dictionary that records the requested keys."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -73,7 +73,7 @@ def test_another_order_is_refused() -> None:
 
 
 @pytest.mark.shows("V2-34")
-def test_a_chunk_is_what_the_compressor_returned() -> None:
+def test_a_chunk_is_the_output_of_the_compressor() -> None:
     values = np.ones((10, 10), "<i4")
     store: dict[str, bytes] = {}
     oz.create_array(store, data=values, chunks=(10, 10), compressor=oz.Zlib(1), zarr_format=2)
@@ -134,7 +134,7 @@ def test_without_chunks_every_element_is_the_fill_value() -> None:
     ["<f8", "|b1", "<c8", "<M8[s]", "|S3", "<U3", "|V5", [["a", "<i4"], ["b", "|S2", [2]]]],
     ids=str,
 )
-def test_without_a_fill_value_absent_chunks_are_zero_bytes_or_no_time_every_time(
+def test_without_a_fill_value_missing_chunks_are_zero_bytes_or_nat(
     dtype: Any,
 ) -> None:
     z = oz.open(store_of(shape=[3000], chunks=[1000], dtype=dtype, fill_value=None))
@@ -155,7 +155,7 @@ def test_without_a_fill_value_absent_strings_are_empty() -> None:
 
 
 @pytest.mark.shows("V2-37")
-def test_edge_chunks_are_whole_and_their_overhang_is_never_seen() -> None:
+def test_edge_chunks_are_complete_and_their_overhang_is_ignored() -> None:
     store: dict[str, bytes] = {}
     z = oz.create_array(
         store, data=np.arange(25, dtype="<i4"), chunks=10, compressor=None, zarr_format=2
@@ -217,7 +217,7 @@ def test_another_order_of_filters_gives_other_bytes() -> None:
 
 
 @pytest.mark.shows("V2-38")
-def test_a_filter_on_bytes_before_one_on_arrays_survives_conversion() -> None:
+def test_a_bytes_filter_before_an_array_filter_survives_conversion() -> None:
     values = np.arange(8, dtype="<i4") ** 3
     source: dict[str, bytes] = {}
     oz.create_array(
@@ -254,7 +254,7 @@ def test_a_filter_works_without_a_compressor() -> None:
 
 
 @pytest.mark.shows("V2-71")
-def test_the_separator_is_read_and_written_only_where_it_is_a_slash() -> None:
+def test_the_separator_is_read_and_written_only_if_it_is_a_slash() -> None:
     for stated, key in ((".", "1.0"), ("/", "1/0")):
         store = store_of(shape=[2, 2], chunks=[1, 2], dimension_separator=stated)
         store[key] = np.array([7, 8], "<i4").tobytes()
@@ -277,7 +277,7 @@ def test_another_separator_is_refused(separator: Any) -> None:
 
 
 @pytest.mark.shows("V2-73")
-def test_nested_chunks_without_a_stated_separator_are_found_when_asked_for() -> None:
+def test_nested_chunks_without_a_stated_separator_are_found_on_request() -> None:
     store = store_of(shape=[2, 2], chunks=[1, 2])
     store |= {"0/0": np.array([5, 6], "<i4").tobytes(), "1/0": np.array([7, 8], "<i4").tobytes()}
     assert oz.open_array(store)[:].tolist() == [[0, 0], [0, 0]]
@@ -293,7 +293,7 @@ def test_nested_chunks_without_a_stated_separator_are_found_when_asked_for() -> 
 
 
 @pytest.mark.shows("V2-73")
-def test_a_stated_separator_wins_and_an_impossible_one_is_refused() -> None:
+def test_a_stated_separator_takes_precedence_and_an_invalid_one_is_refused() -> None:
     store = store_of(shape=[2, 2], chunks=[1, 2], dimension_separator=".")
     store["1.0"] = np.array([7, 8], "<i4").tobytes()
     assert oz.open_array(store, dimension_separator="/")[1].tolist() == [7, 8]
@@ -392,7 +392,7 @@ def test_objects_are_not_written_unless_a_codec_is_given() -> None:
 
 
 class Ran(Exception):
-    """Raised by code that was hidden in data."""
+    """An error raised by code hidden in data."""
 
 
 class Bomb:

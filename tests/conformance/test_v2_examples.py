@@ -1,4 +1,4 @@
-"""Zarr version 2: the worked examples, on several stores, and version 1 made version 2."""
+"""Zarr version 2: the worked examples on several stores, and conversion of version 1."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 
 import omnizarr as oz
 from tests.conformance.key_value import KeyValueStore
-from tests.conformance.printed import run_printed
-from tests.conformance.v2_docs import ZARRAY
+from tests.conformance.printed_examples import run_printed
+from tests.conformance.v2_metadata import ZARRAY
 
 ZATTRS = """\
 {
@@ -31,12 +31,12 @@ ZATTRS = """\
 
 
 def files(root: Path) -> dict[str, bytes]:
-    """Return keys and values of a directory."""
+    """Return the keys and values of a directory."""
     return {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
 def both_examples(array_store: Any, group_store: Any) -> None:
-    """What the two worked examples do, on any stores."""
+    """Run the two worked examples on any stores."""
     a = oz.create(
         shape=(20, 20),
         chunks=(10, 10),
@@ -111,7 +111,7 @@ def test_the_example_of_a_hierarchy_in_a_directory_runs_as_printed(in_tmp: Path)
 
 
 @pytest.mark.shows("V2-69")
-def test_version_1_becomes_version_2_by_documents_alone(tmp_path: Path) -> None:
+def test_version_1_becomes_version_2_by_its_metadata_alone(tmp_path: Path) -> None:
     oz.init_store(
         tmp_path,
         shape=(20, 20),
@@ -151,7 +151,7 @@ def test_version_1_becomes_version_2_by_documents_alone(tmp_path: Path) -> None:
     [("<f4", "NaN", "NaN"), ("|S3", 0, ""), ([["a", "<i4"]], 0, "AAAAAA=="), ("<i4", None, None)],
     ids=str,
 )
-def test_fill_values_of_version_1_are_encoded_anew(
+def test_fill_values_of_version_1_are_encoded_again(
     dtype: Any, fill: Any, encoded: Any, tmp_path: Path
 ) -> None:
     meta = {

@@ -11,7 +11,7 @@ import pytest
 
 import omnizarr as oz
 from tests.conformance.key_value import UnlistableStore
-from tests.conformance.v2_docs import ZARRAY
+from tests.conformance.v2_metadata import ZARRAY
 
 ZGROUP = b'{\n    "zarr_format": 2\n}'
 
@@ -26,7 +26,7 @@ def an_array(store: Any, path: str = "", **options: Any) -> oz.Array:
 
 
 @pytest.mark.shows("V2-01")
-def test_nodes_are_made_read_and_removed_without_listing() -> None:
+def test_nodes_are_created_read_and_removed_without_listing() -> None:
     store = UnlistableStore()
     z = an_array(store, "foo/bar", fill_value=9)
     z[:2] = 1
@@ -70,7 +70,7 @@ def test_paths_are_normalised(path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["foo/../bar", "./foo", "foo\\..\\bar", "..", ".", "foo/.", "/../"]
 )
-def test_a_segment_that_leads_elsewhere_is_refused(path: str) -> None:
+def test_a_relative_path_segment_is_refused(path: str) -> None:
     store: dict[str, bytes] = {}
     root = oz.create_group(store, zarr_format=2)
     before = dict(store)
@@ -110,7 +110,7 @@ def test_the_prefix_of_the_root_is_empty(path: str | None) -> None:
 
 @pytest.mark.shows("V2-45")
 @pytest.mark.parametrize("name", ["größe", "高さ", "a b", "𝄞"])
-def test_names_beyond_ascii_are_read_as_they_are(name: str, tmp_path: Path) -> None:
+def test_non_ascii_names_are_read_unchanged(name: str, tmp_path: Path) -> None:
     made: dict[str, bytes] = {}
     an_array(made, "x", fill_value=5)
     store = {k.replace("x/", f"{name}/"): v for k, v in made.items()}
@@ -130,7 +130,7 @@ def test_names_beyond_ascii_are_read_as_they_are(name: str, tmp_path: Path) -> N
 
 @pytest.mark.shows("V2-45")
 @pytest.mark.parametrize("name", ["größe", "高さ"])
-def test_names_beyond_ascii_are_written_unchanged_and_with_a_warning(name: str) -> None:
+def test_non_ascii_names_are_written_unchanged_with_a_warning(name: str) -> None:
     store: dict[str, bytes] = {}
     with pytest.warns(oz.OmnizarrWarning, match=f"{name}.*ASCII"):
         an_array(store, name)
@@ -160,7 +160,7 @@ def test_a_dictionary_and_a_directory_behave_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("V2-47", "V2-51")
-def test_a_group_exists_exactly_where_its_document_does(tmp_path: Path) -> None:
+def test_a_group_exists_exactly_if_its_metadata_does(tmp_path: Path) -> None:
     store = {".zgroup": ZGROUP, "foo/bar/.zgroup": ZGROUP}
     for key, value in store.items():
         (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
@@ -192,7 +192,7 @@ def test_creating_an_array_creates_the_groups_above_it() -> None:
 
 
 @pytest.mark.shows("V2-50")
-def test_groups_that_exist_stay_as_they_are() -> None:
+def test_existing_groups_are_not_changed() -> None:
     kept = {
         "foo/.zgroup": b'{"zarr_format":2}',
         "foo/.zattrs": b'{"z": 1,  "a": [1,2]}',
@@ -218,13 +218,13 @@ def test_groups_that_exist_stay_as_they_are() -> None:
         (b"{", "JSON"),
     ],
 )
-def test_another_group_document_is_refused(text: bytes, word: str) -> None:
+def test_invalid_group_metadata_is_refused(text: bytes, word: str) -> None:
     with pytest.raises(oz.InvalidMetadata, match=rf"\.zgroup.*{word}"):
         oz.open({".zgroup": text})
 
 
 @pytest.mark.shows("V2-52", "V2-63")
-def test_a_group_document_holds_only_the_version() -> None:
+def test_group_metadata_has_only_the_version() -> None:
     store: dict[str, bytes] = {}
     group = oz.create_group(store, zarr_format=2, attributes={"a": 1})
     group.attrs["b"] = 2
@@ -233,7 +233,7 @@ def test_a_group_document_holds_only_the_version() -> None:
 
 
 @pytest.mark.shows("V2-72")
-def test_unknown_names_in_a_group_are_told_and_ignored() -> None:
+def test_unknown_names_in_a_group_are_reported_and_ignored() -> None:
     store = {".zgroup": b'{"zarr_format": 2, "note": 1}'}
     with pytest.warns(oz.OmnizarrWarning, match="note"):
         assert list(oz.open(store)) == []
@@ -270,7 +270,7 @@ def test_attributes_are_an_object_under_zattrs(key: str) -> None:
 @pytest.mark.shows("V2-55", "V2-70")
 @pytest.mark.parametrize("key", [".zarray", ".zgroup"])
 @pytest.mark.parametrize("attrs", [None, b"{}"])
-def test_absent_attributes_are_empty_and_are_not_created(key: str, attrs: bytes | None) -> None:
+def test_missing_attributes_are_empty_and_are_not_created(key: str, attrs: bytes | None) -> None:
     store = {key: {".zarray": ZARRAY.encode(), ".zgroup": ZGROUP}[key]}
     if attrs is not None:
         store[".zattrs"] = attrs
@@ -315,7 +315,7 @@ def test_nothing_can_be_below_an_array() -> None:
 
 
 @pytest.mark.shows("V2-57")
-def test_where_an_array_and_a_group_meet_the_array_wins_and_it_is_reported() -> None:
+def test_an_array_takes_precedence_over_a_group_at_its_path_and_is_reported() -> None:
     store = {".zarray": ZARRAY.encode(), ".zgroup": ZGROUP}
     with pytest.warns(oz.OmnizarrWarning, match=r"\.zgroup.*array"):
         assert isinstance(oz.open(store), oz.Array)

@@ -1,4 +1,4 @@
-"""Zarr version 2: the array document."""
+"""Zarr version 2: array metadata."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numcodecs import blosc
 
 import omnizarr as oz
 from tests.conformance.small_stores import v2_store as store_of
-from tests.conformance.v2_docs import created, strict
+from tests.conformance.v2_metadata import created, strict
 
 FIELDS = (
     "chunks",
@@ -54,7 +54,7 @@ PRINTED = """\
 
 
 @pytest.mark.shows("V2-02")
-def test_a_document_under_zarray_is_an_array_at_the_root() -> None:
+def test_metadata_under_zarray_is_an_array_at_the_root() -> None:
     z = oz.open(store_of())
     assert isinstance(z, oz.Array)
     assert (z.zarr_format, z.path, z.shape, z.chunks) == (2, "", (4,), (2,))
@@ -63,7 +63,7 @@ def test_a_document_under_zarray_is_an_array_at_the_root() -> None:
 @pytest.mark.shows("V2-02")
 @pytest.mark.parametrize("key", [".zarray", "foo/.zarray"])
 @pytest.mark.parametrize("text", [b"[]", b"{", b"", b"null", b"\xff"])
-def test_a_document_that_is_no_object_is_refused_by_its_key(key: str, text: bytes) -> None:
+def test_metadata_that_is_not_an_object_is_refused_by_its_key(key: str, text: bytes) -> None:
     path = key.rpartition("/")[0]
     with pytest.raises(oz.InvalidMetadata, match=f"'{key}'"):
         oz.open({key: text}, path=path)
@@ -91,7 +91,7 @@ def test_each_of_the_eight_names_is_required(name: str) -> None:
         {"order": "F", "attributes": {"a": 1}, "dimension_names": ["x"]},
     ],
 )
-def test_a_written_document_has_exactly_the_eight_names(options: dict[str, Any]) -> None:
+def test_written_metadata_has_exactly_the_eight_names(options: dict[str, Any]) -> None:
     assert tuple(created(dtype="<f8", **options)) == FIELDS
 
 
@@ -169,7 +169,7 @@ def test_filters_are_a_list_or_null_and_an_empty_list_is_none() -> None:
 @pytest.mark.parametrize(
     "change", [{"compressor": {"id": "foo", "x": 1}}, {"filters": [{"id": "foo"}]}]
 )
-def test_an_unknown_codec_stops_reading_but_not_opening(change: dict[str, Any]) -> None:
+def test_an_unknown_codec_prevents_reading_but_not_opening(change: dict[str, Any]) -> None:
     store = {**store_of(**change), ".zattrs": b'{"a": 1}'}
     z = oz.open(store, mode="r+")
     assert (z.shape, z.dtype, dict(z.attrs)) == ((4,), np.dtype("<i4"), {"a": 1})
@@ -184,7 +184,7 @@ def test_an_unknown_codec_stops_reading_but_not_opening(change: dict[str, Any]) 
 
 
 @pytest.mark.shows("V2-13", "V2-34", "V2-35")
-def test_the_printed_document_works() -> None:
+def test_the_printed_metadata_works() -> None:
     store = {".zarray": PRINTED.encode()}
     z = oz.open(store, mode="r+")
     assert (z.shape, z.chunks, z.dtype) == ((10000, 10000), (1000, 1000), np.dtype("<f8"))
@@ -208,14 +208,14 @@ def test_the_printed_document_works() -> None:
 
 
 @pytest.mark.shows("V2-76")
-def test_the_misprinted_name_with_a_blank_is_no_alias() -> None:
+def test_the_misprinted_name_with_a_blank_is_not_an_alias() -> None:
     text = PRINTED.replace("fill_value", "fill value").encode()
     with pytest.raises(oz.InvalidMetadata, match=r"\.zarray: fill_value: required"):
         oz.open({".zarray": text})
 
 
 @pytest.mark.shows("V2-72", "V2-11")
-def test_unknown_names_are_told_ignored_and_kept() -> None:
+def test_unknown_names_are_reported_ignored_and_kept() -> None:
     store = store_of(note={"by": "me"})
     store["0"] = np.array([7, 8], "<i4").tobytes()
     with pytest.warns(oz.OmnizarrWarning, match="note"):

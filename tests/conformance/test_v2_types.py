@@ -11,7 +11,7 @@ import pytest
 
 import omnizarr as oz
 from tests.conformance.small_stores import v2_store as store_of
-from tests.conformance.v2_docs import created, strict
+from tests.conformance.v2_metadata import created, strict
 
 # Data types
 
@@ -93,7 +93,7 @@ def test_a_written_type_states_its_byte_order(asked: str, stored: str) -> None:
     ],
     ids=str,
 )
-def test_a_type_that_leaves_something_open_is_refused(stated: Any, word: str) -> None:
+def test_an_ambiguous_type_is_refused(stated: Any, word: str) -> None:
     with pytest.raises(oz.InvalidMetadata, match=rf"\.zarray: dtype: .*{word}"):
         oz.open(store_of(dtype=stated))
     problems = oz.validate(store_of(dtype=stated))
@@ -206,7 +206,7 @@ def test_a_structure_of_another_form_is_refused(stated: Any) -> None:
 
 @pytest.mark.shows("V2-25")
 @pytest.mark.parametrize(("stated", "size"), [("<U3", 12), ("<M8[ns]", 8), ("|S3", 3)])
-def test_the_size_of_an_item(stated: str, size: int) -> None:
+def test_an_item_has_the_size_of_its_type(stated: str, size: int) -> None:
     store: dict[str, bytes] = {}
     z = oz.create_array(
         store, shape=2, dtype=stated, fill_value=None, compressor=None, zarr_format=2
@@ -218,7 +218,7 @@ def test_the_size_of_an_item(stated: str, size: int) -> None:
 
 @pytest.mark.shows("V2-26")
 @pytest.mark.parametrize("stated", ["<u1", ">u1", "|u1", "<i1", ">b1"])
-def test_a_byte_order_of_one_byte_means_nothing_and_is_not_written(stated: str) -> None:
+def test_the_byte_order_of_one_byte_is_ignored_and_not_written(stated: str) -> None:
     store = store_of(dtype=stated)
     store["0"] = b"\x01\0"
     if stated[0] == "|":
@@ -276,7 +276,7 @@ def test_special_floats_are_written_as_their_names(dtype: str, name: str, value:
 
 
 @pytest.mark.shows("V2-28")
-def test_bare_names_of_early_writers_are_read_and_leave_the_store_when_it_is_rewritten() -> None:
+def test_bare_names_of_early_writers_are_read_and_quoted_on_rewrite() -> None:
     store = {
         ".zarray": store_of(dtype="<f4", fill_value="-Infinity")[".zarray"].replace(
             b'"-Infinity"', b"-Infinity"
@@ -375,7 +375,7 @@ def test_a_fill_value_that_does_not_fit_its_type_is_refused(dtype: Any, value: A
     ],
     ids=str,
 )
-def test_fill_values_beyond_the_text_are_written_as_practised(
+def test_fill_values_beyond_the_specification_are_written_as_zarr_python_does(
     dtype: str, value: Any, json_value: Any
 ) -> None:
     assert created(dtype=dtype, fill_value=value)["fill_value"] == json_value

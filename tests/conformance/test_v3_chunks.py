@@ -1,4 +1,4 @@
-"""Version 3: chunk grids, chunk keys, the pipeline of codecs, and the core codecs."""
+"""Version 3: chunk grids, chunk keys, the codec pipeline, and the core codecs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import omnizarr as oz
 from omnizarr.codecs import Spec, bind_codec, bind_pipeline
 from omnizarr.data_types import bind as bind_type
 from omnizarr.model import Named
-from tests.conformance.v3_docs import array_doc, group_doc, open_doc, put, regular, stored
+from tests.conformance.v3_metadata import array_doc, group_doc, open_doc, put, regular, stored
 
 Store = dict[str, bytes]
 
@@ -42,7 +42,7 @@ def spec(shape: tuple[int, ...], data_type: str) -> Spec:
 
 
 @pytest.mark.shows("V3-57", "V3-97")
-def test_a_chunk_length_of_zero_is_read_only_where_the_array_is_empty_and_never_written() -> None:
+def test_a_chunk_length_of_zero_is_read_only_for_empty_arrays_and_never_written() -> None:
     with pytest.raises(oz.InvalidMetadata, match="chunk_shape"):
         open_doc(chunk_grid=regular(0))
     with pytest.raises(oz.InvalidMetadata, match="chunk_shape"):
@@ -69,7 +69,7 @@ def test_a_chunk_length_of_zero_is_read_only_where_the_array_is_empty_and_never_
 
 
 @pytest.mark.shows("V3-58", "V3-100")
-def test_an_element_lies_where_floor_division_and_remainder_say() -> None:
+def test_an_element_is_located_by_floor_division_and_remainder() -> None:
     shape, chunks = [10, 200, 3000], (5, 20, 400)
     store = put(array_doc(shape=shape, chunk_grid=regular(*chunks)))
     array = oz.open_array(store, mode="r+")
@@ -122,7 +122,7 @@ def test_border_chunks_are_full_and_hold_the_fill_value_beyond_the_edge() -> Non
         ("v2", "1.23.45", "0"),
     ],
 )
-def test_chunk_keys(encoding: Any, key: str, scalar: str) -> None:
+def test_chunk_keys_follow_their_encoding(encoding: Any, key: str, scalar: str) -> None:
     options = {"chunk_key_encoding": encoding}
     store = put(array_doc(shape=[2, 24, 46], chunk_grid=regular(1, 1, 1), **options))
     array = oz.open_array(store, mode="r+")
@@ -144,7 +144,7 @@ def test_a_separator_is_a_slash_or_a_dot(name: str, separator: Any) -> None:
 
 
 @pytest.mark.shows("V3-63")
-def test_new_arrays_have_default_keys_unless_asked_otherwise() -> None:
+def test_new_arrays_have_default_keys_unless_others_are_requested() -> None:
     store: Store = {}
     oz.create_array(store, shape=(2,), dtype="u1")
     assert stored(store)["chunk_key_encoding"] == codec("default", separator="/")
@@ -159,7 +159,7 @@ def test_new_arrays_have_default_keys_unless_asked_otherwise() -> None:
 
 
 @pytest.mark.shows("V3-64", "V3-65")
-def test_codecs_run_in_order_and_backwards_on_decoding() -> None:
+def test_codecs_run_in_order_and_in_reverse_on_decoding() -> None:
     import crc32c
 
     codecs = [codec("transpose", order=[1, 0]), little(), codec("gzip", level=5), "crc32c"]
@@ -177,7 +177,7 @@ def test_codecs_run_in_order_and_backwards_on_decoding() -> None:
 
 
 @pytest.mark.shows("V3-65")
-def test_every_codec_sees_what_the_one_before_it_makes() -> None:
+def test_every_codec_gets_the_output_of_the_one_before() -> None:
     codecs = (Named("transpose", {"order": [1, 0]}), Named("bytes", {"endian": "little"}))
     pipeline = bind_pipeline(codecs, spec((2, 3), "int32"))
     (_, first), after = pipeline.array_array[0], pipeline.inner
@@ -215,7 +215,7 @@ def test_a_codec_that_cannot_take_its_input_is_refused_at_creation(
         ([codec("transpose", order=[0])], "exactly one must turn the array into bytes"),
     ],
 )
-def test_a_chain_of_the_wrong_form_is_refused_with_the_rule(codecs: list[Any], rule: str) -> None:
+def test_an_invalid_codec_pipeline_is_refused_with_the_rule(codecs: list[Any], rule: str) -> None:
     with pytest.raises(oz.InvalidMetadata, match=rule) as caught:
         open_doc(codecs=codecs)
     assert "codecs" in str(caught.value)
@@ -237,7 +237,7 @@ def test_transposing_makes_no_copy() -> None:
 
 
 @pytest.mark.shows("V3-69")
-def test_a_codec_of_fixed_output_size_tells_it_in_advance() -> None:
+def test_a_codec_of_fixed_output_size_states_it_in_advance() -> None:
     def size(*codecs: Named) -> int | None:
         return bind_pipeline(codecs, spec((2, 3), "int32")).encoded_size
 
@@ -327,7 +327,7 @@ def test_bytes_are_in_c_order_and_in_the_stated_byte_order(
 
 
 @pytest.mark.shows("V3-71")
-def test_bytes_lay_the_last_axis_fastest_and_refuse_other_byte_orders() -> None:
+def test_bytes_are_in_c_order_and_refuse_other_byte_orders() -> None:
     store: Store = {}
     data = np.asfortranarray(np.arange(6, dtype="u1").reshape(2, 3))
     oz.create_array(store, data=data, chunks=(2, 3), codecs=["bytes"])
@@ -359,7 +359,7 @@ def test_the_byte_order_is_stated_for_every_type_of_several_bytes() -> None:
 
 
 @pytest.mark.shows("V3-73")
-def test_transpose_moves_axes_as_its_order_says() -> None:
+def test_transpose_permutes_axes_by_its_order() -> None:
     order = [2, 0, 1]
     values = np.arange(24, dtype="u1").reshape(2, 3, 4)
     store: Store = {}
@@ -376,7 +376,7 @@ def test_transpose_moves_axes_as_its_order_says() -> None:
 @pytest.mark.parametrize(
     "order", [[0, 0, 1], [1, 2, 3], [-1, 0, 1], [0, 1], [0.0, 1, 2], "K", None, 1, [True, False, 2]]
 )
-def test_an_order_that_is_no_permutation_is_refused(order: Any) -> None:
+def test_an_order_that_is_not_a_permutation_is_refused(order: Any) -> None:
     cube = {"shape": [2, 2, 2], "chunk_grid": regular(2, 2, 2)}
     with pytest.raises(oz.InvalidMetadata, match="order"):
         open_doc(**cube, codecs=[codec("transpose", order=order), "bytes"])
@@ -389,7 +389,7 @@ def test_transpose_needs_an_order() -> None:
 
 
 @pytest.mark.shows("V3-74", "V3-96", "ZEP-21")
-def test_early_names_are_read_and_todays_are_written() -> None:
+def test_early_names_are_read_and_current_ones_are_written() -> None:
     values = np.arange(6, dtype="<i2").reshape(2, 3)
     plane = {"shape": [2, 3], "chunk_grid": regular(2, 3), "data_type": "int16"}
     for letter, order, raw in (("F", [1, 0], values.T), ("C", [0, 1], values)):
@@ -576,13 +576,13 @@ def test_a_flipped_bit_or_a_missing_checksum_is_an_error() -> None:
         b'{"zarr_format": 3, "node_type": "group", "attributes": {"a": NaN}}',
     ],
 )
-def test_documents_are_strict_json(text: bytes) -> None:
+def test_metadata_is_strict_json(text: bytes) -> None:
     with pytest.raises(oz.InvalidMetadata, match=r"zarr\.json"):
         oz.open({"zarr.json": text})
 
 
 @pytest.mark.shows("V3-98")
-def test_written_documents_are_complete_and_strict_json() -> None:
+def test_written_metadata_is_complete_and_strict_json() -> None:
     import json
 
     store: Store = {}

@@ -1,4 +1,4 @@
-"""Version 3: the model, keys, documents of arrays and groups, and node names."""
+"""Version 3: the model, keys, metadata of arrays and groups, and node names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import omnizarr as oz
 from omnizarr.cli.main import main
 from omnizarr.formats.v3 import name_problem
-from tests.conformance.v3_docs import DROP, array_doc, group_doc, open_doc, put, regular, stored
+from tests.conformance.v3_metadata import DROP, array_doc, group_doc, open_doc, put, regular, stored
 
 REQUIRED = (
     "zarr_format",
@@ -57,7 +57,7 @@ SECOND_PRINTED = """
 
 
 def refused(doc: dict[str, Any]) -> str:
-    """Return the message with which a document is refused, which leaves the store as it was."""
+    """Return the message with which metadata is refused; the store must not change."""
     store = put(doc)
     before = copy.deepcopy(store)
     with pytest.raises(oz.InvalidMetadata) as caught:
@@ -70,7 +70,7 @@ def refused(doc: dict[str, Any]) -> str:
 
 
 @pytest.mark.shows("V3-01")
-def test_a_document_of_3_0_opens_and_a_name_of_a_later_version_is_refused_by_name() -> None:
+def test_metadata_of_3_0_opens_and_a_name_of_a_later_version_is_refused() -> None:
     assert open_doc().shape == (6,)
     message = refused(array_doc(chunk_compaction={"name": "later"}))
     assert "chunk_compaction" in message
@@ -80,7 +80,7 @@ def test_a_document_of_3_0_opens_and_a_name_of_a_later_version_is_refused_by_nam
 
 
 @pytest.mark.shows("V3-02")
-def test_the_root_may_be_an_array_and_nothing_can_lie_below_an_array() -> None:
+def test_the_root_can_be_an_array_and_an_array_has_no_children() -> None:
     store: dict[str, bytes] = {}
     root = oz.create_array(store, data=np.ones((2, 2), "u1"), chunks=(2, 2))
     assert sorted(store) == ["c/0/0", "zarr.json"]
@@ -137,7 +137,7 @@ def test_rank_zero_and_lengths_of_zero_are_valid() -> None:
 
 
 @pytest.mark.shows("V3-06", "V3-07", "V3-99", "ZEP-20")
-def test_documents_and_chunks_lie_below_the_nodes_path_without_a_leading_slash() -> None:
+def test_metadata_and_chunks_are_stored_below_the_path_without_a_leading_slash() -> None:
     store: dict[str, bytes] = {}
     oz.create_group(store)
     oz.create_group(store, path="/foo/bar")
@@ -155,9 +155,9 @@ def test_documents_and_chunks_lie_below_the_nodes_path_without_a_leading_slash()
 
 
 @pytest.mark.shows("V3-08")
-def test_the_ending_zarr_is_suggested_but_not_needed(tmp_path: Path) -> None:
-    told = CliRunner().invoke(main, ["convert", "--help"]).output
-    assert ".zarr" in told
+def test_the_suffix_zarr_is_suggested_but_not_required(tmp_path: Path) -> None:
+    output = CliRunner().invoke(main, ["convert", "--help"]).output
+    assert ".zarr" in output
     assert ".zarr" in (oz.__doc__ or "")
     for name in ("data.zarr", "data"):
         oz.create_array(tmp_path / name, data=np.arange(3))
@@ -169,13 +169,13 @@ def test_the_ending_zarr_is_suggested_but_not_needed(tmp_path: Path) -> None:
 
 @pytest.mark.shows("V3-09")
 @pytest.mark.parametrize("name", REQUIRED)
-def test_a_document_that_lacks_a_required_name_is_refused_by_that_name(name: str) -> None:
+def test_metadata_without_a_required_name_is_refused_by_that_name(name: str) -> None:
     assert name in refused(array_doc(**{name: DROP}))
     assert name in stored(put(array_doc()))
 
 
 @pytest.mark.shows("V3-09")
-def test_a_written_document_has_all_required_names() -> None:
+def test_written_metadata_has_all_required_names() -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=(3,), dtype="f4")
     assert set(REQUIRED) <= set(stored(store))
@@ -201,7 +201,7 @@ def test_the_format_is_the_integer_3_and_the_node_type_is_exact(field: str, valu
 
 
 @pytest.mark.shows("V3-10", "ZEP-01")
-def test_a_uri_in_place_of_the_format_is_a_draft() -> None:
+def test_a_uri_instead_of_the_format_is_a_draft() -> None:
     store: dict[str, bytes] = {}
     oz.create_group(store, zarr_format="3-draft").create_array("a", data=np.arange(3))
     assert stored(store)["zarr_format"] == "https://purl.org/zarr/spec/core/3.0"
@@ -210,7 +210,7 @@ def test_a_uri_in_place_of_the_format_is_a_draft() -> None:
 
 @pytest.mark.shows("V3-11")
 @pytest.mark.parametrize("shape", [[-1], [1.5], [6.0], 10, "6", None, [True], ["6"], {"0": 6}])
-def test_a_shape_that_is_no_list_of_natural_numbers_is_refused(shape: Any) -> None:
+def test_a_shape_that_is_not_a_list_of_natural_numbers_is_refused(shape: Any) -> None:
     assert "shape" in refused(array_doc(shape=shape))
 
 
@@ -263,7 +263,7 @@ def test_a_regular_grid_has_a_chunk_shape_for_every_axis() -> None:
         (str, ""),
     ],
 )
-def test_a_fill_value_that_nobody_gave_is_recorded(dtype: Any, fill: Any) -> None:
+def test_a_default_fill_value_is_written(dtype: Any, fill: Any) -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=(1,), dtype=dtype)
     found = stored(store)["fill_value"]
@@ -339,7 +339,7 @@ def test_empty_dimension_names_open_and_are_written_as_null() -> None:
 
 
 @pytest.mark.shows("V3-21")
-def test_the_first_printed_document_works() -> None:
+def test_the_first_printed_metadata_works() -> None:
     store = {"zarr.json": FIRST_PRINTED.encode()}
     array = oz.open_array(store, mode="r+")
     assert array.cdata_shape == (10, 10)
@@ -354,7 +354,7 @@ def test_the_first_printed_document_works() -> None:
 
 
 @pytest.mark.shows("V3-22")
-def test_the_second_printed_document_is_understood_as_far_as_possible(
+def test_the_second_printed_metadata_is_read_as_far_as_possible(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from omnizarr import registry
@@ -389,7 +389,7 @@ def test_the_second_printed_document_is_understood_as_far_as_possible(
 
 
 @pytest.mark.shows("V3-23")
-def test_a_group_is_a_document_of_its_own() -> None:
+def test_a_group_has_its_own_metadata() -> None:
     store = put(group_doc(attributes={"spam": "ham", "eggs": 42}))
     group = oz.open_group(store)
     assert group.attrs.asdict() == {"spam": "ham", "eggs": 42}
@@ -403,7 +403,7 @@ def test_a_group_is_a_document_of_its_own() -> None:
 
 
 @pytest.mark.shows("V3-23", "V3-101")
-def test_a_prefix_without_a_document_is_no_group() -> None:
+def test_a_prefix_without_metadata_is_not_a_group() -> None:
     store = {**put(group_doc()), **put(array_doc(), "lost/a")}
     root = oz.open_group(store)
     assert list(root) == []
@@ -418,7 +418,7 @@ def test_a_prefix_without_a_document_is_no_group() -> None:
 
 @pytest.mark.shows("V3-24", "ZEP-10")
 @pytest.mark.parametrize("make", [array_doc, group_doc])
-def test_a_further_name_stops_opening_unless_it_may_be_ignored(make: Any) -> None:
+def test_an_additional_name_prevents_opening_unless_it_can_be_ignored(make: Any) -> None:
     for value in (1, {}, None, False, [], {"must_understand": True}, {"must_understand": 0}):
         message = refused(make(foo=value))
         assert "foo" in message
@@ -507,7 +507,7 @@ def test_stale_consolidated_metadata_hides_no_node() -> None:
 
 
 @pytest.mark.shows("V3-103")
-def test_consolidated_content_is_relative_paths_and_wrong_content_falls_back_to_the_store() -> None:
+def test_consolidated_metadata_has_relative_paths_and_is_ignored_if_wrong() -> None:
     copies = {"a": array_doc(), "b": {"zarr_format": 2}, "c": 7}
     consolidated = {"kind": "inline", "must_understand": False, "metadata": copies}
     store = {
@@ -526,7 +526,7 @@ def test_consolidated_content_is_relative_paths_and_wrong_content_falls_back_to_
 
 
 @pytest.mark.shows("V3-28")
-def test_no_further_top_level_names_are_written() -> None:
+def test_no_additional_top_level_names_are_written() -> None:
     store: dict[str, bytes] = {}
     options = {"dimension_names": ["x"], "order": "F", "attributes": {"a": 1}}
     oz.create_array(store, shape=(3,), dtype="f4", **options)
@@ -590,7 +590,7 @@ def test_names_are_unicode_and_case_sensitive() -> None:
 
 @pytest.mark.shows("V3-31")
 @pytest.mark.parametrize("name", [unicodedata.normalize("NFD", "é"), "ﬁ", "①"])
-def test_a_name_that_is_not_normal_is_kept_with_a_warning(name: str) -> None:
+def test_a_name_that_is_not_normalised_is_kept_with_a_warning(name: str) -> None:
     store = put(group_doc())
     root = oz.open_group(store, mode="r+")
     with pytest.warns(oz.OmnizarrWarning, match="NFKC"):
@@ -603,7 +603,7 @@ def test_a_name_that_is_not_normal_is_kept_with_a_warning(name: str) -> None:
 
 
 @pytest.mark.shows("V3-32")
-def test_names_are_utf_8_where_bytes_are_needed(tmp_path: Path) -> None:
+def test_names_are_stored_as_utf_8(tmp_path: Path) -> None:
     oz.create_group(tmp_path / "x.zarr").create_group("Ω")
     assert b"\xce\xa9" in os.listdir(os.fsencode(tmp_path / "x.zarr"))
     assert oz.LocalStore(tmp_path / "x.zarr" / "Ω").url.endswith("/x.zarr/%CE%A9")
@@ -652,8 +652,8 @@ RESERVED = ["__x", "__", "__zarr_later", "__xarray_dataarray_variable__"]
 
 @pytest.mark.shows("V3-29", "V3-34")
 @pytest.mark.parametrize("name", RESERVED)
-def test_a_node_with_a_reserved_name_is_made_listed_copied_and_told(name: str) -> None:
-    """C3: such nodes, which xarray writes, were not listed and lost by convert."""
+def test_a_node_with_a_reserved_name_is_created_listed_copied_and_reported(name: str) -> None:
+    """C3: such nodes, which xarray writes, were not listed and were lost by convert."""
     rule = f"the path {name!r} has the name {name!r}; names that start with '__' are reserved"
     store = put(group_doc())
     with pytest.warns(oz.OmnizarrWarning, match=rule):
@@ -666,9 +666,9 @@ def test_a_node_with_a_reserved_name_is_made_listed_copied_and_told(name: str) -
         lambda root: [root.tree().__repr__().split("── ")[1].split()[0]],
     ):
         root = oz.open_group(store)
-        with pytest.warns(oz.OmnizarrWarning, match=rule) as told:
+        with pytest.warns(oz.OmnizarrWarning, match=rule) as caught:
             assert look(root) == [name]
-        assert len(told) == 1
+        assert len(caught) == 1
     problems = oz.validate(store)
     assert [(p.key, p.level) for p in problems] == [(f"{name}/zarr.json", "warning")]
     assert rule in problems[0].message
@@ -687,13 +687,13 @@ def test_a_node_with_a_reserved_name_is_made_listed_copied_and_told(name: str) -
         return list(target[name][:])
 
     for bulk in (copied, lambda: converted(store), lambda: converted(older)):
-        with pytest.warns(oz.OmnizarrWarning, match=rule) as told:
+        with pytest.warns(oz.OmnizarrWarning, match=rule) as caught:
             assert bulk() == [0, 1, 2]
-        assert len(told) == 1
+        assert len(caught) == 1
 
 
 @pytest.mark.shows("V3-34")
-def test_reserved_names_that_are_no_nodes_are_no_members_and_go_only_with_their_group() -> None:
+def test_reserved_names_that_are_not_nodes_are_erased_only_with_their_group() -> None:
     store = {
         **put(group_doc()),
         **put(group_doc(), "foo"),

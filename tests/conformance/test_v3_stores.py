@@ -22,14 +22,14 @@ from omnizarr import registry, stores
 from omnizarr.stores import Range
 from omnizarr.stores.local import store as local
 from tests.conformance.key_value import SmallestStore
-from tests.conformance.v3_docs import array_doc, group_doc, put, regular, stored
+from tests.conformance.v3_metadata import array_doc, group_doc, put, regular, stored
 
 Store = dict[str, bytes]
 TEN = bytes(range(10))
 
 
 class OnlyList(SmallestStore):
-    """The same, with one list operation."""
+    """A minimal store with one list operation."""
 
     def list(self) -> Iterator[str]:
         return iter(list(self.values))
@@ -69,7 +69,7 @@ def test_keys_are_any_text_that_does_not_end_with_a_slash(store: Any) -> None:
 
 @pytest.mark.shows("V3-82")
 @pytest.mark.parametrize("key", ["x/", "", "/x", "a//b", "../x", "a/../b"])
-def test_a_key_that_ends_with_a_slash_or_leads_elsewhere_is_refused(
+def test_a_key_that_ends_with_a_slash_or_escapes_the_store_is_refused(
     key: str, tmp_path: Path
 ) -> None:
     for store in (oz.MemoryStore({}), oz.LocalStore(tmp_path / "store")):
@@ -81,7 +81,7 @@ def test_a_key_that_ends_with_a_slash_or_leads_elsewhere_is_refused(
 
 
 @pytest.mark.shows("V3-82", "V3-85")
-def test_partial_values_come_in_the_order_asked_for(store: Any) -> None:
+def test_partial_values_come_in_the_requested_order(store: Any) -> None:
     store.set("k", TEN)
     wanted = [("k", (2, 3)), ("missing", (0, 1)), ("k", (0, None)), ("k", (7, None))]
     assert stores.get_partial_values(store, wanted) == [b"\2\3\4", None, TEN, b"\7\x08\x09"]
@@ -98,7 +98,7 @@ def test_parts_of_values_are_set_at_offsets_and_may_not_overlap(store: Any) -> N
 
 
 @pytest.mark.shows("V3-82", "V3-85")
-def test_erasing_keys_and_prefixes(store: Any) -> None:
+def test_keys_and_prefixes_are_erased(store: Any) -> None:
     fill(store, "a/b", "a/c/d", "ab/x", "e", "f", "g")
     stores.erase_prefix(store, "a/")
     store.erase("e")
@@ -108,7 +108,7 @@ def test_erasing_keys_and_prefixes(store: Any) -> None:
 
 
 @pytest.mark.shows("V3-82", "V3-85")
-def test_listing_keys_prefixes_and_one_level(store: Any) -> None:
+def test_keys_prefixes_and_one_level_are_listed(store: Any) -> None:
     fill(store, "a/b", "a/c", "a/d/e", "a/f/g", "e/f/g")
     assert sorted(stores.list_prefix(store, "")) == ["a/b", "a/c", "a/d/e", "a/f/g", "e/f/g"]
     assert sorted(stores.list_prefix(store, "a/")) == ["a/b", "a/c", "a/d/e", "a/f/g"]
@@ -147,9 +147,9 @@ def test_a_read_only_store_refuses_every_write(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("V3-83")
-def test_a_store_may_keep_documents_in_a_form_of_its_own() -> None:
+def test_a_store_can_keep_metadata_in_its_own_form() -> None:
     class Database(SmallestStore):
-        """Keeps documents parsed."""
+        """A store that keeps metadata parsed."""
 
         def get(self, key: str, range: Range | None = None) -> bytes | None:
             value: Any = self.values.get(key)
@@ -222,7 +222,7 @@ def test_the_uri_of_a_directory_is_that_of_rfc_8089(monkeypatch: pytest.MonkeyPa
 @pytest.mark.shows("V3-84", "V3-86")
 @pytest.mark.parametrize("host", ["data", "example.org", "DATA"])
 @pytest.mark.parametrize("ending", ["x.zarr", "x.zip", "a%20b/x.zarr"])
-def test_a_file_uri_of_another_machine_is_refused_with_what_to_write(
+def test_a_file_uri_with_a_host_is_refused_with_a_remedy(
     host: str, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C1: the host of a file URI was dropped."""
@@ -241,7 +241,7 @@ def test_a_file_uri_of_another_machine_is_refused_with_what_to_write(
 @pytest.mark.shows("V3-84")
 @pytest.mark.parametrize("scheme", ["file", "zip", "sqlite", "lmdb"])
 @pytest.mark.parametrize("mark", "?#")
-def test_a_name_with_a_question_or_number_sign_is_not_cut_short(
+def test_a_name_with_a_question_mark_or_number_sign_is_not_truncated(
     scheme: str, mark: str, tmp_path: Path
 ) -> None:
     with pytest.raises(oz.StoreError, match="%3F or %23"):
@@ -263,7 +263,7 @@ def test_text_without_a_scheme_is_a_directory(text: str) -> None:
 
 
 @pytest.mark.shows("V3-89")
-def test_creating_a_node_makes_its_ancestors_groups_and_leaves_existing_ones() -> None:
+def test_creating_a_node_creates_missing_parent_groups() -> None:
     store: Store = {}
     oz.create_array(store, path="foo/baz/qux", shape=(1,), dtype="u1")
     assert sorted(store) == [
@@ -295,7 +295,7 @@ def hierarchy() -> Store:
 
 
 @pytest.mark.shows("V3-90", "V3-102")
-def test_children_are_found_by_listing_and_their_documents(hierarchy: Store) -> None:
+def test_children_are_found_by_listing_and_their_metadata(hierarchy: Store) -> None:
     root = oz.open_group(hierarchy)
     foo = root["foo"]
     assert list(foo) == ["bar", "baz"]
@@ -319,13 +319,13 @@ def test_only_the_last_segment_decides_whether_a_name_is_reserved() -> None:
         **put(array_doc(), "__ext/foo/bar"),
         **put(array_doc(), "__ext/foo/__hidden"),
     }
-    with pytest.warns(oz.OmnizarrWarning, match="'__ext/foo/__hidden' has the name") as told:
+    with pytest.warns(oz.OmnizarrWarning, match="'__ext/foo/__hidden' has the name") as caught:
         assert list(oz.open_group(store, path="__ext/foo")) == ["__hidden", "bar"]
-    assert len(told) == 1
+    assert len(caught) == 1
 
 
 @pytest.mark.shows("V3-91")
-def test_a_node_exists_exactly_when_its_document_does(hierarchy: Store) -> None:
+def test_a_node_exists_exactly_if_its_metadata_does(hierarchy: Store) -> None:
     root = oz.open_group(hierarchy)
     assert "foo/bar" in root
     assert "foo/nothing" not in root
@@ -338,7 +338,7 @@ def test_a_node_exists_exactly_when_its_document_does(hierarchy: Store) -> None:
 
 
 @pytest.mark.shows("V3-91", "V3-27")
-def test_without_listing_nothing_is_discovered_which_is_not_an_empty_group(
+def test_a_group_that_cannot_be_listed_is_not_taken_for_empty(
     hierarchy: Store,
 ) -> None:
     blind = oz.open_group(SmallestStore(hierarchy))
@@ -368,7 +368,7 @@ def test_erasing_a_node_erases_its_prefix_and_nothing_else(store: Any) -> None:
 
 
 class Marked:
-    """A key encoding of a user's own: ``@1_2``."""
+    """A user-defined key encoding: ``@1_2``."""
 
     def key(self, coords: Sequence[int]) -> str:
         return "@" + "_".join(map(str, coords))
@@ -383,7 +383,7 @@ class Marked:
 
 
 @pytest.mark.shows("V3-92")
-def test_chunks_under_a_users_own_keys_are_erased_but_no_other_files(
+def test_chunks_with_user_defined_keys_are_erased_but_no_other_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(registry, "_table", dict(registry._table))
@@ -419,7 +419,7 @@ def chunk_keys(store: Store) -> list[str]:
 
 
 @pytest.mark.shows("V3-93")
-def test_shrinking_keeps_or_erases_outer_chunks_as_told(hundred: tuple[Store, oz.Array]) -> None:
+def test_shrinking_keeps_or_erases_outer_chunks_on_request(hundred: tuple[Store, oz.Array]) -> None:
     store, array = hundred
     with pytest.warns(oz.OmnizarrWarning, match=r"5 chunks outside \(50,\).*kept"):
         array.resize(50)
@@ -440,7 +440,7 @@ def test_shrinking_with_erase_removes_all_outer_chunks(hundred: tuple[Store, oz.
 
 
 @pytest.mark.shows("V3-94")
-def test_growing_shows_kept_values_with_a_notice(hundred: tuple[Store, oz.Array]) -> None:
+def test_growing_shows_kept_values_with_a_warning(hundred: tuple[Store, oz.Array]) -> None:
     _, array = hundred
     with pytest.warns(oz.OmnizarrWarning, match="kept"):
         array.resize(45)
@@ -484,7 +484,7 @@ def test_transformers_are_stacked_in_order_and_need_nothing_but_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Step(OnlyList):
-        """Puts a mark on keys and values on the way down."""
+        """A transformer that marks keys and values."""
 
         def __init__(self, store: Any, prefix: str, named: Any, *_: Any) -> None:
             self.store, self.prefix, self.mark = store, prefix, named.configuration["mark"]
@@ -551,7 +551,7 @@ def test_no_key_ever_starts_with_a_slash(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("V3-95", "V3-43")
-def test_raw_fill_values_have_one_integer_a_byte() -> None:
+def test_raw_fill_values_have_one_integer_per_byte() -> None:
     store: Store = {}
     oz.create_array(store, shape=(2,), dtype="r24", fill_value=np.void(b"\1\2\3"))
     assert stored(store)["fill_value"] == [1, 2, 3]
@@ -559,7 +559,7 @@ def test_raw_fill_values_have_one_integer_a_byte() -> None:
 
 
 @pytest.mark.shows("V3-07", "V3-85")
-def test_a_fresh_process_reads_a_directory(tmp_path: Path) -> None:
+def test_another_process_reads_a_directory(tmp_path: Path) -> None:
     oz.create_array(tmp_path / "x.zarr", path="a/b", data=np.arange(6), chunks=(4,))
     script = (
         f"import omnizarr; print(omnizarr.open({str(tmp_path / 'x.zarr')!r})['a/b'][...].sum())"

@@ -21,7 +21,7 @@ from omnizarr import registry
 from omnizarr.chunk_grids import Grid, RegularAxis
 from omnizarr.codecs import Configured
 from omnizarr.data_types import DataType
-from tests.conformance.v3_docs import array_doc, open_doc, put, regular, stored
+from tests.conformance.v3_metadata import array_doc, open_doc, put, regular, stored
 
 LITTLE = [{"name": "bytes", "configuration": {"endian": "little"}}]
 SAMPLES: dict[str, list[Any]] = {
@@ -38,12 +38,12 @@ SAMPLES: dict[str, list[Any]] = {
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names registered in a test are forgotten after it."""
+    """Remove names registered in a test."""
     monkeypatch.setattr(registry, "_table", dict(registry._table))
 
 
 def fill_of(data_type: str, fill: Any) -> np.ndarray[Any, Any]:
-    """Return the only element of an array without chunks, as a document states it."""
+    """Return the only element of an array without chunks, for a fill value in metadata."""
     codecs = [{"name": "bytes", "configuration": {"endian": "little"}}]
     doc = {"data_type": data_type, "fill_value": fill, "codecs": codecs}
     return open_doc(**doc, shape=[1], chunk_grid=regular(1))[...]
@@ -60,7 +60,7 @@ def bits(values: np.ndarray[Any, Any]) -> str:
 @pytest.mark.shows("V3-35", "ZEP-12", "ZEP-21")
 @pytest.mark.parametrize("endian", ["little", "big"])
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_core_type_is_kept_exactly_here_and_by_others(
+def test_every_core_type_is_exchanged_exactly_with_other_libraries(
     name: str, endian: str, tmp_path: Path
 ) -> None:
     import tensorstore
@@ -88,7 +88,7 @@ def test_every_core_type_is_kept_exactly_here_and_by_others(
 @pytest.mark.shows("V3-35", "V3-36", "V3-104")
 @pytest.mark.parametrize("endian", [None, "little", "big"])
 @pytest.mark.parametrize(("name", "data"), [("r8", "ff"), ("r16", "01ff"), ("r24", "010203")])
-def test_raw_items_keep_their_bytes_whatever_the_byte_order(
+def test_raw_items_keep_their_bytes_in_either_byte_order(
     name: str, data: str, endian: str | None
 ) -> None:
     size = len(data) // 2
@@ -151,7 +151,7 @@ def test_a_number_for_a_boolean_is_read_with_a_warning_and_not_written(fill: int
 
 
 @pytest.mark.shows("V3-38")
-def test_a_fraction_or_exponent_in_the_text_of_an_integer_is_refused() -> None:
+def test_an_integer_written_with_a_fraction_or_exponent_is_refused() -> None:
     for text in (b"1e2", b"1.0", b"1E0"):
         store = put(array_doc(fill_value="@"))
         store["zarr.json"] = store["zarr.json"].replace(b'"@"', text)
@@ -262,7 +262,7 @@ def test_a_type_without_a_rule_for_its_fill_value_is_refused(own_registry: None)
         ("chunk_key_encoding", "chunk_key_encoding"),
     ],
 )
-def test_an_unknown_extension_stops_reading_with_its_name_and_place(
+def test_an_unknown_extension_is_an_error_with_its_name_and_position(
     field: str, place: str, permission: dict[str, bool]
 ) -> None:
     foo = {"name": "foo", **permission}
@@ -277,8 +277,8 @@ def test_an_unknown_extension_stops_reading_with_its_name_and_place(
         assert place in str(caught.value)
         assert caught.value.name == "foo"
     assert store == before
-    told = [p for p in oz.validate(store) if "'foo'" in p.message]
-    assert [p.field.partition("[")[0] for p in told] == [field]
+    reported = [p for p in oz.validate(store) if "'foo'" in p.message]
+    assert [p.field.partition("[")[0] for p in reported] == [field]
 
 
 @pytest.mark.shows("V3-47")
@@ -339,7 +339,7 @@ def test_the_short_form_is_an_object_with_only_a_name() -> None:
         {"storage_transformers": [{"name": "foo", "must_understand": False}]},
     ],
 )
-def test_an_extension_that_may_be_ignored_is_skipped_with_a_notice_and_stops_writing(
+def test_an_ignorable_extension_is_skipped_with_a_warning_and_prevents_writing(
     given: dict[str, Any],
 ) -> None:
     store = put(array_doc(**given), c0=b"\1\2\3\4", c1=b"\5\6\7\7")
@@ -359,7 +359,7 @@ def test_an_extension_that_may_be_ignored_is_skipped_with_a_notice_and_stops_wri
 @pytest.mark.shows("V3-51")
 @pytest.mark.parametrize("field", ["data_type", "chunk_grid", "chunk_key_encoding"])
 @pytest.mark.parametrize("known", [True, False])
-def test_what_decides_the_meaning_can_never_be_ignored(field: str, known: bool) -> None:
+def test_extensions_that_change_the_meaning_cannot_be_ignored(field: str, known: bool) -> None:
     value = array_doc()[field]
     value = {"name": value} if isinstance(value, str) else dict(value)
     if not known:
@@ -370,7 +370,7 @@ def test_what_decides_the_meaning_can_never_be_ignored(field: str, known: bool) 
 
 @pytest.mark.shows("V3-52", "V3-51")
 @pytest.mark.parametrize("dtype", ["u1", "f4", str, bytes, "M8[ns]"])
-def test_default_documents_have_only_what_readers_of_3_0_know(dtype: Any) -> None:
+def test_default_metadata_has_only_names_of_3_0(dtype: Any) -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=(4, 4), dtype=dtype, order="F")
     doc = stored(store)
@@ -462,7 +462,7 @@ def test_names_of_other_formats_are_never_written() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Own(Configured):
-    """Adds a number to every byte."""
+    """A codec that adds a number to every byte."""
 
     add: int = 1
 
@@ -481,7 +481,7 @@ class Own(Configured):
 
 @dataclass(frozen=True)
 class Reversed:
-    """Chunk keys from the last axis to the first."""
+    """A key encoding from the last axis to the first."""
 
     mark: str = "k"
 
@@ -498,7 +498,7 @@ class Reversed:
 
 
 class Below:
-    """Keeps chunks under another prefix."""
+    """A transformer that keeps chunks under another prefix."""
 
     read_only = False
 
@@ -529,7 +529,7 @@ def halves(named: Any, shape: tuple[int, ...]) -> Grid:
 
 
 def tenths(named: Any) -> DataType:
-    """Return bytes that count tenths; the fill value is written as text."""
+    """Return a type of bytes that count tenths, with fill values as text."""
     return DataType(
         named,
         np.dtype("u1"),
@@ -572,7 +572,7 @@ def test_users_can_add_extensions_at_all_five_points(own_registry: None) -> None
 
 
 @pytest.mark.shows("V3-55")
-def test_new_arrays_can_have_own_codecs_types_and_keys(own_registry: None) -> None:
+def test_new_arrays_can_have_user_defined_codecs_types_and_keys(own_registry: None) -> None:
     oz.register("codec", "test.own", Own)
     oz.register("data_type", "test.tenths", tenths)
     oz.register("chunk_key_encoding", "test.reversed", Reversed)

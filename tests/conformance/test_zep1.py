@@ -1,4 +1,4 @@
-"""ZEP 1: telling versions apart, upgrading, modularity, and what version 3 is for."""
+"""ZEP 1: detecting versions, upgrading, modularity, and the goals of version 3."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import pytest
 import omnizarr as oz
 from omnizarr import registry, stores
 from omnizarr.stores import Range
-from tests.conformance.v3_docs import array_doc, group_doc, put, regular, stored
+from tests.conformance.v3_metadata import array_doc, group_doc, put, regular, stored
 
 Store = dict[str, bytes]
 VALUES = np.arange(24, dtype="i4").reshape(4, 6)
 
 
 class Counted:
-    """A store that counts requests; a batch of gets counts once."""
+    """A store that counts requests; a batch of gets is one."""
 
     read_only = False
 
@@ -51,7 +51,7 @@ class Counted:
 
 
 class Listing(Counted):
-    """The same, with listing of one level."""
+    """The same store, which can list one level."""
 
     def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         self.requests.append(f"list_dir {prefix}")
@@ -71,7 +71,7 @@ class Listing(Counted):
         (3, "zarr.json", 3),
     ],
 )
-def test_versions_are_told_apart_by_their_keys(zarr_format: Any, key: str, stated: Any) -> None:
+def test_versions_are_distinguished_by_their_keys(zarr_format: Any, key: str, stated: Any) -> None:
     store: Store = {}
     oz.create_array(store, data=VALUES, zarr_format=zarr_format)
     assert json.loads(store[key])["zarr_format"] == stated
@@ -81,7 +81,7 @@ def test_versions_are_told_apart_by_their_keys(zarr_format: Any, key: str, state
 
 
 @pytest.mark.shows("ZEP-02")
-def test_a_document_is_never_read_under_the_rules_of_another_version() -> None:
+def test_metadata_is_never_read_by_the_rules_of_another_version() -> None:
     documents: dict[Any, bytes] = {}
     for version, key in ((1, "meta"), (2, ".zarray"), (3, "zarr.json")):
         store: Store = {}
@@ -107,7 +107,7 @@ def test_a_document_is_never_read_under_the_rules_of_another_version() -> None:
 
 @pytest.fixture
 def older(tmp_path: Path) -> Path:
-    """Return a version 2 hierarchy on disk."""
+    """Create a version 2 hierarchy on disk."""
     path = tmp_path / "old.zarr"
     root = oz.create_group(path, zarr_format=2, attributes={"title": "old"})
     root.create_array("a", data=VALUES, chunks=(2, 3), compressor={"id": "gzip", "level": 3})
@@ -122,7 +122,7 @@ def files(path: Path) -> dict[str, tuple[bytes, int]]:
 
 
 @pytest.mark.shows("ZEP-03")
-def test_upgrading_writes_documents_only(older: Path) -> None:
+def test_upgrading_writes_only_metadata(older: Path) -> None:
     before = files(older)
     oz.convert(older, zarr_format=3, in_place=True)
     after = files(older)
@@ -141,7 +141,7 @@ def test_upgrading_writes_documents_only(older: Path) -> None:
 
 
 def upgraded(**options: Any) -> tuple[Store, dict[str, Any]]:
-    """Return a version 2 array after the upgrade, and its new document."""
+    """Return an upgraded version 2 array and its new metadata."""
     store: Store = {}
     oz.create_array(store, zarr_format=2, **options)
     chunks = {key: value for key, value in store.items() if not key.startswith(".z")}
@@ -243,7 +243,7 @@ def v2_doc(**changes: Any) -> bytes:
         ({"compressor": {"id": "my_own"}}, "my_own"),
     ],
 )
-def test_what_version_3_cannot_express_is_refused_before_anything_is_written(
+def test_an_inexpressible_array_is_refused_before_anything_is_written(
     changes: dict[str, Any], named: str, in_place: bool
 ) -> None:
     good: Store = {}
@@ -394,7 +394,7 @@ def test_the_default_installation_has_the_core(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("ZEP-11")
-def test_a_fresh_process_needs_only_the_address(tmp_path: Path) -> None:
+def test_another_process_needs_only_the_url(tmp_path: Path) -> None:
     root = oz.create_group(tmp_path / "x.zarr")
     root.create_array("a", data=VALUES, order="F")
     root.create_array("s", data=np.array(["ä", "bc"], np.dtypes.StringDType()))
@@ -407,7 +407,7 @@ def test_a_fresh_process_needs_only_the_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("ZEP-11")
-def test_every_extension_that_is_lacking_is_named() -> None:
+def test_every_missing_extension_is_named() -> None:
     doc = array_doc(
         data_type="lost.type",
         chunk_grid={"name": "lost.grid"},
@@ -415,8 +415,8 @@ def test_every_extension_that_is_lacking_is_named() -> None:
         codecs=["lost.filter", {"name": "bytes"}, {"name": "lost.packer"}],
         storage_transformers=[{"name": "lost.layout"}],
     )
-    told = oz.validate(doc)
-    named = {word for p in told for word in p.message.split("'") if word.startswith("lost.")}
+    reported = oz.validate(doc)
+    named = {word for p in reported for word in p.message.split("'") if word.startswith("lost.")}
     assert named == {
         "lost.type",
         "lost.grid",
@@ -425,7 +425,7 @@ def test_every_extension_that_is_lacking_is_named() -> None:
         "lost.packer",
         "lost.layout",
     }
-    assert {p.level for p in told} == {"warning"}
+    assert {p.level for p in reported} == {"warning"}
 
 
 @pytest.mark.shows("ZEP-17")
@@ -435,7 +435,7 @@ def test_hashed_folders_are_possible_as_a_transformer_and_refused_without_it(
     from zlib import crc32
 
     class Hashed:
-        """Spreads chunks over folders named by a hash of the key."""
+        """A transformer that spreads chunks over folders named by a hash of the key."""
 
         read_only = False
 
@@ -510,7 +510,7 @@ def test_finding_members_is_one_listing_and_one_batch_of_gets(many: Store) -> No
 
 
 @pytest.mark.shows("ZEP-14")
-def test_listing_one_level_of_an_array_shows_its_document_and_one_prefix() -> None:
+def test_listing_one_level_of_an_array_shows_its_metadata_and_one_prefix() -> None:
     store: Store = {}
     oz.create_array(store, path="a", data=np.arange(1, 101, dtype="u1"), chunks=(1,))
     assert len(store) == 102
@@ -518,7 +518,7 @@ def test_listing_one_level_of_an_array_shows_its_document_and_one_prefix() -> No
 
 
 @pytest.mark.shows("ZEP-18")
-def test_an_array_of_a_milliard_chunks_opens_without_listing_and_reads_one_chunk() -> None:
+def test_an_array_of_a_billion_chunks_opens_without_listing() -> None:
     counted = Counted({})
     array = oz.create_array(counted, shape=(10**9,), chunks=(1,), dtype="u1", codecs=["bytes"])
     array[123_456_789] = 7

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-WAITING: dict[str, str] = {
+UNMET: dict[str, str] = {
     "DX-27": "not offered: writing in place or appending would give up atomic replacement",
     "SH-25": "not offered: shards are replaced as a whole, so that a crash cannot tear one",
 }

@@ -1,4 +1,4 @@
-"""Version 2 documents: the example of the specification, and what is written for new arrays."""
+"""Version 2 metadata: the example of the specification, and that of new arrays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ZARRAY = """\
 
 
 def strict(store: dict[str, bytes]) -> dict[str, Any]:
-    """Return the array document, which must be strict JSON."""
+    """Return the array metadata, which must be strict JSON."""
 
     def bare(name: str) -> None:
         raise AssertionError(f"bare {name} in .zarray")
@@ -40,7 +40,7 @@ def strict(store: dict[str, bytes]) -> dict[str, Any]:
 
 
 def created(**options: Any) -> dict[str, Any]:
-    """What is written for a new array."""
+    """Return the metadata of a new array."""
     store: dict[str, bytes] = {}
     oz.create_array(store, zarr_format=2, **{"shape": 4, "chunks": 2, **options})
     return strict(store)

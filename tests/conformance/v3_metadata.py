@@ -1,4 +1,4 @@
-"""Version 3 documents made by hand, for tests of the reader."""
+"""Version 3 metadata written by hand, for tests of the reader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DROP: Any = object()
 
 
 def array_doc(**changes: Any) -> dict[str, Any]:
-    """Return a valid document of 6 uint8 in chunks of 4, with some fields changed or dropped."""
+    """Return valid metadata of 6 uint8 in chunks of 4, with some fields changed or dropped."""
     doc: dict[str, Any] = {
         "zarr_format": 3,
         "node_type": "array",
@@ -28,7 +28,7 @@ def array_doc(**changes: Any) -> dict[str, Any]:
 
 
 def group_doc(**changes: Any) -> dict[str, Any]:
-    """Return a valid document of a group, with some fields added or dropped."""
+    """Return valid metadata of a group, with some fields added or dropped."""
     doc = {"zarr_format": 3, "node_type": "group", **changes}
     return {name: value for name, value in doc.items() if value is not DROP}
 
@@ -39,7 +39,7 @@ def regular(*chunk_shape: int) -> dict[str, Any]:
 
 
 def put(doc: Any, path: str = "", **chunks: bytes) -> dict[str, bytes]:
-    """A store with that document, and chunks of a one-dimensional array by number (``c0=…``)."""
+    """Return a store with metadata and one-dimensional chunks by number (``c0=…``)."""
     prefix = f"{path}/" if path else ""
     store = {f"{prefix}zarr.json": json.dumps(doc).encode()}
     store.update({f"{prefix}c/{name[1:]}": data for name, data in chunks.items()})
@@ -47,11 +47,11 @@ def put(doc: Any, path: str = "", **chunks: bytes) -> dict[str, bytes]:
 
 
 def stored(store: dict[str, bytes], path: str = "") -> dict[str, Any]:
-    """Return the document of a node in a store."""
+    """Return the metadata of a node in a store."""
     doc: dict[str, Any] = json.loads(store[f"{path}/zarr.json" if path else "zarr.json"])
     return doc
 
 
 def open_doc(**changes: Any) -> oz.Array:
-    """Return the array behind `array_doc`."""
+    """Open the array of `array_doc`."""
     return oz.open_array(put(array_doc(**changes)))

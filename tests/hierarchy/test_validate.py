@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from tests.conformance.draft import hierarchy, with_array
+from tests.conformance.draft_metadata import hierarchy, with_array
 from tests.conformance.small_stores import v1_store, v2_store
-from tests.conformance.v3_docs import array_doc, group_doc, put
+from tests.conformance.v3_metadata import array_doc, group_doc, put
 
 Store = dict[str, bytes]
 URI = "https://purl.org/zarr/spec/extensions/data-types"

@@ -51,7 +51,7 @@ class Type:
     name: str
     dtype: Any
     fill: Any
-    # What omnizarr is told where it is not the dtype.
+    # The type for omnizarr if it is not the dtype.
     own: Any = None
 
     @property

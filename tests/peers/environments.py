@@ -72,7 +72,7 @@ class ZarrPython2(Python):
     def read(self, path: Path) -> dict[str, Any]:
         """Return every array below a path by its relative path ("" for an array itself).
 
-        An array that cannot be read stands there as its error.
+        The value is an error if an array cannot be read.
         """
         found: dict[str, Any] = self.run(_READ, path=str(path))
         return found

@@ -60,7 +60,7 @@ def main(port: str, latency: str, *buckets: str) -> None:
     server = SimpleStorage(int(port))
     server.latency = float(latency)
     server.buckets = {name: {} for name in buckets}
-    server.log = deque(maxlen=0)  # type: ignore[assignment]  # nobody counts these
+    server.log = deque(maxlen=0)  # type: ignore[assignment]  # requests are not counted
     server.start()
     while True:
         time.sleep(3600)

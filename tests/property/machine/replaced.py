@@ -20,7 +20,7 @@ class Replaced(State):
 
     @precondition(lambda self: self.location.kind in ("zip", "SQLite", "LMDB"))
     @rule(
-        how=st.sampled_from(["moved there", "removed and made anew"]),
+        how=st.sampled_from(["moved there", "removed and created again"]),
         alias=st.integers(0, 99),
         through_old=st.booleans(),
         data=st.data(),
