@@ -11,7 +11,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.concurrency import key_locks
-from omnizarr.hierarchy.attributes import alone
+from omnizarr.hierarchy.attributes import lock_shape
 from omnizarr.storage_transformers import indexed_shards
 from omnizarr.stores.sqlite import SQLiteStore
 
@@ -124,7 +124,7 @@ def test_a_finaliser_cannot_append_to_what_its_own_thread_appends_to(
     store = stores[kind]()
     array = oz.create_array(store, shape=4, chunks=4, dtype="i4")
     with (
-        alone(array._location),  # as if it struck here
+        lock_shape(array._location),  # as if it struck here
         pytest.raises(oz.StoreError, match="in the middle of changing it"),
     ):
         array.append([1, 2])

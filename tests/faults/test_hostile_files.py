@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import omnizarr as oz
-from omnizarr.hierarchy.location import MAX_LEVELS
+from omnizarr.hierarchy.location import MAX_DEPTH
 
 GROUP = '{"zarr_format": 3, "node_type": "group"}'
 ENGINES = ["auto", "reference"]
@@ -98,13 +98,13 @@ def test_a_hierarchy_beyond_the_depth_limit_is_an_error(name: str, tmp_path: Pat
     top.mkdir()
     try:
         os.chdir(top)
-        for _ in range(MAX_LEVELS + 20):
+        for _ in range(MAX_DEPTH + 20):
             Path("zarr.json").write_text(GROUP)
             os.mkdir("a")
             os.chdir("a")
     finally:
         os.chdir(start)
-    with pytest.raises(oz.InvalidMetadata, match=f"more than {MAX_LEVELS} levels deep"):
+    with pytest.raises(oz.InvalidMetadata, match=f"more than {MAX_DEPTH} levels deep"):
         WALKS[name](top)
     assert any("levels deep" in p.message for p in oz.validate(top))
 

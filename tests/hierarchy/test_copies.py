@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.hierarchy.location import walk
+from omnizarr.hierarchy.location import readable_nodes
 from omnizarr.model import GroupModel, Node
 from tests.conformance.key_value import SmallestStore
 
@@ -73,7 +73,7 @@ def plain(nodes: dict[str, Node] | None) -> dict[str, Node] | None:
 
 def truth(store: Any, path: str = "") -> dict[str, Node] | None:
     group = oz.open_group(store, path=path, use_consolidated=False)
-    return plain(walk(group._location, group._model))
+    return plain(readable_nodes(group._location, group._model))
 
 
 @pytest.mark.parametrize("kind", [Counting, Listing])

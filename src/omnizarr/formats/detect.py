@@ -105,6 +105,13 @@ def _keys_in_order(path: str) -> tuple[tuple[str, ...], ...]:
     return (*_V3.keys(path), ENTRY), (*_V2.keys(path),), (*_V1.keys(path),)
 
 
+def backslash_hint(path: str) -> str:
+    """Return a hint to add to a message about a path without a node; empty for most paths."""
+    if "\\" not in path:
+        return ""
+    return "; a backslash is part of a name in zarr 3, write '/' between names"
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """The keys to fetch for a path, and the decision by what was found."""

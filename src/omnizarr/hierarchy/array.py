@@ -1,4 +1,4 @@
-"""Array: what users hold of a Zarr array."""
+"""Arrays: the handle of a Zarr array."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from omnizarr.formats.draft.extensions import packed_shard_shape
 from omnizarr.formats.format import ARRAY_DIMENSIONS, check_attributes
 from omnizarr.hierarchy import chunks as stored
 from omnizarr.hierarchy import info, selection
-from omnizarr.hierarchy.attributes import alone
+from omnizarr.hierarchy.attributes import lock_shape
 from omnizarr.hierarchy.chunks import (
     Writer,
     check_countable,
-    grown,
+    grow_array,
     resize,
-    shrunk,
+    shrunken_shape,
     with_shape,
 )
 from omnizarr.hierarchy.info import Info
@@ -60,8 +60,8 @@ registry.register("integration", "dask_token", "omnizarr.integrations.dask:token
 class Array(Selectable, NodeHandle[ArrayModel]):
     """An N-dimensional array of chunks in a store.
 
-    Slicing reads, assigning writes. ``Array(store, path)`` opens an existing one; usually
-    `omnizarr.open` and `omnizarr.create_array` are handier.
+    Slicing reads, assigning writes. ``Array(store, path)`` opens an existing array; usually
+    `omnizarr.open` and `omnizarr.create_array` are more convenient.
     """
 
     _config = ArrayConfig()
@@ -75,7 +75,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         bound.check()
         self._location, self._model, self._bound = location, model, bound
 
-    def _tell(self) -> None:
+    def _warn_of_skipped(self) -> None:
         for name in self._bound.skipped:
             warn(
                 f"{self._location}: {name!r} is unknown here and is skipped, as the document"
@@ -84,8 +84,8 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     @property
     def _data(self) -> BoundArray:
-        """What reads and writes go through; by then a copied document was compared with its own."""
-        if self._copied:
+        """The array to read and write, after consolidated metadata were compared with its own."""
+        if self._from_consolidated:
             copy = self._model
             self.refresh()
             if copy != self._model:
@@ -97,7 +97,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     @property
     def _target(self) -> BoundArray:
-        """As `_data`; where looking costs little, it knows whether another handle appended."""
+        """The array to assign to; it knows if another handle appended, where requests are cheap."""
         bound = self._data
         store: Any = self._location.store
         if bound.overhangs and has_cheap_requests(store):
@@ -136,7 +136,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     @property
     def fill_value(self) -> Any:
-        """What elements without a chunk read as; None where the document leaves it undefined."""
+        """The value of elements without a chunk; None if the metadata leave it undefined."""
         if not self._bound.fill_defined:
             return None
         fill = self._bound.fill
@@ -150,14 +150,14 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     def chunks(self) -> tuple[Any, ...]:
         """The shape of a chunk; for a rectilinear grid the lengths along each axis.
 
-        Of a sharded array, the shape of the chunks inside its shards.
+        For a sharded array, the shape of the chunks inside its shards.
         """
         inner = inner_chunk_shape(self._model)
         return self._bound.grid.regular or self.write_chunk_sizes if inner is None else inner
 
     @property
     def shards(self) -> tuple[Any, ...] | None:
-        """The shape of a shard, or None where chunks are stored one by one."""
+        """The shape of a shard, or None if chunks are not stored in shards."""
         if inner_chunk_shape(self._model) is not None:
             return self._bound.grid.regular or self.write_chunk_sizes
         return packed_shard_shape(self._model)
@@ -174,7 +174,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     @property
     def write_chunk_sizes(self) -> tuple[tuple[int, ...], ...]:
-        """The lengths of what is stored as one value along each axis: chunks, or shards."""
+        """The lengths of the stored values, chunks or shards, along each axis."""
         check_countable(self._location, self._bound.grid.shape)
         axes = self._bound.grid.axes
         pairs = ((a, [int(a.start(k)) for k in range(a.count)]) for a in axes)
@@ -185,7 +185,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     @property
     def cdata_shape(self) -> tuple[int, ...]:
-        """The number of chunks along each axis; of a sharded array, of those in its shards."""
+        """The number of chunks along each axis; for a sharded array, of those in its shards."""
         return stored.chunk_counts(self._bound)
 
     @property
@@ -211,7 +211,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     @property
     def compressor(self) -> Any:
-        """The only codec on bytes, or None where there is none."""
+        """The only codec on bytes, or None if there is none."""
         found = self.compressors
         if len(found) > 1:
             raise TypeError(f"{self._location} has {len(found)} compressors; see .compressors")
@@ -224,12 +224,12 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     @property
     def order(self) -> str:
-        """``"F"`` where chunks are stored with reversed axes, else ``"C"``."""
+        """``"F"`` if chunks are stored with reversed axes, else ``"C"``."""
         return memory_order(self._model)
 
     @property
     def dimension_names(self) -> tuple[str | None, ...] | None:
-        """The name of each axis, or None where none are known."""
+        """The name of each axis, or None if there are no names."""
         return self._model.dimension_names
 
     def _with_attributes(self, model: ArrayModel, attributes: dict[str, Any]) -> ArrayModel:
@@ -250,27 +250,27 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     @classmethod
     def __class_getitem__(cls, item: Any) -> type[Self]:
-        """The class: annotations written for zarr-python name a kind of metadata here."""
+        """Return the class itself; annotations for zarr-python name a kind of metadata here."""
         return cls
 
     @property
     def config(self) -> ArrayConfig:
-        """How this handle reads and writes."""
+        """The settings for reading and writing through this handle."""
         keep = self._config.write_empty_chunks
         if keep is None:
             keep = settings.get().write_empty_chunks
         return replace(self._config, write_empty_chunks=keep)
 
     def with_config(self, config: Any) -> Self:
-        """Another handle of the array that reads and writes in another way."""
+        """Return another handle of the array with other settings."""
         handle = self.at(self._location, self._model)
         handle._config = ArrayConfig.of(config)
         return handle
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        # Copies are of all nodes of a group: hundreds of times as long as what an array needs.
-        location = replace(state["location"], copies=None)
+        # Consolidated metadata are of all nodes of a group: much longer than what an array needs.
+        location = replace(state["location"], consolidated=None)
         return {**state, "location": location, "config": self._config}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -279,19 +279,19 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     @property
     def view(self) -> Viewer:
-        """Parts that are chosen now and read later: ``array.view[::2].transpose(2, 0, 1)``."""
+        """Views, which are selected now and read later: ``array.view[::2].transpose(2, 0, 1)``."""
         return Viewer(self)
 
     def writer(self, budget: int | str = "512MiB") -> Writer:
-        """Assignments that are stored once for every chunk or shard they complete.
+        """Return a writer, which stores each chunk or shard once when assignments complete it.
 
         >>> with array.writer() as w:
         ...     for z, plane in enumerate(planes):
         ...         w[z] = plane
 
-        `budget` bounds the bytes that wait in memory; before it is used up, chunks that are not
-        complete are stored as they are. Close the writer, or use ``with``: one that is dropped
-        warns of what it has not stored. Other handles may append or resize meanwhile.
+        `budget` limits the bytes that are buffered in memory; before it is used up, incomplete
+        chunks are stored as they are. Close the writer, or use ``with``: one that is dropped warns
+        of what it has not stored. Other handles may append or resize meanwhile.
         """
         self._location.check_writable()
         stream = engine.Stream(self._data, byte_size(budget, "budget"), self._settled)
@@ -299,16 +299,16 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     @contextmanager
     def _settled(self) -> Iterator[BoundArray]:
-        """Give the array with the shape that is stored now, which stays until the block ends."""
-        with alone(self._location):
+        """Refresh the array, and keep others from changing its shape until the block ends."""
+        with lock_shape(self._location):
             self.refresh()
             yield self._bound
 
     def to_dask(self, chunks: Any = None, name: str | None = None) -> Any:
-        """A Dask array that reads this one, with a block for each chunk, or shard if it has them.
+        """Return a Dask array that reads this one, with a block for each chunk or shard.
 
-        `chunks` is as in Dask: ``"auto"`` gives larger blocks, of whole chunks where it can. The
-        name of its tasks tells the array as it is stored now; `name` is another one.
+        `chunks` is as in Dask: ``"auto"`` gives larger blocks, of whole chunks if possible. The
+        name of its tasks identifies the array as it is stored now; `name` is another one.
         """
         return registry.lookup("integration", "dask")(self, chunks, name)
 
@@ -318,30 +318,30 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     # Chunks
 
     def chunk_key(self, coords: Iterable[int]) -> str:
-        """The key in the store of one chunk; of an array with shards in version 3, of a shard."""
+        """Return the key of one chunk, or of one shard if a codec makes shards."""
         return self._bound.key(tuple(coords))
 
     def chunks_present(self) -> npt.NDArray[np.bool_]:
-        """For every chunk whether the store has it; of shards the index is read."""
+        """Return for every chunk whether it is stored; the indexes of shards are read."""
         return stored.chunks_present(self._data, self.cdata_shape)
 
     @property
     def nchunks_initialized(self) -> int:
-        """How many chunks the store has."""
+        """The number of chunks that are stored."""
         return stored.count_present(self._data, self.cdata_shape)
 
     def nbytes_stored(self) -> int:
-        """Bytes of the array's documents and chunks in the store."""
+        """Return the number of bytes that the array's metadata and chunks have in the store."""
         documents = sizes(self.store, self._location.format.keys(self.path))
         return sum(documents.values()) + stored.stored_size(self._data)[1]
 
     def get_encoded_chunk(self, coords: Iterable[int]) -> bytes | None:
-        """The bytes that are stored for one chunk (a shard in version 3), or None."""
+        """Return the stored bytes of one chunk (a shard in version 3), or None."""
         bound = self._data
         return stored.encoded_chunk(bound, stored.check_coords(bound, tuple(coords)))
 
     def set_encoded_chunk(self, coords: Iterable[int], data: bytes) -> None:
-        """Store one chunk (a shard in version 3) as bytes; raises where they do not decode."""
+        """Store one chunk (a shard in version 3) as bytes; raise if they cannot be decoded."""
         self._check_writable()
         bound = self._data
         stored.put_encoded_chunk(bound, stored.check_coords(bound, tuple(coords)), data)
@@ -357,24 +357,24 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     def resize(self, *shape: Any, outside: Literal["keep", "erase"] = "keep") -> None:
         """Change the shape; elements that stay inside keep their values.
 
-        Chunks outside a smaller shape are kept, and show again when the array grows; both are
-        told by a warning. ``outside="erase"`` removes them, and clears what a border chunk
-        holds over the edge.
+        Chunks outside a smaller shape are kept, and visible again when the array grows; there is a
+        warning in both cases. ``outside="erase"`` removes them, and clears the elements of border
+        chunks outside the shape.
         """
         lengths = lengths_of(shape[0] if len(shape) == 1 else shape)
         # No shape may show elements that are gone, so it shrinks first and grows last.
-        shrink = [lambda: shrunk(self._bound, lengths)] if outside == "erase" else []
+        shrink = [lambda: shrunken_shape(self._bound, lengths)] if outside == "erase" else []
         self._reshape(*shrink, lambda: resize(self._bound, lengths, outside).shape)
 
     def append(self, data: Any, axis: int = 0) -> tuple[int, ...]:
-        """Add `data` at the end of an axis; the data are stored before the new shape is.
+        """Append `data` along an axis; the data are stored before the new shape is.
 
-        Threads and processes may append at the same time: one after the other gets room.
+        Threads and processes may append at the same time; their data follow each other.
         """
         values = selection.as_values(data, self.dtype)
 
         def appended() -> tuple[int, ...]:
-            larger, where = grown(self._bound, values, axis)
+            larger, where = grow_array(self._bound, values, axis)
             with self._configured():
                 engine.write(larger, plan(larger.grid, where), values)
             return larger.model.shape
@@ -383,15 +383,15 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         return self.shape
 
     def _reshape(self, *steps: Callable[[], tuple[int, ...]]) -> None:
-        """Change chunks for a new shape, then store it; again where another shape came between."""
-        with alone(self._location):
+        """Change chunks for a new shape, then store it; again if it was changed meanwhile."""
+        with lock_shape(self._location):
             self.refresh()
             for chunks in steps:
                 while not self._take_shape(self.shape, chunks()):
                     pass
 
     def _take_shape(self, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
-        """Store a new shape, and say so, unless the array no longer has the old one."""
+        """Store a new shape; return False if the array no longer has the old one."""
         same = []
 
         def reshaped(model: ArrayModel) -> ArrayModel:
@@ -409,7 +409,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         return info.array_info(self._model, self._location, self._bound)
 
     def info_complete(self) -> Info:
-        """The summary, with what the store has of the array."""
+        """Return the summary with the number and bytes of stored chunks."""
         return info.stored_info(self.info, self.nbytes, self._bound)
 
     def __repr__(self) -> str:
@@ -417,14 +417,14 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
 
 # Options that say how chunks become bytes.
-CODECS = {"codecs", "filters", "serializer", "compressors", "compressor", "order"}
+CODEC_OPTIONS = {"codecs", "filters", "serializer", "compressors", "compressor", "order"}
 
 
-def like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Options for an array like another: its own where it has them, unless others are given."""
+def options_like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of an array like another one, updated with `options`."""
     found: dict[str, Any] = {"shape": a.shape}
     if hasattr(a, "dtype"):
-        found["dtype"] = type_of(as_source(a))
+        found["dtype"] = data_type_of(as_source(a))
     if isinstance(a, Array):
         found |= {
             "chunks": a.chunks,
@@ -435,23 +435,23 @@ def like(a: Any, options: dict[str, Any]) -> dict[str, Any]:
         }
         if (
             options.get("zarr_format", a.zarr_format) == a.zarr_format
-            and not CODECS & options.keys()
+            and not CODEC_OPTIONS & options.keys()
         ):
-            found |= codec_options(a)
+            found |= codecs_as_options(a)
     elif isinstance(getattr(a, "chunks", None), tuple):
         found["chunks"] = tuple(c[0] if isinstance(c, tuple) and c else c for c in a.chunks)
     return {**found, **options}
 
 
-def type_of(data: Any) -> Any:
-    """Return the type of data; for NumPy byte strings of any length are just objects."""
+def data_type_of(data: Any) -> Any:
+    """Return the data type of values; byte strings of any length are `bytes`, not objects."""
     array = data.array if isinstance(data, View) else data
     is_bytes = isinstance(array, Array) and array._model.data_type.name == "bytes"
     return bytes if is_bytes else data.dtype
 
 
-def codec_options(a: Array) -> dict[str, Any]:
-    """The codecs of an array as the options that make them."""
+def codecs_as_options(a: Array) -> dict[str, Any]:
+    """Return the codecs of an array as options of a new one."""
     known = pipeline(a._model)
     return {
         "filters": known.filters,

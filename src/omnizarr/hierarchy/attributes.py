@@ -1,7 +1,7 @@
-"""Attributes of a node, and changes of its metadata that lose nobody else's change.
+"""Attributes of a node, and changes of its metadata that lose no change of another writer.
 
-Threads of one process take turns, and so do processes where a store can lock keys. Where it can
-compare and replace, others are noticed, and the change is made again on what they stored.
+The keys are locked against other threads, and against other processes if the store can lock. With
+compare-and-set instead, a change is made again on top of what another writer has stored.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from omnizarr.concurrency.retry import Overtaken, retry_conflicts
 from omnizarr.errors import warn
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import Node, paths
-from omnizarr.stores import SetsIf, Versioned, lock, lock_prefix, supports_compare_and_set
+from omnizarr.stores import lock, lock_prefix, supports_compare_and_set
 
 T = TypeVar("T")
 _MISSING: Any = object()
 
 
 class Write(Protocol):
-    """Changes the attributes as they are stored now, and gives back what the change gave."""
+    """Apply a change to the stored attributes, and return what it returned."""
 
     def __call__(self, edit: Callable[[dict[str, Any]], T]) -> T: ...
 
@@ -32,9 +32,9 @@ class Write(Protocol):
 class Attributes(MutableMapping[str, Any]):
     """User attributes; any JSON values, also from NumPy scalars and arrays.
 
-    Shown as the node's documents were last read (``refresh()`` reads them again). Every change
-    starts from what is stored at that moment, so that two handles which set two attributes keep
-    both. Lists and dictionaries are copies: assign them again, or `edit`, to store a change inside.
+    They show the metadata as last read (``refresh()`` reads them again). Every change starts from
+    the stored attributes, so that two handles can set two attributes and both are kept. Lists and
+    dictionaries are copies: assign them again, or use `edit`, to store a change inside one.
     """
 
     def __init__(self, read: Callable[[], Mapping[str, Any]], write: Write) -> None:
@@ -72,12 +72,12 @@ class Attributes(MutableMapping[str, Any]):
         return self
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """The attribute; set to `default` first where nobody has set it yet."""
+        """Return the attribute, after setting it to `default` if it does not exist."""
         new = json_attributes({name: default})[name]
         return copy.deepcopy(self._write(lambda attributes: attributes.setdefault(name, new)))
 
     def pop(self, name: str, default: Any = _MISSING) -> Any:
-        """Remove an attribute, and give back its value, or `default` where there is none."""
+        """Remove an attribute and return its value, or `default` if it does not exist."""
 
         def take(attributes: dict[str, Any]) -> Any:
             return attributes.pop(name) if default is _MISSING else attributes.pop(name, default)
@@ -85,7 +85,7 @@ class Attributes(MutableMapping[str, Any]):
         return self._write(take)
 
     def popitem(self) -> tuple[str, Any]:
-        """Remove an attribute, and give back its name and value."""
+        """Remove an attribute and return its name and value."""
         return self._write(lambda attributes: attributes.popitem())
 
     def clear(self) -> None:
@@ -103,14 +103,14 @@ class Attributes(MutableMapping[str, Any]):
         self._write(replace)
 
     def edit(self, change: Callable[[dict[str, Any]], T]) -> T:
-        """What `change` gives, called with the attributes as they are stored now, to be altered.
+        """Call `change` with the stored attributes, store them after it, and return its result.
 
-        They are stored with one write. It may be called again where another writer was quicker.
+        That is one write. `change` may be called again if another writer has changed them.
         """
         return self._write(change)
 
     def asdict(self) -> dict[str, Any]:
-        """A plain copy."""
+        """Return the attributes as a plain dictionary."""
         return copy.deepcopy(dict(self._read()))
 
     def __eq__(self, other: object) -> bool:
@@ -123,7 +123,7 @@ class Attributes(MutableMapping[str, Any]):
 
 
 def json_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes in plain JSON types."""
+    """Convert attributes to plain JSON types."""
 
     def special(where: str, value: float) -> None:
         warn(
@@ -134,13 +134,14 @@ def json_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return converted
 
 
-def change(location: Location, edit: Callable[[Node], Node]) -> Node:
-    """The node after `edit`, which gets it as it is stored now and may be called again."""
+def update_metadata(location: Location, edit: Callable[[Node], Node]) -> Node:
+    """Store what `edit` makes of the stored node, and return that; `edit` may be called again."""
     location.check_writable()
-    keys = location.format.keys(location.path)
+    store, keys = location.store, location.format.keys(location.path)
+    conditional = supports_compare_and_set(store)
 
     def attempt() -> Node:
-        put = _put_if_same(location, keys)
+        put = _conditional_put(location, keys) if conditional else None
         old = location.load()
         new = edit(old)
         if new is old:
@@ -148,55 +149,46 @@ def change(location: Location, edit: Callable[[Node], Node]) -> Node:
         return location.save(None if getattr(old, "implicit", False) else old, new, put)
 
     with (
-        key_locks.locked(
-            key_locks.METADATA,
-            keys,
-            None if supports_compare_and_set(location.store) else location.store,
-        ),
-        lock(location.store, _directory(keys), keys, "documents"),
+        key_locks.locked(key_locks.METADATA, keys, None if conditional else store),
+        lock(store, _common_prefix(keys), keys, "documents"),
     ):
         return retry_conflicts(attempt, "; nothing was stored, try again")
 
 
+def _conditional_put(
+    location: Location, keys: tuple[str, ...]
+) -> Callable[[str, bytes | None], None]:
+    """Return a function that stores or erases a value unless it was changed since this call."""
+    store: Any = location.store
+    generations = {key: store.generation(key) for key in keys}
+
+    def put(key: str, text: bytes | None) -> None:
+        if text is None:
+            if store.generation(key) != generations[key]:
+                raise Overtaken(str(location))
+            store.erase(key)
+        elif not store.set_if(key, text, generations[key]):
+            raise Overtaken(str(location))
+
+    return put
+
+
 @contextmanager
-def alone(*locations: Location) -> Iterator[None]:
-    """Keep others, who do this too, from changing shapes and the chunks that they show."""
-    every = [(at, at.format.keys(at.path)) for at in sorted(locations, key=lambda at: at.path)]
+def lock_shape(*locations: Location) -> Iterator[None]:
+    """Keep other threads and processes from changing the shapes of arrays of one store."""
     for location in locations:
         location.check_writable()
-    store = locations[0].store if locations else None  # of one group, so the same
+    every = [(at, at.format.keys(at.path)) for at in sorted(locations, key=lambda at: at.path)]
+    store = locations[0].store if locations else None
     with (
         key_locks.locked(key_locks.SHAPE, [key for _, keys in every for key in keys], store),
         ExitStack() as held,
     ):
         for location, keys in every:
-            held.enter_context(lock_prefix(location.store, _directory(keys), keys, "shape"))
+            held.enter_context(lock_prefix(location.store, _common_prefix(keys), keys, "shape"))
         yield
 
 
-def _directory(keys: tuple[str, ...]) -> str:
-    """The prefix that a node's documents have in common, whatever the root of the store."""
+def _common_prefix(keys: tuple[str, ...]) -> str:
+    """Return the prefix of all metadata keys of a node, relative to the store."""
     return paths.prefix(keys[0].rpartition("/")[0])
-
-
-def _put_if_same(
-    location: Location, keys: tuple[str, ...]
-) -> Callable[[str, bytes | None], None] | None:
-    """What stores a document only if it is still the one of now; None where a store cannot."""
-    store = location.store
-    if not hasattr(store, "set_if"):  # quicker than to ask for the protocol
-        return None
-    if not isinstance(store, SetsIf) or not isinstance(store, Versioned):
-        return None
-    compared, versioned = store, store
-    now = {key: store.generation(key) for key in keys}
-
-    def put(key: str, text: bytes | None) -> None:
-        if text is None:
-            if versioned.generation(key) != now[key]:
-                raise Overtaken(str(location))
-            location.store.erase(key)
-        elif not compared.set_if(key, text, now[key]):
-            raise Overtaken(str(location))
-
-    return put

@@ -1,8 +1,8 @@
-"""Make new nodes from checked descriptions, out of sight until they are complete.
+"""Build new nodes, replace existing ones atomically, and move nodes.
 
-One mechanism for everything that replaces a node or writes many values: nothing old is erased
-before the new node is complete, so the new values may even come from the old ones, and a writer
-that fails or is killed leaves the old node, or none, never a part of one.
+Everything that replaces a node or writes many values uses `build`. Nothing is erased before the
+new node is complete, so that its values may even come from the old one, and a writer that fails or
+is killed leaves the old node, or none, never a part of one.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from omnizarr.errors import (
     WrongType,
 )
 from omnizarr.formats import Format, Probe, consolidated, is_metadata
-from omnizarr.hierarchy.array import Array, type_of
-from omnizarr.hierarchy.chunks import erase_leftovers
-from omnizarr.hierarchy.consolidated import has_copies, keep_right, note_change
+from omnizarr.hierarchy.array import Array, data_type_of
+from omnizarr.hierarchy.chunks import erase_stray_chunks
+from omnizarr.hierarchy.consolidated import has_consolidated, mark_changed, update_consolidated
 from omnizarr.hierarchy.location import (
-    Around,
     Location,
-    check_owned,
+    PathMetadata,
+    check_erasable,
     existing_node,
-    incomplete,
-    walk,
+    incomplete_message,
+    readable_nodes,
 )
-from omnizarr.hierarchy.node import described
+from omnizarr.hierarchy.node import node_from_description
 from omnizarr.hierarchy.options import ArrayOptions, array_model, runtime_config
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
@@ -73,11 +73,11 @@ def make_array(
     options: ArrayOptions,
     write_data: bool = True,
 ) -> Array:
-    """Create an array, and fill it where data are given."""
+    """Create an array, and write the data if any are given."""
     if data is not None:
         data = as_source(data, dtype)
         shape = data.shape if shape is None else shape
-        dtype = type_of(data) if dtype is None else dtype
+        dtype = data_type_of(data) if dtype is None else dtype
     if shape is None:
         raise WrongType("give the shape of the new array, or data")
     model = array_model(location.format, shape, dtype, options)
@@ -95,112 +95,112 @@ def make_array(
             _ = bound.first_pipeline, bound.encoding, bound.chunk_store
 
     values = data if write_data else None
-    try:
-        with alone(location.store) if overwrite else nullcontext():
-            array = Array.at(location, location.create(model, check=check))
-    except NodeExists:
-        if not overwrite:
-            raise
-        with build(location, overwrite=True, operation="create_array", implied=True) as place:
-            new = Array.at(place, place.create(model, check=check))
-            _fill(new, values, options)
+    if not overwrite:
+        created: Node | Build = location.create(model, check=check)
+    else:
+        created = _create_or_build(location, model, check, "create_array")
+    if isinstance(created, Build):
+        with created as staged:
+            new = Array.at(staged, staged.create(model, check=check))
+            _configure_and_fill(new, values, options)
         array = Array.at(location, new._model)
         array._config = runtime_config(options)
         return array
+    array = Array.at(location, created)
     try:
         if overwrite:
-            erase_leftovers(array._bound)
-        _fill(array, values, options)
+            erase_stray_chunks(array._bound)
+        _configure_and_fill(array, values, options)
     except BaseException:
-        with suppress(OmnizarrError):  # what led here is the error to be told
-            _unmake(array)
+        with suppress(OmnizarrError):  # the first error is the one to raise
+            _erase_new_array(array)
         raise
     return array
 
 
-def _unmake(array: Array) -> None:
-    """Erase a new array; whatever else lies at its path stays."""
+def _erase_new_array(array: Array) -> None:
+    """Erase the metadata and chunks of a new array, and nothing else at its path."""
     location = array._location
     store, path, format = location.store, location.path, location.format
     erase_values(store, [*format.keys(path), *format.owned(path)[0]])
-    erase_leftovers(array._bound)
-    keep_right(store, format, {path: None})
+    erase_stray_chunks(array._bound)
+    update_consolidated(store, format, {path: None})
 
 
-def _fill(array: Array, values: Any, options: ArrayOptions) -> None:
+def _configure_and_fill(array: Array, values: Any, options: ArrayOptions) -> None:
     array._config = runtime_config(options)
     if values is not None:
         array[...] = values
 
 
-def complete(nodes: Mapping[str, Any]) -> tuple[dict[str, Node | None], str | None]:
-    """Nodes by path, parents first, and their format where one is stated.
+def complete_hierarchy(nodes: Mapping[str, Any]) -> tuple[dict[str, Node | None], str | None]:
+    """Return described nodes by path, parents first, and their format if one is stated.
 
-    None stands for a group that is not described, but has nodes below it. Raises where formats
-    differ, or where an array has nodes below it.
+    A group that is not described, but has nodes below it, is None. Raises if formats differ, or
+    if an array has nodes below it.
     """
     found: dict[str, Node | None] = {}
     versions: dict[str, str] = {}
     for name, given in nodes.items():
         path = paths.normalize(name)
-        found[path], version = described(name, given)
+        found[path], version = node_from_description(name, given)
         if version is not None:
             versions.setdefault(version, name)
     if len(versions) > 1:
         stated = ", ".join(f"{name!r} is zarr {version}" for version, name in versions.items())
         raise InvalidArgument(f"the nodes of one hierarchy have one format, but {stated}")
     for path in list(found):
-        for above in paths.ancestors(path):
-            if isinstance(found.setdefault(above, None), ArrayModel):
-                raise InvalidArgument(f"{above!r} is an array, so {path!r} cannot be below it")
+        for parent in paths.ancestors(path):
+            if isinstance(found.setdefault(parent, None), ArrayModel):
+                raise InvalidArgument(f"{parent!r} is an array, so {path!r} cannot be below it")
     return dict(sorted(found.items())), next(iter(versions), None)
 
 
 def create_nodes(
     start: Location, nodes: Mapping[str, Node | None], overwrite: bool
 ) -> Iterator[tuple[str, Location, Node]]:
-    """Store nodes below a place, as far as they are missing or described, and give each back."""
-    places = {path: start.child(path) for path in nodes}
-    probes = [Probe(place.path) for place in places.values()]
-    documents = get_existing(
+    """Store all described nodes and missing groups below a location, and yield each of them."""
+    locations = {path: start.child(path) for path in nodes}
+    probes = [Probe(location.path) for location in locations.values()]
+    metadata = get_existing(
         start.store, dict.fromkeys(itertools.chain(*(p.keys() for p in probes)))
     )
     wanted = {}
     for path, node in nodes.items():
-        existing = existing_node(start.store, places[path].path, documents)
+        existing = existing_node(start.store, locations[path].path, metadata)
         if node is not None and existing is not None and not overwrite:
             kind = "node" if isinstance(existing[1], Exception) else existing[1].kind
             raise NodeExists(
-                f"there is already a zarr {existing[0].name} {kind} at {places[path]};"
+                f"there is already a zarr {existing[0].name} {kind} at {locations[path]};"
                 " give overwrite=True to replace it; nothing was created"
             )
         if node is not None or (existing is None and not start.format.implicit_groups):
             wanted[path] = node or GroupModel()
     for path, node in wanted.items():
-        yield path, places[path], create_node(places[path], node, overwrite=overwrite)
+        yield path, locations[path], create_node(locations[path], node, overwrite=overwrite)
 
 
 @dataclass
 class Build:
-    """A node that is being written; as a context manager, shown when the block ends well.
+    """A node that is being written; a context manager that publishes it at the end of the block.
 
-    `place` is where to write it, `values` the store that its chunks go to. A stage lies beside the
-    old values. Without one, chunks are written to their place and only metadata are kept back; a
-    marker tells that something is incomplete.
+    The node is written at `location`, its chunks go to `chunk_store`. With a stage they are
+    written beside the old node. Without one, chunks are written to the target, metadata are
+    deferred, and a marker shows that the node is incomplete.
     """
 
     target: Location
-    place: Location
-    values: Store
+    location: Location
+    chunk_store: Store
     old: Format | None = None  # of the node that is replaced
     leftovers: tuple[str, ...] = ()  # keys of an earlier, incomplete attempt
     stage: Stage | None = None
-    withheld: DeferredMetadataStore | None = None
+    deferred: DeferredMetadataStore | None = None
     overwrite: bool = False
-    keep: bool = False  # what was written before an error stays, to go on from there
+    resumable: bool = False  # chunks are kept after an error
 
     def __enter__(self) -> Location:
-        return self.place
+        return self.location
 
     def __exit__(
         self,
@@ -210,7 +210,7 @@ class Build:
     ) -> None:
         if error is not None:
             self.discard()
-            if self.keep:
+            if self.resumable:
                 error.add_note(
                     f"{self.target} is incomplete; resume=True finishes it, overwrite=True starts"
                     " again"
@@ -223,84 +223,113 @@ class Build:
             raise
 
     def commit(self) -> None:
-        """Show the node in its place, and erase the one that it replaces."""
+        """Publish the node, and erase the one that it replaces."""
         target, format = self.target, self.target.format
         new = _extent(format, target.path)
-        with alone(target.store):
+        with lock_replacement(target.store):
             if self.old is None:
                 self._check_still_new()
-            else:  # again: somebody may have laid something into the old node since
-                check_owned(target.store, target.path, self.old)
+            else:  # again: another writer may have added something below the old node since
+                check_erasable(target.store, target.path, self.old)
             if target.path:
-                target.create_above()
+                target.create_parents()
             if self.stage is not None:
                 old = Extent((), self.leftovers, ())
                 self.stage.replace(old if self.old is None else _extent(self.old, target.path), new)
                 self.stage.discard()
-            elif self.withheld is not None:
-                self.withheld.publish(new.has)
-                self.withheld = None  # it is there: whatever happens now, it stays
+            elif self.deferred is not None:
+                self.deferred.publish(new.has)
+                self.deferred = None  # it is public and stays, whatever happens from here on
             if self.overwrite or self.stage is None:
                 target.store.erase(marker(target.path))
         _update_consolidated(target, self.old)
 
     def _check_still_new(self) -> None:
-        """Raise where another writer has made a node meanwhile, unless it is to be replaced."""
+        """Raise if another writer has created a node meanwhile, unless it is to be replaced."""
         found = existing_node(self.target.store, self.target.path)
         if found is None:
             return
         if not self.overwrite or self.stage is None:
-            self.keep = True  # chunks are that writer's, too
+            self.resumable = True  # the chunks belong to the other writer's node, too
             raise NodeExists(f"another writer has just created {self.target}; open it instead")
-        check_owned(self.target.store, self.target.path, found[0])
+        check_erasable(self.target.store, self.target.path, found[0])
         self.old = found[0]
 
     def discard(self) -> None:
-        """Erase what was written; the node that was to be replaced stays as it is."""
-        with suppress(OmnizarrError):  # what led here is the error to be told
+        """Erase what was written; the node that was to be replaced is not changed."""
+        with suppress(OmnizarrError):  # the first error is the one to raise
             if self.stage is not None:
                 self.stage.discard()
-            elif self.withheld is not None:
-                self.withheld.retract()
-                if not self.keep and can_list(self.target.store):
-                    erase_values(self.target.store, _chunks(self.target))
+            elif self.deferred is not None:
+                self.deferred.retract()
+                if not self.resumable and can_list(self.target.store):
+                    erase_values(self.target.store, _stray_chunk_keys(self.target))
                     self.target.store.erase(marker(self.target.path))
 
 
 def build(location: Location, *, overwrite: bool, operation: str, implied: bool = False) -> Build:
-    """Begin to write a node that shall be seen when it is complete.
+    """Begin to write a node that is published when it is complete.
 
-    Raises before anything is touched where a node is there and `overwrite` is False, where it
-    cannot be replaced, or where nothing can be written. `operation` is told to those who find
-    what an interrupted writer left.
+    Raises before anything is stored if a node exists and `overwrite` is False, if it cannot be
+    replaced, or if nothing can be written. `operation` is named in messages about a node whose
+    writer was interrupted.
     """
-    with alone(location.store) if overwrite else nullcontext():
-        old = check_new(location, overwrite, implied)
-        if old is None and not isinstance(location.store, Stages):
-            return _begin(location, Mark(operation), overwrite)
-    left: tuple[str, ...] = ()
+    with lock_replacement(location.store) if overwrite else nullcontext():
+        begun = _begin(location, overwrite, operation, implied)
+    return begun if isinstance(begun, Build) else _begin_stage(location, begun, overwrite)
+
+
+def _create_or_build(
+    location: Location, node: Node, check: Callable[[Node], None], operation: str
+) -> Node | Build:
+    """Store a new node if there is none, otherwise begin to build its replacement."""
+    with lock_replacement(location.store):
+        try:
+            return location.create(node, check=check, implied=True)
+        except NodeExists:
+            begun = _begin(location, True, operation, True)
+    return begun if isinstance(begun, Build) else _begin_stage(location, begun, overwrite=True)
+
+
+def _begin(
+    location: Location, overwrite: bool, operation: str, implied: bool
+) -> Build | Format | None:
+    """Begin to write chunks to the target if the store cannot stage and no node exists.
+
+    Otherwise return the format of the existing node. While other writers may replace nodes, the
+    caller has locked that.
+    """
+    old = check_new(location, overwrite, implied)
+    if old is None and not isinstance(location.store, Stages):
+        return _begin_deferred(location, Mark(operation), overwrite)
+    return old
+
+
+def _begin_stage(location: Location, old: Format | None, overwrite: bool) -> Build:
+    """Begin to write a node beside the one that it replaces."""
+    leftovers: tuple[str, ...] = ()
     if old is not None:
-        check_owned(location.store, location.path, old)
+        check_erasable(location.store, location.path, old)
     else:
-        left = _leftovers(location, overwrite)
+        leftovers = _leftovers(location, overwrite)
     staged = stage(location.store)
     if old is not None:
         staged.check(_extent(old, location.path))
     if old is not None and not location.path and old.name == location.format.name:
-        # What an entry point says of the hierarchy stays true of the new root.
+        # The entry point of the hierarchy is kept for the new root.
         for key, text in get_existing(location.store, old.root_documents()).items():
             staged.store.set(key, text)
-    place = _at(location, staged.store)
-    return Build(location, place, staged.store, old, left, staged, overwrite=overwrite)
+    beside = _in_store(location, staged.store)
+    return Build(location, beside, staged.store, old, leftovers, staged, overwrite=overwrite)
 
 
 def build_resumable(
     location: Location, *, overwrite: bool, operation: str, plan: str, resume: bool
 ) -> Build:
-    """Begin as `build` does, so that an interrupted writer can go on where it was.
+    """Begin as `build` does, but so that an interrupted operation can be resumed.
 
-    That works where no node is replaced: values go to their place, and stay there on an error.
-    `plan` tells one such operation from another.
+    That works only if no node is replaced: chunks are written to the target, and kept after an
+    error. `plan` identifies the operation.
     """
     old = check_new(location, overwrite)
     if old is not None:
@@ -313,40 +342,38 @@ def build_resumable(
             f"{location} is incomplete: {Mark.read(found)} was interrupted, and it was not the same"
             " as this; give overwrite=True to start again"
         )
-    made = _begin(location, Mark(operation, plan), overwrite, found is not None)
-    return replace(made, keep=True)
+    begun = _begin_deferred(location, Mark(operation, plan), overwrite, found is not None)
+    return replace(begun, resumable=True)
 
 
-def _begin(location: Location, mark: Mark, overwrite: bool, resume: bool = False) -> Build:
-    """Begin to write values to their place, with metadata to follow."""
+def _begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool = False) -> Build:
+    """Begin to write chunks to the target; metadata are deferred until they are complete."""
     store, path = location.store, location.path
     if not resume:
         erase_values(store, _leftovers(location, overwrite))
         if not set_new(store, marker(path), mark.write()):
             raise NodeExists(f"another writer is just creating {location}; open it later")
-    withheld = DeferredMetadataStore(store, location.format.is_metadata, marker(path))
-    return Build(location, _at(location, withheld), store, withheld=withheld)
+    deferred = DeferredMetadataStore(store, location.format.is_metadata, marker(path))
+    return Build(location, _in_store(location, deferred), store, deferred=deferred)
 
 
 @contextmanager
-def alone(store: Store) -> Iterator[None]:
-    """Keep other threads and processes from putting nodes in their place in a store."""
-    key = str(
-        hash(storage_identity(store)[0])
-    )  # to choose a lock; stores that share one wait in vain
+def lock_replacement(store: Store) -> Iterator[None]:
+    """Keep other threads and processes from replacing nodes in a store."""
+    key = str(hash(storage_identity(store)[0]))  # two stores with the same hash only wait longer
     with key_locks.locked(key_locks.NODES, [key]), lock_prefix(store, "", [MARKER], "replace"):
         yield
 
 
 def _leftovers(location: Location, overwrite: bool) -> tuple[str, ...]:
-    """Return the keys that a new node would take for its own, and which are to be erased for it.
+    """Return the keys of an interrupted writer that must be erased for a new node.
 
-    Raise where they are to stay, or where other nodes are below the place.
+    Raises if they may not be erased, or if other nodes are below the location.
     """
     store, path, format = location.store, location.path, location.format
     mark = store.get(marker(path))
     if mark is not None and not overwrite:
-        raise NodeExists(incomplete(location, mark))
+        raise NodeExists(incomplete_message(location, mark))
     if not can_list(store):
         return ()
     found = []
@@ -357,7 +384,7 @@ def _leftovers(location: Location, overwrite: bool) -> tuple[str, ...]:
             if is_metadata(key) and mark is None:
                 raise NodeExists(
                     f"{location} is no node, but others are below it, such as {key!r}; give"
-                    " another place, or create a group there first and write into that"
+                    " another path, or create a group there first and write into that"
                 )
             if format.looks_owned(key):
                 found.append(key)
@@ -377,22 +404,23 @@ def create_node(
     overwrite: bool = False,
     check: Callable[[Node], None] = lambda node: None,
 ) -> Node:
-    """Store a new node without values, in the place of another where `overwrite` is True."""
+    """Store a new node without chunks; with `overwrite`, replace an existing one."""
     if not overwrite:
         return location.create(node, check=check)
-    with suppress(NodeExists), alone(location.store):
-        return location.create(node, check=check, implied=True)
-    with build(location, overwrite=True, operation="create", implied=True) as place:
-        return place.create(node, check=check)
+    created = _create_or_build(location, node, check, "create")
+    if not isinstance(created, Build):
+        return created
+    with created as staged:
+        return staged.create(node, check=check)
 
 
 def check_new(location: Location, overwrite: bool, implied: bool = False) -> Format | None:
-    """Raise where no node can be made; return the format of one that is to be replaced."""
+    """Raise if no node can be created; return the format of an existing one to be replaced."""
     location.check_new()
-    around = Around.look(location.store, location.path, location.format)
-    around.check_root()
-    around.missing_groups()
-    existing = location.existing(around, implied)
+    found = PathMetadata.fetch(location.store, location.path, location.format)
+    found.check_root()
+    found.missing_groups()
+    existing = location.existing(found, implied)
     if existing is None:
         return None
     if not overwrite:
@@ -400,19 +428,19 @@ def check_new(location: Location, overwrite: bool, implied: bool = False) -> For
     return existing[0]
 
 
-def _at(location: Location, store: Store) -> Location:
-    return replace(location, store=store, known=None, copies=None)
+def _in_store(location: Location, store: Store) -> Location:
+    return replace(location, store=store, listed_keys=None, consolidated=None)
 
 
 def _extent(format: Format, path: str) -> Extent:
-    """Return all keys of a node; a root has those that make a store a hierarchy, too."""
+    """Return all keys of a node; those of a root include the root metadata of the hierarchy."""
     keys, prefixes = format.owned(path)
     metadata = format.keys(path) if path else (*format.keys(path), *format.root_documents())
     return Extent(metadata, tuple(keys), tuple(prefixes))
 
 
-def _chunks(location: Location) -> list[str]:
-    """Return the keys of chunks at a place that has no node."""
+def _stray_chunk_keys(location: Location) -> list[str]:
+    """Return the keys of chunks at a location without a node."""
     format = location.format
     return [
         key
@@ -423,25 +451,32 @@ def _chunks(location: Location) -> list[str]:
 
 
 def _update_consolidated(target: Location, old: Format | None) -> None:
-    """Bring consolidated metadata above a node in line with it and all below it."""
+    """Update the consolidated metadata above a node for it and all nodes below it."""
     store, path, format = target.store, target.path, target.format
-    if old is not None and old.name != format.name and has_copies(store, path, old):
-        keep_right(store, old, {path: None})
-    if not has_copies(store, path, format):
-        note_change()
+    if old is not None and old.name != format.name and has_consolidated(store, path, old):
+        update_consolidated(store, old, {path: None})
+    if not has_consolidated(store, path, format):
+        mark_changed()
         return
-    keep_right(store, format, {path: None})
-    own = replace(target, copies=None, known=None)
-    nodes = {paths.join(path, inside): node for inside, node in walk(own, own.load()).items()}
-    around = get_existing(store, {key: p for p in nodes for key in consolidated.holders(format, p)})
-    keep_right(store, format, {p: format.write(p, node) for p, node in nodes.items()}, around)
+    update_consolidated(store, format, {path: None})
+    metadata = dict(_metadata_below(target))
+    keys = dict.fromkeys(key for p in metadata for key in consolidated.holders(format, p))
+    update_consolidated(store, format, metadata, get_existing(store, keys))
+
+
+def _metadata_below(location: Location) -> Iterator[tuple[str, dict[str, bytes | None]]]:
+    """Yield the path and metadata of a node and of all nodes below it."""
+    own = _in_store(location, location.store)
+    for relative, node in readable_nodes(own, own.load()).items():
+        path = paths.join(location.path, relative)
+        yield path, location.format.write(path, node)
 
 
 def move(source: Location, target: Location) -> None:
-    """Move a node and all below it to a path of the same hierarchy where nothing is yet.
+    """Move a node and all below it to an unused path of the same hierarchy.
 
-    Everything is copied first, documents last, and only then erased at the old place: whatever
-    stops it in between, nothing is lost, and what it left at the target hinders no second try.
+    Everything is copied, metadata last, before anything is erased. Nothing is lost if the move is
+    interrupted, and it can be tried again.
     """
     source.check_writable()
     target.format.check_name(target.path)
@@ -453,38 +488,32 @@ def move(source: Location, target: Location) -> None:
             " be moved into itself, nor the root anywhere"
         )
     renamed = dict(_renamed(source, target))
-    if existing_node(target.store, target.path) is not None or not _left_by_move(target, renamed):
+    exists = existing_node(target.store, target.path) is not None
+    if exists or not _only_from_move(target, renamed):
         raise NodeExists(f"there is already something at {target}; erase it first")
-    check_owned(source.store, source.path, source.format)
+    check_erasable(source.store, source.path, source.format)
     is_metadata = source.format.is_metadata
-    target.create_above()
+    target.create_parents()
     for key in sorted(renamed, key=lambda key: (is_metadata(key), -key.count("/"))):
         value = source.store.get(key)
         if value is None:
             raise StoreError(f"{key!r} in {source.store!r} vanished while {source} was moved")
         target.store.set(renamed[key], value)
-    keep_right(target.store, target.format, dict(_documents(replace(target, copies=None))))
+    update_consolidated(target.store, target.format, dict(_metadata_below(target)))
     source.erase()
 
 
-def _left_by_move(target: Location, renamed: Mapping[str, str]) -> bool:
-    """Tell if a target has at most what an interrupted move of the same node left there."""
+def _only_from_move(target: Location, renamed: Mapping[str, str]) -> bool:
+    """Return True if a target has only values that an interrupted move of the node left there."""
     origins = {new: old for old, new in renamed.items()}
     return all(
         key in origins and target.store.get(key) == target.store.get(origins[key])
-        for key in _keys(target)
+        for key in _stored_keys(target)
     )
 
 
-def _documents(location: Location) -> Iterator[tuple[str, dict[str, bytes | None]]]:
-    """The documents of a node and of all below it, by path."""
-    for inside, node in walk(location, location.load()).items():
-        path = paths.join(location.path, inside)
-        yield path, location.format.write(path, node)
-
-
-def _keys(location: Location) -> Iterator[str]:
-    """All keys of a node and of what is below it that are stored."""
+def _stored_keys(location: Location) -> Iterator[str]:
+    """Yield all stored keys of a node and of the nodes below it."""
     keys, prefixes = location.format.owned(location.path)
     yield from (key for key in keys if location.store.get(key) is not None)
     for prefix in prefixes:
@@ -492,7 +521,7 @@ def _keys(location: Location) -> Iterator[str]:
 
 
 def _renamed(source: Location, target: Location) -> Iterator[tuple[str, str]]:
-    """Old and new key of everything that belongs to a node; a format owns alike at every path."""
+    """Yield the old and the new key of every value of a node and of the nodes below it."""
     old, new = source.format.owned(source.path), target.format.owned(target.path)
     for key, other in zip(old[0], new[0], strict=True):
         if source.store.get(key) is not None:

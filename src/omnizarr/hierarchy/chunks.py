@@ -1,4 +1,4 @@
-"""The stored chunks of an array, and writing them one by one."""
+"""The stored chunks of an array: listing, counting, resizing, and writing complete chunks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from omnizarr.errors import (
     error_context,
     warn,
 )
-from omnizarr.hierarchy.selection import spread
+from omnizarr.hierarchy.selection import broadcast_values
 from omnizarr.indexing import Plan, plan
 from omnizarr.model import ArrayModel, paths
 from omnizarr.storage_transformers import stored_key
@@ -41,7 +41,7 @@ MAX_GRID = 2**32  # chunks, a byte each, that are told one by one
 
 
 def stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
-    """The chunks of the grid that the store has, with their keys; of v3 shards, the shards."""
+    """Yield the coordinates and keys of all stored chunks; of shards in version 3, the shards."""
     rank, counts = len(array.model.shape), array.grid.shape
     listed = False
     for key in list_prefix(array.chunk_store, array.prefix):
@@ -50,11 +50,11 @@ def stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
             listed = True
             yield coords, key
     if not listed:
-        yield from unlisted_keys(array)
+        yield from probe_stored_keys(array)
 
 
-def unlisted_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
-    """Return the stored chunks of a store that may list documents only: each is asked for."""
+def probe_stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
+    """Yield the stored chunks of a store that may list only metadata, by requests for each."""
     if getattr(array.store, "lists_all", True):
         return
     coords = itertools.product(*map(range, array.grid.shape))
@@ -67,17 +67,17 @@ def unlisted_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
 
 
 def chunk_counts(array: BoundArray) -> Coords:
-    """Return the number of chunks along each axis; of shards, of the chunks inside them."""
+    """Return the number of chunks along each axis; for shards, of the chunks inside them."""
     inner = inner_chunk_shape(array.model)
     if inner is None:
         return array.grid.shape
     return tuple(-(-n // c) for n, c in zip(array.model.shape, inner, strict=True))
 
 
-def absent_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
-    """Return the chunks that the store does not have, with the keys that would hold them.
+def missing_chunk_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
+    """Yield the coordinates of missing chunks, and the keys that would hold them.
 
-    The chunks of a shard whose index cannot be read are not absent but damaged.
+    The chunks of a shard whose index cannot be read are damaged, not missing.
     """
     counts, inner = chunk_counts(array), inner_chunk_shape(array.model)
     there = chunks_present(array, counts, damaged=True)
@@ -93,9 +93,9 @@ def absent_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
 def chunks_present(
     array: BoundArray, counts: Coords, *, damaged: bool = False
 ) -> npt.NDArray[np.bool_]:
-    """For every chunk whether the store has it; the index of every shard is read.
+    """Return for every chunk whether it is stored; the index of every shard is read.
 
-    With `damaged`, an index that cannot be read is no error: all chunks of that shard count.
+    With `damaged`, all chunks of a shard whose index cannot be read count as stored.
     """
     if math.prod(counts) > MAX_GRID:
         raise SelectionError(
@@ -109,14 +109,14 @@ def chunks_present(
 
 
 def count_present(array: BoundArray, counts: Coords) -> int:
-    """How many chunks the store has; the index of every shard is read."""
+    """Return the number of stored chunks; the index of every shard is read."""
     return sum(int(there.sum()) for _, there in _present(array, counts))
 
 
 def _present(
     array: BoundArray, counts: Coords, damaged: bool = False
 ) -> Iterator[tuple[Coords, npt.NDArray[np.bool_]]]:
-    """Boxes of the grid of `counts` chunks: where each begins, and which of its chunks are."""
+    """Yield boxes of the chunk grid: the first coordinates, and which of the chunks are stored."""
     inner = inner_chunk_shape(array.model)
     for coords, key in stored_keys(array):
         if inner is None:
@@ -137,7 +137,7 @@ def _present(
 
 
 def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool_] | None:
-    """Which chunks a shard has, along the array's axes; None: there is no shard any more."""
+    """Return which chunks a shard has, along the array's axes; None if the shard was erased."""
     found = array.pipeline(shape).sharded
     if found is None:
         raise StoreError(
@@ -155,19 +155,19 @@ def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool
 
 
 def stored_size(array: BoundArray) -> tuple[int, int]:
-    """How many values with chunks the store has, and their bytes; lists the array's keys."""
+    """Return the number and bytes of all stored values with chunks; the keys are listed."""
     start, rank = len(array.prefix), len(array.model.shape)
     keys = (
         key
         for key in list_prefix(array.store, array.prefix)
         if array.encoding.coords(key[start:], rank) is not None
     )
-    found = sizes(array.store, keys) or sizes(array.store, (k for _, k in unlisted_keys(array)))
+    found = sizes(array.store, keys) or sizes(array.store, (k for _, k in probe_stored_keys(array)))
     return len(found), sum(found.values())
 
 
-def erase_leftovers(array: BoundArray) -> None:
-    """Erase chunks that a new array would take for its own, such as those of a lost document."""
+def erase_stray_chunks(array: BoundArray) -> None:
+    """Erase chunks that do not belong to any array, before a new array is created there."""
     start, rank = len(array.prefix), len(array.model.shape)
     keys = list_prefix(array.store, array.prefix) if can_list(array.store) else ()
     found = [key for key in keys if array.encoding.coords(key[start:], rank) is not None]
@@ -175,7 +175,7 @@ def erase_leftovers(array: BoundArray) -> None:
 
 
 def check_coords(array: BoundArray, coords: Coords) -> Coords:
-    """`coords`, or an error where the grid has no such chunk."""
+    """Return `coords`; raise if the grid has no such chunk."""
     counts = array.grid.shape
     if len(coords) != len(counts) or not all(
         0 <= c < n for c, n in zip(coords, counts, strict=True)
@@ -185,7 +185,7 @@ def check_coords(array: BoundArray, coords: Coords) -> Coords:
 
 
 def encoded_chunk(array: BoundArray, coords: Coords) -> bytes | None:
-    """The stored bytes of one chunk, or None where the store has none."""
+    """Return the stored bytes of one chunk, or None if it is missing."""
     store, prefix = array.chunk_store, array.prefix
     value = store.get(array.key(coords))
     for other in array.encoding.other_keys(coords) if value is None else ():
@@ -194,7 +194,7 @@ def encoded_chunk(array: BoundArray, coords: Coords) -> bytes | None:
 
 
 def check_encoded_chunk(array: BoundArray, coords: Coords, data: Buffer) -> None:
-    """Raise where bytes cannot be decoded as a chunk of an array."""
+    """Raise if bytes cannot be decoded as a chunk of an array."""
     path = paths.show(array.path)
     where = f"not stored: these bytes are no chunk {coords} of {path}"
     key = array.key(coords)
@@ -203,7 +203,7 @@ def check_encoded_chunk(array: BoundArray, coords: Coords, data: Buffer) -> None
 
 
 def put_encoded_chunk(array: BoundArray, coords: Coords, data: bytes) -> None:
-    """Store the bytes of one chunk after a look whether they can be decoded."""
+    """Store the bytes of one chunk, after decoding them as a check."""
     array.check_skipped()
     key = array.key(coords)
     check_encoded_chunk(array, coords, data)
@@ -217,11 +217,11 @@ SHOWN = 5  # keys in a warning
 
 
 class Writer:
-    """Takes assignments and stores a chunk or shard when it is complete, or at the end.
+    """Store assigned values once a chunk or shard is complete, or at the end.
 
-    What was assigned can be read from the array only after it was stored: at the latest when
-    the ``with`` block ends, also when it ends with an error. A writer that is dropped without
-    being closed warns (`ResourceWarning`) of what it has not stored.
+    Assigned values can be read from the array only after they were stored: at the latest when the
+    ``with`` block ends, also when it ends with an error. A writer that is dropped without being
+    closed warns (`ResourceWarning`) of what it has not stored.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class Writer:
             self._stream.flush()
 
     def close(self) -> None:
-        """Store everything, and take no more; a second call does nothing."""
+        """Store everything, and accept no more; a second call does nothing."""
         if self._open:
             self.flush()
             self._open = False
@@ -282,14 +282,14 @@ class Writer:
 
 def _planned(array: BoundArray, selection: Any, value: Any) -> tuple[Plan, npt.NDArray[Any]]:
     chosen = plan(array.grid, selection)
-    return chosen, spread(value, array.dtype, chosen)
+    return chosen, broadcast_values(value, array.dtype, chosen)
 
 
 MAX_LISTED = 10**7
 
 
 def check_countable(where: object, counts: tuple[int, ...]) -> None:
-    """Raise where an axis has so many chunks that a list of them would fill the memory."""
+    """Raise if an axis has too many chunks to list their lengths."""
     if max(counts, default=0) > MAX_LISTED:
         raise InvalidMetadata(
             f"{where} has {max(counts)} chunks along one axis, more than the {MAX_LISTED} that are"
@@ -298,10 +298,10 @@ def check_countable(where: object, counts: tuple[int, ...]) -> None:
 
 
 def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayModel:
-    """The model with the new shape, after dealing with chunks outside the smaller of the two."""
+    """Return the model with a new shape, after erasing or counting the chunks outside it."""
     model = _checked(array, shape, outside)
     old = array.model.shape
-    inner = within(old, shape)
+    inner = common_shape(old, shape)
     if inner == old == shape and outside == "keep":
         return model
     left = _outside(array, inner)
@@ -322,25 +322,25 @@ def resize(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMode
 
 
 def with_shape(model: ArrayModel, shape: tuple[int, ...]) -> ArrayModel:
-    """Return the model of an array with another shape, and with chunks for all of it."""
+    """Return the model of an array with another shape, and a chunk grid that covers it."""
     grid = covering(model.chunk_grid, shape, inner_chunk_shape(model))
     return model.with_(shape=shape, chunk_grid=grid)
 
 
-def shrunk(array: BoundArray, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape without what is outside a new one, to be stored before that is erased."""
+def shrunken_shape(array: BoundArray, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape without the elements outside a new one; store it before erasing those."""
     _checked(array, shape, "erase")
     array.check_skipped()
-    return within(array.model.shape, shape)
+    return common_shape(array.model.shape, shape)
 
 
-def within(old: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """What two shapes have in common."""
+def common_shape(old: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the lengths that two shapes have in common."""
     return tuple(min(a, b) for a, b in zip(old, shape, strict=True))
 
 
 def _checked(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayModel:
-    """The model with the new shape; raises where that cannot be."""
+    """Return the model with the new shape; raise if the array cannot have it."""
     if outside not in ("keep", "erase"):
         raise InvalidArgument(f"outside must be 'keep' or 'erase', got {outside!r}")
     old = array.model.shape
@@ -353,10 +353,10 @@ def _checked(array: BoundArray, shape: tuple[int, ...], outside: str) -> ArrayMo
     return model
 
 
-def grown(
+def grow_array(
     array: BoundArray, values: npt.NDArray[Any], axis: int
 ) -> tuple[BoundArray, tuple[slice, ...]]:
-    """The array with room for `values` at the end of an axis, and where that room is."""
+    """Return the array with room for `values` at the end of an axis, and a selection of that."""
     shape, rank = array.model.shape, len(array.model.shape)
     number = axis + rank if axis < 0 else axis
     rest = [n for i, n in enumerate(values.shape) if i != number]
@@ -372,7 +372,7 @@ def grown(
 
 
 def _outside(array: BoundArray, inner: tuple[int, ...]) -> dict[tuple[int, ...], str]:
-    """Stored chunks with no element inside a shape."""
+    """Return the stored chunks that have no element inside a shape, by coordinates."""
     if not can_list(array.store):
         return {}
     small = array.reshaped(array.model.with_(shape=inner))
@@ -386,7 +386,7 @@ def _outside(array: BoundArray, inner: tuple[int, ...]) -> dict[tuple[int, ...],
 
 
 def _clear_border(array: BoundArray, inner: tuple[int, ...]) -> None:
-    """Put the fill value into those parts of border chunks that lie outside a shape."""
+    """Store the fill value in the elements of border chunks outside a shape."""
     small = array.reshaped(array.model.with_(shape=inner))
     if 0 in inner:
         return

@@ -1,4 +1,4 @@
-"""Open and create arrays and groups.
+"""Create arrays and groups, and save arrays.
 
 Options are those of `create_array`.
 """
@@ -17,18 +17,18 @@ from omnizarr.errors import (
     NodeNotFound,
     WrongType,
 )
-from omnizarr.hierarchy.array import Array, like
-from omnizarr.hierarchy.build import complete, create_nodes, make_array
+from omnizarr.hierarchy.array import Array, options_like
+from omnizarr.hierarchy.build import complete_hierarchy, create_nodes, make_array
 from omnizarr.hierarchy.group import Group, make_group, open_node
 from omnizarr.hierarchy.info import Tree
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import format_for, locate, place
+from omnizarr.hierarchy.lookup import find_node, format_for, resolve_store_path
 from omnizarr.hierarchy.open import check_group_options, one_format
 from omnizarr.hierarchy.options import (
     ZERO,
     ArrayOptions,
     CreateOptions,
-    shows,
+    document_options,
 )
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.stores import Store
@@ -36,7 +36,7 @@ from omnizarr.stores import Store
 _OPTIONS = {*ArrayOptions.__annotations__, "overwrite"}
 
 
-@shows(ArrayOptions, explained=True)
+@document_options(ArrayOptions, explained=True)
 def create_array(
     store: Any = None,
     *,
@@ -52,12 +52,11 @@ def create_array(
     storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Array:
-    """A new array, in version 3 unless it joins a hierarchy or another format is asked for.
+    """Create an array, in version 3 unless it joins a hierarchy or `zarr_format` is given.
 
-    `store` is a path, a URL, a dict, a store, a `StorePath`, or None for memory. An array or
-    group that is already there is an error, unless `overwrite`. With `data` the array is filled
-    (not with ``write_data=False``), and shape and type may be left out. `name` is another word
-    for `path`.
+    `store` is a path, a URL, a dict, a store, a `StorePath`, or None for memory. An existing array
+    or group is an error, unless `overwrite`. `data` are written to the array (not with
+    ``write_data=False``), and shape and type may be left out. `name` is another name for `path`.
     """
     wanted = one_format(zarr_format, zarr_version)
     location = new_location(store, path if path is not None else name, wanted, storage_options)
@@ -70,12 +69,12 @@ def new_location(
     zarr_format: int | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Location:
-    """Return where a new node shall be, in the format that is asked for or that it joins."""
-    where, node_path = place(store, path, "r+", storage_options)
+    """Return the location of a new node, in the given format or in that of its hierarchy."""
+    where, node_path = resolve_store_path(store, path, "r+", storage_options)
     return Location(where, node_path, format_for(where, node_path, zarr_format))
 
 
-@shows(CreateOptions)
+@document_options(CreateOptions)
 def create(
     shape: int | Iterable[int],
     *,
@@ -83,14 +82,14 @@ def create(
     read_only: bool | None = None,
     **options: Unpack[CreateOptions],
 ) -> Array:
-    """As `create_array`, with the shape first; `read_only` gives back a handle for reading."""
+    """Create an array as `create_array` does, with the shape first; or return it read-only."""
     made = create_array(store, shape=shape, **options)
     return Array(made.store_path, read_only=True) if read_only else made
 
 
-@shows(CreateOptions)
+@document_options(CreateOptions)
 def array(data: npt.ArrayLike, *, store: Any = None, **options: Unpack[CreateOptions]) -> Array:
-    """A new array that holds `data`; options as for `create_array`."""
+    """Create an array that holds `data`; options are those of `create_array`."""
     return create_array(store, data=as_source(data), **options)
 
 
@@ -103,7 +102,7 @@ def create_group(
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Group:
-    """A new group, in version 3 unless it joins a hierarchy or another format is asked for."""
+    """Create a group, in version 3 unless it joins a hierarchy or `zarr_format` is given."""
     location = new_location(store, path, zarr_format, storage_options)
     return make_group(location, attributes, overwrite)
 
@@ -119,13 +118,13 @@ def group(
     storage_options: Mapping[str, Any] | None = None,
     **unused: Any,
 ) -> Group:
-    """The group at a path, created where it does not exist.
+    """Return the group at a path, created if it does not exist.
 
     `cache_attrs` and `synchronizer` of zarr-python 2 have no effect.
     """
     check_group_options(unused)
     zarr_format = one_format(zarr_format, zarr_version)
-    where, node_path = place(store, path, "a", storage_options)
+    where, node_path = resolve_store_path(store, path, "a", storage_options)
     found = None if overwrite else _group_at(where, node_path, zarr_format)
     if found is not None:
         return found
@@ -146,71 +145,71 @@ def group(
 
 def _group_at(store: Store, path: str, zarr_format: int | str | None) -> Group | None:
     try:
-        return Group.at(*locate(store, path, zarr_format=zarr_format))
+        return Group.at(*find_node(store, path, zarr_format=zarr_format))
     except NodeNotFound:
         return None
 
 
-@shows(CreateOptions)
+@document_options(CreateOptions)
 def empty(
     shape: int | Iterable[int], *, store: Any = None, **options: Unpack[CreateOptions]
 ) -> Array:
-    """A new array whose values do not matter; they are the default fill value."""
+    """Create an array of arbitrary values; they are the default fill value."""
     return create_array(store, shape=shape, **options)
 
 
-@shows(CreateOptions)
+@document_options(CreateOptions)
 def zeros(
     shape: int | Iterable[int], *, store: Any = None, **options: Unpack[CreateOptions]
 ) -> Array:
-    """A new array of zeros."""
+    """Create an array of zeros."""
     given: Any = {"fill_value": ZERO, **options}
     return create_array(store, shape=shape, **given)
 
 
-@shows(CreateOptions)
+@document_options(CreateOptions)
 def ones(
     shape: int | Iterable[int], *, store: Any = None, **options: Unpack[CreateOptions]
 ) -> Array:
-    """A new array of ones."""
+    """Create an array of ones."""
     given: Any = {"fill_value": 1, **options}
     return create_array(store, shape=shape, **given)
 
 
-@shows(CreateOptions)
+@document_options(CreateOptions)
 def full(
     shape: int | Iterable[int], fill_value: Any, *, store: Any = None, **options: Any
 ) -> Array:
-    """A new array of one value."""
+    """Create an array of one value."""
     return create_array(store, shape=shape, fill_value=fill_value, **options)
 
 
-@shows(CreateOptions)
+@document_options(CreateOptions)
 def empty_like(a: Any, **options: Any) -> Array:
-    """A new array with the shape, type and chunks of another, whose values do not matter."""
-    return empty(**like(a, options))
+    """Create an array with the shape, type and chunks of another, of arbitrary values."""
+    return empty(**options_like(a, options))
 
 
-@shows(CreateOptions)
+@document_options(CreateOptions)
 def zeros_like(a: Any, **options: Any) -> Array:
-    """A new array of zeros with the shape, type and chunks of another."""
-    return zeros(**like(a, {"fill_value": ZERO, **options}))
+    """Create an array of zeros with the shape, type and chunks of another."""
+    return zeros(**options_like(a, {"fill_value": ZERO, **options}))
 
 
-@shows(CreateOptions)
+@document_options(CreateOptions)
 def ones_like(a: Any, **options: Any) -> Array:
-    """A new array of ones with the shape, type and chunks of another."""
-    return ones(**like(a, {"fill_value": 1, **options}))
+    """Create an array of ones with the shape, type and chunks of another."""
+    return ones(**options_like(a, {"fill_value": 1, **options}))
 
 
-@shows(CreateOptions)
+@document_options(CreateOptions)
 def full_like(a: Any, fill_value: Any = None, **options: Any) -> Array:
-    """A new array of one value with the shape, type and chunks of another.
+    """Create an array of one value with the shape, type and chunks of another.
 
-    Without a value it has that of the other array.
+    The default is the fill value of the other array.
     """
     given = options if fill_value is None else {"fill_value": fill_value, **options}
-    found = like(a, given)
+    found = options_like(a, given)
     if "fill_value" not in found:
         raise TypeError(f"{type(a).__name__} has no fill value; give fill_value")
     return full(**found)
@@ -223,14 +222,14 @@ def create_hierarchy(
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[str, Array | Group]]:
-    """Create arrays and groups by path, and give each back when it is stored.
+    """Create arrays and groups by path, and yield each when it is stored.
 
-    A node is described by the `metadata` of another one, by its model, or by its JSON document.
-    Groups above them are created, and given back, as far as they are missing. Nothing is stored
-    where formats differ, an array has nodes below it, or, without `overwrite`, one is there.
+    A node is described by the `metadata` of another one, by its model, or by its JSON metadata.
+    Missing groups above them are created and yielded, too. Nothing is stored if formats differ, if
+    an array has nodes below it, or, without `overwrite`, if a node exists.
     """
-    where, path = place(store, storage_options=storage_options)
-    wanted, version = complete(nodes)
+    where, path = resolve_store_path(store, storage_options=storage_options)
+    wanted, version = complete_hierarchy(nodes)
     start = Location(where, path, format_for(where, path, version))
     for name, location, node in create_nodes(start, wanted, overwrite):
         yield name, open_node(location, node)
@@ -246,7 +245,7 @@ def init_store(
     overwrite: bool = False,
     **options: Any,
 ) -> None:
-    """Put an empty version 1 array into a store, as zarr-python 1 did."""
+    """Create an empty version 1 array in a store, as zarr-python 1 did."""
     if compression in (None, "none"):
         compressor = None
     elif isinstance(compression_opts, dict):
@@ -269,7 +268,7 @@ def init_store(
 
 
 def tree(grp: Group, expand: bool | None = None, level: int | None = None) -> Tree:
-    """All below a group as an indented text, down to a level; see `Group.tree`."""
+    """Show all nodes below a group as indented text, down to a level; see `Group.tree`."""
     return grp.tree(expand, level)
 
 

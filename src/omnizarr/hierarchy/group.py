@@ -1,4 +1,4 @@
-"""Group: what users hold of a Zarr group."""
+"""Groups: the handle of a Zarr group."""
 
 from __future__ import annotations
 
@@ -18,28 +18,33 @@ from omnizarr.errors import (
     warn,
 )
 from omnizarr.hierarchy import info
-from omnizarr.hierarchy.array import Array, like
+from omnizarr.hierarchy.array import Array, options_like
 from omnizarr.hierarchy.attributes import json_attributes
-from omnizarr.hierarchy.build import complete, create_node, create_nodes, make_array, move
-from omnizarr.hierarchy.consolidated import Copies
+from omnizarr.hierarchy.build import complete_hierarchy, create_node, create_nodes, make_array, move
+from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
 from omnizarr.hierarchy.info import Info, Tree, tree
 from omnizarr.hierarchy.location import (
     Location,
-    tell,
+    warn_of_problems,
 )
-from omnizarr.hierarchy.lookup import check_absent, format_for, place, why_no_member
+from omnizarr.hierarchy.lookup import (
+    check_known_absent,
+    format_for,
+    no_member_message,
+    resolve_store_path,
+)
 from omnizarr.hierarchy.node import NodeHandle, frozen
 from omnizarr.hierarchy.options import (
     ZERO,
     ArrayOptions,
     NewOptions,
-    shows,
+    document_options,
 )
 from omnizarr.model import ArrayModel, GroupModel, Node
 
 
 class Group(NodeHandle[GroupModel]):
-    """A folder of arrays and groups, used like a dictionary; names may be paths."""
+    """A group of arrays and groups, used like a dictionary; names may be paths."""
 
     def _open(self, location: Location, model: Node) -> None:
         if not isinstance(model, GroupModel):
@@ -52,25 +57,25 @@ class Group(NodeHandle[GroupModel]):
     def __getitem__(self, path: str) -> Any:
         node = self._find(path)
         if node is None:
-            raise NodeNotFound(why_no_member(self._location, path))
+            raise NodeNotFound(no_member_message(self._location, path))
         return open_node(self._location.child(path), node)
 
     def _find(self, path: str) -> Node | None:
         problems: list[Problem] = []
         node = self._location.child(path).find(problems)
-        tell(problems)
+        warn_of_problems(problems)
         return node
 
     def _member(self, path: str) -> Array | Group | None:
-        """The member that has a document, or that a listing shows."""
+        """Return the member, or None if there is none."""
         node = self._find(path)
         return None if node is None else open_node(self._location.child(path), node)
 
     def get(self, path: str, default: Any = None) -> Any:
-        """The member, or `default` where there is none."""
+        """Return the member, or `default` if there is none."""
         node = self._find(path)
         if node is None:
-            check_absent(self._location.child(path))
+            check_known_absent(self._location.child(path))
         return default if node is None else open_node(self._location.child(path), node)
 
     def __contains__(self, path: object) -> bool:
@@ -78,7 +83,7 @@ class Group(NodeHandle[GroupModel]):
             return False
         found = self._find(path) is not None
         if not found:
-            check_absent(self._location.child(path))
+            check_known_absent(self._location.child(path))
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -91,88 +96,90 @@ class Group(NodeHandle[GroupModel]):
         return list(self)
 
     def keys(self) -> Iterator[str]:
-        """The names of the members."""
+        """Return an iterator over the names of the members."""
         return iter(self)
 
     def values(self) -> Iterator[Array | Group]:
-        """The members."""
+        """Return an iterator over the members."""
         return (member for _, member in self.members())
 
     def items(self) -> Iterator[tuple[str, Array | Group]]:
-        """Names and members."""
+        """Return an iterator over names and members."""
         return iter(self.members())
 
     def members(
         self, max_depth: int | None = 0, *, use_consolidated_for_children: bool = True
     ) -> tuple[tuple[str, Array | Group], ...]:
-        """Members by relative path: direct ones, or down to a depth, None for all.
+        """Return members by relative path: direct ones, or down to a depth, None for all.
 
-        Consolidated metadata are used where the group was opened with them, unless
+        Consolidated metadata are used if the group was opened with them, unless
         `use_consolidated_for_children` is False.
         """
         if max_depth is not None and max_depth < 0:
             raise InvalidArgument(f"max_depth must be None or at least 0, got {max_depth}")
         location = self._location
         if not use_consolidated_for_children:
-            location = replace(location, copies=None)
-        return tuple(self._members(location if max_depth == 0 else location.listed(), max_depth))
+            location = replace(location, consolidated=None)
+        return tuple(
+            self._members(location if max_depth == 0 else location.with_listing(), max_depth)
+        )
 
     def _members(
         self, location: Location, max_depth: int | None
     ) -> Iterator[tuple[str, Array | Group]]:
         for name, node in sorted(self._nodes(location).items()):
             place = location.child(name)
-            member = open_node(place.unlisted(), node)
+            member = open_node(place.without_listing(), node)
             yield name, member
             if isinstance(member, Group) and max_depth != 0:
                 deeper = None if max_depth is None else max_depth - 1
                 yield from ((f"{name}/{p}", m) for p, m in member._members(place, deeper))
 
     def nmembers(self, max_depth: int | None = 0) -> int:
-        """How many members there are."""
+        """Return the number of members."""
         return len(self) if max_depth == 0 else len(self.members(max_depth))
 
     def arrays(self) -> Iterator[tuple[str, Array]]:
-        """Names and arrays among the members."""
+        """Return an iterator over names and arrays among the members."""
         return ((n, m) for n, m in self.members() if isinstance(m, Array))
 
     def groups(self) -> Iterator[tuple[str, Group]]:
-        """Names and groups among the members."""
+        """Return an iterator over names and groups among the members."""
         return ((n, m) for n, m in self.members() if isinstance(m, Group))
 
     def array_keys(self) -> Iterator[str]:
-        """The names of the arrays among the members."""
+        """Return an iterator over the names of the arrays among the members."""
         return (n for n, m in sorted(self._nodes().items()) if isinstance(m, ArrayModel))
 
     def group_keys(self) -> Iterator[str]:
-        """The names of the groups among the members."""
+        """Return an iterator over the names of the groups among the members."""
         return (n for n, m in sorted(self._nodes().items()) if isinstance(m, GroupModel))
 
     def array_values(self) -> Iterator[Array]:
-        """The arrays among the members."""
+        """Return an iterator over the arrays among the members."""
         return (array for _, array in self.arrays())
 
     def group_values(self) -> Iterator[Group]:
-        """The groups among the members."""
+        """Return an iterator over the groups among the members."""
         return (group for _, group in self.groups())
 
     def visititems(self, func: Callable[[str, Array | Group], Any]) -> Any:
-        """Call `func` with path and node of all below, until it gives something but None."""
+        """Call `func` with the path and node of all below, until it returns something but None."""
         results = (func(path, node) for path, node in self.members(max_depth=None))
         return next((result for result in results if result is not None), None)
 
     def visitkeys(self, func: Callable[[str], Any]) -> Any:
-        """As `visititems`, with paths only."""
+        """Call `func` as `visititems` does, with paths only."""
         return self.visititems(lambda path, node: func(path))
 
     visit = visitkeys
 
     def visitvalues(self, func: Callable[[Array | Group], Any]) -> Any:
-        """As `visititems`, with nodes only."""
+        """Call `func` as `visititems` does, with nodes only."""
         return self.visititems(lambda path, node: func(node))
 
     def _nodes(self, location: Location | None = None) -> dict[str, Node]:
-        """The readable members; one that is broken is told and left out."""
+        """Return the readable members; warn of those that cannot be read."""
         good: dict[str, Node] = {}
         for name, node in (location or self._location).children().items():
             if isinstance(node, Exception):
@@ -183,13 +190,13 @@ class Group(NodeHandle[GroupModel]):
 
     @property
     def consolidated(self) -> dict[str, Node] | None:
-        """What the group's copies of the documents below it say, by relative path.
+        """The group's consolidated metadata by relative path, or None if it has none.
 
-        None where it has none. They are read from the store, in one request.
+        They are read from the store in one request.
         """
-        copies = self._location.copies
-        if copies is None or not copies.asked:
-            copies = Copies(self.store, self.path, self._location.format)
+        copies = self._location.consolidated
+        if copies is None or not copies.requested:
+            copies = ConsolidatedMetadata(self.store, self.path, self._location.format)
         found = copies.all(self.path)
         return None if found is None else {path: frozen(node) for path, node in found.items()}
 
@@ -204,19 +211,19 @@ class Group(NodeHandle[GroupModel]):
         zarr_format: int | str | None = None,
         overwrite: bool = False,
     ) -> Group:
-        """A new group at a place."""
-        where, path = place(store)
+        """Create a group in a store."""
+        where, path = resolve_store_path(store)
         location = Location(where, path, format_for(where, path, zarr_format))
         return make_group(location, attributes, overwrite)
 
     def create_group(
         self, name: str, *, attributes: dict[str, Any] | None = None, overwrite: bool = False
     ) -> Group:
-        """A new group below this one."""
+        """Create a group below this one."""
         return make_group(self._location.child(name), attributes, overwrite)
 
     def require_group(self, name: str, *, overwrite: bool = False) -> Group:
-        """The group at a path, created where it does not exist."""
+        """Return the group at a path, created if it does not exist."""
         member = None if overwrite else self._member(name)
         if member is None:
             try:
@@ -230,21 +237,21 @@ class Group(NodeHandle[GroupModel]):
         return member
 
     def create_groups(self, *names: str, overwrite: bool = False) -> tuple[Group, ...]:
-        """New groups below this one."""
+        """Create several groups below this one."""
         return tuple(self.create_group(name, overwrite=overwrite) for name in names)
 
     def require_groups(self, *names: str) -> tuple[Group, ...]:
-        """The groups at several paths, created where they do not exist."""
+        """Return the groups at several paths, created if they do not exist."""
         return tuple(self.require_group(name) for name in names)
 
     def create_hierarchy(
         self, nodes: Mapping[str, Any], *, overwrite: bool = False
     ) -> Iterator[tuple[str, Array | Group]]:
-        """New arrays and groups below this one by path, parents first; see `create_hierarchy`.
+        """Create arrays and groups below this one by path, parents first; see `create_hierarchy`.
 
         They are stored in the format of this group, whichever they are described in.
         """
-        wanted, _ = complete(nodes)
+        wanted, _ = complete_hierarchy(nodes)
         if wanted.pop("", None) is not None:
             raise NodeExists(
                 f"{self._location} is there already; leave the node '' out, or use the function"
@@ -264,7 +271,7 @@ class Group(NodeHandle[GroupModel]):
         write_data: bool = True,
         **options: Unpack[ArrayOptions],
     ) -> Array:
-        """A new array below this group, as by the function `create_array`."""
+        """Create an array below this group, as the function `create_array` does."""
         location = self._location.child(name)
         return make_array(location, shape, dtype, data, overwrite, options, write_data)
 
@@ -279,10 +286,10 @@ class Group(NodeHandle[GroupModel]):
         exact: bool = False,
         **options: Any,
     ) -> Array:
-        """The array at a path, created where it does not exist.
+        """Return the array at a path, created if it does not exist.
 
-        One that exists must have the shape, and a type that can be cast to `dtype` without
-        loss, or, where `exact`, the same type.
+        An existing array must have the shape, and a type that can be cast to `dtype` without loss,
+        or with `exact` the same type.
         """
         member: Any = self._member(name)
         if member is None:
@@ -299,37 +306,37 @@ class Group(NodeHandle[GroupModel]):
     require_dataset = require_array
 
     def empty(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
-        """A new array whose values do not matter; they are the default fill value."""
+        """Create an array of arbitrary values; they are the default fill value."""
         return self.create_array(name, shape=shape, **options)
 
     def zeros(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
-        """A new array of zeros."""
+        """Create an array of zeros."""
         return self.full(name, shape, **{"fill_value": ZERO, **options})
 
     def ones(self, name: str, shape: int | Iterable[int], **options: Any) -> Array:
-        """A new array of ones."""
+        """Create an array of ones."""
         return self.full(name, shape, 1, **options)
 
     def full(self, name: str, shape: int | Iterable[int], fill_value: Any, **options: Any) -> Array:
-        """A new array of one value."""
+        """Create an array of one value."""
         return self.create_array(name, shape=shape, fill_value=fill_value, **options)
 
     def empty_like(self, name: str, data: Any, **options: Any) -> Array:
-        """A new array with the shape, type and chunks of `data`, whose values do not matter."""
-        found = like(data, {"zarr_format": self.zarr_format, **options})
+        """Create an array like `data`, of arbitrary values."""
+        found = options_like(data, {"zarr_format": self.zarr_format, **options})
         found.pop("zarr_format")
         return self.create_array(name, **found)
 
     def zeros_like(self, name: str, data: Any, **options: Any) -> Array:
-        """A new array of zeros like `data`."""
+        """Create an array of zeros like `data`."""
         return self.empty_like(name, data, **{"fill_value": ZERO, **options})
 
     def ones_like(self, name: str, data: Any, **options: Any) -> Array:
-        """A new array of ones like `data`."""
+        """Create an array of ones like `data`."""
         return self.empty_like(name, data, **{"fill_value": 1, **options})
 
     def full_like(self, name: str, data: Any, fill_value: Any = None, **options: Any) -> Array:
-        """A new array of one value like `data`; its own fill value where none is given."""
+        """Create an array of one value like `data`; by default that of its own fill value."""
         value = data.fill_value if fill_value is None else fill_value
         return self.empty_like(name, data, **{"fill_value": value, **options})
 
@@ -337,21 +344,21 @@ class Group(NodeHandle[GroupModel]):
         self.create_array(name, data=value, overwrite=True)
 
     def move(self, source: str, dest: str) -> None:
-        """Give a member, and all below it, another path below this group."""
+        """Move a member, and all below it, to another path below this group."""
         move(self._location.child(source), self._location.child(dest))
 
     def __delitem__(self, name: str) -> None:
         self.delete(name)
 
     def get_array(self, path: str) -> Array:
-        """Return the array at a path below this group; raises where there is none, or a group."""
+        """Return the array at a path below this group; raise if there is none, or a group."""
         found = self[path]
         if not isinstance(found, Array):
             raise WrongNode(f"{found.name} in {self.store!r} is a group, not an array")
         return found
 
     def get_group(self, path: str) -> Group:
-        """Return the group at a path below this one; raises where there is none, or an array."""
+        """Return the group at a path below this one; raise if there is none, or an array."""
         found = self[path]
         if not isinstance(found, Group):
             raise WrongNode(f"{found.name} in {self.store!r} is an array, not a group")
@@ -360,13 +367,13 @@ class Group(NodeHandle[GroupModel]):
     def delete(self, name: str, *, keep_parent: bool = False, foreign: bool = False) -> None:
         """Erase a member and all below it.
 
-        Where something below is not Zarr, that is refused, unless `foreign` says that it is to be
-        erased too. In the draft a group without a document vanishes with its last member;
-        `keep_parent` gives it a document first.
+        That is refused if something below is not Zarr, unless `foreign` allows to erase it too. In
+        the draft, a group without metadata vanishes with its last member; with `keep_parent`
+        metadata are stored for it first.
         """
         location = self._location.child(name)
         if location.path == self.path or location.find([]) is None:
-            raise NodeNotFound(why_no_member(self._location, name))
+            raise NodeNotFound(no_member_message(self._location, name))
         if keep_parent:
             parent = location.at(location.path.rpartition("/")[0])
             node = parent.load()
@@ -384,20 +391,20 @@ class Group(NodeHandle[GroupModel]):
         max_nodes: int = 500,
         plain: bool = False,
     ) -> Tree:
-        """All below this group: an indented text, in notebooks a list that folds.
+        """Show all nodes below this group: as indented text, in notebooks as a list that folds.
 
-        `level` and `max_nodes` bound how deep and how many; what is left out is told. ``expand``
-        False shows groups folded. The text is plain with and without `plain`.
+        `level` and `max_nodes` limit the depth and the number of nodes; the output says what is
+        left out. ``expand=False`` folds all groups. The text is plain with and without `plain`.
         """
         return tree(self._location, self._model, level, max_nodes, expand is not False)
 
     @property
     def info(self) -> Info:
-        """A summary of what the group's documents say; nothing is asked of the store."""
+        """A summary of the group's metadata; the store is not accessed."""
         return info.group_info(self._model, self._location)
 
     def info_complete(self) -> Info:
-        """A summary with the number of members, which are listed for it."""
+        """Return the summary with the number of members, which are listed."""
         return Info({**self.info, **info.members_info(self._location)})
 
     def __repr__(self) -> str:
@@ -405,7 +412,7 @@ class Group(NodeHandle[GroupModel]):
 
 
 def open_node(location: Location, node: Node) -> Array | Group:
-    """The handle for a model."""
+    """Return the array or group for a model."""
     return Array.at(location, node) if isinstance(node, ArrayModel) else Group.at(location, node)
 
 
@@ -415,16 +422,16 @@ def make_group(location: Location, attributes: Mapping[str, Any] | None, overwri
     return Group.at(location, create_node(location, model, overwrite=overwrite))
 
 
-shows(ArrayOptions, explained=True)(Group.create_array)
+document_options(ArrayOptions, explained=True)(Group.create_array)
 for _method in (
     *(Group.require_array, Group.empty, Group.zeros, Group.ones, Group.full),
     *(Group.empty_like, Group.zeros_like, Group.ones_like, Group.full_like),
 ):
-    shows(NewOptions)(_method)
+    document_options(NewOptions)(_method)
 
 
 def check_required(node: Any, shape: int | Iterable[int], dtype: Any, exact: bool) -> None:
-    """Raise where a node is not an array of that shape and type."""
+    """Raise if a node is not an array of that shape and type."""
     if not isinstance(node, Array):
         raise WrongNode(f"{node.name} is a group, not an array")
     wanted = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)

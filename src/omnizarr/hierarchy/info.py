@@ -1,4 +1,4 @@
-"""Nodes as text and HTML: one line, a summary, a tree; and a report of versions."""
+"""Descriptions of nodes as text and HTML: one line, a summary, a tree; and debug information."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;",
 
 
 def escape(text: str) -> str:
-    """The text as it stands in HTML."""
+    """Escape text for HTML."""
     return text.translate(_ESCAPED)
 
 
 class Info(dict[str, str]):
-    """A summary as pairs, shown as a table."""
+    """A summary as names and values, shown as a table."""
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
@@ -47,7 +47,7 @@ class Info(dict[str, str]):
 
 
 def type_name(named: Named) -> str:
-    """A data type in a few characters."""
+    """Return a short name of a data type."""
     config = named.configuration
     order = ">" if config.get("endian") == "big" else ""
     if named.name.startswith("numpy.") and "unit" in config:
@@ -65,7 +65,7 @@ def type_name(named: Named) -> str:
 
 
 def codec_names(array: ArrayModel) -> str:
-    """The codecs that a person cares about, joined."""
+    """Return the names of the codecs, joined, without those of no interest to most users."""
     names: list[str] = []
     for codec in array.codecs:
         inner = codec.configuration.get("codecs") if codec.name == "sharding_indexed" else None
@@ -78,7 +78,7 @@ def codec_names(array: ArrayModel) -> str:
 
 
 def chunk_text(array: ArrayModel) -> str:
-    """The chunk shape, or the grid's name."""
+    """Describe the chunk shape, or name the grid."""
     chunks = array.chunk_grid.configuration.get("chunk_shape")
     whole = str(tuple(chunks)) if isinstance(chunks, list) else array.chunk_grid.name
     inner = inner_chunk_shape(array)
@@ -86,7 +86,7 @@ def chunk_text(array: ArrayModel) -> str:
 
 
 def array_line(array: ArrayModel, location: Location) -> str:
-    """An array in one line."""
+    """Describe an array in one line."""
     return (
         f"<Array {paths.show(location.path)}  {type_name(array.data_type)} {array.shape}"
         f"  chunks {chunk_text(array)}  zarr v{location.format.name}  {codec_names(array)}"
@@ -95,14 +95,14 @@ def array_line(array: ArrayModel, location: Location) -> str:
 
 
 def group_line(location: Location) -> str:
-    """A group in one line."""
+    """Describe a group in one line."""
     return (
         f"<Group {paths.show(location.path)}  zarr v{location.format.name}  on {location.store!r}>"
     )
 
 
 def size_text(size: int) -> str:
-    """Bytes as people read them."""
+    """Format a number of bytes with a binary unit."""
     number = float(size)
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if number < 1024 or unit == "PiB":
@@ -112,7 +112,7 @@ def size_text(size: int) -> str:
 
 
 def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info:
-    """What there is to know without reading a chunk."""
+    """Summarise an array without reading a chunk."""
     info = Info()
     info["type"] = f"array, zarr version {location.format.name}"
     info["path"] = f"{paths.show(location.path)} in {location.store!r}"
@@ -137,7 +137,7 @@ def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info
 
 
 def _grid_text(bound: BoundArray) -> str:
-    """How many chunks there are, and in how many shards."""
+    """Describe the number of chunks and of shards."""
     counts, grid = chunk_counts(bound), bound.grid
     text = f"{math.prod(counts)} in a grid of {counts}"
     if inner_chunk_shape(bound.model) is None:
@@ -146,7 +146,7 @@ def _grid_text(bound: BoundArray) -> str:
 
 
 def stored_info(info: Info, nbytes: int, bound: BoundArray) -> Info:
-    """A summary with what the store has; lists the array's keys."""
+    """Add the number and bytes of stored chunks to a summary; the keys are listed."""
     count, stored = stored_size(bound)
     times = round(nbytes / stored, 1) if stored else 0
     ratio = f", {times} times smaller" if times > 1 else ""
@@ -155,7 +155,7 @@ def stored_info(info: Info, nbytes: int, bound: BoundArray) -> Info:
 
 
 def group_info(group: GroupModel, location: Location) -> Info:
-    """What a group's own documents say."""
+    """Summarise the metadata of a group."""
     info = Info()
     info["type"] = f"group, zarr version {location.format.name}"
     info["path"] = f"{paths.show(location.path)} in {location.store!r}"
@@ -165,12 +165,12 @@ def group_info(group: GroupModel, location: Location) -> Info:
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things, of one of them without an s."""
+    """Return a number with a noun in singular or plural."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def members_info(location: Location) -> Info:
-    """What there is one level below a group."""
+    """Summarise the members of a group."""
     children = location.children()
     arrays = sum(isinstance(c, ArrayModel) for c in children.values())
     groups = sum(isinstance(c, GroupModel) for c in children.values())
@@ -183,7 +183,7 @@ def members_info(location: Location) -> Info:
 
 @dataclass
 class _Branch:
-    """A node of the tree, and those below it."""
+    """A node of the tree, and the nodes below it."""
 
     name: str
     about: str = ""
@@ -191,7 +191,7 @@ class _Branch:
     left_out: str = ""
 
     def lines(self, indent: str) -> Iterator[str]:
-        """All below it, a line each."""
+        """Yield a line for each node below."""
         texts: list[tuple[str, _Branch | None]] = [(b.name + b.about, b) for b in self.below]
         texts += [(self.left_out, None)] if self.left_out else []
         for number, (text, branch) in enumerate(texts, 1):
@@ -201,7 +201,7 @@ class _Branch:
                 yield from branch.lines(indent + ("    " if last else "│   "))
 
     def html(self, opened: bool) -> str:
-        """It and all below it, as a list that folds."""
+        """Return the node and all below it as an HTML list that folds."""
         label = f"<b>{escape(self.name)}</b>{escape(self.about)}"
         inner = "".join(f"<li>{b.html(opened)}</li>" for b in self.below)
         inner += f"<li>{escape(self.left_out)}</li>" if self.left_out else ""
@@ -228,9 +228,9 @@ class Tree:
 def tree(
     location: Location, node: Node, level: int | None, max_nodes: int, opened: bool = True
 ) -> Tree:
-    """A node and what is below it, level by level until one of the bounds is reached."""
+    """Return the tree of a node, level by level until one of the limits is reached."""
     root = _branch(paths.name(location.path) or "/", node)
-    place = location if level == 0 else location.listed()
+    place = location if level == 0 else location.with_listing()
     waiting = deque([(root, place, 0)] if isinstance(node, GroupModel) else [])
     while waiting:
         branch, place, depth = waiting.popleft()
@@ -260,7 +260,7 @@ def _branch(name: str, node: Node | Exception) -> _Branch:
 
 
 def print_debug_info() -> None:
-    """Print the versions of omnizarr, Python and the packages it uses, and what was compiled."""
+    """Print the versions of omnizarr, Python and its packages, and which parts are compiled."""
     print(f"omnizarr: {VERSION}")
     print(f"compiled kernel: {'yes' if kernel.available() else 'no'}")
     print(f"python: {sys.version.split()[0]} on {platform.platform()}")
@@ -272,7 +272,7 @@ def print_debug_info() -> None:
 
 
 def _packages() -> list[str]:
-    """Return the names of the packages that this one needs, or has a use for."""
+    """Return the names of all packages that this one requires or can use."""
     try:
         lines = requires("omnizarr") or []
     except PackageNotFoundError:  # run from a directory of sources

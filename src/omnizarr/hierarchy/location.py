@@ -1,4 +1,4 @@
-"""The location of a node: a store, a path, a format; reads and writes its metadata."""
+"""The location of a node: a store, a path and a format; its metadata are read and written here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from omnizarr.errors import (
     warn,
 )
 from omnizarr.formats import Format, Probe, consolidated, is_metadata
-from omnizarr.hierarchy.consolidated import Copies, keep_right
+from omnizarr.hierarchy.consolidated import ConsolidatedMetadata, update_consolidated
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
@@ -37,22 +37,22 @@ from omnizarr.stores import (
 from omnizarr.stores.local.files import OURS
 from omnizarr.stores.staging import Mark, marker
 
-MAX_LEVELS = 128  # of groups in groups, whose members are listed: walks may be recursive
+MAX_DEPTH = 128  # of nested groups whose members are listed, since a walk may be recursive
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where a node is, or shall be."""
+    """The location of a node that exists or is to be created."""
 
     store: Store
     path: str
     format: Format
     read_only: bool = False
-    # All keys of documents below, sorted, while a walk uses one listing for the whole of it.
-    known: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
-    # A group's copies of the documents below it, where they are to be used.
-    copies: Copies | None = field(default=None, compare=False, repr=False)
-    # What reads of arrays do about chunks that the store does not have.
+    # The sorted keys of all metadata below, while a walk uses one listing for the whole hierarchy.
+    listed_keys: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    # The consolidated metadata of a group above, where they are to be used.
+    consolidated: ConsolidatedMetadata | None = field(default=None, compare=False, repr=False)
+    # The treatment of missing chunks when arrays are read.
     missing: Missing = field(default="fill", compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -63,83 +63,93 @@ class Location:
         return f"{paths.show(self.path)} in {self.store!r}"
 
     def at(self, path: str) -> Location:
-        """Another place in the same hierarchy."""
+        """Return the location of another path in the same hierarchy."""
         return Location(
-            self.store, path, self.format, self.read_only, self.known, self.copies, self.missing
+            self.store,
+            path,
+            self.format,
+            self.read_only,
+            self.listed_keys,
+            self.consolidated,
+            self.missing,
         )
 
     def child(self, name: str) -> Location:
-        """A place below this one."""
+        """Return the location of a relative path below this one."""
         return self.at(paths.join(self.path, paths.normalize(name)))
 
     # Reading
 
     def load(self) -> Node:
-        """The node by its own documents; raises NodeNotFound or InvalidMetadata."""
+        """Read the node from its own metadata; raise NodeNotFound or InvalidMetadata."""
         problems: list[Problem] = []
-        node = self._own(problems)
-        tell(problems)
+        node = self._read_own(problems)
+        warn_of_problems(problems)
         if node is None:
             raise NodeNotFound(f"there is no array or group at {self}")
-        self.check_read_name()
+        self.warn_of_name()
         return node
 
     def shape(self) -> tuple[int, ...] | None:
-        """The shape that an array's own documents state now; None where there is no array."""
+        """Read the shape in the array's own metadata; return None if there is no array."""
         with suppress(OmnizarrError):
-            node = self._own([])
+            node = self._read_own([])
             return node.shape if isinstance(node, ArrayModel) else None
         return None
 
     def find(self, problems: list[Problem]) -> Node | None:
-        """The node, or None where there is none."""
+        """Read the node, also from consolidated metadata; return None if there is none."""
         node = None
-        if self.copies is not None and self.copies.asked:
-            node = self.copies.node(self.path)
-        node = self._own(problems) if node is None else node
-        if node is None and self.copies is not None:
-            node = self.copies.node(self.path)
+        if self.consolidated is not None and self.consolidated.requested:
+            node = self.consolidated.node(self.path)
+        node = self._read_own(problems) if node is None else node
+        if node is None and self.consolidated is not None:
+            node = self.consolidated.node(self.path)
         if node is not None:
-            self.check_read_name()
+            self.warn_of_name()
         return node
 
-    def _own(self, problems: list[Problem]) -> Node | None:
-        documents = get_existing(self.store, self.format.keys(self.path))
-        node = self.format.read(self.path, documents, problems)
-        if node is None and self.format.implicit_groups:
-            return self._implicit()
+    def _read_own(self, problems: list[Problem]) -> Node | None:
+        metadata = get_existing(self.store, self.format.keys(self.path))
+        node = self.format.read(self.path, metadata, problems)
+        if node is None and self.format.implicit_groups and self._is_implicit_group():
+            return GroupModel(implicit=True)
         return node
 
-    def check_read_name(self) -> None:
-        """Warn of a node whose name breaks a rule of its format."""
+    def warn_of_name(self) -> None:
+        """Warn if the name of the node breaks a rule of its format."""
         problem = self.format.name_warning(self.path)
         if problem is not None:
             warn(f"the path {self.path!r} {problem}")
 
-    def _implicit(self) -> Node | None:
-        return GroupModel(implicit=True) if not self.path or self._implies_group() else None
+    def _is_implicit_group(self) -> bool:
+        """Return True for the root, and where nodes below imply a group without metadata."""
+        return not self.path or self._has_nodes_below()
 
-    def _implies_group(self) -> bool:
-        """Whether nodes below make this a group, though it has no document."""
+    def _has_nodes_below(self) -> bool:
         if not self.format.implicit_groups or not can_list(self.store):
             return False
         keys, prefixes = list_dir(self.store, self.format.listing(self.path))
         return bool(keys or prefixes)
 
     def children(self) -> dict[str, Node | Exception]:
-        """The nodes one level down by name; one that cannot be read is its error."""
-        copied = None if self.copies is None else self.copies.children(self.path)
-        if copied is not None:
-            return self._filled(copied)
+        """Return the nodes one level below by name, or the error of one that cannot be read."""
+        known = None if self.consolidated is None else self.consolidated.children(self.path)
+        found = self._list_children() if known is None else self._complete_children(known)
+        for name in found:
+            if self.format.name_warning(name) is not None:
+                self.child(name).warn_of_name()
+        return found
+
+    def _list_children(self) -> dict[str, Node | Exception]:
         names = self.child_names()
         start = paths.prefix(self.path)
-        documents = get_existing(
-            self.store, [k for n in names for k in self.format.keys(start + n)]
-        )
+        keys = [key for name in names for key in self.format.keys(start + name)]
+        metadata = get_existing(self.store, keys)
         found: dict[str, Node | Exception] = {}
         for name, kind in names.items():
             try:
-                node = self.format.read(start + name, documents, [])
+                node = self.format.read(start + name, metadata, [])
             except InvalidMetadata as e:
                 found[name] = e
                 continue
@@ -147,63 +157,57 @@ class Location:
                 node = GroupModel(implicit=True)
             if node is not None:
                 found[name] = node
-        self._check_read_names(found)
         return found
 
-    def _check_read_names(self, names: Iterable[str]) -> None:
-        for name in names:
-            if self.format.name_warning(name) is not None:
-                self.child(name).check_read_name()
-
-    def _filled(self, copied: Mapping[str, Node | None]) -> dict[str, Node | Exception]:
-        """Copies of children, with those that are not valid by their own documents."""
+    def _complete_children(self, known: Mapping[str, Node | None]) -> dict[str, Node | Exception]:
+        """Read those children whose consolidated metadata are not valid from their own."""
         found: dict[str, Node | Exception] = {}
-        for name, copy in copied.items():
+        for name, child in known.items():
             try:
-                node = self.child(name)._own([]) if copy is None else copy
+                node = self.child(name)._read_own([]) if child is None else child
             except InvalidMetadata as e:
                 found[name] = e
                 continue
             if node is not None:
                 found[name] = node
-        self._check_read_names(found)
         return found
 
     def child_names(self) -> dict[str, str | None]:
-        """Names one level down that may be nodes, with their kind where the key tells it."""
+        """List names one level below that may be nodes, with the kind if the key shows it."""
         if not can_list(self.store):
             raise StoreError(
                 f"{self.store!r} cannot list its keys, so the members of {paths.show(self.path)}"
                 " cannot be found; open them by name"
             )
-        if self.path.count("/") >= MAX_LEVELS:
+        if self.path.count("/") >= MAX_DEPTH:
             raise InvalidMetadata(
-                f"{self.store!r} has groups more than {MAX_LEVELS} levels deep, further than"
-                " members are listed; open what lies there by its path"
+                f"{self.store!r} has groups more than {MAX_DEPTH} levels deep, further than"
+                " members are listed; open deeper nodes by path"
             )
         prefix = self.format.listing(self.path)
-        if self.known is None:
+        if self.listed_keys is None:
             keys, prefixes = list_dir(self.store, prefix)
         else:
-            keys, prefixes = one_level(operations.keys_below(self.known, prefix), prefix)
+            keys, prefixes = one_level(operations.keys_below(self.listed_keys, prefix), prefix)
         return dict(self.format.children(self.path, keys, prefixes))
 
-    def listed(self) -> Location:
-        """For a walk: this place, with one listing for all below it, where chunks lie elsewhere."""
+    def with_listing(self) -> Location:
+        """Return this location with one listing for a walk, where chunks have other prefixes."""
         prefix = self.format.listing(self.path)
         mixed = self.format.chunk_prefix(self.path).startswith(prefix)
-        if self.known is not None or self.copies is not None or mixed or not can_list(self.store):
+        known = self.listed_keys is not None or self.consolidated is not None
+        if known or mixed or not can_list(self.store):
             return self
-        return replace(self, known=tuple(sorted(list_prefix(self.store, prefix))))
+        return replace(self, listed_keys=tuple(sorted(list_prefix(self.store, prefix))))
 
-    def unlisted(self) -> Location:
-        """This place as it is to be kept: what is below will be looked up anew."""
-        return self if self.known is None else replace(self, known=None)
+    def without_listing(self) -> Location:
+        """Return this location for a handle that is kept, which must list again."""
+        return self if self.listed_keys is None else replace(self, listed_keys=None)
 
     # Writing
 
     def check_writable(self) -> None:
-        """Raise before anything is touched where nothing may be written."""
+        """Raise ReadOnly if nothing may be written here."""
         if self.read_only:
             raise ReadOnly(f"{self} was opened read-only; use mode 'r+' or 'a' to write")
         check_writable(self.store)
@@ -216,20 +220,20 @@ class Location:
         new: Node,
         put: Callable[[str, bytes | None], None] | None = None,
     ) -> Node:
-        """Store the documents that differ, and give back the node as it will be read.
+        """Store the metadata that differ from those of `old`, and return the node as read back.
 
-        `put` stores one of them in a way of its own.
+        `put` stores the value of one key, or erases it for None, instead of the store.
         """
         self.check_writable()
-        documents, read = self._documents(new)
-        several = len(documents) > 1
+        metadata, read = self._write_metadata(new)
+        several = len(metadata) > 1
         before = self.format.write(self.path, old) if several and old is not None else {}
-        for key, text in documents.items():
+        for key, text in metadata.items():
             if before.get(key) == text:
                 continue
             if text is not None or before.get(key) is not None:
                 (put or self._put)(key, text)
-        keep_right(self.store, self.format, {self.path: documents})
+        update_consolidated(self.store, self.format, {self.path: metadata})
         return read
 
     def _put(self, key: str, text: bytes | None) -> None:
@@ -238,12 +242,12 @@ class Location:
         else:
             self.store.set(key, text)
 
-    def _documents(self, node: Node) -> tuple[dict[str, bytes | None], Node]:
-        """The documents of a node, and the node as it will be read from them."""
-        documents = self.format.write(self.path, node)
-        kept = {key: text for key, text in documents.items() if text is not None}
-        read = self.format.read(self.path, kept, [])
-        return documents, node if read is None else read
+    def _write_metadata(self, node: Node) -> tuple[dict[str, bytes | None], Node]:
+        """Return the metadata of a node by key, and the node as it will be read back."""
+        metadata = self.format.write(self.path, node)
+        stored = {key: text for key, text in metadata.items() if text is not None}
+        read = self.format.read(self.path, stored, [])
+        return metadata, node if read is None else read
 
     def create(
         self,
@@ -252,34 +256,34 @@ class Location:
         check: Callable[[Node], None] = lambda node: None,
         implied: bool | None = None,
     ) -> Node:
-        """Store a new node where there is none, and groups above it where the format needs them.
+        """Store a new node where there is none, and the groups above it that the format needs.
 
-        Whatever can be wrong raises before anything is touched; `check` may find more of it.
-        A group without metadata of its own is in the way of an array, or where `implied` is True.
+        All checks come before anything is stored; `check` adds one. A group without metadata of
+        its own prevents a new array, and with `implied` any new node.
         """
         self.check_new()
-        documents, read = self._documents(node)
+        metadata, read = self._write_metadata(node)
         check(read)
         advice = self.format.name_advice(self.path)
         if advice is not None:
             warn(f"the path {self.path!r} {advice}")
-        around = Around.look(self.store, self.path, self.format)
-        around.check_root()
-        missing = around.missing_groups()
-        mark = around.documents.get(marker(self.path))
+        found = PathMetadata.fetch(self.store, self.path, self.format)
+        found.check_root()
+        missing = found.missing_groups()
+        mark = found.metadata.get(marker(self.path))
         if mark is not None:
-            raise NodeExists(incomplete(self, mark))
-        existing = self.existing(around, implied or isinstance(node, ArrayModel))
+            raise NodeExists(incomplete_message(self, mark))
+        existing = self.existing(found, implied or isinstance(node, ArrayModel))
         if existing is not None:
             raise self.node_exists(existing)
-        self._create_above(missing, around)
-        if not self._store_new(documents):
+        self._create_parents(missing, found)
+        if not self._store_new(metadata):
             raise NodeExists(f"another writer has just created {self}; open it instead")
-        keep_right(self.store, self.format, {self.path: documents}, around.documents)
+        update_consolidated(self.store, self.format, {self.path: metadata}, found.metadata)
         return read
 
     def check_new(self) -> None:
-        """Raise where no node can be made at this path, whatever is there."""
+        """Raise if no node can be created at this path, whether or not one exists."""
         self.format.check_name(self.path)
         self.check_writable()
         check_spelling = getattr(self.store, "check_spelling", None)  # quicker than the protocol
@@ -287,45 +291,45 @@ class Location:
             check_spelling(self.format.keys(self.path)[0])
 
     def existing(
-        self, around: Around, implied: bool = False
+        self, found: PathMetadata, implied: bool = False
     ) -> tuple[Format, Node | Exception] | None:
-        """Return what is in the way of a new node, and its format; perhaps an implied group."""
-        found = existing_node(self.store, self.path, around.documents) or around.other_root()
-        if found is None and implied and self._implies_group():
+        """Return the node that prevents a new one, with its format; also an implied group."""
+        existing = existing_node(self.store, self.path, found.metadata) or found.other_root()
+        if existing is None and implied and self._has_nodes_below():
             return self.format, GroupModel(implicit=True)
-        return found
+        return existing
 
     def node_exists(self, existing: tuple[Format, Node | Exception]) -> NodeExists:
-        """Return the error for a node that is in the way."""
-        what = existing[1].kind if not isinstance(existing[1], Exception) else "node"
+        """Return the error for a node that prevents a new one."""
+        kind = existing[1].kind if not isinstance(existing[1], Exception) else "node"
         return NodeExists(
-            f"there is already a zarr {existing[0].name} {what} at {self};"
+            f"there is already a zarr {existing[0].name} {kind} at {self};"
             " give overwrite=True to replace it"
         )
 
-    def create_above(self) -> None:
-        """Store the groups above that are missing; raises where one is an array."""
-        around = Around.look(self.store, self.path, self.format)
-        around.check_root()
-        self._create_above(around.missing_groups(), around)
+    def create_parents(self) -> None:
+        """Store the missing groups above; raise if one of them is an array."""
+        found = PathMetadata.fetch(self.store, self.path, self.format)
+        found.check_root()
+        self._create_parents(found.missing_groups(), found)
 
-    def _create_above(self, missing: Iterable[str], around: Around) -> None:
-        """Store groups at those paths, and what a hierarchy must have beside its nodes."""
+    def _create_parents(self, missing: Iterable[str], found: PathMetadata) -> None:
+        """Store groups at those paths, and the root metadata that the format requires."""
         for key, root in self.format.root_documents().items():
-            if key not in around.documents:
+            if key not in found.metadata:
                 set_new(self.store, key, root)
         for path in missing:
             self.at(path)._create_group()
 
     def _create_group(self) -> None:
-        """Store a group, unless another writer has just done so; what that one says stays."""
-        documents, _ = self._documents(GroupModel())
-        if self._store_new(documents):
-            keep_right(self.store, self.format, {self.path: documents})
+        """Store a group, unless another writer has just created one, which is kept."""
+        metadata, _ = self._write_metadata(GroupModel())
+        if self._store_new(metadata):
+            update_consolidated(self.store, self.format, {self.path: metadata})
 
-    def _store_new(self, documents: Mapping[str, bytes | None]) -> bool:
-        """Whether the documents of a new node were stored; not where another has just made it."""
-        (first, main), *others = ((k, text) for k, text in documents.items() if text is not None)
+    def _store_new(self, metadata: Mapping[str, bytes | None]) -> bool:
+        """Store the metadata of a new node; return False if another writer has just created it."""
+        (first, main), *others = ((k, text) for k, text in metadata.items() if text is not None)
         if not set_new(self.store, first, main):
             return False
         for key, text in others:
@@ -333,50 +337,47 @@ class Location:
         return True
 
     def erase(self, *, foreign: bool = False) -> None:
-        """Remove the node and all below it; refuses where something is not Zarr.
-
-        `foreign` says that what is not Zarr is to be removed too.
-        """
+        """Erase the node and all below it; raise if other data are below it, unless `foreign`."""
         self.check_writable()
         if not foreign:
-            check_owned(self.store, self.path, self.format)
+            check_erasable(self.store, self.path, self.format)
         keys, prefixes = self.format.owned(self.path)
         erase_values(self.store, keys)
         for prefix in prefixes:
             erase_prefix(self.store, prefix)
-        keep_right(self.store, self.format, {self.path: None})
+        update_consolidated(self.store, self.format, {self.path: None})
 
 
-def incomplete(location: Location, mark: bytes) -> str:
-    """Return the message for a place whose writer was interrupted."""
+def incomplete_message(location: Location, mark: bytes) -> str:
+    """Return the message for a node whose writer was interrupted."""
     return (
         f"{location} is incomplete: {Mark.read(mark)} was interrupted, or is still writing;"
         " give overwrite=True to start again"
     )
 
 
-def tell(problems: Iterable[Problem]) -> None:
-    """Warn about what is odd but can be read."""
+def warn_of_problems(problems: Iterable[Problem]) -> None:
+    """Warn of each problem that does not prevent reading."""
     for problem in problems:
         if problem.level == "warning":
             warn(str(problem))
 
 
 def existing_node(
-    store: Store, path: str, documents: Mapping[str, bytes] | None = None
+    store: Store, path: str, metadata: Mapping[str, bytes] | None = None
 ) -> tuple[Format, Node | Exception] | None:
-    """What stands at a path in any format, even if it cannot be read.
+    """Return the node at a path in any format; in place of one that cannot be read, its error.
 
-    `documents` are those that a probe of the path asks for, where they were fetched already.
+    `metadata` are the values of the keys of a probe, if they were fetched before.
     """
-    probe = Probe(path, separator=separator_of(store))
-    documents = get_existing(store, probe.keys()) if documents is None else documents
-    for format in probe.formats(documents, []):
+    probe = Probe(path, separator=default_separator(store))
+    metadata = get_existing(store, probe.keys()) if metadata is None else metadata
+    for format in probe.formats(metadata, []):
         try:
-            if format.implicit_groups:  # whose documents are not among those
+            if format.implicit_groups:  # the keys of its nodes are not among those of the probe
                 node = Location(store, path, format).find([])
             else:
-                node = format.read(path, documents, [])
+                node = format.read(path, metadata, [])
         except InvalidMetadata as e:
             return format, e
         if node is not None and not (isinstance(node, GroupModel) and node.implicit):
@@ -384,24 +385,24 @@ def existing_node(
     return None
 
 
-def separator_of(store: Store) -> str:
-    """What a nested store of zarr-python 2 has in chunk keys."""
+def default_separator(store: Store) -> str:
+    """Return the separator of chunk keys that a nested store of zarr-python 2 implies."""
     found: str = getattr(store, "dimension_separator", ".")
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """The documents at and above a place, from one batch of look-ups."""
+class PathMetadata:
+    """The metadata at a path and at all groups above it, fetched in one batch."""
 
     store: Store
     path: str
     format: Format
-    documents: Mapping[str, bytes]
+    metadata: Mapping[str, bytes]
 
     @classmethod
-    def look(cls, store: Store, path: str, format: Format) -> Around:
-        """What is there now."""
+    def fetch(cls, store: Store, path: str, format: Format) -> PathMetadata:
+        """Fetch everything that decides if a node can be created."""
         keys = [*format.root_documents(), *consolidated.holders(format, path)]
         for parent in paths.ancestors(path):
             keys += format.keys(parent)
@@ -410,29 +411,29 @@ class Around:
         return cls(store, path, format, get_existing(store, dict.fromkeys(keys)))
 
     def check_root(self) -> None:
-        """Raise where another format's hierarchy has a key that this one's needs."""
+        """Raise if a hierarchy of another format uses a key that this one needs."""
         keys = self.format.root_documents() or self.format.keys("")[:1]
-        taken = {k: self.documents[k] for k in keys if k in self.documents} if self.path else {}
+        taken = {k: self.metadata[k] for k in keys if k in self.metadata} if self.path else {}
         if taken and not Probe("", self.format.name).formats(taken, []):
             raise NodeExists(
-                f"{next(iter(taken))!r} in {self.store!r} is not a document of zarr"
+                f"{next(iter(taken))!r} in {self.store!r} is not metadata of zarr"
                 f" {self.format.name}, so {paths.show(self.path)} cannot be created in that format;"
-                " leave zarr_format out to join the hierarchy that is there"
+                " leave zarr_format out to join the existing hierarchy"
             )
 
     def other_root(self) -> tuple[Format, Node] | None:
-        """A hierarchy whose entry point a new root of this format would replace."""
-        for format in Probe("").formats(self.documents, []) if not self.path else ():
+        """Return the hierarchy of another format whose entry point a new root would replace."""
+        for format in Probe("").formats(self.metadata, []) if not self.path else ():
             other = type(format) is not type(self.format)
             if other and format.root_documents().keys() & {*self.format.keys("")}:
                 return format, GroupModel(implicit=True)
         return None
 
     def missing_groups(self) -> list[str]:
-        """Paths above that have no group yet; raises where one is an array."""
+        """Return the paths above that have no group yet; raise if one of them is an array."""
         missing = []
         for path in paths.ancestors(self.path):
-            node = self.format.read(path, self.documents, [])
+            node = self.format.read(path, self.metadata, [])
             if isinstance(node, ArrayModel):
                 raise NodeExists(
                     f"{paths.show(path)} in {self.store!r} is an array; nothing can be below it"
@@ -443,8 +444,8 @@ class Around:
         return missing
 
 
-def check_owned(store: Store, path: str, format: Format) -> None:
-    """Raise where a node cannot be erased: something below is not Zarr, or not known."""
+def check_erasable(store: Store, path: str, format: Format) -> None:
+    """Raise if a node cannot be erased, because other data are below it or cannot be listed."""
     where = f"{paths.show(path)} in {store!r}"
     if not can_list(store):
         raise StoreError(f"{store!r} cannot list its keys, so {where} cannot be erased")
@@ -461,7 +462,7 @@ def check_owned(store: Store, path: str, format: Format) -> None:
 
 
 def _is_chunk(store: Store, format: Format, key: str, arrays: dict[str, Node | None]) -> bool:
-    """Whether a key is a chunk's in the encoding of the array that it lies in."""
+    """Return True if a key is a chunk key in the encoding of the array above it."""
     for path in paths.ancestors(key):
         if path not in arrays:
             arrays[path] = format.read(path, get_existing(store, format.keys(path)), [])
@@ -473,63 +474,63 @@ def _is_chunk(store: Store, format: Format, key: str, arrays: dict[str, Node | N
     return False
 
 
-def below(start: Location, node: Node) -> Iterator[tuple[Location, Node | Exception]]:
-    """A node and all below it, each before those in it; one that cannot be read is its error.
+def walk_nodes(start: Location, node: Node) -> Iterator[tuple[Location, Node | Exception]]:
+    """Yield a node and all below it, parents first; in place of one that cannot be read, its error.
 
-    Raises where the members of a group cannot be listed.
+    Raises if the members of a group cannot be listed.
     """
-    left: list[tuple[Location, Node | Exception]] = [(start.listed(), node)]
-    while left:
-        place, found = left.pop()
-        yield place, found
+    pending: list[tuple[Location, Node | Exception]] = [(start.with_listing(), node)]
+    while pending:
+        location, found = pending.pop()
+        yield location, found
         if not isinstance(found, GroupModel):
             continue
-        children = sorted(place.children().items(), reverse=True)
-        left += [(place.child(name), child) for name, child in children]
+        children = sorted(location.children().items(), reverse=True)
+        pending += [(location.child(name), child) for name, child in children]
 
 
-def walk(location: Location, node: Node) -> dict[str, Node]:
-    """All readable nodes at and below a place, by path relative to it."""
-    start = len(paths.prefix(location.path))
+def readable_nodes(start: Location, node: Node) -> dict[str, Node]:
+    """Return a node and all readable nodes below it, by relative path."""
+    prefix = len(paths.prefix(start.path))
     return {
-        place.path[start:]: found
-        for place, found in below(location, node)
+        location.path[prefix:]: found
+        for location, found in walk_nodes(start, node)
         if not isinstance(found, Exception)
     }
 
 
-def readable_nodes(location: Location, node: Node) -> dict[str, Node]:
-    """As `walk`; raise where a node cannot be read, so that none is left out without a word."""
-    start = len(paths.prefix(location.path))
+def require_readable_nodes(start: Location, node: Node) -> dict[str, Node]:
+    """Return a node and all nodes below it, by relative path; raise if one cannot be read."""
+    prefix = len(paths.prefix(start.path))
     found: dict[str, Node] = {}
-    bad: list[str] = []
-    for place, one in below(location, node):
+    errors: list[str] = []
+    for location, one in walk_nodes(start, node):
         if isinstance(one, Exception):
-            bad.append(str(one))
+            errors.append(str(one))
         else:
-            found[place.path[start:]] = one
-    if bad:
-        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+            found[location.path[prefix:]] = one
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         raise InvalidMetadata(
-            f"{location} holds a node that cannot be read, so not all of it can be copied:"
-            f" {bad[0]}{more}; repair or erase it first"
+            f"{start} holds a node that cannot be read, so not all of it can be copied:"
+            f" {errors[0]}{more}; repair or erase it first"
         )
     return found
 
 
-def warn_of_foreign(
+def warn_of_other_keys(
     location: Location, nodes: Mapping[str, Node], *, members: bool = True
 ) -> list[str]:
-    """Warn of what lies in groups and is no part of any node, and return its keys and prefixes.
+    """Warn of data in groups that belong to no node, and return their keys and prefixes.
 
-    `nodes` are all nodes at and below a place by relative path; arrays are not looked into, and
-    groups below the place only where `members` is True.
+    `nodes` are all nodes at and below a location by relative path. Arrays are not searched, and
+    groups below the location only with `members`.
     """
     found = [
         entry
         for path, node in nodes.items()
         if isinstance(node, GroupModel) and (members or not path)
-        for entry in _foreign(location.at(paths.join(location.path, path)), path, nodes)
+        for entry in _other_keys(location.at(paths.join(location.path, path)), path, nodes)
     ]
     if found:
         some = ", ".join(map(repr, found[:5])) + (", …" if len(found) > 5 else "")
@@ -537,12 +538,12 @@ def warn_of_foreign(
     return found
 
 
-def _foreign(group: Location, path: str, nodes: Mapping[str, Node]) -> Iterator[str]:
+def _other_keys(group: Location, path: str, nodes: Mapping[str, Node]) -> Iterator[str]:
     keys, prefixes = list_dir(group.store, group.format.listing(group.path))
     yield from (key for key in keys if OURS not in key and not is_metadata(key))
     for prefix in prefixes:
         name = paths.name(prefix[:-1])
         if OURS in name or paths.join(path, name) in nodes:
             continue
-        if next(iter(list_prefix(group.store, prefix)), None) is not None:  # no empty folder
+        if next(iter(list_prefix(group.store, prefix)), None) is not None:  # no empty directory
             yield prefix

@@ -24,27 +24,28 @@ from omnizarr.errors import (
     near,
     warn,
 )
-from omnizarr.formats import ROOT_KEYS, Format, Probe, by_name, consolidated
-from omnizarr.hierarchy.consolidated import Copies
-from omnizarr.hierarchy.location import Location, separator_of, tell
+from omnizarr.formats import Format, Probe, by_name, consolidated
+from omnizarr.formats.detect import ROOT_KEYS, backslash_hint
+from omnizarr.hierarchy.consolidated import ConsolidatedMetadata
+from omnizarr.hierarchy.location import Location, default_separator, warn_of_problems
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import HasParents, Store, can_list, file_root, get_existing, list_dir
 from omnizarr.stores.staging import Mark, interrupted, marker
 
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 MODES = ("r", "r+", "a", "w", "w-")
-_FILE = re.compile(r"^(~|[a-z0-9]+://)|\.zarr(\.zip)?/?$")  # looks like a file, not a node
-_EXPLAINED = (
+_MODES_EXPLAINED = (
     "r reads, r+ reads and writes what is there, a also creates, w replaces what is there,"
     " w- creates and refuses to replace"
 )
-# What other libraries call them, as far as nothing is replaced by it.
-_OF_OTHERS = {"x": "w-", "rw": "r+", "wr": "r+", "rb": "r", "rb+": "r+", "r+b": "r+"}
+# Modes of other libraries, as far as they do not replace anything.
+_OTHER_MODES = {"x": "w-", "rw": "r+", "wr": "r+", "rb": "r", "rb+": "r+", "r+b": "r+"}
+_FILE_NAME = re.compile(r"^(~|[a-z0-9]+://)|\.zarr(\.zip)?/?$")  # of a file, not of a node
 
 
 @dataclass(frozen=True, slots=True)
 class StorePath:
-    """A place in a store, given wherever a store is: ``StorePath(store) / "group" / "array"``."""
+    """A store and a path in it, given in place of a store: ``StorePath(store) / "group"``."""
 
     store: Store
     path: str = ""
@@ -56,39 +57,41 @@ class StorePath:
         return f"{paths.show(self.path)} in {self.store!r}"
 
 
-def place(
+def resolve_store_path(
     store: Any,
     path: str | None = None,
     mode: str = "r+",
     storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[Store, str]:
-    """The store and the path in it that are meant.
+    """Turn the arguments of a user into a store and a path in it.
 
-    `store` may also be a `StorePath`, or anything else with a store and a path; `path` then
-    starts from there.
+    `store` may also be a `StorePath`, or any other object with a store and a path; `path` is then
+    relative to it.
     """
     if mode not in MODES:
-        raise InvalidArgument(f"mode {mode!r} is not known; {_meant(mode)}{_EXPLAINED}")
+        raise InvalidArgument(
+            f"mode {mode!r} is not known; {_similar_mode(mode)}{_MODES_EXPLAINED}"
+        )
     start = ""
     if hasattr(store, "store") and hasattr(store, "path") and not isinstance(store, Store):
         store, start = store.store, store.path
-    if store is None and isinstance(path, str) and _FILE.search(path):
+    if store is None and isinstance(path, str) and _FILE_NAME.search(path):
         warn(
-            f"path {path!r} is a place in a store; without a store it is in memory, and gone when"
+            f"path {path!r} is a path in a store; without a store it is in memory, and gone when"
             f" the program ends. For a file give {path!r} as the store"
         )
-    where = stores.resolve(store, read_only=mode == "r", storage_options=storage_options)
-    return where, paths.join(paths.normalize(start), paths.normalize(path))
+    resolved = stores.resolve(store, read_only=mode == "r", storage_options=storage_options)
+    return resolved, paths.join(paths.normalize(start), paths.normalize(path))
 
 
-def _meant(mode: object) -> str:
-    """The mode that may be meant; never one that replaces what is there."""
-    if mode in _OF_OTHERS:
-        return f"did you mean {_OF_OTHERS[str(mode)]!r}? "
+def _similar_mode(mode: object) -> str:
+    """Suggest a mode, but never one that replaces an existing node."""
+    if mode in _OTHER_MODES:
+        return f"did you mean {_OTHER_MODES[str(mode)]!r}? "
     return did_you_mean(mode, ("r", "r+", "a", "w-"))
 
 
-def locate(
+def find_node(
     store: Store,
     path: str,
     *,
@@ -99,88 +102,111 @@ def locate(
     missing: Missing = "fill",
     prefer_group: bool = False,
 ) -> tuple[Location, Node]:
-    """The node at a path in whatever format it is; raises NodeNotFound.
+    """Return the location and the node at a path, in any format; raise NodeNotFound.
 
-    Where documents of an array and of a group stand at one path, it is the array, unless
+    Where an array and a group have metadata at the same path, the array is returned, unless
     `prefer_group`.
     """
     wanted = None if zarr_format is None else by_name(zarr_format).name
-    probe = Probe(path, wanted, separator or separator_of(store))
+    probe = Probe(path, wanted, separator or default_separator(store))
     name = use_consolidated if isinstance(use_consolidated, str) else None
     if use_consolidated:
-        copies = partial(consolidated.keys_beside, path=path, name=name)
-        documents = fetch_probe(store, probe, copies)
+        metadata = fetch_probe(
+            store, probe, partial(consolidated.keys_beside, path=path, name=name)
+        )
     else:
-        documents = fetch_probe(store, probe)
+        metadata = fetch_probe(store, probe)
     problems: list[Problem] = []
-    for format in probe.formats(documents, problems):
+    for format in probe.formats(metadata, problems):
         location = Location(store, path, format, read_only, missing=missing)
         if format.implicit_groups:
             node = location.find(problems)
         else:
-            node = format.read(path, documents, problems)
+            node = format.read(path, metadata, problems)
         if prefer_group and isinstance(node, ArrayModel):
-            group = _beside_array(location)
+            group = _group_besides_array(location)
             if group is not None:
                 location, node, problems = replace(location, read_only=True), group, []
         if node is not None:
-            location.check_read_name()
-            tell(problems)
+            location.warn_of_name()
+            warn_of_problems(problems)
             if isinstance(node, GroupModel) and use_consolidated is not False:
-                location = _with_copies(location, bool(use_consolidated), name, documents)
+                location = _with_consolidated(location, bool(use_consolidated), name, metadata)
             return location, node
-    raise NodeNotFound(why_absent(store, path, wanted))
+    raise NodeNotFound(absence_reason(store, path, wanted))
 
 
-def _beside_array(location: Location) -> Node | None:
-    """The group whose document stands beside that of an array, with a warning."""
-    documents = get_existing(location.store, location.format.keys(location.path)[1:])
-    group = location.format.read(location.path, documents, [])
+def fetch_probe(
+    store: Store, probe: Probe, more_keys: Callable[[str | None], list[str]] = lambda name: []
+) -> dict[str, bytes]:
+    """Fetch the metadata of a probe, and the values of `more_keys` of its format.
+
+    A store may refuse keys that it cannot have, and a server those that begin with a dot. If a key
+    cannot be read, that is an error only if no format of higher precedence has metadata.
+    `more_keys` gets the name of a format, or None for any.
+    """
+    try:
+        return get_existing(store, [*probe.keys(), *more_keys(probe.wanted)])
+    except StoreError:
+        found: dict[str, bytes] = {}
+        for keys in probe.keys_in_order():
+            found |= get_existing(store, keys)
+            formats = probe.formats(found, [])
+            if formats:
+                return found | get_existing(store, more_keys(formats[0].name))
+        raise
+
+
+def _group_besides_array(location: Location) -> Node | None:
+    """Return the group that has metadata at the path of an array, with a warning."""
+    metadata = get_existing(location.store, location.format.keys(location.path)[1:])
+    group = location.format.read(location.path, metadata, [])
     if group is not None:
         warn(f"an array and a group stand at {location}; the group is opened, read-only")
     return group
 
 
-def _with_copies(
-    location: Location, asked: bool, name: str | None, documents: Mapping[str, bytes]
+def _with_consolidated(
+    location: Location, requested: bool, name: str | None, metadata: Mapping[str, bytes]
 ) -> Location:
-    """The place with its group's copies: where they are asked for, or nothing can be listed."""
-    if not asked and can_list(location.store):
+    """Return the location with consolidated metadata, if requested or the store cannot list."""
+    if not requested and can_list(location.store):
         return location
     store, path, format = location.store, location.path, location.format
-    copies = Copies(store, path, format, asked=asked, name=name)
-    if asked and not copies.look(documents):
+    found = ConsolidatedMetadata(store, path, format, requested=requested, name=name)
+    if requested and not found.load(metadata):
         raise InvalidMetadata(
             f"there are no consolidated metadata at {location}; make them with"
             " consolidate_metadata, or open it without use_consolidated"
         )
-    return replace(location, copies=copies)
+    return replace(location, consolidated=found)
 
 
 def format_for(store: Store, path: str, zarr_format: object) -> Format:
-    """The format of a new node: as asked, else as the hierarchy it joins, else the default."""
-    separator = separator_of(store)
+    """Return the format of a new node: as given, or that of its hierarchy, or the default."""
+    separator = default_separator(store)
     if zarr_format is not None:
         wanted = by_name(zarr_format, separator)
-        probe = Probe("", wanted.name, separator)
-        found = probe.formats(get_existing(store, probe.keys()), [])
+        found = _root_formats(store, wanted.name, separator)
         return found[0] if found else wanted
     if path:
-        probe = Probe("", separator=separator)
-        found = probe.formats(get_existing(store, probe.keys()), [])
+        found = _root_formats(store, None, separator)
         if found and found[0].has_groups:
             return found[0]
     return by_name(getattr(store, "default_format", config.get().zarr_format), separator)
 
 
-BACKSLASH = "; a backslash is part of a name in zarr 3, write '/' between names"
+def _root_formats(store: Store, wanted: str | None = None, separator: str = ".") -> list[Format]:
+    """Return the formats of the hierarchy at the root of a store."""
+    probe = Probe("", wanted, separator)
+    return probe.formats(get_existing(store, probe.keys()), [])
 
 
-def why_absent(store: Store, path: str, wanted: str | None) -> str:
-    """The message for a path with no node: what is there instead, as far as can be told."""
+def absence_reason(store: Store, path: str, wanted: str | None) -> str:
+    """Return the message for a path without a node, with what was found instead."""
     kind = "" if wanted is None else f"zarr {wanted} "
     message = f"there is no {kind}array or group at {paths.show(path)} in {store!r}"
-    root = _root_around(store)
+    root = _enclosing_hierarchy(store)
     if root is not None:
         return (
             f"{message}; it lies inside the hierarchy {root!r}, which can only be opened at its"
@@ -200,76 +226,80 @@ def why_absent(store: Store, path: str, wanted: str | None) -> str:
             )
     file = file_root(store)
     if file is not None and file.is_file():
-        return f"{message}, which is {_about_file(file)}"
-    unknown = _unlisted(store, path) if _is_implicit(store) else ""
+        return f"{message}, which is {_describe_file(file)}"
+    unknown = _listing_needed(store, path) if _may_have_implicit_groups(store) else ""
     if unknown:
         return f"{message}; {unknown}"
-    none = f"no {ROOT_KEYS}"
+    hint = backslash_hint(path)
     if not can_list(store):
-        message += f" ({none} is there)"
-    else:
-        keys, prefixes = list_dir(store, paths.prefix(path))
-        if not keys and not prefixes:
-            message = f"{message}; nothing is there at all. {_beside(store, path)}"
-            return message + BACKSLASH if "\\" in path else message
-        names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
-        some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-        message += f" ({none}; it holds: {some})"
-    return message + BACKSLASH if "\\" in path else message
+        return f"{message} (no {ROOT_KEYS} is there){hint}"
+    keys, prefixes = list_dir(store, paths.prefix(path))
+    if not keys and not prefixes:
+        return f"{message}; nothing is there at all. {_similar_file(store, path)}{hint}"
+    names = [paths.name(p.rstrip("/")) for p in (*prefixes, *keys)]
+    some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    return f"{message} (no {ROOT_KEYS}; it holds: {some}){hint}"
 
 
-def may_be_implied(location: Location) -> str:
-    """Return why a node without a document may be there all the same; empty where none is.
-
-    The draft has groups that exist by what is below them, which only a listing can show.
-    """
-    return _unlisted(location.store, location.path) if location.format.implicit_groups else ""
-
-
-def check_absent(location: Location) -> None:
-    """Raise where nothing can tell that there is no node."""
-    unknown = may_be_implied(location)
-    if unknown:
-        raise StoreError(unknown)
-
-
-def _unlisted(store: Store, path: str) -> str:
-    if can_list(store):
-        return ""
-    return (
-        f"{store!r} cannot list its keys, so it cannot be known whether {paths.show(path)} is a"
-        " group without a document; open what is below it by name"
-    )
-
-
-def _is_implicit(store: Store) -> bool:
-    """Return True if the hierarchy at the root of a store has groups without documents."""
-    with suppress(OmnizarrError):
-        probe = Probe("")
-        return any(f.implicit_groups for f in probe.formats(get_existing(store, probe.keys()), []))
-    return False
-
-
-def why_no_member(location: Location, path: str) -> str:
-    """The message for a path below a group with no node: what is there."""
+def no_member_message(location: Location, path: str) -> str:
+    """Return the message for a relative path below a group without a node."""
     message = f"there is no array or group {path!r} in {location}"
-    unknown = may_be_implied(location.child(path))
+    unknown = _implicit_group_hint(location.child(path))
     if unknown:
         message += f"; {unknown}"
     names = sorted(location.child_names()) if can_list(location.store) else []
     if names:
         listed = f"{', '.join(names[:10])}{', …' if len(names) > 10 else ''}"
         message += f"; {did_you_mean(path, names)}members: {listed}"
-    return message + BACKSLASH if "\\" in location.child(path).path else message
+    return message + backslash_hint(location.child(path).path)
 
 
-def _beside(store: Store, path: str) -> str:
-    """The name in the same folder that a path of nothing may have meant."""
+def check_known_absent(location: Location) -> None:
+    """Raise if it cannot be known that there is no node."""
+    unknown = _implicit_group_hint(location)
+    if unknown:
+        raise StoreError(unknown)
+
+
+def _implicit_group_hint(location: Location) -> str:
+    """Explain why there may be a group without metadata; empty if there is none.
+
+    Such a group exists by the nodes below it, which only a listing can show.
+    """
+    implicit = location.format.implicit_groups
+    return _listing_needed(location.store, location.path) if implicit else ""
+
+
+def _listing_needed(store: Store, path: str) -> str:
+    if can_list(store):
+        return ""
+    return (
+        f"{store!r} cannot list its keys, so it cannot be known whether {paths.show(path)} is a"
+        " group without metadata; open the nodes below it by name"
+    )
+
+
+def _may_have_implicit_groups(store: Store) -> bool:
+    with suppress(OmnizarrError):
+        return any(format.implicit_groups for format in _root_formats(store))
+    return False
+
+
+def _enclosing_hierarchy(store: Store) -> Store | None:
+    """Return the larger store with the root of the hierarchy, if only the root can be opened."""
+    for outer in store.parents() if isinstance(store, HasParents) else ():
+        if _may_have_implicit_groups(outer):
+            return outer
+    return None
+
+
+def _similar_file(store: Store, path: str) -> str:
+    """Suggest a file in the same directory with a similar name."""
     root = file_root(store)
     if path or root is None or not root.parent.is_dir():
         return "Is the path right?"
     with suppress(OSError):
-        # Without endings, which most names have in common.
+        # Without suffixes, which most names have in common.
         names = {Path(name).stem: name for name in sorted(os.listdir(root.parent))}
         meant = near(root.stem, names)
         if meant is not None:
@@ -277,8 +307,8 @@ def _beside(store: Store, path: str) -> str:
     return "Is the path right?"
 
 
-# How files begin that are often taken for Zarr, what they are, and what to do.
-_FILES = (
+# The first bytes of files that are often taken for Zarr, and advice.
+_SIGNATURES = (
     (b"\x89HDF", "an HDF5 or NetCDF-4 file, not Zarr; open it with h5py or xarray"),
     (b"CDF", "a NetCDF-3 file, not Zarr; open it with xarray"),
     (b"II*\0", "a TIFF file, not Zarr; open it with tifffile"),
@@ -290,46 +320,14 @@ _FILES = (
 )
 
 
-def _about_file(path: Path) -> str:
-    """What a file is that was given in place of a directory, and what to do with it."""
+def _describe_file(path: Path) -> str:
+    """Describe a file that was given in place of a directory, with advice."""
     try:
         with path.open("rb") as file:
             start = file.read(16)
     except OSError as e:
         return f"a file that cannot be read: {e.strerror or e}"
-    for mark, about in _FILES:
-        if start.startswith(mark):
-            return about
+    for signature, advice in _SIGNATURES:
+        if start.startswith(signature):
+            return advice
     return "a file; give the directory that holds the data"
-
-
-def _root_around(store: Store) -> Store | None:
-    """The hierarchy that a store is a part of, if its format is opened at the root only."""
-    for outer in store.parents() if isinstance(store, HasParents) else ():
-        with suppress(OmnizarrError):  # what lies around need not be ours, or readable
-            probe = Probe("")
-            found = probe.formats(get_existing(outer, probe.keys()), [])
-            if any(format.implicit_groups for format in found):
-                return outer
-    return None
-
-
-def fetch_probe(
-    store: Store, probe: Probe, beside: Callable[[str | None], list[str]] = lambda name: []
-) -> dict[str, bytes]:
-    """Return the documents that a probe asks for, and those `beside` them.
-
-    A store may refuse keys that it cannot have, and a server those that begin with a dot. Where a
-    key cannot be read, that is an error only if no format preferred to the key's has documents.
-    `beside` gives further keys by the name of a format, or for None those of any.
-    """
-    try:
-        return get_existing(store, [*probe.keys(), *beside(probe.wanted)])
-    except StoreError:
-        found: dict[str, bytes] = {}
-        for keys in probe.keys_in_order():
-            found |= get_existing(store, keys)
-            formats = probe.formats(found, [])
-            if formats:
-                return found | get_existing(store, beside(formats[0].name))
-        raise

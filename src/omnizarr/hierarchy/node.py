@@ -11,10 +11,10 @@ from omnizarr.concurrency.cache import typed_key
 from omnizarr.errors import InvalidArgument, InvalidMetadata
 from omnizarr.formats import Format, guess_format
 from omnizarr.formats.format import ARRAY_DIMENSIONS
-from omnizarr.hierarchy.attributes import Attributes, change, json_attributes
+from omnizarr.hierarchy.attributes import Attributes, json_attributes, update_metadata
 from omnizarr.hierarchy.info import Info
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import StorePath, locate, place
+from omnizarr.hierarchy.lookup import StorePath, find_node, resolve_store_path
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import Store
 
@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 
 class NodeHandle(Generic[M]):
-    """A node that was opened."""
+    """The handle of a node: its location and its model."""
 
     _location: Location
     _model: M
-    _copied = False  # whether the model comes from a copy of the node's documents
+    _from_consolidated = False  # whether the model comes from a copy of the node's documents
 
     def __init__(
         self,
@@ -37,32 +37,32 @@ class NodeHandle(Generic[M]):
         read_only: bool = False,
         zarr_format: Any = None,
     ) -> None:
-        where, node_path = place(store, path, "r" if read_only else "r+")
-        location, node = locate(where, node_path, zarr_format=zarr_format, read_only=read_only)
+        where, node_path = resolve_store_path(store, path, "r" if read_only else "r+")
+        location, node = find_node(where, node_path, zarr_format=zarr_format, read_only=read_only)
         self._open(location, node)
-        self._tell()
+        self._warn_of_skipped()
 
     @classmethod
     def at(cls, location: Location, model: Node) -> Self:
-        """The handle for a model that was just read or written."""
+        """Return the handle for a model that was just read or written."""
         handle = cls.__new__(cls)
         handle._open(location, model)
-        copies = location.copies
-        handle._copied = copies is not None and copies.gave(location.path, model)
-        handle._tell()
+        copies = location.consolidated
+        handle._from_consolidated = copies is not None and copies.provided(location.path, model)
+        handle._warn_of_skipped()
         return handle
 
-    def _tell(self) -> None:
-        """Warn of what a user should know about the node."""
+    def _warn_of_skipped(self) -> None:
+        """Warn of anything that a user should know about the node."""
 
     @classmethod
     def open(cls, store: Any, zarr_format: Any = None) -> Self:
-        """The node at the root of a store, for reading and writing."""
+        """Open the node at the root of a store, for reading and writing."""
         return cls(store, zarr_format=zarr_format)
 
     @property
     def store(self) -> Store:
-        """The store that the node lies in."""
+        """The store of the node."""
         return self._location.store
 
     @property
@@ -82,17 +82,17 @@ class NodeHandle(Generic[M]):
 
     @property
     def store_path(self) -> StorePath:
-        """The store and the path in it, as one object that names the node's place."""
+        """The store and the path in it as one object."""
         return StorePath(self.store, self.path)
 
     @property
     def info(self) -> Info:
-        """A summary of what the documents say; nothing is asked of the store."""
+        """A summary of the metadata; the store is not accessed."""
         raise NotImplementedError
 
     @property
     def read_only(self) -> bool:
-        """Whether writing is refused."""
+        """True if the node cannot be changed."""
         return self._location.read_only or self.store.read_only
 
     @property
@@ -103,16 +103,16 @@ class NodeHandle(Generic[M]):
 
     @property
     def metadata(self) -> Metadata:
-        """What the node's documents say: its model, and the documents themselves."""
+        """The node's metadata: its model, and the JSON as it is stored."""
         return Metadata(self._model, self._location.format, self.path)
 
     @property
     def attrs(self) -> Attributes:
-        """User attributes; changes are stored at once."""
+        """The user attributes; changes are stored immediately."""
         return Attributes(lambda: self._model.attributes, self._change_attributes)
 
     def update_attributes(self, new_attributes: Mapping[str, Any]) -> Self:
-        """Set several attributes with one write, and give back this node."""
+        """Set several attributes with one write, and return this node."""
         self.attrs.update(new_attributes)
         return self
 
@@ -133,36 +133,36 @@ class NodeHandle(Generic[M]):
         return model.with_(attributes=attributes)
 
     def _open(self, location: Location, model: Node) -> None:
-        """Take a model that was just read or written; raises where it is the other kind."""
+        """Use a model that was just read or written; raise if it is of the other kind."""
         raise NotImplementedError
 
     def _change(self, edit: Callable[[M], M]) -> None:
-        """Store what `edit` makes of the model as it is stored now; this handle has it then."""
+        """Store what `edit` makes of the stored model, and use that."""
 
         def changed(model: Node) -> Node:
             self._take(model)
             return edit(self._model)
 
-        self._take(change(self._location, changed))
-        self._copied = False
+        self._take(update_metadata(self._location, changed))
+        self._from_consolidated = False
 
     def refresh(self) -> None:
-        """Read the documents again, in case another handle or process changed them."""
+        """Read the metadata again, in case another handle or process changed them."""
         self._take(self._location.load())
-        self._copied = False
+        self._from_consolidated = False
 
     def _take(self, model: Node) -> None:
-        """Have a model that was just read or written, unless this handle has that very one."""
+        """Use a model that was just read or written, unless it is the current one."""
         if model is not self._model:
             self._open(self._location, model)
 
     def __getstate__(self) -> dict[str, Any]:
-        location = self._location.unlisted()
-        return {"location": location, "model": self._model, "copied": self._copied}
+        location = self._location.without_listing()
+        return {"location": location, "model": self._model, "copied": self._from_consolidated}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._open(state["location"], state["model"])
-        self._copied = state["copied"]
+        self._from_consolidated = state["copied"]
 
     def _repr_html_(self) -> str:
         return self.info._repr_html_()
@@ -179,10 +179,10 @@ class NodeHandle(Generic[M]):
 
 
 class Metadata:
-    """A node's model, whose fields are this object's too, and the documents it is stored as.
+    """A node's model, with its fields as attributes, and the metadata as they are stored.
 
-    Nothing that is changed here changes the node: dictionaries of `attributes`, `documents` and
-    `to_dict` are copies, all others cannot be changed.
+    Changes here do not change the node: the dictionaries of `attributes`, `documents` and
+    `to_dict` are copies, everything else is read-only.
     """
 
     def __init__(self, model: Node, format: Format, path: str) -> None:
@@ -202,7 +202,7 @@ class Metadata:
 
     @property
     def model(self) -> Node:
-        """The node as every format can say it."""
+        """The model of the node, independent of the format."""
         return frozen(self._model)
 
     @property
@@ -211,12 +211,12 @@ class Metadata:
         return copy.deepcopy(dict(self._model.attributes))
 
     def documents(self) -> dict[str, Any]:
-        """The documents by their keys in the store, as JSON."""
+        """Return the stored metadata by key, as JSON."""
         written = self._format.write(self._path, self._model)
         return {k: loads(v, k, allow_nan=True) for k, v in written.items() if v is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        """The node's main document as JSON, with the attributes."""
+        """Return the node's main metadata as JSON, with the attributes."""
         found = list(self.documents().values())
         main = dict(found[0]) if found else {}
         return {**main, "attributes": self.attributes}
@@ -243,15 +243,15 @@ class Metadata:
 
 
 def frozen(model: Node) -> Node:
-    """Return a model of its own, nothing inside which can be changed."""
+    """Return a deeply read-only copy of a model."""
     parts = {"attributes": freeze(model.attributes), "extra": freeze(model.extra)}
     if isinstance(model, GroupModel):
         parts["consolidated"] = freeze(model.consolidated)
     return model.with_(**parts)
 
 
-def described(path: str, given: Any) -> tuple[Node, str | None]:
-    """The model of a node, and the format where the description has one."""
+def node_from_description(path: str, given: Any) -> tuple[Node, str | None]:
+    """Return the model of a described node, and its format if the description has one."""
     if isinstance(given, Metadata):
         return given.model, str(given.zarr_format)
     if isinstance(given, (ArrayModel, GroupModel)):

@@ -18,26 +18,27 @@ from omnizarr.errors import (
     known_names,
 )
 from omnizarr.formats import consolidated
-from omnizarr.hierarchy.array import Array, like
+from omnizarr.formats.format import cannot
+from omnizarr.hierarchy.array import Array, options_like
 from omnizarr.hierarchy.build import make_array
-from omnizarr.hierarchy.consolidated import changing, note_change
+from omnizarr.hierarchy.consolidated import lock_consolidated, mark_changed
 from omnizarr.hierarchy.group import Group, make_group, open_node
-from omnizarr.hierarchy.location import Location, existing_node, walk
-from omnizarr.hierarchy.lookup import Mode, format_for, locate, place
+from omnizarr.hierarchy.location import Location, existing_node, readable_nodes
+from omnizarr.hierarchy.lookup import Mode, find_node, format_for, resolve_store_path
 from omnizarr.hierarchy.options import (
     ArrayOptions,
     CreateOptions,
     OpenOptions,
     check_options,
     check_separator,
+    document_options,
     runtime_config,
-    shows,
 )
 from omnizarr.model import paths
-from omnizarr.stores import Store, supports_compare_and_set
+from omnizarr.stores import Store, update_value
 
 
-@shows(OpenOptions, returns="Array | Group")
+@document_options(OpenOptions, returns="Array | Group")
 def open(
     store: Any = None,
     mode: Mode | None = None,
@@ -50,25 +51,25 @@ def open(
     missing: Missing = "fill",
     **options: Unpack[OpenOptions],
 ) -> Any:
-    """The array or group at a path, in whatever format it is; read-only unless a mode is given.
+    """Open the array or group at a path, in any format; read-only unless a mode is given.
 
     `store` is a path, a URL, a dict, a store, or a `StorePath`. Mode ``r`` (the default) reads,
-    ``r+`` also writes; neither creates anything. ``a`` opens or creates, ``w`` replaces what is
-    there, ``w-`` fails if something is: with a shape or data they create an array as
-    `open_array` does, else a group. `zarr_version` is another name for `zarr_format`;
-    `use_consolidated` is as in `open_group`. `missing` says what reads do about chunks that the
-    store does not have, here and below: ``fill``, ``warn`` or ``raise``; see `Array.read`.
+    ``r+`` also writes; neither creates anything. ``a`` opens or creates, ``w`` replaces an existing
+    node, ``w-`` fails if one exists: with a shape or data they create an array as `open_array`
+    does, else a group. `zarr_version` is another name for `zarr_format`; `use_consolidated` is as
+    in `open_group`. `missing` is the treatment of missing chunks when arrays here and below are
+    read: ``fill``, ``warn`` or ``raise``; see `Array.read`.
 
-    Which of the two it is, is known when the program runs; one that checks types says what it
-    expects, ``a: Array = open(…)``, or uses `open_array` or `open_group`.
+    The type of the result is known only at run time; a program with type checks declares it,
+    ``a: Array = open(…)``, or uses `open_array` or `open_group`.
     """
     check_missing(missing)
     check_options({k: v for k, v in options.items() if k not in ("shape", "dtype", "data")})
     chosen = _mode(mode, store, options)
     zarr_format = one_format(zarr_format, zarr_version)
-    where, node_path = place(store, path, chosen, storage_options)
+    where, node_path = resolve_store_path(store, path, chosen, storage_options)
     if _should_open(where, node_path, chosen):
-        location, node = locate(
+        location, node = find_node(
             where,
             node_path,
             zarr_format=zarr_format,
@@ -83,7 +84,7 @@ def open(
     return open_group(where, chosen, **given)
 
 
-@shows(ArrayOptions, explained=True)
+@document_options(ArrayOptions, explained=True)
 def open_array(
     store: Any = None,
     mode: Mode | None = None,
@@ -98,21 +99,20 @@ def open_array(
     missing: Missing = "fill",
     **options: Unpack[ArrayOptions],
 ) -> Array:
-    """The array at a path; modes ``a``, ``w`` and ``w-`` create it from the other options.
+    """Open the array at a path; modes ``a``, ``w`` and ``w-`` create it from the other options.
 
-    ``a`` opens or creates, ``w`` replaces what is there, ``w-`` fails if something is. Without a
-    mode the array is opened to be read, or, where a shape or data are given, as with ``a``.
-    Opening looks at one of the options: `dimension_separator` is used where a version 2 document
-    does not state it, for data that were written through a nested store. `missing` is as in
-    `open`.
+    ``a`` opens or creates, ``w`` replaces an existing node, ``w-`` fails if one exists. Without a
+    mode the array is opened read-only, or, if a shape or data are given, as with ``a``. One of the
+    options applies to existing arrays: `dimension_separator` is used if version 2 metadata do not
+    state it, for data that were written through a nested store. `missing` is as in `open`.
     """
     check_missing(missing)
     chosen = _mode(mode, store, {"shape": shape, "data": data})
     zarr_format = one_format(zarr_format, zarr_version)
-    where, node_path = place(store, path, chosen, storage_options)
+    where, node_path = resolve_store_path(store, path, chosen, storage_options)
     if _should_open(where, node_path, chosen):
         check_options(options)
-        location, node = locate(
+        location, node = find_node(
             where,
             node_path,
             zarr_format=zarr_format,
@@ -148,21 +148,22 @@ def open_group(
     missing: Missing = "fill",
     **unused: Any,
 ) -> Group:
-    """The group at a path, read-only without a mode; modes as in `open_array`.
+    """Open the group at a path, read-only without a mode; modes are as in `open_array`.
 
-    `use_consolidated`: True takes the nodes below from the group's copies of their documents,
-    without a request, and fails where it has none; a string is another key for them than
-    ``.zmetadata`` (version 2). An array's copy is compared with its own document when its data
-    are first used. False never looks at copies. None uses them only to list where a store cannot.
-    `missing` is as in `open`. `cache_attrs` and `synchronizer` of zarr-python 2 have no effect.
+    `use_consolidated`: True takes the nodes below from the group's consolidated metadata, without
+    further requests, and fails if there are none; a string is another key for them than
+    ``.zmetadata`` (version 2). Those of an array are compared with its own metadata when its data
+    are first used. False ignores consolidated metadata. None uses them only to list where a store
+    cannot. `missing` is as in `open`. `cache_attrs` and `synchronizer` of zarr-python 2 have no
+    effect.
     """
     check_missing(missing)
     chosen = _mode(mode, store, {})
     check_group_options(unused)
     zarr_format = one_format(zarr_format, zarr_version)
-    where, node_path = place(store, path, chosen, storage_options)
+    where, node_path = resolve_store_path(store, path, chosen, storage_options)
     if _should_open(where, node_path, chosen):
-        location, node = locate(
+        location, node = find_node(
             where,
             node_path,
             zarr_format=zarr_format,
@@ -183,15 +184,15 @@ def open_group(
     return open_group(where, "r+", path=node_path, missing=missing)
 
 
-@shows(CreateOptions)
+@document_options(CreateOptions)
 def open_like(a: Any, path: str | None = None, **options: Any) -> Array:
-    """The array at a path, created there like another where it does not exist."""
-    given = {"mode": "a", **like(a, options)}
+    """Open the array at a path, or create one there like another if it does not exist."""
+    given = {"mode": "a", **options_like(a, options)}
     return open_array(given.pop("store", None), path=path, **given)
 
 
 def open_consolidated(store: Any, *, use_consolidated: bool | str = True, **options: Any) -> Group:
-    """As `open_group`, with the nodes below taken from the group's consolidated metadata."""
+    """Open a group as `open_group` does, with its consolidated metadata."""
     if not use_consolidated:
         raise WrongType(
             f"open_consolidated needs use_consolidated=True or a key, got {use_consolidated!r};"
@@ -207,50 +208,52 @@ def consolidate_metadata(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Group:
-    """Store a copy of all documents below a group with the group, and give back the group.
+    """Store the metadata of all nodes below a group in the group, and return the group.
 
-    Whatever this library changes below the group afterwards, it changes in the copy too; copies
-    of more than a megabyte it drops instead, with a warning.
+    This library updates them whenever it changes a node below the group; if they are larger than a
+    megabyte, it drops them instead, with a warning.
     """
-    where, node_path = place(store, path, storage_options=storage_options)
-    location, node = locate(where, node_path, zarr_format=zarr_format)
+    where, node_path = resolve_store_path(store, path, storage_options=storage_options)
+    location, node = find_node(where, node_path, zarr_format=zarr_format)
     group = Group.at(location, node)
     location.check_writable()
-    _gather(location)
+    key = consolidated.key(location.format, location.path)
+    if key is None:
+        raise cannot(location.format.name, "consolidated metadata")
+    _consolidate(location, key)
     group.refresh()
     return group
 
 
-def _gather(location: Location) -> None:
-    """Store copies until they are those of now: who changes a node after that renews them."""
+def _consolidate(location: Location, key: str) -> None:
+    """Store the consolidated metadata of a group, until no node has changed meanwhile.
+
+    Whoever changes a node after that updates them.
+    """
     store, format, path = location.store, location.format, location.path
-    key = consolidated.key(format, path) or ""
+
+    def collected(stored: bytes | None) -> bytes | None:
+        nodes = readable_nodes(location, location.load())
+        text = consolidated.write(format, path, nodes)[key]
+        return stored if text == stored else text
 
     def attempt() -> None:
-        generation = store.generation(key) if key and supports_compare_and_set(store) else None
-        stored = store.get(key) if key else None
-        text = consolidated.write(format, path, walk(location, location.load()))[key]
-        if text == stored:
-            return
-        if supports_compare_and_set(store):
-            store.set_if(key, text, generation)
-        else:
-            store.set(key, text)
-        raise Overtaken(str(location))  # unless it is the same when it is read again
+        if update_value(store, key, collected):
+            raise Overtaken(str(location))  # unless they are the same when read again
 
-    with changing(store, format, key, path):
+    with lock_consolidated(store, format, key, path):
         retry_conflicts(attempt, " while its consolidated metadata was stored; try again")
-    note_change()
+    mark_changed()
 
 
-def copies_are_stale(store: Any) -> bool:
-    """Whether the root has consolidated metadata that differ from the documents below it."""
-    location, node = locate(*place(store, None))
+def consolidated_is_stale(store: Any) -> bool:
+    """Return True if the root has consolidated metadata that differ from those of its nodes."""
+    location, node = find_node(*resolve_store_path(store, None))
     key = consolidated.key(location.format, location.path)
     data = location.store.get(key) if key else None
     if key is None or data is None or not consolidated.has_copies(location.format, data, key):
         return False
-    now = consolidated.write(location.format, location.path, walk(location, node))[key]
+    now = consolidated.write(location.format, location.path, readable_nodes(location, node))[key]
     return load_object(now, key, allow_nan=True) != load_object(data, key, allow_nan=True)
 
 
@@ -262,7 +265,7 @@ def load(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """An array in memory, or for a group a dictionary of those directly in it."""
+    """Return an array in memory, or for a group a dictionary of the arrays directly in it."""
     node = open(
         store,
         path=path,
@@ -276,7 +279,7 @@ def load(
 
 
 def _mode(mode: str | None, store: Any, options: Mapping[str, Any]) -> Any:
-    """Without a mode: read, or create where the call says what, or nothing could be there."""
+    """Return the mode, by default ``r``, or ``a`` if the call describes a new array."""
     if mode is not None:
         return mode
     given = any(options.get(name) is not None for name in ("shape", "data"))
@@ -296,7 +299,7 @@ _OF_GROUPS = ("path", "zarr_format", "attributes", "overwrite", "storage_options
 
 
 def check_group_options(options: dict[str, Any]) -> None:
-    """Options of zarr-python 2 for groups that need nothing here; raises for others."""
+    """Raise for unknown options of groups; those of zarr-python 2 are accepted."""
     known = ("cache_attrs", "synchronizer", "chunk_store", "meta_array")
     for name in options:
         if name not in known:
@@ -310,7 +313,7 @@ def _configured(node: Array | Group, options: Mapping[str, Any]) -> Array | Grou
 
 
 def _should_open(store: Store, path: str, mode: str) -> bool:
-    """Whether a mode opens what is there, rather than creating."""
+    """Return True if a mode opens an existing node; raise if it must not exist."""
     if mode in ("r", "r+"):
         return True
     exists = existing_node(store, path) is not None

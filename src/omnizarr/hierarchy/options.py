@@ -1,7 +1,7 @@
-"""Options of new arrays, declared once, and the model made from them.
+"""Options of new arrays, and the model that they describe.
 
-Options are declared once, as typed dictionaries in `options`; ``inspect.signature``, ``help`` and
-completion then show them as the keywords that they are.
+The options are declared once, as typed dictionaries; ``inspect.signature``, ``help`` and
+completion show them as keywords.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ class ArrayOptions(TypedDict, total=False):
         ``"auto"`` (about 1 MiB); a size such as ``"4MB"``; False for one chunk; a list of lists
         of lengths for a rectilinear grid (version 3). `chunk_shape` is another name for it.
     shards
-        Versions 3 and 3-draft: pack the chunks into values of this shape, a multiple of the
+        Versions 3 and 3-draft: store the chunks in shards of this shape, a multiple of the
         chunk shape; a size such as ``"100MB"``, or an integer for all axes. In version 3 also
         ``{"shape": …, "index_location": "start"}``, for the index in front of the chunks.
     fill_value
-        What elements that were never written read as. Unless given zero, and for times in
+        The value of elements that were never written. The default is zero, and for times in
         versions 2 and 3 "not a time". None leaves it undefined in versions 1 and 2.
     codecs
-        The whole list of codecs, in place of the next four.
+        The whole list of codecs, instead of the next four options.
     filters, serializer, compressors
         Codecs on arrays, from array to bytes, and on bytes. Objects, names or JSON. None for
-        none. `compressor` is the same for one. By default what the setting `codecs` says.
+        none. `compressor` is the same for one. The default is the setting `codecs`.
     order
         ``"C"`` or ``"F"``: the order of items inside a chunk.
     dimension_names
@@ -73,20 +73,20 @@ class ArrayOptions(TypedDict, total=False):
     chunk_key_encoding, dimension_separator
         ``"/"`` or ``"."`` between the indices in chunk keys, or the encoding's JSON.
     write_empty_chunks
-        Whether chunks that hold nothing but the fill value are stored, for this handle of the
-        array; by default as the setting of that name says.
+        True to store chunks that hold nothing but the fill value, for this handle of the array;
+        the default is the setting of that name.
     config
         The same as a mapping, ``{"write_empty_chunks": …, "order": …}``; this `order` is that
         of values that were read, in memory.
     object_codec
-        Version 2, ``dtype=object``: how objects become bytes.
+        Version 2, ``dtype=object``: the codec from objects to bytes.
     fallback
         The draft: names of types that a reader without this one may use instead.
     storage_transformers
-        The draft: what stands between the array and its store, such as
-        ``storage_transformers.indexed_shards([2, 2])``, or its JSON.
+        The draft: transformers between the array and its store, such as
+        ``storage_transformers.indexed_shards([2, 2])``, or their JSON.
     synchronizer, cache_metadata, cache_attrs
-        Of zarr-python 2, without effect: writers of one process take turns without it, and
+        Of zarr-python 2, without effect: writers of one process are synchronised without it, and
         attributes are read again before they are changed.
     chunk_store, meta_array
         Of zarr-python; only None.
@@ -144,7 +144,7 @@ class CreateOptions(NewOptions, total=False):
 
 
 class _Default:
-    """As a fill value: none was given."""
+    """The fill value of an array for which none is given."""
 
     def __repr__(self) -> str:
         return "<default>"
@@ -164,14 +164,14 @@ DEFAULTS: dict[str, Any] = {
 
 
 def runtime_config(options: ArrayOptions) -> ArrayConfig:
-    """Those options that belong to a handle of an array, not to the array."""
+    """Return the options of a handle, which are not stored with the array."""
     config = ArrayConfig.of(options.get("config"))
     keep = options.get("write_empty_chunks")
     return config if keep is None else replace(config, write_empty_chunks=keep)
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise where an option is unknown, or asks for something that is not offered."""
+    """Raise if an option is unknown or not supported."""
     unknown = options.keys() - ArrayOptions.__annotations__.keys()
     if unknown:
         name = sorted(unknown)[0]
@@ -185,7 +185,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 def array_model(
     format: Format, shape: int | Iterable[int], dtype: Any, options: ArrayOptions
 ) -> ArrayModel:
-    """The model of a new array, the same for equal options; raises where one is wrong."""
+    """Return the model of a new array, the same for equal options; raise if one is wrong."""
     key = _key(format, shape, dtype, options)
     found = None if key is None else _models.get(key)
     if found is not None:
@@ -197,7 +197,7 @@ def array_model(
 
 
 def _key(format: Format, shape: Any, dtype: Any, options: ArrayOptions) -> Hashable:
-    """Return what decides the model of a new array, or None where that is not plain data."""
+    """Return a cache key for the model of a new array, or None if an option is not plain data."""
     given = data_types.value_key((shape, dtype, options, config.get().codecs))
     return None if given is None else (id(format), registry.generation(), given)
 
@@ -260,7 +260,7 @@ def _chunks(options: ArrayOptions) -> Any:
 
 
 def _plain_type(dtype: Any) -> Any:
-    """A data type object of zarr-python as NumPy's, or as its JSON; others as they are."""
+    """Convert a data type of zarr-python to a NumPy type or JSON; return others as they are."""
     if not hasattr(dtype, "to_native_dtype"):
         return dtype
     native = dtype.to_native_dtype()
@@ -271,7 +271,7 @@ def _plain_type(dtype: Any) -> Any:
 
 
 def lengths_of(shape: int | Iterable[int]) -> tuple[int, ...]:
-    """A shape as a tuple of integers; raises where it is none."""
+    """Return a shape as a tuple of integers; raise if it is none."""
     lengths = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     for n in lengths:
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
@@ -284,14 +284,14 @@ def lengths_of(shape: int | Iterable[int]) -> tuple[int, ...]:
 
 
 def check_separator(separator: str | None) -> str | None:
-    """`separator`, or an error where no format has such a one."""
+    """Return `separator`; raise if no format has it."""
     if separator not in (None, "/", "."):
         raise InvalidArgument(f"dimension_separator must be '/' or '.', got {separator!r}")
     return separator
 
 
 def key_encoding(format: Format, options: ArrayOptions) -> Named:
-    """The chunk key encoding that options ask for, or the format's own."""
+    """Return the chunk key encoding of the options, or the default of the format."""
     given = options.get("chunk_key_encoding")
     if given is None:
         return format.key_encoding(check_separator(options.get("dimension_separator")))
@@ -373,7 +373,7 @@ def _transformers(given: Iterable[Any] | None) -> tuple[Named, ...]:
 
 
 def _transformer(given: Any) -> Named:
-    """A transformer by its JSON, which names it by `extension` (the draft) or by `name`."""
+    """Return a transformer from its JSON, named by `extension` (the draft) or by `name`."""
     if isinstance(given, Named):
         return given
     if isinstance(given, Mapping) and isinstance(given.get("extension"), str):
@@ -393,10 +393,10 @@ def _several(given: Any) -> list[Any]:
 
 
 def default_codecs(format: Format, itemsize: int | None, variable: str | None) -> tuple[Named, ...]:
-    """The codecs for fixed items of that size, or for a variable type's codec.
+    """Return the default codecs for fixed items of that size, or for the codec of a variable type.
 
-    Where the setting is a list, one that makes bytes of an array, and those before it, are for
-    fixed items; a variable type has its own.
+    If the setting is a list, its codec from array to bytes, and the codecs before it, are for fixed
+    items; a variable type has its own.
     """
     chosen = config.get().codecs
     if isinstance(chosen, str):
@@ -414,13 +414,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 _WORDS = inspect.cleandoc(ArrayOptions.__doc__ or "").partition("\n\n")[2]
 
 
-def shows(
+def document_options(
     options: type, *, explained: bool = False, returns: str | None = None
 ) -> Callable[[F], F]:
-    """Return a decorator for a function whose ``**`` argument has the members of `options`.
+    """Return a decorator that shows `options` in the signature of a function with ``**options``.
 
-    Its help also explains them where `explained`, and names what it `returns` where type checkers
-    are told less.
+    With `explained`, the docstring explains them; `returns` is the return annotation to show, if
+    type checkers need a less precise one.
     """
 
     def give(function: F) -> F:
@@ -433,7 +433,7 @@ def shows(
 
 
 class Expanded(inspect.Signature):
-    """A signature that is made when it is first looked at, so that importing stays quick."""
+    """A signature that is computed on first use, so that importing stays quick."""
 
     def __init__(self, function: Callable[..., Any], options: type, returns: str | None) -> None:
         self._of = function, options, returns
@@ -467,7 +467,7 @@ class Expanded(inspect.Signature):
         return self._made.return_annotation
 
     def replace(self, **changes: Any) -> inspect.Signature:  # type: ignore[override]
-        """A plain signature with some parts changed."""
+        """Return a plain signature with changes."""
         return self._made.replace(**changes)
 
     def __reduce__(self) -> Any:
@@ -475,14 +475,14 @@ class Expanded(inspect.Signature):
 
 
 def _copy(function: Any) -> FunctionType:
-    """The function without the signature that it was given."""
+    """Return a copy of a function without a signature of its own."""
     made = FunctionType(function.__code__, function.__globals__, argdefs=function.__defaults__)
     made.__kwdefaults__, made.__annotations__ = function.__kwdefaults__, function.__annotations__
     return made
 
 
 def chunk_grid(chunks: Any, shape: tuple[int, ...], data_type: DataType) -> Named:
-    """The grid that is meant by what a user writes for the chunks."""
+    """Return the chunk grid that the option `chunks` describes."""
     itemsize = _itemsize(data_type)
     if isinstance(chunks, str) and chunks != AUTO:
         return _regular(guess_chunks(shape, itemsize, byte_size(chunks, "chunks")))
@@ -524,7 +524,7 @@ def _edges(axis: Any) -> Any:
 
 
 def guess_chunks(shape: tuple[int, ...], itemsize: int, target: int) -> tuple[int, ...]:
-    """A chunk shape of at most `target` bytes: the longest axis is halved until it fits."""
+    """Return a chunk shape of at most `target` bytes; the longest axis is halved until it fits."""
     chunks = [max(1, n) for n in shape]
     while math.prod(chunks) * itemsize > target and max(chunks, default=1) > 1:
         longest = chunks.index(max(chunks))
@@ -533,9 +533,9 @@ def guess_chunks(shape: tuple[int, ...], itemsize: int, target: int) -> tuple[in
 
 
 def shard_options(shards: Any) -> tuple[Any, str]:
-    """Return the shape of shards, in any form, and where their index is, as zarr-python takes it.
+    """Return the shape of shards, in any form, and the location of their index.
 
-    ``{"shape": (64, 64), "index_location": "start"}`` gives both.
+    ``{"shape": (64, 64), "index_location": "start"}`` has both, as in zarr-python.
     """
     if not isinstance(shards, Mapping):
         return shards, "end"
@@ -552,7 +552,7 @@ def shard_options(shards: Any) -> tuple[Any, str]:
 
 
 def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[int, ...]:
-    """The shape of a shard: as given, or whole chunks up to a number of bytes."""
+    """Return the shape of a shard: as given, or whole chunks up to a number of bytes."""
     chunks = array.chunk_grid.configuration.get("chunk_shape")
     if chunks is None:
         raise InvalidArgument(f"shards {shards!r} need chunks of one shape")
@@ -575,7 +575,7 @@ def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[in
 def _grown(
     chunks: tuple[int, ...], shape: tuple[int, ...], itemsize: int, target: int
 ) -> tuple[int, ...]:
-    """Chunks doubled along the axis where the shard is shortest, until it is full."""
+    """Double the shard along its relatively shortest axis until it has the size."""
     sizes = list(chunks)
     while math.prod(sizes) * itemsize * 2 <= target:
         room = [i for i, (s, n) in enumerate(zip(sizes, shape, strict=True)) if s < n]

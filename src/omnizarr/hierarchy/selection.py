@@ -1,4 +1,4 @@
-"""Reading and writing by selection: square brackets, and the other ways to select."""
+"""Read and write arrays by selection: square brackets, `oindex`, `vindex`, `blocks`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from omnizarr.model import paths
 
 
 class Lazy:
-    """Gives its values to ``np.asarray``."""
+    """An object that ``np.asarray`` converts to an array."""
 
     def _values(self) -> npt.NDArray[Any]:
-        """All of them, in memory of their own."""
+        """Return all elements in a new NumPy array."""
         raise NotImplementedError
 
     def __array__(
@@ -38,7 +38,7 @@ class Lazy:
 
 
 class Shaped(Lazy):
-    """The same, with axes."""
+    """An object with axes that ``np.asarray`` converts to an array."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -64,8 +64,8 @@ class Shaped(Lazy):
 class Selectable(Shaped):
     """An array that is read and written by selection.
 
-    In the methods that zarr-python has too, `out` is an array to fill, `fields` names fields of
-    a structured type, and `prototype` is not used: results are NumPy arrays.
+    In the methods of zarr-python, `out` is an array to fill, `fields` names fields of a structured
+    type, and `prototype` is not used: results are NumPy arrays.
     """
 
     _bound: BoundArray
@@ -73,25 +73,25 @@ class Selectable(Shaped):
 
     @property
     def _data(self) -> BoundArray:
-        """What reads and writes go through."""
+        """The array to read and write."""
         raise NotImplementedError
 
     @property
     def _target(self) -> BoundArray:
-        """What assignments go through."""
+        """The array to assign to."""
         return self._data
 
     def _check_writable(self) -> None:
         raise NotImplementedError
 
     def _configured(self) -> AbstractContextManager[object]:
-        """The settings to write with."""
+        """Return the settings for writing as a context manager."""
         keep = self._config.write_empty_chunks
         return nullcontext() if keep is None else configure(write_empty_chunks=keep)
 
     @property
     def _missing(self) -> Missing:
-        """What reads do about chunks that the store does not have."""
+        """The treatment of missing chunks."""
         raise NotImplementedError
 
     def _read(
@@ -125,12 +125,12 @@ class Selectable(Shaped):
         missing: Missing | None = None,
         filled: list[tuple[int, ...]] | None = None,
     ) -> Any:
-        """The selected elements as a NumPy array, or a scalar where every index is a number.
+        """Return the selected elements as a NumPy array, or a scalar if every index is a number.
 
-        `out` is filled instead of a new array where it is given. `missing` says what to do about
-        chunks that the store does not have: ``fill`` reads the fill value, ``warn`` also warns,
-        ``raise`` raises `MissingChunk`; without it the array does as it was opened. The places of
-        chunks that were filled are added to the list `filled`.
+        `out` is an array to fill instead of a new one. `missing` is the treatment of missing
+        chunks: ``fill`` reads the fill value, ``warn`` also warns, ``raise`` raises `MissingChunk`;
+        the default is as the array was opened. The coordinates of filled chunks are appended to the
+        list `filled`.
         """
         return self._read(plan, selection, out, missing, filled)
 
@@ -139,23 +139,23 @@ class Selectable(Shaped):
 
     @property
     def oindex(self) -> Selector:
-        """Selects with a list, mask, slice or integer for each axis on its own."""
+        """Select with a list, mask, slice or integer for each axis separately."""
         return Selector(self, axis_plan, "oindex")
 
     @property
     def vindex(self) -> Selector:
-        """Selects single points by lists of positions, or by a mask of the whole shape."""
+        """Select single points by lists of positions, or by a mask of the whole shape."""
         return Selector(self, point_plan, "vindex")
 
     @property
     def blocks(self) -> Selector:
-        """Selects whole chunks, of a sharded array whole shards, by their place in the grid."""
+        """Select whole chunks, or shards of a sharded array, by their coordinates in the grid."""
         return Selector(self, block_plan, "blocks")
 
     def get_basic_selection(
         self, selection: Any = ..., *, out: Any = None, fields: Any = None, prototype: Any = None
     ) -> Any:
-        """Elements by integers and slices."""
+        """Return elements by integers and slices."""
         return self._read(basic_plan, with_fields(selection, fields), out)
 
     def set_basic_selection(
@@ -167,19 +167,19 @@ class Selectable(Shaped):
     def get_orthogonal_selection(
         self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
     ) -> Any:
-        """Elements by a list, mask, slice or integer for each axis on its own."""
+        """Return elements by a list, mask, slice or integer for each axis separately."""
         return self._read(axis_plan, with_fields(selection, fields), out)
 
     def set_orthogonal_selection(
         self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
     ) -> None:
-        """Store values by a list, mask, slice or integer for each axis on its own."""
+        """Store values by a list, mask, slice or integer for each axis separately."""
         self._write(axis_plan, with_fields(selection, fields), value)
 
     def get_coordinate_selection(
         self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
     ) -> Any:
-        """Single elements by lists of positions, one for each axis."""
+        """Return single elements by lists of positions, one for each axis."""
         return self._read(point_plan, with_fields(selection, fields), out)
 
     def set_coordinate_selection(
@@ -191,7 +191,7 @@ class Selectable(Shaped):
     def get_mask_selection(
         self, mask: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
     ) -> Any:
-        """The elements where a mask of the whole shape is true."""
+        """Return the elements where a mask of the whole shape is true."""
         return self._read(mask_plan, with_fields(mask, fields), out)
 
     def set_mask_selection(
@@ -203,17 +203,17 @@ class Selectable(Shaped):
     def get_block_selection(
         self, selection: Any, *, out: Any = None, fields: Any = None, prototype: Any = None
     ) -> Any:
-        """Whole chunks by their place in the grid."""
+        """Return whole chunks by their coordinates in the grid."""
         return self._read(block_plan, with_fields(selection, fields), out)
 
     def set_block_selection(
         self, selection: Any, value: Any, *, fields: Any = None, prototype: Any = None
     ) -> None:
-        """Store values in whole chunks by their place in the grid."""
+        """Store values in whole chunks by their coordinates in the grid."""
         self._write(block_plan, with_fields(selection, fields), value)
 
     def astype(self, dtype: npt.DTypeLike) -> Converted:
-        """A view to read from whose elements come as another type."""
+        """Return a read-only view whose elements are converted to another type."""
         return Converted(self, np.dtype(dtype))
 
     def _values(self) -> npt.NDArray[Any]:
@@ -230,7 +230,7 @@ class Selectable(Shaped):
         return self._values().data
 
     def __iter__(self) -> Iterator[Any]:
-        """The elements along the first axis; each chunk along it is read once."""
+        """Yield the elements along the first axis; each chunk along it is read once."""
         axis, length = self._bound.grid.axes[0] if len(self) else None, len(self)
         number = 0
         while axis is not None and number < axis.count and axis.start(number) < length:
@@ -254,7 +254,7 @@ def read(
     missing: Missing = "fill",
     filled: list[tuple[int, ...]] | None = None,
 ) -> Any:
-    """The selected elements as a NumPy array, or a scalar where every index is a number."""
+    """Return the selected elements as a NumPy array, or a scalar if every index is a number."""
     chosen, fields = _planned(planner, array, selection)
     if out is not None:
         return _read_into(array, chosen, fields, out, missing, filled)
@@ -272,9 +272,10 @@ def read(
 
 
 def _planned(planner: Planner, array: BoundArray, selection: Any) -> tuple[Plan, Any]:
-    """The plan, and names of fields; a stored array among the indices is read first.
+    """Return the plan for a selection, and the names of fields in it.
 
-    Planners know no names, so they are looked for where a plan cannot be made.
+    Planners do not know names of fields, nor stored arrays as indices, which must be read first.
+    Both are looked for only if there is no plan otherwise.
     """
     grid = array.grid
     try:
@@ -323,13 +324,15 @@ def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> No
     """Store values, broadcast to the shape of the selection."""
     chosen, fields = _planned(planner, array, selection)
     if fields is None:
-        engine.write(array, chosen, spread(value, array.dtype, chosen))
+        engine.write(array, chosen, broadcast_values(value, array.dtype, chosen))
     else:
-        engine.write_fields(array, chosen, fields, spread(value, array.dtype[fields], chosen))
+        engine.write_fields(
+            array, chosen, fields, broadcast_values(value, array.dtype[fields], chosen)
+        )
 
 
-def spread(value: Any, dtype: np.dtype[Any], chosen: Plan) -> npt.NDArray[Any]:
-    """What a user assigns, broadcast to the selection, in the plan's full shape."""
+def broadcast_values(value: Any, dtype: np.dtype[Any], chosen: Plan) -> npt.NDArray[Any]:
+    """Convert assigned values, and broadcast them to the full shape of the plan."""
     data = as_values(value, dtype)
     try:
         return chosen.to_full(np.broadcast_to(data, chosen.shape))
@@ -340,7 +343,7 @@ def spread(value: Any, dtype: np.dtype[Any], chosen: Plan) -> npt.NDArray[Any]:
 
 
 def as_values(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """What a user assigns, as an array of the stored type."""
+    """Convert assigned values to an array of the stored type."""
     if isinstance(value, np.ndarray) or not np.isscalar(value):
         array = to_numpy(value) if hasattr(value, "dtype") else _typed(value, dtype)
         # NumPy would otherwise turn months into days by their average length.
@@ -372,7 +375,7 @@ def _typed(
 
 
 def basic_plan(grid: Grid, selection: Any) -> Plan:
-    """The plan for integers and slices; lists and masks raise."""
+    """Return the plan for integers and slices; raise for lists and masks."""
     for item in selection if isinstance(selection, tuple) else (selection,):
         if not (isinstance(item, slice) or item is Ellipsis or np.ndim(item) == 0):
             raise SelectionError(
@@ -383,7 +386,7 @@ def basic_plan(grid: Grid, selection: Any) -> Plan:
 
 
 def with_fields(selection: Any, fields: Any) -> Any:
-    """A selection that also names fields of a structured type; None: no names."""
+    """Add names of fields to a selection; None adds nothing."""
     if fields is None:
         return selection
     names = [fields] if isinstance(fields, str) else list(fields)
@@ -392,7 +395,7 @@ def with_fields(selection: Any, fields: Any) -> Any:
 
 
 def split_fields(selection: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Names of fields in a selection (None: no names), and what is left of it."""
+    """Split a selection into names of fields, None if there are none, and the rest."""
     items = list(selection) if isinstance(selection, tuple) else [selection]
     names = [i for i in items if isinstance(i, str)]
     lists = [i for i in items if isinstance(i, list) and i and all(isinstance(n, str) for n in i)]
@@ -416,14 +419,14 @@ def split_fields(selection: Any, dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 
 class Source(Protocol):
-    """What can be read and written by plans."""
+    """An object that is read and written by plans."""
 
     def _read(self, planner: Planner, selection: Any) -> Any: ...
     def _write(self, planner: Planner, selection: Any, value: Any) -> None: ...
 
 
 class Selector:
-    """Another way to select: ``array.oindex``, ``array.vindex``, ``array.blocks``."""
+    """Another kind of selection: ``array.oindex``, ``array.vindex``, ``array.blocks``."""
 
     def __init__(self, source: Source, planner: Planner, name: str) -> None:
         self._source = source
@@ -441,7 +444,7 @@ class Selector:
 
 
 class Castable(Protocol):
-    """What a view needs of an array."""
+    """An array that `Converted` can read."""
 
     def __getitem__(self, selection: Any) -> Any: ...
     def __len__(self) -> int: ...
@@ -455,7 +458,7 @@ class Castable(Protocol):
 
 
 class Converted(Lazy):
-    """An array to read from, with elements of another type; everything else is the array's."""
+    """An array that is read as another type; it has everything else from the array."""
 
     def __init__(self, source: Castable, dtype: np.dtype[Any]) -> None:
         self._source = source
@@ -466,17 +469,17 @@ class Converted(Lazy):
 
     @property
     def oindex(self) -> Converted:
-        """Selects each axis on its own."""
+        """Select each axis separately."""
         return Converted(self._source.oindex, self.dtype)
 
     @property
     def vindex(self) -> Converted:
-        """Selects single points."""
+        """Select single points."""
         return Converted(self._source.vindex, self.dtype)
 
     @property
     def blocks(self) -> Converted:
-        """Selects whole chunks."""
+        """Select whole chunks."""
         return Converted(self._source.blocks, self.dtype)
 
     def _values(self) -> npt.NDArray[Any]:
@@ -500,10 +503,10 @@ class Converted(Lazy):
 
 
 def as_source(data: Any, dtype: Any = None) -> Any:
-    """Return `data` where it has a shape and a type that NumPy knows, else as a NumPy array.
+    """Return `data` as an object with a shape and a NumPy type.
 
-    Arrays of NumPy, Dask, h5py, zarr-python and this library stay as they are, so that they are
-    read part by part. A list gets the type `dtype`.
+    Arrays of NumPy, Dask, h5py, zarr-python and this library are returned as they are, so that they
+    can be read in parts; other objects become NumPy arrays. A list gets the type `dtype`.
     """
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
         return to_numpy(data, dtype)
@@ -517,7 +520,7 @@ def as_source(data: Any, dtype: Any = None) -> Any:
 
 
 def to_numpy(data: Any, dtype: Any = None) -> npt.NDArray[Any]:
-    """Return `data` as a NumPy array, by ``__array__``, or by DLPack where it has only that."""
+    """Convert `data` to a NumPy array by ``__array__``, or by DLPack if it has only that."""
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array__"):
         return np.from_dlpack(data)
     return np.asarray(data, dtype)
@@ -525,12 +528,12 @@ def to_numpy(data: Any, dtype: Any = None) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class ArrayConfig:
-    """How one handle of an array reads and writes.
+    """The settings for reading and writing through one handle of an array.
 
     order
-        ``"F"``: values that are read have the first axis fastest in memory.
+        With ``"F"`` the first axis of values that were read is the fastest in memory.
     write_empty_chunks
-        Whether chunks of nothing but the fill value are stored; None: as the setting says.
+        True to store chunks of nothing but the fill value; None for the global setting.
     """
 
     order: Literal["C", "F"] = "C"
@@ -542,7 +545,7 @@ class ArrayConfig:
 
     @classmethod
     def of(cls, given: Any) -> ArrayConfig:
-        """From a mapping, or an object with such attributes; None leaves all as it is."""
+        """Return the settings in a mapping or an object with such attributes; None for defaults."""
         if given is None or isinstance(given, cls):
             return given or cls()
         known = [f.name for f in fields(cls)]

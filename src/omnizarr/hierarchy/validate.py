@@ -1,4 +1,4 @@
-"""Find every problem of a node's metadata or of a hierarchy, with its place."""
+"""Find every problem in the metadata of a node or of a hierarchy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from omnizarr.formats import (
     guess_format,
 )
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.lookup import fetch_probe, why_absent
+from omnizarr.hierarchy.lookup import absence_reason, fetch_probe
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.registry import lookup
 from omnizarr.stores import MemoryStore, Store, get_existing
@@ -39,9 +39,9 @@ def validate(
     path: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Problem]:
-    """Every problem of a document (a dict or JSON text) or of all below a path or store.
+    """Return every problem of metadata (a dict or JSON text), or of all nodes below a path.
 
-    Errors stop readers; warnings do not. An empty list means that all is well.
+    Errors prevent reading; warnings do not. Without any problem the list is empty.
     """
     if isinstance(what, Mapping) and not _looks_like_store(what):
         return _validate_document(dumps(dict(what)))
@@ -85,7 +85,7 @@ def _validate_store(store: Store, path: str) -> list[Problem]:
         _merge(problems, e)
         return problems
     if not formats:
-        raise NodeNotFound(why_absent(store, path, None))
+        raise NodeNotFound(absence_reason(store, path, None))
     for format in formats:
         seen: dict[str, Node] = {}
         _walk(Location(store, path, format), problems, seen)
@@ -95,7 +95,7 @@ def _validate_store(store: Store, path: str) -> list[Problem]:
 
 
 def _walk(location: Location, problems: list[Problem], seen: dict[str, Node]) -> None:
-    """Check a node and all below it; `seen` gathers those that can be read."""
+    """Check a node and all below it; collect the readable ones in `seen`."""
     format, store = location.format, location.store
     documents = get_existing(store, format.keys(location.path))
     node = _validate_node(store, format, location.path, documents, problems)
@@ -176,7 +176,7 @@ def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
 
 
 def _merge(problems: list[Problem], error: InvalidMetadata, key: str = "") -> None:
-    """The problems of an error that are not in the list yet."""
+    """Add the problems of an error that are not in the list yet."""
     found = error.problems or (Problem(key, "", str(error)),)
     problems.extend(p for p in found if p not in problems)
 
@@ -187,9 +187,9 @@ REMEDY = "call consolidate_metadata again"
 def check_consolidated(
     store: Store, format: Format, group: str, nodes: Collection[str], problems: list[Problem]
 ) -> None:
-    """Record where the consolidated metadata of a group differ from the nodes below it.
+    """Record differences between the consolidated metadata of a group and the nodes below it.
 
-    `nodes` are paths of all nodes that were found.
+    `nodes` are the paths of all nodes that were found.
     """
     key = consolidated.key(format, group)
     data = None if key is None else store.get(key)
@@ -224,7 +224,7 @@ def check_consolidated(
 def _documents(
     store: Store, format: Format, group: str, entries: Collection[str]
 ) -> dict[str, Documents]:
-    """The documents of nodes by their names, in one batch."""
+    """Return the metadata of nodes by name, from one batch of requests."""
     keys = {path: format.keys(paths.join(group, path)) for path in entries}
     found = get_existing(store, [key for every in keys.values() for key in every])
     return {
@@ -234,7 +234,7 @@ def _documents(
 
 
 def _read(format: Format, path: str, documents: Documents) -> Node | InvalidMetadata | None:
-    """The node that documents describe, or why it cannot be read; None where there is none."""
+    """Return the node, the error if its metadata are not valid, or None without metadata."""
     own = {paths.prefix(path) + name: text for name, text in documents.items()}
     try:
         return _alone(format.read(path, own, []))
@@ -243,7 +243,7 @@ def _read(format: Format, path: str, documents: Documents) -> Node | InvalidMeta
 
 
 def _copied(format: Format, path: str, entry: consolidated.Entry) -> Node | None:
-    """The node that a copy describes."""
+    """Return the node of an entry of consolidated metadata, None if it is not valid."""
     try:
         return _alone(consolidated.node(format, path, entry))
     except InvalidMetadata:
@@ -251,7 +251,7 @@ def _copied(format: Format, path: str, entry: consolidated.Entry) -> Node | None
 
 
 def _alone(node: Node | None) -> Node | None:
-    """The node without copies of others."""
+    """Return the node without consolidated metadata of its own."""
     return node.with_(consolidated=None) if isinstance(node, GroupModel) else node
 
 

@@ -1,4 +1,4 @@
-"""``array.view[...]``: part of an array, chosen now and read later."""
+"""``array.view[...]``: a part of an array that is selected now and read later."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class View(Shaped):
-    """Part of an array that is read when it is asked for.
+    """A part of an array that is read on demand.
 
-    It has a shape and a type, and gives its values to ``np.asarray``. As with an array, square
+    It has a shape and a type, and ``np.asarray`` converts it to an array. As with an array, square
     brackets read and assignments write; ``view.view[...]``, ``T`` and ``transpose`` give further
-    views. Whatever chain of them made it, every chunk is read once.
+    views. However many views are combined, every chunk is read once.
     """
 
     def __init__(self, array: Array, chosen: Selection) -> None:
@@ -50,7 +50,7 @@ class View(Shaped):
         return self.size * self.dtype.itemsize
 
     def chunk_keys(self) -> list[str]:
-        """The keys in the store of the chunks, or shards, that a read of all of it needs."""
+        """Return the keys of the chunks, or shards, that are needed to read all of it."""
         bound = self.array._data
         rows = self._chosen.plan(bound.grid).rows()
         keys = (stored_key(bound.chunk_store, bound.key(row.coords)) for row in rows)
@@ -64,7 +64,7 @@ class View(Shaped):
         return Viewer(self.array, self._chosen)
 
     def transpose(self, *axes: Any) -> View:
-        """The axes in another order, or in reverse order without one; as in NumPy."""
+        """Return a view with the axes in the given order, or in reverse order; as in NumPy."""
         one = len(axes) == 1 and isinstance(axes[0], (int, np.integer))
         wanted = axes if one or len(axes) != 1 else axes[0]
         backwards = wanted is None or not len(wanted)
@@ -90,10 +90,10 @@ class View(Shaped):
         missing: Missing | None = None,
         filled: list[tuple[int, ...]] | None = None,
     ) -> Any:
-        """All of it as a NumPy array, or as a scalar where no axes are left.
+        """Return all of it as a NumPy array, or as a scalar if there are no axes.
 
-        `out` is filled instead of a new array where it is given; `missing` and `filled` are as
-        in `Array.read`.
+        `out` is an array to fill instead of a new one; `missing` and `filled` are as in
+        `Array.read`.
         """
         axes = self._chosen.stored_order
         wanted = self.array._missing if missing is None else missing
@@ -140,7 +140,7 @@ class View(Shaped):
 
 
 class Viewer:
-    """Makes views: in square brackets, and with `oindex` and `vindex`, as an array is read."""
+    """Make views by square brackets, `oindex` and `vindex`, as an array is read."""
 
     def __init__(self, array: Array, chosen: Selection | None = None) -> None:
         self._array = array
@@ -151,12 +151,12 @@ class Viewer:
 
     @property
     def oindex(self) -> _Way:
-        """With a list, mask, slice or integer for each axis on its own."""
+        """Select with a list, mask, slice or integer for each axis separately."""
         return _Way(self._array, self._chosen.along)
 
     @property
     def vindex(self) -> _Way:
-        """Single points, by lists of positions, or by a mask of the whole shape."""
+        """Select single points by lists of positions, or by a mask of the whole shape."""
         return _Way(self._array, self._chosen.points)
 
     def __repr__(self) -> str:

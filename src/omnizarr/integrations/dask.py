@@ -34,7 +34,7 @@ from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.chunks import stored_keys
 from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.location import Location
-from omnizarr.hierarchy.options import CreateOptions, shows
+from omnizarr.hierarchy.options import CreateOptions, document_options
 from omnizarr.model import paths
 from omnizarr.ops.partition import Box, Encode, store, stored_axes
 from omnizarr.stores import (
@@ -101,7 +101,7 @@ def _shard_sizes(array: Array) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(min(c, n - i) for i in range(0, n, c)) for n, c in pairs)
 
 
-@shows(CreateOptions)
+@document_options(CreateOptions)
 def from_dask(
     x: Any,
     store: Any = None,

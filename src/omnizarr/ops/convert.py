@@ -23,8 +23,8 @@ from omnizarr.formats import Format, by_name
 from omnizarr.formats.codec_names import without_checksums
 from omnizarr.hierarchy.build import build_resumable
 from omnizarr.hierarchy.chunks import check_encoded_chunk, stored_keys
-from omnizarr.hierarchy.location import Location, readable_nodes, warn_of_foreign
-from omnizarr.hierarchy.lookup import locate
+from omnizarr.hierarchy.location import Location, require_readable_nodes, warn_of_other_keys
+from omnizarr.hierarchy.lookup import find_node
 from omnizarr.hierarchy.options import check_separator, default_codecs, guess_chunks
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
@@ -118,12 +118,14 @@ def convert(
     if in_place != (destination is None):
         raise TypeError("give a destination, or in_place=True")
     here, there = options_for_two(source, destination, storage_options, destination_options)
-    start, node = locate(stores.resolve(source, read_only=not in_place, storage_options=here), "")
+    start, node = find_node(
+        stores.resolve(source, read_only=not in_place, storage_options=here), ""
+    )
     goal = by_name(zarr_format)
     store = start.store if in_place else stores.resolve(destination, storage_options=there)
     if not in_place:
         check_disjoint(start.store, store, "; give another destination, or in_place=True")
-    stored = readable_nodes(start, node)
+    stored = require_readable_nodes(start, node)
     translate = registry.lookup("integration", "ome")
     nodes, separator = translate(
         start, stored, goal, in_place, check_separator(dimension_separator)
@@ -140,7 +142,7 @@ def convert(
     if in_place:
         _store_metadata(store, goal, models)
         return report
-    report.foreign = warn_of_foreign(start, stored)
+    report.foreign = warn_of_other_keys(start, stored)
     origin = portable_key(start.store)
     if resume and origin is None:
         raise StoreError(
@@ -157,7 +159,7 @@ def convert(
     with new as staged:
         for path, model in sorted(models.items()):
             staged.at(path).create(model)
-        _Conversion(new.values, goal, report, skip_damaged, resume, progress).run(tasks)
+        _Conversion(new.chunk_store, goal, report, skip_damaged, resume, progress).run(tasks)
     return report
 
 

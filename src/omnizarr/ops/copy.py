@@ -18,14 +18,14 @@ from omnizarr.errors import (
 )
 from omnizarr.formats import is_metadata
 from omnizarr.formats.format import without_misfit
-from omnizarr.hierarchy.array import CODECS, Array, like
+from omnizarr.hierarchy.array import CODEC_OPTIONS, Array, options_like
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.chunks import stored_keys
 from omnizarr.hierarchy.create import create_array, new_location
 from omnizarr.hierarchy.group import Group, make_group
-from omnizarr.hierarchy.location import Location, below, warn_of_foreign
-from omnizarr.hierarchy.lookup import locate
-from omnizarr.hierarchy.options import CreateOptions, shows
+from omnizarr.hierarchy.location import Location, walk_nodes, warn_of_other_keys
+from omnizarr.hierarchy.lookup import find_node
+from omnizarr.hierarchy.options import CreateOptions, document_options
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import ArrayModel, paths
 from omnizarr.stores import Store, can_list, list_prefix, overlap, storage_identity
@@ -37,7 +37,7 @@ IfExists: TypeAlias = Literal["raise", "replace", "skip", "skip_initialized"]
 Log: TypeAlias = Callable[[str], object] | None
 
 
-@shows(CreateOptions)
+@document_options(CreateOptions)
 def from_array(
     store: Any = None,
     *,
@@ -71,14 +71,14 @@ def from_array(
     if zarr_format is not None:
         wanted["zarr_format"] = zarr_format
     data = as_source(data)
-    found = like(data, {**wanted, **options})
+    found = options_like(data, {**wanted, **options})
     if "chunks" in wanted and "shards" not in wanted:
         found.pop("shards", None)
     if isinstance(data, Array):
         found.setdefault("attributes", without_misfit(data.attrs, data.ndim))
-        if CODECS & wanted.keys():
-            kept = like(data, {})
-            found = {**{k: kept[k] for k in CODECS if k in kept}, **found}
+        if CODEC_OPTIONS & wanted.keys():
+            kept = options_like(data, {})
+            found = {**{k: kept[k] for k in CODEC_OPTIONS if k in kept}, **found}
     if not write_data:
         return create_array(
             store, name=name, overwrite=overwrite, storage_options=storage_options, **found
@@ -236,7 +236,7 @@ def _copy_array(
     own = {} if without_attrs else dict(getattr(source, "attrs", {}))
     attributes = without_misfit(own, len(source.shape))
     wanted = {"zarr_format": dest.zarr_format, "attributes": attributes, **options}
-    found = like(source, wanted)
+    found = options_like(source, wanted)
     found.pop("zarr_format")
     return copy_array(source, dest._location.child(name), True, found)[1]
 
@@ -280,7 +280,7 @@ def _warn_of_foreign(group: Group) -> None:
     """Warn about keys in a group that belong to no node; members are checked when copied."""
     location = group._location
     if can_list(location.store):
-        warn_of_foreign(location, {"": group._model, **group._nodes()}, members=False)
+        warn_of_other_keys(location, {"": group._model, **group._nodes()}, members=False)
 
 
 def copy_store(
@@ -352,10 +352,10 @@ def _check_listing(store: Store, path: str) -> None:
     if getattr(store, "lists_all", True):
         return
     try:
-        start, root = locate(store, path)
+        start, root = find_node(store, path)
     except NodeNotFound:
         return
-    for location, node in below(start, root):
+    for location, node in walk_nodes(start, root):
         if isinstance(node, ArrayModel):
             prefix = location.format.chunk_prefix(location.path)
             array = BoundArray(store, location.path, prefix, node)

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from omnizarr.concurrency import file_locks, leases
 from omnizarr.errors import NodeNotFound, OmnizarrError, StoreError, warn
-from omnizarr.hierarchy.open import consolidate_metadata, copies_are_stale
+from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
 from omnizarr.stores import (
     Store,
     can_list,
@@ -104,7 +104,7 @@ def _unfinished_nodes(store: Store, finish: bool) -> Iterator[Leftover]:
 def _consolidated(store: Store, renew: bool) -> Iterator[Leftover]:
     """Yield the root's consolidated metadata if a killed writer left it out of date."""
     try:
-        if not copies_are_stale(store):
+        if not consolidated_is_stale(store):
             return
     except OmnizarrError:
         return  # no hierarchy, or an invalid one, which `validate` reports

@@ -22,10 +22,10 @@ from omnizarr.concurrency.pool import for_each
 from omnizarr.engine import BoundArray
 from omnizarr.errors import ChunkError, InvalidArgument, OmnizarrError, StoreError
 from omnizarr.formats import Format, Probe, consolidated
-from omnizarr.hierarchy.chunks import absent_keys, chunk_counts, unlisted_keys
+from omnizarr.hierarchy.chunks import chunk_counts, missing_chunk_keys, probe_stored_keys
 from omnizarr.hierarchy.info import counted
-from omnizarr.hierarchy.location import Location, below
-from omnizarr.hierarchy.lookup import fetch_probe, locate
+from omnizarr.hierarchy.location import Location, walk_nodes
+from omnizarr.hierarchy.lookup import fetch_probe, find_node
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.model.node import CHECKSUMS, PREFIX
 from omnizarr.stores import Range, file_root, get_many, list_prefix
@@ -113,7 +113,7 @@ def verify(
     if missing not in MISSING:
         raise InvalidArgument(f"missing must be one of {MISSING}, got {missing!r}")
     where = stores.resolve(store, read_only=True, storage_options=storage_options)
-    location, node = locate(where, paths.normalize(path))
+    location, node = find_node(where, paths.normalize(path))
     work = _Verification(location, VerifyReport(depth), progress, missing)
     work.read_nodes(node)
     for_each(work.chunks(), ALL_THREADS, work.check, ALL_THREADS, waits=False)
@@ -143,7 +143,7 @@ class _Verification:
 
     def read_nodes(self, root: Node) -> None:
         """Bind every array; report those that cannot be bound."""
-        for location, node in below(self.start, root):
+        for location, node in walk_nodes(self.start, root):
             keys = location.format.keys(location.path)
             for format in self.formats:
                 self.metadata_keys.update(format.keys(location.path))
@@ -194,7 +194,7 @@ class _Verification:
                 else:
                     self._report_stray(key)
         for prefix in self.arrays.keys() - listed:
-            for coords, key in unlisted_keys(self.arrays[prefix]):
+            for coords, key in probe_stored_keys(self.arrays[prefix]):
                 self.listed += 1
                 yield Chunk(self.arrays[prefix], coords, key)
 
@@ -301,7 +301,7 @@ class _Verification:
     def _report_missing(self, array: BoundArray) -> None:
         level: Level = "error" if self.missing == "error" else "warning"
         message = "is missing and reads as the fill value"
-        for number, (coords, key) in enumerate(absent_keys(array)):
+        for number, (coords, key) in enumerate(missing_chunk_keys(array)):
             if number == MAX_MISSING_FINDINGS:
                 left = math.prod(chunk_counts(array)) - self.found[array.prefix] - number
                 self._add(array.path, key, f"and {left} more chunks are missing", level=level)

@@ -232,21 +232,43 @@ def supports_compare_and_set(store: Store) -> TypeGuard[Conditional]:
     return not locks and isinstance(store, SetsIf) and isinstance(store, Versioned)
 
 
-def update_value(store: Store, key: str, change: Callable[[bytes | None], Bytes]) -> None:
-    """Store what `change` makes of a value, again if another writer has replaced it meanwhile.
+def update_value(
+    store: Store,
+    key: str,
+    change: Callable[[bytes | None], Bytes | None],
+    consequence: str = "; it was not stored, try again",
+) -> bool:
+    """Store what `change` makes of a value; return False if it changes nothing.
 
-    For a store without compare-and-set, the caller has to lock the key.
+    `change` gets the current value, None if there is none, and returns the new one, the same
+    object to change nothing, or None to erase the key. It is called again if another writer has
+    replaced the value meanwhile; `consequence` ends the message if that happens every time. For a
+    store without compare-and-set, the caller has to lock the key.
     """
     if not supports_compare_and_set(store):
-        store.set(key, change(store.get(key)))
-        return
+        old = store.get(key)
+        new = change(old)
+        if new is old:
+            return False
+        if new is None:
+            store.erase(key)
+        else:
+            store.set(key, new)
+        return True
+    conditional = store
 
-    def attempt() -> None:
-        old, generation = store.get_versioned(key)
-        if not store.set_if(key, change(old), generation):
+    def attempt() -> bool:
+        old, generation = conditional.get_versioned(key)
+        new = change(old)
+        if new is old:
+            return False
+        if new is None:
+            conditional.erase(key)
+        elif not conditional.set_if(key, new, generation):
             raise Overtaken(f"{key!r} in {store!r}")
+        return True
 
-    retry_conflicts(attempt, "; it was not stored, try again")
+    return retry_conflicts(attempt, consequence)
 
 
 def waits_for(store: Store) -> bool:

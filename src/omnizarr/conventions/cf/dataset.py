@@ -35,7 +35,7 @@ from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.create import create_group
 from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.open import open as open_zarr
-from omnizarr.hierarchy.options import ArrayOptions, shows
+from omnizarr.hierarchy.options import ArrayOptions, document_options
 
 
 class Dataset(Mapping[str, Variable]):
@@ -216,7 +216,7 @@ class Dataset(Mapping[str, Variable]):
 
     # Writing
 
-    @shows(ArrayOptions)
+    @document_options(ArrayOptions)
     def create_variable(
         self,
         name: str,

@@ -21,8 +21,8 @@ from omnizarr.hierarchy.options import (
     TARGET_BYTES,
     ArrayOptions,
     check_options,
+    document_options,
     guess_chunks,
-    shows,
 )
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_chunks, level_shapes
@@ -49,7 +49,7 @@ MULTISCALES = {
 }
 
 
-@shows(ArrayOptions)
+@document_options(ArrayOptions)
 def write(
     store: Any,
     data: Any,

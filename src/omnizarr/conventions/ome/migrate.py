@@ -35,8 +35,8 @@ from omnizarr.errors import (
 from omnizarr.formats import Format, by_name, consolidated
 from omnizarr.formats.format import ARRAY_DIMENSIONS
 from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.location import Location, walk
-from omnizarr.hierarchy.lookup import locate
+from omnizarr.hierarchy.location import Location, require_readable_nodes
+from omnizarr.hierarchy.lookup import find_node
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.convert import Progress, Report, convert
 from omnizarr.stores import Range, Store, get_existing
@@ -91,8 +91,8 @@ def migrate(
     goal = writable_version(to)
     here, there = options_for_two(store, destination, storage_options, destination_options)
     inner = stores.resolve(store, read_only=not in_place or dry_run, storage_options=here)
-    start, node = locate(inner, "")
-    nodes = walk(start, node)
+    start, node = find_node(inner, "")
+    nodes = require_readable_nodes(start, node)
     loaded = load(Group.at(start, node))
     if loaded is None:
         raise InvalidMetadata(f"{start} has no OME-Zarr metadata; use convert for plain Zarr")
@@ -134,8 +134,8 @@ def undo_migration(
     other = next(v for v in ("0.4", "0.5") if v != to)
     trees = []
     for format in (goal, by_name(writable_version(other).zarr_format)):
-        start, node = locate(where, "", zarr_format=format.name)
-        trees.append(walk(start, node))
+        start, node = find_node(where, "", zarr_format=format.name)
+        trees.append(require_readable_nodes(start, node))
     new, old = trees
     for path, node in new.items():
         if path not in old:

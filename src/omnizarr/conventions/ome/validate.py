@@ -26,7 +26,7 @@ from omnizarr.conventions.ome.versions import (
 from omnizarr.errors import InvalidMetadata, OmnizarrError, Problem
 from omnizarr.formats import Probe
 from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.lookup import fetch_probe, locate
+from omnizarr.hierarchy.lookup import fetch_probe, find_node
 from omnizarr.model import ArrayModel, GroupModel, paths
 
 Json = dict[str, Any]
@@ -214,7 +214,7 @@ def _looks_like_attributes(what: Mapping[str, Any]) -> bool:
 def _locate(store: stores.Store, path: str) -> tuple[Location, Any]:
     probe = Probe(path)
     formats = probe.formats(fetch_probe(store, probe), [])
-    return locate(store, path, zarr_format=formats[0].name if formats else None)
+    return find_node(store, path, zarr_format=formats[0].name if formats else None)
 
 
 @dataclass

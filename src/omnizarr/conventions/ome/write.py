@@ -68,9 +68,9 @@ from omnizarr.hierarchy.options import (
     TARGET_BYTES,
     ArrayOptions,
     check_options,
+    document_options,
     guess_chunks,
     key_encoding,
-    shows,
 )
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import paths
@@ -81,7 +81,7 @@ Rgba = tuple[int, int, int, int]
 _COLOURS = ("FFFFFF", "00FF00", "FF00FF", "00FFFF", "FFFF00", "FF0000", "0000FF")
 
 
-@shows(ArrayOptions)
+@document_options(ArrayOptions)
 def write(
     store: Any,
     data: Any,
@@ -322,7 +322,7 @@ def _channel(label: Any, index: int) -> Channel:
     )
 
 
-@shows(ArrayOptions)
+@document_options(ArrayOptions)
 def write_labels(
     store: Any,
     name: str,
@@ -438,7 +438,7 @@ def _add_to_list(where: Any, image: Image, name: str, version: str) -> None:
     group.attrs.edit(add)
 
 
-@shows(ArrayOptions)
+@document_options(ArrayOptions)
 def write_plate(
     store: Any,
     wells: Mapping[str, Sequence[Any] | Mapping[str, Any]],

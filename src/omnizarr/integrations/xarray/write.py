@@ -26,7 +26,7 @@ from omnizarr.errors import (
     WrongType,
 )
 from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.attributes import alone
+from omnizarr.hierarchy.attributes import lock_shape
 from omnizarr.hierarchy.build import build
 from omnizarr.hierarchy.chunks import with_shape
 from omnizarr.hierarchy.create import new_location
@@ -118,7 +118,7 @@ def growing(larger: Sequence[tuple[Array, tuple[int, ...]]]) -> Iterator[None]:
 
     Raises before anything is written if the shape of an array has changed since it was opened.
     """
-    with alone(*(array._location for array, _ in larger)):
+    with lock_shape(*(array._location for array, _ in larger)):
         for array, shape in larger:
             known = array.shape
             array.refresh()
