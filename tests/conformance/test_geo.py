@@ -231,7 +231,7 @@ def test_a_grid_mapping_variable_has_the_system() -> None:
     found = oz.geo.read_crs(array)
     assert found is not None
     assert found.wkt == TEXT
-    with pytest.warns(oz.OmnizarrWarning, match="'lost', which is not there"):
+    with pytest.warns(oz.OmnizarrWarning, match="'lost', which is missing"):
         assert oz.geo.read_crs(in_group({"grid_mapping": "lost"})) is None
 
 

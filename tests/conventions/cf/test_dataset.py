@@ -106,7 +106,7 @@ def test_a_variable_that_does_not_fit_is_refused() -> None:
         dataset.create_variable("v", np.zeros(5), dimensions=["time"])
     with pytest.raises(oz.InvalidArgument, match="2 axes"):
         dataset.create_variable("v", np.zeros((3, 2)), dimensions=["time"])
-    with pytest.raises(oz.InvalidArgument, match="not a type of NetCDF"):
+    with pytest.raises(oz.InvalidArgument, match="not a NetCDF type"):
         dataset.create_variable("v", np.zeros(3, "M8[s]"), dimensions=["time"])
     assert "v" not in dataset
 

@@ -84,10 +84,10 @@ def test_assigned_values_are_stored_packed(zarr_format: Any) -> None:
         ("f4", {"_FillValue": -1}, -1.0, "read as missing"),
         ("i2", {"scale_factor": 0.5}, 1e9, "does not fit"),
         ("i2", {"scale_factor": 0.5}, np.inf, "does not fit"),
-        ("i2", {"scale_factor": 0.5}, np.nan, "no _FillValue"),
+        ("i2", {"scale_factor": 0.5}, np.nan, "without a _FillValue"),
         ("i2", {"scale_factor": 0.5, "_FillValue": 4}, 2.0, "read as missing"),
         ("i2", {"_FillValue": -1}, 2.5, "not whole"),
-        ("i2", {"valid_range": [0, 9]}, 10, "valid numbers from 0 to 9"),
+        ("i2", {"valid_range": [0, 9]}, 10, "valid numbers are from 0 to 9"),
     ],
 )
 def test_a_value_that_cannot_be_stored_is_refused(

@@ -70,7 +70,7 @@ def test_another_way_replaces_the_first() -> None:
     oz.geo.write_crs(made, "EPSG:4326", way="gdal")
     oz.geo.write_crs(made, "EPSG:32633", way="cf")
     assert "_CRS" not in made.attrs
-    with pytest.raises(oz.NodeExists, match="another name"):
+    with pytest.raises(oz.NodeExists, match="another variable name"):
         oz.geo.write_crs(made, "EPSG:4326", way="cf")
     oz.geo.write_crs(made, "EPSG:4326", way="cf", name="crs")
     found = oz.geo.read_crs(made)

@@ -1,8 +1,8 @@
-"""Dataset: a group seen as NetCDF sees it, with variables, dimensions, attributes and groups.
+"""Dataset: a group in the NetCDF data model, with variables, dimensions, attributes and groups.
 
 OGC 21-050, section 4.2: file → store, group → group, variable → array, attribute → attribute,
-dimension → the names of an array's axes. A dimension belongs to the group that names it first, and
-is seen in all groups below, as in NetCDF. NCZarr's own keys are passed over.
+dimension → name of an array's axis. A dimension belongs to the topmost group that uses it, and is
+visible in all groups below, as in NetCDF. NCZarr's own keys are ignored.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from omnizarr.hierarchy.options import ArrayOptions, document_options
 class Dataset(Mapping[str, Variable]):
     """The variables of a group by name, decoded when they are read.
 
-    Nothing of the data is read before a variable is; a variable whose attributes cannot be
-    understood raises when it is asked for, and its neighbours do not.
+    Data are read only when a variable is indexed. A variable with invalid attributes raises when it
+    is accessed; the other variables can still be used.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Dataset(Mapping[str, Variable]):
             return self.groups[here][rest]
         if rest or here not in self._arrays:
             known = known_names(name, self._arrays)
-            raise NodeNotFound(f"there is no variable {name!r} in {self.group!r}; {known}")
+            raise NodeNotFound(f"unknown variable {name!r} in {self.group!r}; {known}")
         return self._decoded(self._arrays[here])
 
     def _decoded(self, array: Array) -> Variable:
@@ -80,19 +80,19 @@ class Dataset(Mapping[str, Variable]):
             times=self._times,
             fill_value_is_missing=self._fill,
             valid_only=self._valid,
-            inherited=self._of_bounds.get(array.basename),
+            inherited=self._bounds_attributes.get(array.basename),
         )
 
     @cached_property
-    def _of_bounds(self) -> dict[str, dict[str, Any]]:
-        """What variables that hold bounds of times need not say themselves (CF, section 7.1)."""
+    def _bounds_attributes(self) -> dict[str, dict[str, Any]]:
+        """Attributes that the bounds of times inherit, by variable (CF, section 7.1)."""
         found: dict[str, dict[str, Any]] = {}
         for array in self._arrays.values():
             attributes = array.attrs.asdict()
-            said = {k: v for k, v in attributes.items() if k in ("units", "calendar")}
-            for holder in (attributes.get("bounds"), attributes.get("climatology")):
-                if isinstance(holder, str) and is_time(attributes):
-                    found[holder] = said
+            inherited = {k: v for k, v in attributes.items() if k in ("units", "calendar")}
+            for bounds in (attributes.get("bounds"), attributes.get("climatology")):
+                if isinstance(bounds, str) and is_time(attributes):
+                    found[bounds] = inherited
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -119,12 +119,12 @@ class Dataset(Mapping[str, Variable]):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the group says of itself, without NCZarr's own attributes."""
+        """The attributes of the group, without those of NCZarr."""
         return plain_attributes(self.group.attrs.asdict())
 
     @property
     def coordinates(self) -> dict[str, Variable]:
-        """Coordinate variables, named as their only dimension, and those that variables list."""
+        """Variables named like their only dimension, and those in `coordinates` attributes."""
         names = {n for n, a in self._arrays.items() if a.dimension_names == (n,)}
         for array in self._arrays.values():
             listed = array.attrs.get("coordinates")
@@ -137,8 +137,8 @@ class Dataset(Mapping[str, Variable]):
     def dimensions(self) -> dict[str, int]:
         """The sizes of the dimensions that belong to this group.
 
-        Where variables disagree, the size is that of a coordinate variable, else the first seen;
-        `problems` lists it.
+        If variables disagree, the size is that of the coordinate variable, or else of the first
+        variable; `problems` lists the disagreement.
         """
         found = self._declared()
         ordered = sorted(
@@ -151,25 +151,25 @@ class Dataset(Mapping[str, Variable]):
         return found
 
     def dimension(self, name: str) -> int:
-        """The size of a dimension of this group or of one around it."""
-        place: Dataset | None = self
-        while place is not None:
-            if name in place.dimensions:
-                return place.dimensions[name]
-            place = place.parent
-        raise NodeNotFound(f"there is no dimension {name!r} in {self.group!r} or the groups around")
+        """Return the size of a dimension of this group or of a parent group."""
+        dataset: Dataset | None = self
+        while dataset is not None:
+            if name in dataset.dimensions:
+                return dataset.dimensions[name]
+            dataset = dataset.parent
+        raise NodeNotFound(f"unknown dimension {name!r} in {self.group!r} and its parent groups")
 
     def _above(self, name: str, size: int) -> bool:
-        """Whether the dimension is one of a group around; one of another size is another."""
-        place = self.parent
-        while place is not None:
-            if name in place.dimensions:
-                return place.dimensions[name] == size
-            place = place.parent
+        """Return True if a parent group has the dimension with the same size."""
+        dataset = self.parent
+        while dataset is not None:
+            if name in dataset.dimensions:
+                return dataset.dimensions[name] == size
+            dataset = dataset.parent
         return False
 
     def _declared(self) -> dict[str, int]:
-        """Dimensions that NCZarr lists in the group, used or not."""
+        """Return the dimensions that NCZarr lists in the group, used or not."""
         stated = {**self.group.metadata.extra, **self.group.attrs.asdict()}
         for key, value in stated.items():
             if key.lower() != "_nczarr_group" or not isinstance(value, dict):
@@ -181,7 +181,7 @@ class Dataset(Mapping[str, Variable]):
         return {}
 
     def problems(self) -> list[Problem]:
-        """What does not fit together here and below: sizes of dimensions, named variables."""
+        """Return inconsistencies here and below: sizes of dimensions, missing variables."""
         found = []
         for array in self._arrays.values():
             for dimension, size in named_axes(array):
@@ -192,26 +192,26 @@ class Dataset(Mapping[str, Variable]):
                     f" {self.dimension(dimension)} in the dataset"
                 )
                 found.append(Problem(array.path, "dimension_names", message))
-            found += self._missing(array)
+            found += self._missing_variables(array)
         return found + [p for below in self.groups.values() for p in below.problems()]
 
-    def _missing(self, array: Array) -> list[Problem]:
-        """Attributes that name variables which are not there."""
+    def _missing_variables(self, array: Array) -> list[Problem]:
+        """Return the problems of attributes that refer to missing variables."""
         texts = {a: array.attrs.get(a) for a in ("coordinates", "bounds", "grid_mapping")}
         named = [(a, t.split()) for a, t in texts.items() if isinstance(t, str) and ":" not in t]
         return [
             Problem(array.path, attribute, f"there is no variable {other!r}", "warning")
             for attribute, others in named
             for other in others
-            if not self._seen(other)
+            if not self._is_visible(other)
         ]
 
-    def _seen(self, name: str) -> bool:
-        place: Dataset | None = self
-        while place is not None:
-            if name in place._arrays:
+    def _is_visible(self, name: str) -> bool:
+        dataset: Dataset | None = self
+        while dataset is not None:
+            if name in dataset._arrays:
                 return True
-            place = place.parent
+            dataset = dataset.parent
         return "/" in name
 
     # Writing
@@ -227,16 +227,16 @@ class Dataset(Mapping[str, Variable]):
         shape: tuple[int, ...] | None = None,
         **options: Unpack[ArrayOptions],
     ) -> Variable:
-        """A new variable; its values are encoded as its attributes say.
+        """Create a variable; its values are encoded according to its attributes.
 
         `dtype` is the stored type, by default that of the values; times are stored as 64-bit
-        integers. Without `values` or `shape`, the lengths are those of the dimensions. Elements
-        that were never written are `_FillValue`. Texts with ``dtype="S1"`` and one dimension more
-        than they have are stored letter by letter. Other options are those of `create_array`.
+        integers. Without `values` or `shape`, the shape is that of the dimensions. Elements that
+        were never written are `_FillValue`. Strings with ``dtype="S1"`` and one more dimension are
+        stored as single characters. Other options are those of `create_array`.
         """
         stated = dict(options.get("attributes") or {})
         given = None if values is None else np.asarray(values)
-        letters = given is not None and _spelled(dtype, given, len(dimensions))
+        letters = given is not None and _character_count(dtype, given, len(dimensions))
         if shape is None:
             shape = tuple(map(self.dimension, dimensions)) if given is None else given.shape
             shape = (*shape, letters) if letters else shape
@@ -254,16 +254,16 @@ class Dataset(Mapping[str, Variable]):
             fill = _zero(stored)
         options["fill_value"] = fill
         array = self.group.create_array(name, shape=shape, dtype=stored, **options)
-        self._forget()
+        self._clear_cache()
         variable = self._decoded(array)
         if given is not None:
             variable[...] = given
         return variable
 
     def create_group(self, name: str, *, attributes: Mapping[str, Any] | None = None) -> Dataset:
-        """A new group below this one."""
+        """Create a group below this one."""
         group = self.group.create_group(name, attributes=dict(attributes or {}))
-        self._forget()
+        self._clear_cache()
         return self._below(group)
 
     def _check_dimensions(self, name: str, dimensions: tuple[str, ...], shape: Any) -> None:
@@ -276,15 +276,15 @@ class Dataset(Mapping[str, Variable]):
             if known != size:
                 raise InvalidArgument(
                     f"variable {name!r}: dimension {dimension!r} has length {size} here, but"
-                    f" {known} in {self.group.name}; give it another name"
+                    f" {known} in {self.group.name}; use another name"
                 )
 
-    def _forget(self) -> None:
-        for name in ("_arrays", "_of_bounds", "groups", "dimensions"):
+    def _clear_cache(self) -> None:
+        for name in ("_arrays", "_bounds_attributes", "groups", "dimensions"):
             self.__dict__.pop(name, None)
 
     def header(self) -> str:
-        """Dimensions, variables and attributes as indented text, all groups below included."""
+        """Return dimensions, variables and attributes as indented text, including all groups."""
         return "\n".join(_header(self, ""))
 
     def __repr__(self) -> str:
@@ -302,13 +302,13 @@ def open(
     valid_only: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """The group at an address as a dataset; `store` is as in `omnizarr.open`.
+    """Open a group as a dataset; `store` is as in `omnizarr.open`.
 
     `times`, `fill_value_is_missing` and `valid_only` are those of `decode`, for all variables.
     """
     group = open_zarr(store, mode, path=path, storage_options=storage_options)
     if not isinstance(group, Group):
-        raise WrongNode(f"{group.name} in {group.store!r} is an array; open the group around it")
+        raise WrongNode(f"{group.name} in {group.store!r} is an array; open its parent group")
     return Dataset(group, None, times, fill_value_is_missing, valid_only)
 
 
@@ -321,7 +321,7 @@ def create(
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """A new, empty dataset."""
+    """Create an empty dataset."""
     group = create_group(
         store, path=path, attributes=dict(attributes or {}), zarr_format=zarr_format,
         overwrite=overwrite, storage_options=storage_options,
@@ -333,7 +333,7 @@ def _stored_type(dtype: Any, values: Any, attributes: Mapping[str, Any]) -> np.d
     if hasattr(dtype, "_nc_type") or (isinstance(dtype, type) and dtype.__module__ == "netCDF4"):
         raise _user_defined(getattr(dtype, "name", repr(dtype)))
     if dtype is None and values is None:
-        raise InvalidArgument("give values, or the type of the variable as dtype")
+        raise InvalidArgument("values or dtype are required")
     if dtype is None:
         is_time = "since" in str(attributes.get("units", "")) and values.dtype.kind in "MO"
         dtype = "i8" if is_time else values.dtype
@@ -342,14 +342,14 @@ def _stored_type(dtype: Any, values: Any, attributes: Mapping[str, Any]) -> np.d
         raise _user_defined(str(found))
     if found.kind in "Mm":
         raise InvalidArgument(
-            f"{found} is not a type of NetCDF; give attributes such as"
-            " units='seconds since 1970-01-01', and dtype='i8'"
+            f"{found} is not a NetCDF type; use dtype='i8' with attributes such as"
+            " units='seconds since 1970-01-01'"
         )
     return found
 
 
-def _spelled(dtype: Any, texts: Any, rank: int) -> int:
-    """The bytes of the longest text, where texts are to be stored letter by letter, else 0."""
+def _character_count(dtype: Any, texts: Any, rank: int) -> int:
+    """Return the longest string's bytes if strings are stored as single characters, else 0."""
     if dtype is None or np.dtype(dtype) != "S1" or rank != texts.ndim + 1:
         return 0
     return max((len(t.encode() if isinstance(t, str) else t) for t in texts.flat), default=1) or 1
@@ -357,8 +357,8 @@ def _spelled(dtype: Any, texts: Any, rank: int) -> int:
 
 def _user_defined(name: str) -> CannotExpress:
     return CannotExpress(
-        f"the user-defined type {name} of NetCDF has no counterpart in a dataset; store its parts"
-        " as variables, or the array with create_array"
+        f"NetCDF's user-defined type {name} is not supported in datasets; store its fields as"
+        " variables, or the array with create_array"
     )
 
 
@@ -367,7 +367,7 @@ def _zero(dtype: np.dtype[Any]) -> Any:
 
 
 def _size(stated: Any) -> int | None:
-    """A dimension's size in NCZarr: a number, or an object with one for unlimited dimensions."""
+    """Return a dimension's size in NCZarr: a number, or an object with it if unlimited."""
     size = stated.get("size") if isinstance(stated, dict) else stated
     return size if isinstance(size, int) and not isinstance(size, bool) else None
 

@@ -1,12 +1,13 @@
-"""Packed numbers: scale and offset, fill values, valid ranges.
+"""Packed numbers: scale and offset, fill values, and valid ranges.
 
-Numbers with a point are the eight bytes of a float64 in base64, complex ones a pair of those, byte
-strings are base64. Plain numbers, as other programs write them, are read too.
-Specification: NetCDF attribute conventions, which CF takes over (section 2.5.1): what lies outside
-is missing. Bounds are in the type that is stored, or in that of unpacked values: in JSON, bounds of
-packed integers that are written with a point are of unpacked values.
-Specification: CF conventions, section 2.5.1 (missing data) and 8.1 (packed data). Types of decoded
-values are those that xarray gives; what lies outside of a valid range is missing too, see `valid`.
+Specification: CF conventions, sections 2.5.1 (missing data) and 8.1 (packed data). Decoded values
+have the types that xarray gives them.
+
+`_FillValue` is written as xarray does: floats as the eight bytes of a float64 in base64, complex
+numbers as a pair of those, byte strings in base64. Plain numbers from other writers are read too.
+
+Numbers outside the valid range are missing. Its bounds refer to stored or to unpacked values: for
+packed integers, bounds written with a decimal point in JSON refer to unpacked values.
 """
 
 from __future__ import annotations
@@ -24,9 +25,14 @@ import numpy.typing as npt
 
 from omnizarr.errors import InvalidArgument, InvalidMetadata
 
+Values = npt.NDArray[Any]
+FILL = "_FillValue"
+NAMES = ("valid_range", "valid_min", "valid_max")
+_TOLERANCE = 1e-6  # of a step, for bounds that are not whole steps because of rounding
+
 
 def encode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A mark of missing values as JSON."""
+    """Return a `_FillValue` as JSON."""
     try:
         if dtype.kind == "S":
             return base64.standard_b64encode(bytes(value)).decode()
@@ -42,7 +48,7 @@ def encode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def decode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
-    """The mark of missing values that JSON stands for."""
+    """Return a `_FillValue` from JSON."""
     try:
         if dtype.kind == "f":
             return _unpacked(value)
@@ -57,7 +63,7 @@ def decode_fill(value: Any, dtype: np.dtype[Any]) -> Any:
     except (TypeError, ValueError) as e:
         raise InvalidMetadata(
             f"the attribute _FillValue {value!r} does not fit the type {dtype}: {e};"
-            " correct it, or leave the variable out with drop_variables"
+            " correct it, or skip the variable with drop_variables"
         ) from e
 
 
@@ -76,14 +82,9 @@ def _unpacked(value: Any) -> float:
     return float(value)
 
 
-Values = npt.NDArray[Any]
-NAMES = ("valid_range", "valid_min", "valid_max")
-_SLACK = 1e-6  # of a step, for bounds that are no whole number of steps because they are binary
-
-
 @dataclass(frozen=True)
 class Valid:
-    """The lowest and the highest stored number that is a value; None where there is no bound."""
+    """The lowest and the highest valid stored number; None if there is no bound."""
 
     low: Any = None
     high: Any = None
@@ -92,7 +93,7 @@ class Valid:
         return self.low is not None or self.high is not None
 
     def outside(self, values: Values) -> npt.NDArray[np.bool_]:
-        """Where stored numbers are no values."""
+        """Return a mask of the stored numbers that are outside the range."""
         found = np.zeros(values.shape, bool)
         if self.low is not None:
             found |= values < self.low
@@ -101,14 +102,14 @@ class Valid:
         return found
 
 
-def stated_bounds(
+def valid_bounds(
     attributes: Mapping[str, Any],
     dtype: np.dtype[Any],
     scale: float | None = None,
     offset: float | None = None,
     either_sign: bool = False,
 ) -> Valid:
-    """What attributes say about numbers of a type, which has the sign that is meant."""
+    """Return the valid range in attributes, for stored numbers of a type with the intended sign."""
     low, high = _pair(attributes)
     if dtype.kind == "f":
         return Valid(*(None if b is None else dtype.type(b) for b in (low, high)))
@@ -118,9 +119,9 @@ def stated_bounds(
     if unpacked:
         low, high = (_steps(b, scale or 1.0, offset or 0.0) for b in (low, high))
         low, high = (high, low) if (scale or 1.0) < 0 else (low, high)
-    slack = _SLACK if unpacked else 0  # whole numbers stay exact
-    low = None if low is None else math.ceil(low - slack * max(1, abs(low)))
-    high = None if high is None else math.floor(high + slack * max(1, abs(high)))
+    tolerance = _TOLERANCE if unpacked else 0  # whole numbers stay exact
+    low = None if low is None else math.ceil(low - tolerance * max(1, abs(low)))
+    high = None if high is None else math.floor(high + tolerance * max(1, abs(high)))
     if either_sign and not unpacked:
         low, high = (_with_sign(b, dtype) for b in (low, high))
     limits = np.iinfo(dtype)
@@ -131,11 +132,11 @@ def stated_bounds(
 
 
 def _pair(attributes: Mapping[str, Any]) -> tuple[Any, Any]:
-    stated = attributes.get("valid_range")
-    if stated is not None:
-        if isinstance(stated, list) and len(stated) == 2:
-            return _bound(stated[0], "valid_range"), _bound(stated[1], "valid_range")
-        raise _senseless("valid_range", "two numbers", stated)
+    both = attributes.get("valid_range")
+    if both is not None:
+        if isinstance(both, list) and len(both) == 2:
+            return _bound(both[0], "valid_range"), _bound(both[1], "valid_range")
+        raise _invalid("valid_range", "two numbers", both)
     low, high = (_bound(attributes.get(name), name) for name in NAMES[1:])
     return low, high
 
@@ -146,13 +147,13 @@ def _bound(value: Any, name: str) -> Any:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _senseless(name, "a number", value)
+        raise _invalid(name, "a number", value)
     return value if math.isfinite(value) else None
 
 
-def _senseless(name: str, expected: str, value: Any) -> InvalidMetadata:
+def _invalid(name: str, expected: str, value: Any) -> InvalidMetadata:
     return InvalidMetadata(
-        f"{name}: expected {expected}, got {value!r}; valid_only=False passes over it"
+        f"{name}: expected {expected}, got {value!r}; valid_only=False ignores it"
     )
 
 
@@ -161,7 +162,7 @@ def _steps(bound: Any, scale: float, offset: float) -> Any:
 
 
 def _with_sign(bound: Any, dtype: np.dtype[Any]) -> Any:
-    """A bound as the meant type has it, where it is stated in the stored one."""
+    """Return a bound in the type with the intended sign if it is given in the stored type."""
     if bound is None:
         return None
     limits, span = np.iinfo(dtype), 2 ** (8 * dtype.itemsize)
@@ -169,19 +170,16 @@ def _with_sign(bound: Any, dtype: np.dtype[Any]) -> Any:
     return next((b for b in candidates if limits.min <= b <= limits.max), bound)
 
 
-FILL = "_FillValue"
-
-
 @dataclass(frozen=True)
 class Packing:
-    """How stored numbers become values, and values stored numbers."""
+    """The conversion between stored numbers and values."""
 
     stored: np.dtype[Any]
     scale: float | None = None
     offset: float | None = None
-    signed: bool | None = None  # how stored integers are to be seen; None: as they are
-    missing: tuple[Any, ...] = ()  # stored numbers that stand for no value
-    valid: Valid = field(default_factory=Valid)  # of numbers with the sign that is meant
+    signed: bool | None = None  # intended sign of stored integers; None if that of their type
+    missing: tuple[Any, ...] = ()  # stored numbers that mark missing values
+    valid: Valid = field(default_factory=Valid)  # for numbers with the intended sign
 
     @classmethod
     def of(
@@ -191,7 +189,7 @@ class Packing:
         fill: Any = None,
         valid_only: bool = True,
     ) -> Packing:
-        """What attributes say; `fill` is a further value for missing data, or None."""
+        """Return the packing described by attributes; `fill` is another missing value, or None."""
         if dtype.kind not in "iuf":
             return cls(dtype)
         unsigned = str(attributes.get("_Unsigned", "")).lower()
@@ -207,34 +205,34 @@ class Packing:
         packing = cls(dtype, scale, offset, signed, several)
         if not valid_only:
             return packing
-        bounds = stated_bounds(attributes, packing.seen, scale, offset, signed is not None)
+        bounds = valid_bounds(attributes, packing.seen, scale, offset, signed is not None)
         return replace(packing, valid=bounds)
 
     @property
     def packed(self) -> bool:
-        """Whether numbers are scaled or shifted."""
+        """True if numbers are scaled or shifted."""
         return self.scale is not None or self.offset is not None
 
     @property
     def plain(self) -> bool:
-        """Whether stored numbers are the values."""
+        """True if stored numbers are the values."""
         return not self.packed and self.signed is None and not self.leaves_out
 
     @property
     def leaves_out(self) -> bool:
-        """Whether some stored numbers stand for no value."""
+        """True if some stored numbers mark missing values."""
         return bool(self.missing or self.valid)
 
     @property
     def seen(self) -> np.dtype[Any]:
-        """The stored type in native byte order, with the sign that `_Unsigned` gives it."""
+        """The stored type in native byte order, with the sign given by `_Unsigned`."""
         if self.signed is None:
             return self.stored.newbyteorder("=")
         return np.dtype(f"{'i' if self.signed else 'u'}{self.stored.itemsize}")
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of decoded values: floats where values can be missing or are scaled."""
+        """The type of decoded values: floats if values can be missing or are scaled."""
         if self.packed:
             return np.dtype("f8")
         if self.leaves_out and self.stored.kind in "iu":
@@ -242,12 +240,12 @@ class Packing:
         return self.seen
 
     def as_seen(self, values: Values) -> Values:
-        """Stored integers with the sign that they are meant to have."""
+        """Return stored integers with their intended sign."""
         native = values.astype(self.stored.newbyteorder("="), copy=False)
         return native if self.signed is None else native.view(self.seen)
 
     def is_missing(self, values: Values) -> npt.NDArray[np.bool_]:
-        """Where stored numbers stand for no value."""
+        """Return a mask of the stored numbers that mark missing values."""
         absent = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
         for number in self.missing:
             if number == number:
@@ -255,7 +253,7 @@ class Packing:
         return absent | self.valid.outside(self.as_seen(values)) if self.valid else absent
 
     def decode(self, values: Values) -> Values:
-        """Values of stored numbers; missing ones are NaN."""
+        """Return the values of stored numbers; missing ones are NaN."""
         if self.plain:
             return values.astype(self.dtype, copy=False)
         out: Values = self.as_seen(values).astype(self.dtype)
@@ -268,7 +266,7 @@ class Packing:
         return out
 
     def encode(self, values: Values, absent: npt.NDArray[np.bool_] | None = None) -> Values:
-        """Stored numbers for values; raises where one does not fit, or is missing without a way."""
+        """Return the stored numbers for values; raise if one does not fit or cannot be missing."""
         if values.dtype.kind not in "iufb":
             raise InvalidArgument(f"cannot store {values.dtype} values as {self.stored}")
         if absent is None:
@@ -284,8 +282,8 @@ class Packing:
         clash = self.is_missing(out) & ~absent
         if self.leaves_out and clash.any():
             raise InvalidArgument(
-                f"{values[clash].flat[0]} would be read as missing: stored are {self.missing} for"
-                f" missing values, and valid numbers from {self.valid.low} to {self.valid.high};"
+                f"{values[clash].flat[0]} would be read as missing: {self.missing} mark missing"
+                f" values, and valid numbers are from {self.valid.low} to {self.valid.high};"
                 " choose another _FillValue or valid_range"
             )
         if absent.any() and (self.missing or self.stored.kind != "f"):
@@ -318,7 +316,7 @@ class Packing:
         bounds = np.iinfo(self.seen)
         low, high = float(bounds.min), float(bounds.max)
         outside = (present < bounds.min) | (present > bounds.max)
-        if present.dtype.kind == "f":  # the largest 64-bit integer is no float
+        if present.dtype.kind == "f":  # the largest 64-bit integer is not representable as float
             outside = (present < low) | (present >= high + 1) | ~np.isfinite(present)
         if outside.any():
             raise self._unfit(values[outside].flat[0])
@@ -327,7 +325,7 @@ class Packing:
     def _fill(self) -> Any:
         if not self.missing:
             raise InvalidArgument(
-                f"there are missing values, but {self.stored} has none and no _FillValue is stated"
+                f"values are missing, but {self.stored} cannot express that without a _FillValue"
             )
         return self.missing[0]
 
@@ -339,9 +337,9 @@ def _several(value: Any) -> list[Any]:
 
 
 def _number(value: Any, dtype: np.dtype[Any], name: str, either_sign: bool) -> Any:
-    """A stated number as the stored type has it; None where the type cannot have it at all.
+    """Return an attribute's number in the stored type; None if the type cannot represent it.
 
-    Beside `_Unsigned`, some writers state it in the stored type and some in the meant one.
+    With `_Unsigned`, some writers give it in the stored type and some in the intended one.
     """
     try:
         number = decode_fill(value, np.dtype("f8")) if isinstance(value, str) else value
@@ -369,5 +367,5 @@ def _factor(attributes: Mapping[str, Any], name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not np.isfinite(value):
         raise InvalidMetadata(f"{name}: expected a finite number, got {value!r}")
     if name == "scale_factor" and value == 0:
-        raise InvalidMetadata("scale_factor: 0 would make all values one; expected another number")
+        raise InvalidMetadata("scale_factor: 0 would make all values equal")
     return float(value)

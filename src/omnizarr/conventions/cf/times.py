@@ -1,7 +1,7 @@
 """Times as numbers since a date: ``"days since 2000-01-01"`` in a calendar.
 
-Specification: CF conventions, section 4.4. Calendars that NumPy's dates follow become datetime64,
-in microseconds (nanoseconds where the units say so); the others become objects of cftime.
+Specification: CF conventions, section 4.4. Times in NumPy's calendar are decoded as datetime64 in
+microseconds, or nanoseconds if the units need it; those in other calendars as objects of cftime.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SWITCH = int(np.datetime64("1582-10-15", "D").astype(int))
 
 
 def is_time(attributes: Mapping[str, Any]) -> bool:
-    """Whether `units` say that numbers are times."""
+    """Return True if the attribute `units` describes times."""
     units = attributes.get("units")
     return isinstance(units, str) and _SINCE.match(units) is not None
 
@@ -56,25 +56,25 @@ class Times:
 
     units: str
     calendar: str = "standard"
-    objects: bool = False  # cftime's, also where NumPy's dates would do
+    objects: bool = False  # if True, use cftime even if NumPy could represent the dates
 
     def __post_init__(self) -> None:
         if self.calendar not in (*CALENDARS, *OTHER_CALENDARS):
             known = known_names(self.calendar, (*CALENDARS, *OTHER_CALENDARS))
-            raise InvalidMetadata(f"calendar {self.calendar!r} is not known; {known}")
+            raise InvalidMetadata(f"unknown calendar {self.calendar!r}; {known}")
         self._split()
         if not self.with_objects:
             self._reference()
 
     @classmethod
     def of(cls, attributes: Mapping[str, Any], objects: bool = False) -> Times:
-        """What `units` and `calendar` say."""
+        """Return the times described by the attributes `units` and `calendar`."""
         calendar = str(attributes.get("calendar", "standard")).lower()
         return cls(attributes["units"], calendar, objects)
 
     @property
     def with_objects(self) -> bool:
-        """Whether times are objects of cftime."""
+        """True if decoded times are objects of cftime."""
         return self.objects or self.calendar not in CALENDARS
 
     @property
@@ -83,7 +83,7 @@ class Times:
         return np.dtype(object if self.with_objects else f"M8[{self._tick()[0]}]")
 
     def decode(self, numbers: Values, absent: npt.NDArray[np.bool_]) -> Values:
-        """Times of numbers; missing ones are NaT, or None among objects."""
+        """Return the times of numbers; missing ones are NaT, or None among objects."""
         if numbers.dtype.kind not in "iuf":
             raise InvalidMetadata(f"units {self.units!r} need numbers, got {numbers.dtype}")
         absent = absent | np.isnan(numbers) if numbers.dtype.kind == "f" else absent
@@ -101,14 +101,14 @@ class Times:
         return np.where(absent, np.array("NaT", self.dtype), out)
 
     def encode(self, times: Values) -> tuple[Values, npt.NDArray[np.bool_]]:
-        """Numbers of times, whole ones as integers, and where a time is missing."""
+        """Return the numbers of times, integers if all are whole, and a mask of missing times."""
         if times.dtype.kind == "O":
             return self._encode_objects(times)
         if times.dtype.kind != "M":
             raise InvalidArgument(f"expected times (datetime64 or cftime), got {times.dtype}")
         if self.calendar not in CALENDARS:
             raise InvalidArgument(
-                f"datetime64 has no dates of the calendar {self.calendar!r}; give objects of cftime"
+                f"datetime64 cannot represent the calendar {self.calendar!r}; pass cftime objects"
             )
         absent = np.isnat(times)
         name, length = self._tick()
@@ -120,7 +120,7 @@ class Times:
         if early.any():
             raise InvalidArgument(
                 f"{times[early].flat[0]} is before 1582-10-15, where NumPy's dates differ from the"
-                f" calendar {self.calendar!r}; give objects of cftime"
+                f" calendar {self.calendar!r}; pass cftime objects"
             )
         unit = self._split()[0]
         elapsed = np.where(absent, 0, ticks.view("i8") - self._reference() // length)
@@ -130,26 +130,26 @@ class Times:
         return (whole + rest / (unit // length) if rest.any() else whole), absent
 
     def _before_switch(self, ticks: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.bool_]:
-        """Which instants the calendar names in another way than NumPy."""
+        """Return a mask of the times that have another date in the calendar than in NumPy."""
         if self.calendar not in MIXED:
             return np.zeros(ticks.shape, bool)
         return np.asarray(ticks < _SWITCH * DAY // length)
 
     def _split(self) -> tuple[int, str]:
-        """The length of the unit in nanoseconds, and the text of the date."""
+        """Return the length of the unit in nanoseconds, and the reference date as text."""
         found = _SINCE.match(self.units)
         if found is None:
-            raise InvalidMetadata(f"units {self.units!r} are no time; expected '… since DATE'")
+            raise InvalidMetadata(f"units {self.units!r} are not a time; expected '… since DATE'")
         unit = found[1] if found[1] in UNITS else found[1].lower()
         if unit not in UNITS:
             raise InvalidMetadata(
-                f"unit {found[1]!r} in {self.units!r} has no fixed length or is not known; known:"
+                f"unit {found[1]!r} in {self.units!r} is unknown or has no fixed length; known:"
                 " days, hours, minutes, seconds, milliseconds, microseconds, nanoseconds"
             )
         return UNITS[unit], found[2]
 
     def _reference(self) -> int:
-        """The date in nanoseconds since 1970-01-01, by the days of the calendar."""
+        """Return the reference date in nanoseconds since 1970-01-01, by the calendar's days."""
         text = self._split()[1]
         found = _DATE.match(text)
         if found is None:
@@ -157,7 +157,7 @@ class Times:
         year, month, day = (int(found[i]) for i in (1, 2, 3))
         hour, minute, second = (int(found[i] or 0) for i in (4, 5, 6))
         if hour > 24 or minute > 59 or second > 60:
-            raise InvalidMetadata(f"date {text!r} in {self.units!r} has no such time of day")
+            raise InvalidMetadata(f"date {text!r} in {self.units!r} has an invalid time of day")
         days = self._days(year, month, day)
         fraction = int(((found[7] or "") + "0" * 9)[:9])
         within = ((hour * 60 + minute) * 60 + second) * 10**9 + fraction
@@ -179,7 +179,7 @@ class Times:
         return _day_number(year, month, day, julian)
 
     def _tick(self) -> tuple[str, int]:
-        """NumPy's unit for decoded times, and its length in nanoseconds."""
+        """Return NumPy's unit for decoded times, and its length in nanoseconds."""
         fine = self._split()[0] < 1000 or self._reference() % 1000
         return ("ns", 1) if fine else ("us", 1000)
 
@@ -199,7 +199,7 @@ class Times:
         return np.asarray(whole.astype("i8") * step + rest + start)
 
     def _for_cftime(self) -> str:
-        """The units with a time zone as cftime reads it: it takes no notice of ``-6:00``."""
+        """Return the units with the time zone in cftime's form; it ignores ``-6:00``."""
         found = _DATE.match(self._split()[1])
         if found is None or not _zone(found[8]):
             return self.units
@@ -251,7 +251,7 @@ def _cftime(calendar: str) -> Any:
 
 
 def _zone(text: str | None) -> int:
-    """How far a time zone is ahead of UTC, in nanoseconds."""
+    """Return the offset of a time zone from UTC in nanoseconds."""
     if text is None or text.upper() in ("Z", "UTC", "GMT"):
         return 0
     digits = text.lstrip("+-").replace(":", "")
@@ -261,7 +261,7 @@ def _zone(text: str | None) -> int:
 
 
 def _day_number(year: int, month: int, day: int, julian: bool) -> int:
-    """Days since 1970-01-01 of the Gregorian calendar."""
+    """Return the days since 1970-01-01 of the Gregorian calendar."""
     years, months = divmod(year * 12 + month - 3, 12)  # years from March: a leap day is the last
     days = years * 365 + years // 4 + (months * 153 + 2) // 5 + day
     return days - 719471 if julian else days - years // 100 + years // 400 - 719469

@@ -1,7 +1,7 @@
 """Variables of CF datasets: decoded numbers, times and text.
 
-Specification: CF conventions, section 2.2: the last dimension of a variable of characters is the
-length of its texts. NetCDF's attribute ``_Encoding`` says how bytes are to be read.
+Specification: CF conventions, section 2.2: the last dimension of a character variable is the length
+of its strings. NetCDF's attribute ``_Encoding`` is their character encoding.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from omnizarr.hierarchy.selection import Shaped
 from omnizarr.hierarchy.view import View
 
 Values = npt.NDArray[Any]
+TimesAs = Literal["auto", "cftime"] | None
 ENCODING = "_Encoding"
+_SCALAR = "_scalar_"  # NetCDF-C's name for the axis of a variable without dimensions
 
 
 class Joined:
-    """An array of single bytes as one of texts, which its last axis spells."""
+    """An array of single characters, presented as an array of strings along its last axis."""
 
     def __init__(self, letters: Array | View) -> None:
         self._letters = letters
@@ -44,23 +46,23 @@ class Joined:
         texts = np.asarray(values)
         if texts.dtype.kind != "S" or texts.dtype.itemsize > self.dtype.itemsize:
             raise InvalidArgument(
-                f"expected texts of up to {self.dtype.itemsize} bytes, got {texts.dtype}"
+                f"expected strings of up to {self.dtype.itemsize} bytes, got {texts.dtype}"
             )
         letters = texts.astype(self.dtype, order="C").reshape(*texts.shape, 1).view("S1")
         self._letters[self._with_all(selection)] = letters
 
     @property
     def view(self) -> _Viewer:
-        """Parts that are chosen now and read later."""
+        """Lazy selections: ``joined.view[...]``."""
         return _Viewer(self)
 
     def _with_all(self, selection: Any) -> tuple[Any, ...]:
-        """A selection of texts as one of letters: all letters of each."""
+        """Return a selection of strings as a selection of all their characters."""
         parts = selection if isinstance(selection, tuple) else (selection,)
         if len(parts) - any(p is Ellipsis for p in parts) > len(self.shape):
             raise SelectionError(
-                f"{len(parts)} indices for texts with {len(self.shape)} axes; single letters are"
-                " in .array"
+                f"{len(parts)} indices for strings with {len(self.shape)} axes; single characters"
+                " are in .array"
             )
         if any(p is Ellipsis for p in parts):
             return (*parts, slice(None))
@@ -76,65 +78,62 @@ class _Viewer:
 
 
 def is_letters(array: Array) -> bool:
-    """Whether the last axis of an array spells texts."""
+    """Return True if an array consists of single characters."""
     return array.dtype == np.dtype("S1") and array.ndim > 0
 
 
 def charset(attributes: Any, dtype: np.dtype[Any]) -> str | None:
-    """How bytes are to be read as text; None: as they are."""
-    stated = attributes.get(ENCODING)
-    if dtype.kind != "S" or stated is None:
+    """Return the character encoding of bytes that are text, or None."""
+    name = attributes.get(ENCODING)
+    if dtype.kind != "S" or name is None:
         return None
     try:
-        return codecs.lookup(str(stated)).name
+        return codecs.lookup(str(name)).name
     except LookupError:
         raise InvalidMetadata(
-            f"{ENCODING}: {stated!r} is no encoding that Python knows, such as 'utf-8'"
+            f"{ENCODING}: {name!r} is not an encoding that Python knows, such as 'utf-8'"
         ) from None
 
 
 def read_text(values: Values, encoding: str) -> Values:
-    """Texts of bytes."""
+    """Decode bytes as text."""
     try:
         return np.asarray(np.char.decode(values, encoding))
     except UnicodeDecodeError as e:
         raise InvalidMetadata(
-            f"the bytes {e.object!r} are no text in {ENCODING} {encoding!r}; read .array for them"
+            f"cannot decode the bytes {e.object!r} with {ENCODING} {encoding!r}; .array reads bytes"
         ) from e
 
 
 def write_text(values: Values, encoding: str | None, dtype: np.dtype[Any]) -> Values:
-    """Bytes of texts; raises where one is too long, or has letters that the encoding has not."""
+    """Encode text as bytes; raise if a string is too long or cannot be encoded."""
     texts = values.astype("U") if values.dtype.kind in "OT" else values
     if texts.dtype.kind == "U":
         try:
             texts = np.char.encode(texts, encoding or "ascii")
         except UnicodeEncodeError as e:
             raise InvalidArgument(
-                f"{e.object!r} cannot be stored in {encoding or 'ascii'}; the attribute"
-                f" {ENCODING} = 'utf-8' has all letters"
+                f"{e.object!r} cannot be stored in {encoding or 'ascii'}; set the attribute"
+                f" {ENCODING} = 'utf-8'"
             ) from e
     if texts.dtype.kind != "S":
-        raise InvalidArgument(f"expected texts, got {texts.dtype}")
+        raise InvalidArgument(f"expected strings, got {texts.dtype}")
     longest = int(np.char.str_len(texts).max(initial=0))
     if longest > dtype.itemsize:
-        raise InvalidArgument(f"a text has {longest} bytes, and {dtype.itemsize} are stored")
+        raise InvalidArgument(f"a string has {longest} bytes, but at most {dtype.itemsize} fit")
     out: Values = texts.astype(dtype)
     return out
 
 
-TimesAs = Literal["auto", "cftime"] | None
-
-
 @dataclass(frozen=True)
 class Decoding:
-    """How stored values become meant ones, and back."""
+    """The conversion between stored and decoded values."""
 
     packing: Packing
     times: Times | None = None
     duration: str | None = None  # a unit, for numbers that xarray wrote from timedelta64
-    boolean: bool = False  # bytes that xarray wrote from booleans
-    encoding: str | None = None  # of bytes that are text
+    boolean: bool = False  # integers that xarray wrote from booleans
+    encoding: str | None = None  # character encoding of bytes that are text
 
     @classmethod
     def of(
@@ -145,7 +144,7 @@ class Decoding:
         times: TimesAs = "auto",
         valid_only: bool = True,
     ) -> Decoding:
-        """What attributes say about values of a stored type."""
+        """Return the decoding described by attributes, for values of a stored type."""
         if times not in ("auto", "cftime", None):
             raise InvalidArgument(f"times must be 'auto', 'cftime' or None, got {times!r}")
         packing = Packing.of(dtype, attributes, fill, valid_only)
@@ -174,7 +173,7 @@ class Decoding:
         return np.dtype(bool) if self.boolean else self.packing.dtype
 
     def decode(self, stored: Any) -> Values:
-        """Decoded values."""
+        """Return decoded values."""
         values = np.asarray(stored)
         if self.boolean:
             return values.astype(bool)
@@ -193,9 +192,9 @@ class Decoding:
         return np.where(absent, np.timedelta64("NaT", "ns"), ticks.astype("m8[ns]"))
 
     def encode(self, values: Any) -> Values:
-        """Values to store; raises where one cannot be stored without loss of its meaning.
+        """Return the values to store; raise if one cannot be stored without loss.
 
-        Numbers for times are taken as they are, in the units that are stated.
+        Numbers for times are in the units of the variable.
         """
         given = np.asarray(values)
         if self.times is not None and given.dtype.kind not in "iuf":
@@ -217,14 +216,10 @@ def _elapsed(values: Values, unit: int) -> tuple[Values, npt.NDArray[np.bool_]]:
     return (whole + rest / unit if rest.any() else whole), absent
 
 
-_SCALAR = "_scalar_"  # what NetCDF-C calls the axis of a variable without dimensions
-
-
 class Variable(Shaped):
-    """A lazy view of an array: square brackets read decoded values, assignments store encoded ones.
+    """A lazy view of an array: indexing reads decoded values, assignment stores encoded ones.
 
-    `array` has the stored numbers; `attributes` are all of the array's but those that name
-    dimensions.
+    `array` has the stored numbers; `attributes` are those of the array without dimension names.
     """
 
     def __init__(
@@ -246,7 +241,7 @@ class Variable(Shaped):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the array says of itself, without the names of dimensions and NCZarr's own."""
+        """The attributes of the array, without dimension names and those of NCZarr."""
         return variable_attributes(self.array)
 
     @property
@@ -261,11 +256,11 @@ class Variable(Shaped):
 
     @property
     def view(self) -> Viewer:
-        """Parts that are chosen now, read and decoded later."""
+        """Lazy selections: ``variable.view[...]``."""
         return Viewer(self)
 
     def read(self) -> Any:
-        """All decoded values."""
+        """Read all decoded values."""
         return self[...]
 
     def __getitem__(self, selection: Any) -> Any:
@@ -284,7 +279,7 @@ class Variable(Shaped):
 
 
 class Viewer:
-    """Makes views of a variable in square brackets."""
+    """Creates views of a variable by indexing."""
 
     def __init__(self, variable: Variable) -> None:
         self._variable = variable
@@ -296,7 +291,7 @@ class Viewer:
 
 
 def _kept(names: tuple[str | None, ...] | None, selection: Any) -> tuple[str | None, ...] | None:
-    """The names of the axes that slices and integers leave; None for other selections."""
+    """Return the names of the axes that slices and integers keep; None for other selections."""
     if names is None:
         return None
     parts = list(selection) if isinstance(selection, tuple) else [selection]
@@ -317,23 +312,23 @@ def decode(
     valid_only: bool = True,
     inherited: Mapping[str, Any] | None = None,
 ) -> Variable:
-    """A lazy view of an array with the values that its CF attributes mean.
+    """Return a lazy view of an array that decodes its values by its CF attributes.
 
-    scale_factor, add_offset, _Unsigned, _FillValue, missing_value, valid_range, valid_min,
-    valid_max and times are understood. Single bytes are joined along the last axis.
+    Supported are scale_factor, add_offset, _Unsigned, _FillValue, missing_value, valid_range,
+    valid_min, valid_max, and times. Single characters are joined along the last axis.
 
     times
-        ``"auto"``: datetime64 where the calendar is that of NumPy's dates, else objects of
-        cftime; ``"cftime"``: always those; None: the numbers.
+        ``"auto"``: datetime64 if the calendar is that of NumPy, otherwise objects of cftime;
+        ``"cftime"``: always objects of cftime; None: numbers.
     fill_value_is_missing
-        Whether elements equal to the array's fill value are missing, though no `_FillValue`
-        says so. By default True in versions 1 and 2, where xarray and NetCDF-C keep it there,
-        and False in the draft and version 3.
+        If True, elements equal to the array's fill value are missing even without `_FillValue`.
+        The default is True in versions 1 and 2, where xarray and NetCDF-C store it there, and
+        False in the draft and version 3.
     valid_only
-        Whether values outside of the valid range are missing; xarray passes over it.
+        If True, values outside the valid range are missing; xarray ignores the valid range.
     inherited
-        Attributes that count where the array has none of its own: those of the variable whose
-        bounds it holds.
+        Attributes for those that the array does not have: those of the variable whose bounds it
+        contains.
     """
     if fill_value_is_missing is None:
         fill_value_is_missing = array._location.format.undefined_fill
@@ -350,7 +345,7 @@ def decode(
 
 
 def _source(array: Array) -> tuple[Array | View | Joined, tuple[str | None, ...] | None]:
-    """What a variable reads, and the names of its axes."""
+    """Return the array that a variable reads, and the names of its axes."""
     if is_scalar(array):
         return array.view[0], ()
     names = array.dimension_names if array.ndim else ()
@@ -360,7 +355,7 @@ def _source(array: Array) -> tuple[Array | View | Joined, tuple[str | None, ...]
 
 
 def variable_attributes(array: Array) -> dict[str, Any]:
-    """Attributes of a variable, a `_FillValue` in the base64 form of xarray as its number."""
+    """Return the attributes of a variable; a `_FillValue` in xarray's base64 form as a number."""
     found = plain_attributes(array.attrs.asdict())
     if isinstance(found.get(FILL), str) and array.dtype.kind == "f":
         found[FILL] = Packing.of(array.dtype, {FILL: found[FILL]}).missing[0]
@@ -368,12 +363,12 @@ def variable_attributes(array: Array) -> dict[str, Any]:
 
 
 def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes of a variable or group in the sense of NetCDF."""
+    """Return the attributes that NetCDF shows: without dimension names and those of NCZarr."""
     return {k: v for k, v in attributes.items() if k != ARRAY_DIMENSIONS and not is_nczarr(k)}
 
 
 def named_axes(array: Array) -> list[tuple[str | None, int]]:
-    """Name and length of every axis; none where NetCDF-C stored a variable without dimensions."""
+    """Return name and length of every axis; none for a scalar variable of NetCDF-C."""
     if is_scalar(array):
         return []
     names = array.dimension_names or (None,) * array.ndim
@@ -381,7 +376,7 @@ def named_axes(array: Array) -> list[tuple[str | None, int]]:
 
 
 def is_scalar(array: Array) -> bool:
-    """Whether NetCDF-C stored a variable without dimensions, which Zarr shows with one of 1."""
+    """Return True for a scalar variable of NetCDF-C, which is stored as an array of shape (1,)."""
     if array.shape != (1,):
         return False
     if array.dimension_names == (_SCALAR,):

@@ -1,14 +1,16 @@
-"""Coordinate reference systems: described, read from arrays and written to them.
+"""Coordinate reference systems: their definitions, and how arrays refer to them.
 
-The words are a code (``EPSG:4326``), a URL of the OGC, well-known text of either generation,
-PROJJSON, or the parameters of a CF grid mapping. pyproj translates between them where it is
-installed; what needs no translation needs no pyproj.
-- CF: the attribute `grid_mapping` names a variable whose `crs_wkt` has it; OGC 21-050 endorses it.
+A definition is a code (``EPSG:4326``), an OGC URL, well-known text of either generation, PROJJSON,
+or the parameters of a CF grid mapping. pyproj, if installed, converts between them. Arrays refer to
+a reference system in one of these ways:
+
+- CF: the attribute `grid_mapping` names a variable with the attribute `crs_wkt`; OGC 21-050
+  endorses it.
 - GDAL: the attribute `_CRS`, an object with `url`, `wkt` or `projjson`.
-- The convention `proj:`: attributes `proj:code`, `proj:wkt2`, `proj:projjson` of the array or of
-  the group directly around it.
+- The convention `proj:`: attributes `proj:code`, `proj:wkt2`, `proj:projjson` of the array or its
+  parent group.
 
-Where several say different things, CF wins, then GDAL, with a warning.
+If several differ, CF has precedence, then GDAL, with a warning.
 """
 
 from __future__ import annotations
@@ -39,17 +41,28 @@ _URN = re.compile(r"^urn:ogc:def:crs:([\w.-]+):([\w.-]*):([\w.-]+)$")
 _PROJ_CODE = re.compile(r"^[A-Z]+:[0-9]+$")
 _CODE = re.compile(r"^([A-Za-z][\w-]*):([\w.-]+)$")
 _WKT = re.compile(r"^\s*([A-Z][A-Z0-9_]*)\s*[\[(]", re.IGNORECASE)
-# What well-known text of the second generation starts with, and of the first.
+# Keywords at the start of well-known text of the second and of the first generation.
 WKT2 = re.compile(
     r"(GEOG|GEOD|GEOGRAPHIC|GEODETIC|PROJ|PROJECTED|DERIVEDPROJ|VERT|VERTICAL|COMPOUND|BOUND|ENG"
     r"|ENGINEERING|TIME|PARAMETRIC)CRS"
 )
 WKT1 = re.compile(r"(PROJ|GEOG|GEOC|COMPD_|VERT_|LOCAL_|FITTED_)CS")
 
+Way = Literal["cf", "gdal", "both", "proj"]
+GRID_MAPPING = "spatial_ref"
+PROJ = {
+    "schema_url": (
+        "https://raw.githubusercontent.com/zarr-conventions/geo-proj/refs/tags/v1/schema.json"
+    ),
+    "spec_url": "https://github.com/zarr-conventions/geo-proj/blob/v1/README.md",
+    "uuid": "f17cb550-5864-4468-aeb7-f3180cfb622f",
+    "name": "proj:",
+}
+
 
 @dataclass(frozen=True)
 class CRS:
-    """A coordinate reference system by its statements; those that are not known are None."""
+    """A coordinate reference system with all known definitions; the others are None."""
 
     url: str | None = None
     wkt: str | None = None
@@ -59,7 +72,7 @@ class CRS:
 
     @classmethod
     def of(cls, given: Any) -> CRS:
-        """From a code, URL, well-known text, PROJJSON, EPSG number, pyproj CRS or a CRS."""
+        """Create one from a code, URL, well-known text, PROJJSON, EPSG number, or pyproj CRS."""
         if isinstance(given, CRS):
             return given
         if isinstance(given, int) and not isinstance(given, bool):
@@ -78,8 +91,8 @@ class CRS:
             if _CODE.match(given):
                 return cls(stated_code=given)
         raise InvalidArgument(
-            f"{given!r} is no coordinate reference system; give a code such as 'EPSG:4326', a URL"
-            " of opengis.net, well-known text, PROJJSON or a pyproj CRS"
+            f"{given!r} is not a coordinate reference system; use a code such as 'EPSG:4326', an"
+            " opengis.net URL, well-known text, PROJJSON or a pyproj CRS"
         )
 
     def __bool__(self) -> bool:
@@ -87,12 +100,12 @@ class CRS:
 
     @property
     def definition(self) -> Any:
-        """The statement that counts: the URL or code, else the text, PROJJSON or parameters."""
+        """The preferred definition: URL or code, else well-known text, PROJJSON or parameters."""
         return self.url or self.stated_code or self.wkt or self.projjson or self.parameters
 
     @property
     def code(self) -> str | None:
-        """The code, such as ``"EPSG:32633"``, from whichever statement has one."""
+        """The code, such as ``"EPSG:32633"``, from whichever definition has one."""
         if self.stated_code is not None:
             return self.stated_code.upper()
         found = _URL.match(self.url or "") or _URN.match(self.url or "")
@@ -107,7 +120,7 @@ class CRS:
         return None
 
     def same(self, other: CRS) -> bool | None:
-        """Whether two are one system; None where that cannot be told without pyproj."""
+        """Return True if both are the same system; None if that cannot be decided."""
         if self.definition == other.definition:
             return True
         if self.code is not None and other.code is not None:
@@ -120,7 +133,7 @@ class CRS:
             return None
 
     def to_pyproj(self) -> Any:
-        """The same as an object of pyproj."""
+        """Return the system as a CRS of pyproj."""
         pyproj = _pyproj("as an object of pyproj")
         stated = self.definition
         try:
@@ -133,7 +146,7 @@ class CRS:
             raise InvalidMetadata(f"pyproj does not understand {stated!r}: {e}") from e
 
     def to_wkt2(self) -> str:
-        """WKT:2019; translated by pyproj where the text is another or missing."""
+        """Return the system as WKT:2019, converted by pyproj if necessary."""
         if self.wkt is not None and WKT2.fullmatch(_keyword(self.wkt)):
             return self.wkt
         if not self:
@@ -142,12 +155,12 @@ class CRS:
             return str(self.to_pyproj().to_wkt("WKT2_2019"))
         except MissingPackage as e:
             raise CannotExpress(
-                f"{self.definition!r} is not WKT:2019, and pyproj is not there to translate it;"
-                " pip install 'omnizarr[geo]', or give the text"
+                f"{self.definition!r} is not WKT:2019, and converting it needs pyproj;"
+                " pip install 'omnizarr[geo]', or pass WKT:2019"
             ) from e
 
     def with_wkt2(self) -> CRS:
-        """The same with its text in WKT:2019."""
+        """Return the system with its well-known text in WKT:2019."""
         return replace(self, wkt=self.to_wkt2())
 
     def __str__(self) -> str:
@@ -155,7 +168,7 @@ class CRS:
 
 
 def from_grid_mapping(attributes: Mapping[str, Any]) -> CRS | None:
-    """What a CF grid mapping variable says; None where it says nothing."""
+    """Return the system of a CF grid mapping variable, or None."""
     for name in ("crs_wkt", "spatial_ref"):
         text = attributes.get(name)
         if isinstance(text, str) and text.strip():
@@ -167,7 +180,7 @@ def from_grid_mapping(attributes: Mapping[str, Any]) -> CRS | None:
 
 
 def from_gdal(stated: Any) -> CRS | None:
-    """What GDAL's `_CRS` says: an object with `url`, `wkt` or `projjson`; None for an empty one."""
+    """Return the system of GDAL's `_CRS`, an object with `url`, `wkt` or `projjson`, or None."""
     if not isinstance(stated, Mapping):
         raise InvalidMetadata(f"_CRS: expected an object with url, wkt or projjson, got {stated!r}")
     url, wkt, projjson = (stated.get(name) for name in ("url", "wkt", "projjson"))
@@ -180,7 +193,7 @@ def from_gdal(stated: Any) -> CRS | None:
 
 
 def from_proj(attributes: Mapping[str, Any]) -> CRS | None:
-    """What the attributes `proj:code`, `proj:wkt2` and `proj:projjson` say."""
+    """Return the system of the attributes `proj:code`, `proj:wkt2`, `proj:projjson`, or None."""
     code, wkt, projjson = (attributes.get(f"proj:{n}") for n in ("code", "wkt2", "projjson"))
     found = CRS(
         stated_code=code if isinstance(code, str) else None,
@@ -191,7 +204,7 @@ def from_proj(attributes: Mapping[str, Any]) -> CRS | None:
 
 
 def to_gdal(crs: CRS) -> dict[str, Any]:
-    """The value of `_CRS`; its text is WKT:2019."""
+    """Return the value of `_CRS`; its well-known text is WKT:2019."""
     found: dict[str, Any] = {}
     authority, _, number = (crs.code or "").partition(":")
     if crs.url is not None:
@@ -206,7 +219,7 @@ def to_gdal(crs: CRS) -> dict[str, Any]:
 
 
 def to_proj(crs: CRS) -> dict[str, Any]:
-    """The attribute of the convention `proj:`, whose schema wants exactly one of the three."""
+    """Return the attribute of the convention `proj:`, whose schema allows exactly one."""
     by_code = crs.url is not None or crs.stated_code is not None
     if by_code and _PROJ_CODE.match(crs.code or ""):
         return {"proj:code": crs.code}
@@ -216,7 +229,7 @@ def to_proj(crs: CRS) -> dict[str, Any]:
 
 
 def to_grid_mapping(crs: CRS) -> dict[str, Any]:
-    """The attributes of a CF grid mapping variable; with pyproj, its parameters too."""
+    """Return the attributes of a CF grid mapping variable; with pyproj, also its parameters."""
     if crs.wkt is None and crs.parameters is not None:
         return dict(crs.parameters)
     wkt = crs.wkt if crs.wkt is not None else crs.to_wkt2()
@@ -242,7 +255,7 @@ def _wkt_name(text: str) -> str:
 
 
 def _wkt_code(text: str) -> str | None:
-    """The identifier of the whole: ID or AUTHORITY directly inside the outermost brackets."""
+    """Return the code of the whole system: ID or AUTHORITY inside the outermost brackets."""
     outside = re.sub(r'"[^"]*"', lambda quoted: "\0" * len(quoted[0]), text)
     for found in re.finditer(r"\b(?:ID|AUTHORITY)\s*[\[(]", outside):
         before = outside[: found.start()]
@@ -263,25 +276,12 @@ def _pyproj(purpose: str) -> Any:
     return pyproj
 
 
-Way = Literal["cf", "gdal", "both", "proj"]
-GRID_MAPPING = "spatial_ref"
-PROJ = {
-    "schema_url": (
-        "https://raw.githubusercontent.com/zarr-conventions/geo-proj/refs/tags/v1/schema.json"
-    ),
-    "spec_url": "https://github.com/zarr-conventions/geo-proj/blob/v1/README.md",
-    "uuid": "f17cb550-5864-4468-aeb7-f3180cfb622f",
-    "name": "proj:",
-}
-
-
 def read_crs(array: Array) -> CRS | None:
-    """The coordinate reference system of an array; None where none is stated.
+    """Return the coordinate reference system of an array, or None.
 
-    A statement that leads nowhere, or that differs from one which counts more, is told by a
-    warning.
+    A reference to a missing variable, or one that differs from a preferred one, is a warning.
     """
-    found = [(way, crs) for way, crs in _stated(array) if crs is not None]
+    found = [(way, crs) for way, crs in _systems(array) if crs is not None]
     for way, crs in found[1:]:
         if found[0][1].same(crs) is False:
             _warn(
@@ -291,17 +291,17 @@ def read_crs(array: Array) -> CRS | None:
     return found[0][1] if found else None
 
 
-def _stated(array: Array) -> Iterator[tuple[str, CRS | None]]:
+def _systems(array: Array) -> Iterator[tuple[str, CRS | None]]:
     if "grid_mapping" in array.attrs:
         mapping = grid_mapping(array)
         if mapping is None:
-            _warn(array, f"grid_mapping names {array.attrs['grid_mapping']!r}, which is not there")
+            _warn(array, f"grid_mapping names {array.attrs['grid_mapping']!r}, which is missing")
         else:
             yield f"grid_mapping {mapping.name}", from_grid_mapping(mapping.attrs)
     if "_CRS" in array.attrs:
         yield "_CRS", from_gdal(array.attrs["_CRS"])
     own = from_proj(array.attrs)
-    parent = None if own is not None else around(array)
+    parent = None if own is not None else parent_group(array)
     yield "proj:", own if parent is None else from_proj(parent.attrs)
 
 
@@ -310,7 +310,7 @@ def _warn(array: Array, message: str) -> None:
 
 
 def grid_mapping(array: Array) -> Array | None:
-    """The grid mapping variable that an array names: beside it, or in a group around it."""
+    """Return the grid mapping variable of an array: in its group, or in a parent group."""
     stated = array.attrs.get("grid_mapping")
     if not isinstance(stated, str) or not stated.split():
         return None
@@ -319,21 +319,21 @@ def grid_mapping(array: Array) -> Array | None:
 
 
 def sibling(array: Array, name: str) -> Array | None:
-    """The array of that name beside another, or in the nearest group around that has it."""
-    place = "" if name.startswith("/") else array.path
+    """Return the array with a name in the group of another, or in the nearest parent group."""
+    parent = "" if name.startswith("/") else array.path
     while True:
-        place = place.rpartition("/")[0]
-        location = array._location.at(paths.join(place, paths.normalize(name)))
+        parent = parent.rpartition("/")[0]
+        location = array._location.at(paths.join(parent, paths.normalize(name)))
         node = location.find([]) if location.path != array.path else None
         if node is not None:
             found = open_node(location, node)
             return found if isinstance(found, Array) else None
-        if not place:
+        if not parent:
             return None
 
 
-def around(array: Array) -> Group | None:
-    """The group that an array lies in; None for an array at the root."""
+def parent_group(array: Array) -> Group | None:
+    """Return the parent group of an array; None for an array at the root."""
     if not array.path:
         return None
     location = array._location.at(array.path.rpartition("/")[0])
@@ -343,11 +343,11 @@ def around(array: Array) -> Group | None:
 
 
 def write_crs(array: Array, crs: Any, *, way: Way = "cf", name: str = GRID_MAPPING) -> CRS:
-    """State the coordinate reference system of an array, and give it back.
+    """Set the coordinate reference system of an array, and return it.
 
-    `crs` is whatever `CRS.of` takes. `way` is ``"cf"``: a grid mapping variable `name` beside the
-    array; ``"gdal"``: the attribute `_CRS`; ``"both"``; or ``"proj"``: the convention `proj:`. The
-    other ways' statements, were there any, are removed, so that none is left that differs.
+    `crs` is anything that `CRS.of` accepts. `way` is ``"cf"``: a grid mapping variable `name` in
+    the group of the array; ``"gdal"``: the attribute `_CRS`; ``"both"``; or ``"proj"``: the
+    convention `proj:`. References in the other ways are removed, so that none contradicts it.
     """
     if way not in ("cf", "gdal", "both", "proj"):
         raise InvalidArgument(f"way must be 'cf', 'gdal', 'both' or 'proj', got {way!r}")
@@ -365,40 +365,38 @@ def write_crs(array: Array, crs: Any, *, way: Way = "cf", name: str = GRID_MAPPI
 
     old = ("_CRS", "grid_mapping", "proj:code", "proj:wkt2", "proj:projjson")
 
-    def stated(attributes: dict[str, Any]) -> None:
+    def change(attributes: dict[str, Any]) -> None:
         for name in old:
             attributes.pop(name, None)
         attributes.update(new)
 
-    array.attrs.edit(stated)
+    array.attrs.edit(change)
     return given
 
 
 def registered(conventions: Any, *new: dict[str, str]) -> list[Any]:
-    """A list of `zarr_conventions` with more in it, each once."""
+    """Return a list of `zarr_conventions` with others added, without duplicates."""
     found = list(conventions) if isinstance(conventions, list) else []
     known = [c.get("uuid") for c in found if isinstance(c, dict)]
     return [*found, *(c for c in new if c["uuid"] not in known)]
 
 
 def _write_mapping(array: Array, crs: CRS, name: str) -> str:
-    """Store a grid mapping variable beside an array, or use the equal one that is there."""
-    group = around(array)
+    """Store a grid mapping variable in the group of an array, or use an existing equal one."""
+    group = parent_group(array)
     if group is None:
         raise CannotExpress(
-            f"{array.name} in {array.store!r} has no group around it for a grid mapping variable;"
+            f"{array.name} in {array.store!r} has no parent group for a grid mapping variable;"
             " use way='gdal', or put the array into a group"
         )
     attributes = to_grid_mapping(crs)
-    there = group.get(name)
-    if there is None:
+    existing = group.get(name)
+    if existing is None:
         group.create_array(
             name, data=np.int32(0), attributes=attributes, dimension_names=[], compressors=None
         )
         return name
-    stated = from_grid_mapping(there.attrs) if isinstance(there, Array) else None
-    if stated is not None and stated.same(crs):
+    system = from_grid_mapping(existing.attrs) if isinstance(existing, Array) else None
+    if system is not None and system.same(crs):
         return name
-    raise NodeExists(
-        f"{there.name} is there already and is not {crs}; give another name for the variable"
-    )
+    raise NodeExists(f"{existing.name} exists already and is not {crs}; use another variable name")

@@ -1,11 +1,14 @@
-"""Maps: overviews of a raster, and tile matrix sets.
+"""Maps: rasters with levels of lower resolution.
 
-``{"multiscales": {"tile_matrix_set": …, "tile_matrix_limits": …}}``: every child that is named like
-a tile matrix is a level. The set is an object of the OGC's Two Dimensional Tile Matrix Set 2.0, or
-its name or address, which is not looked up: such levels lie where their own coordinates say.
-Levels are found by the multiscales convention, ``[{"datasets": [{"path": "0"}, …]}]``, or by that
-of GeoZarr, ``{"layout": [{"asset": "0", …}, …]}``, or by what its drafts had: a layout of ``path``
-or ``id``, and tile matrix sets. A single array is a map of one level.
+The levels of a group are listed in its attribute `multiscales`, in one of these forms:
+
+- the convention "Multiscale Arrays": ``[{"datasets": [{"path": "0"}, …]}]``
+- GeoZarr: ``{"layout": [{"asset": "0", …}, …]}``; in drafts ``path`` or ``id`` instead of ``asset``
+- drafts of GeoZarr: ``{"tile_matrix_set": …, "tile_matrix_limits": …}``. Every child named like a
+  tile matrix is a level. The set is an object of the OGC's Two Dimensional Tile Matrix Set 2.0, or
+  its name or URL, which is not resolved: such levels are located by their own coordinates.
+
+A single array is a map of one level.
 """
 
 from __future__ import annotations
@@ -42,13 +45,15 @@ from omnizarr.hierarchy.open import open as open_zarr
 from omnizarr.model import paths
 
 SET = "tile_matrix_set"
-PLACE = "tile matrix"  # the key of a level's transform, where its set has one
+MATRIX_TRANSFORM = "tile matrix"  # the key of a level's transform from its tile matrix
 _LIMITS = ("tile_matrix_limits", "tile_matrix_set_limits")
 _NORTH_FIRST = ("lat", "y", "n")
+# Quotients such as 0.3 / 0.1 differ from whole numbers by rounding errors.
+_TOLERANCE = 1e-6
 
 
 def tile_levels(group: Group, stated: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The children of a group that are levels, each with its place."""
+    """Return the children of a group that are levels of a tile matrix set, with transforms."""
     given = stated[SET]
     if isinstance(given, str):
         names = sorted((n for n in group.group_keys() if n.isdigit()), key=int)
@@ -66,21 +71,21 @@ def tile_levels(group: Group, stated: Mapping[str, Any]) -> list[tuple[str, Mapp
         limits: Any = next(
             (stated[key] for key in _LIMITS if isinstance(stated.get(key), dict)), {}
         )
-        stored = set(group.keys())
+        stored, axes = set(group.keys()), given.get("orderedAxes")
         found = [
-            (m["id"], {PLACE: _place(m, limits.get(m["id"]), given.get("orderedAxes"))})
+            (m["id"], {MATRIX_TRANSFORM: _matrix_transform(m, limits.get(m["id"]), axes)})
             for m in matrices
             if m["id"] in stored
         ]
     if not found:
         raise InvalidMetadata(
-            f"{group.name} in {group.store!r}: no child is named like a tile matrix of {SET}"
+            f"{group.name} in {group.store!r}: no child has the name of a tile matrix of {SET}"
         )
     return found
 
 
 def tile_crs(stated: Any) -> CRS | None:
-    """The reference system of a tile matrix set, where it is an object that states one."""
+    """Return the reference system of a tile matrix set, or None."""
     given = stated.get(SET) if isinstance(stated, Mapping) else None
     if not isinstance(given, Mapping):
         return None
@@ -91,10 +96,10 @@ def tile_crs(stated: Any) -> CRS | None:
         return None if crs is None else CRS.of(crs)
 
 
-def _place(matrix: Mapping[str, Any], limits: Any, axes: Any) -> Affine | None:
-    """Where the first pixel lies: the corner of the matrix, or of its first tile with data."""
+def _matrix_transform(matrix: Mapping[str, Any], limits: Any, axes: Any) -> Affine | None:
+    """Return the transform of a level: its origin is the corner of the first tile with data."""
     if matrix.get("cornerOfOrigin", "topLeft") != "topLeft":
-        return None  # rows of tiles count upwards there, and rows of arrays need not
+        return None  # tile rows count upwards there, but not necessarily array rows
     size, origin = matrix.get("cellSize"), matrix.get("pointOfOrigin")
     if not isinstance(size, (int, float)) or not isinstance(origin, list) or len(origin) != 2:
         return None
@@ -106,13 +111,9 @@ def _place(matrix: Mapping[str, Any], limits: Any, axes: Any) -> Affine | None:
     return Affine.of([size, 0, origin[0] + column * size, 0, -size, origin[1] - row * size])
 
 
-# Positions such as 0.3 / 0.1 miss whole numbers by some rounding.
-_TOLERANCE = 1e-6
-
-
 @dataclass(frozen=True, eq=False)
 class Level:
-    """One array of a map, and where it lies; `transform` is None where nothing states it."""
+    """One array of a map, and its transform, which is None if it is unknown."""
 
     array: Array
     transform: Affine | None
@@ -121,21 +122,21 @@ class Level:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many rows and columns it has."""
+        """The numbers of rows and columns."""
         return self.array.shape[self.rows], self.array.shape[self.columns]
 
     @property
     def bounds(self) -> Bounds | None:
-        """``(xmin, ymin, xmax, ymax)``."""
+        """The bounds ``(xmin, ymin, xmax, ymax)``, or None if they are unknown."""
         return None if self.transform is None else self.transform.bounds(self.shape)
 
     def select(self, bounds: Sequence[float]) -> tuple[slice, ...]:
-        """The selection of the pixels that a box touches; raises where there are none."""
+        """Return the selection of the pixels that a box touches; raise if there are none."""
         if self.transform is None:
-            raise InvalidMetadata(f"{self.array.name} does not say where it lies; read it by index")
+            raise InvalidMetadata(f"{self.array.name} has no coordinates; read it by index")
         if not self.transform.upright:
             raise InvalidMetadata(
-                f"{self.array.name} is turned against its coordinates; read it by index, with"
+                f"{self.array.name} is rotated against its coordinates; read it by index, using"
                 " level.transform"
             )
         left, bottom, right, top = bounds
@@ -172,19 +173,19 @@ class Map:
         return [level.transform for level in self.levels]
 
     def level(self, resolution: float) -> Level:
-        """The coarsest level whose pixels are at most so long; the finest where none is."""
+        """Return the coarsest level whose pixels are at most this long, or else the finest."""
         if resolution <= 0:
             raise SelectionError(f"resolution must be greater than 0, got {resolution!r}")
         known = [r for r in self.resolutions if r is not None]
         if len(known) != len(self.levels):
-            raise InvalidMetadata("the map does not say how large its pixels are; take .levels[i]")
+            raise InvalidMetadata("the size of the map's pixels is unknown; use .levels[i]")
         good = [i for i, r in enumerate(known) if r <= resolution * (1 + _TOLERANCE)]
         return self.levels[max(good, key=lambda i: known[i]) if good else 0]
 
     def read(
         self, bounds: Sequence[float] | None = None, *, resolution: float | None = None
     ) -> npt.NDArray[Any]:
-        """The stored values of a box ``(xmin, ymin, xmax, ymax)``, of a level by its resolution."""
+        """Read the values in ``(xmin, ymin, xmax, ymax)`` from the level for a resolution."""
         level = self.levels[0] if resolution is None else self.level(resolution)
         selection = ... if bounds is None else level.select(bounds)
         return np.asarray(level.array[selection])
@@ -204,11 +205,11 @@ def open(
     multiscale: int | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Map:
-    """The map at an address: a multiscale group, an array, or a group with one array of a map.
+    """Open a map: a group with multiscales, an array, or a group with one such array.
 
-    `store` is as in `omnizarr.open`; `variable` names the array where a group has several.
-    `multiscale` chooses one of several pyramids that a group lists, by its name or place in the
-    list; without, the first is taken, with a warning that there are others.
+    `store` is as in `omnizarr.open`; `variable` names the array if a group has several.
+    `multiscale` selects one of several pyramids in a group by name or number; by default, the first
+    is used, with a warning.
     """
     node = open_zarr(store, mode, path=path, storage_options=storage_options)
     if isinstance(node, Array):
@@ -218,30 +219,30 @@ def open(
         array = _variable(node, variable)
         return Map((_level(array),), read_crs(array))
     entries = _entries(node, _chosen(node, stated, multiscale))
-    levels = _placed([(_array(node, path, variable), extra) for path, extra in entries], node)
+    levels = _levels([(_array(node, path, variable), extra) for path, extra in entries], node)
     return Map(levels, read_crs(levels[0].array) or from_proj(node.attrs) or tile_crs(stated))
 
 
 def _chosen(group: Group, stated: Any, wanted: int | str | None) -> Any:
-    """The metadata of one pyramid, where a group lists several."""
+    """Return the metadata of one pyramid if a group lists several."""
     several = stated if isinstance(stated, list) else [stated]
     if wanted is None and len(several) < 2:
         return stated
     names = [m.get("name") if isinstance(m, Mapping) else None for m in several]
-    place = f"{group.name} in {group.store!r}"
+    where = f"{group.name} in {group.store!r}"
     shown = ", ".join(f"{i} ({name})" if name else str(i) for i, name in enumerate(names))
     if wanted is None:
-        warn(f"{place} has several pyramids: {shown}; the first is taken, give multiscale= for one")
+        warn(f"{where} has several pyramids: {shown}; using the first, pass multiscale= to choose")
         return stated
     if isinstance(wanted, str) and names.count(wanted) == 1:
         wanted = names.index(wanted)
     if isinstance(wanted, int) and 0 <= wanted < len(several):
         return [stated[wanted]] if several is stated else stated
-    raise NoSuchLabel(f"{place} has no one pyramid {wanted!r}; known: {shown}")
+    raise NoSuchLabel(f"{where} has no unique pyramid {wanted!r}; known: {shown}")
 
 
 def _entries(group: Group, stated: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Paths of levels, each with what else is said about it."""
+    """Return the paths of all levels, each with its other metadata."""
     keys: tuple[str, ...] = ()
     listed: Any = None
     if isinstance(stated, list) and stated and isinstance(stated[0], Mapping):
@@ -293,30 +294,34 @@ def _level(array: Array, transform: Affine | None = None, of: Any = None) -> Lev
     return Level(array, transform or read_transform(array), rows, columns)
 
 
-def _placed(found: list[tuple[Array, Mapping[str, Any]]], group: Group) -> tuple[Level, ...]:
-    """Levels, finest first; one that does not say where it lies covers what the finest covers."""
+def _levels(found: list[tuple[Array, Mapping[str, Any]]], group: Group) -> tuple[Level, ...]:
+    """Return levels, the finest first; one without a transform covers the bounds of the finest."""
     wide = sorted(found, key=lambda item: -math.prod(item[0].shape))
     levels: list[Level] = []
     for array, extra in wide:
-        stated = from_attributes(extra) or _own_transform(array, group) or extra.get(PLACE)
-        if stated is None and levels:
+        own = from_attributes(extra) or _own_transform(array, group)
+        own = own or extra.get(MATRIX_TRANSFORM)
+        if own is None and levels:
             level = _level(array, Affine(1, 0, 0, 0, 1, 0), group.attrs)
             transform = _from_finest(levels[0], level)
             levels.append(Level(array, transform, level.rows, level.columns))
         else:
-            levels.append(_level(array, stated, group.attrs))
+            levels.append(_level(array, own, group.attrs))
     return tuple(levels)
 
 
 def _own_transform(array: Array, group: Group) -> Affine | None:
-    """Where a level lies by itself; what the group of all levels says is about the finest."""
+    """Return the transform of a level itself; that of the pyramid's group is for the finest."""
     if array.path.rpartition("/")[0] != group.path:
         return read_transform(array)
     return from_attributes(array.attrs) or from_coordinates(array)
 
 
 def _from_finest(finest: Level, level: Level) -> Affine | None:
-    """Pixels a whole number of times larger where the lengths were rounded up, else stretched."""
+    """Return the transform of a level, scaled from the finest.
+
+    The factor is a whole number if lengths were rounded up, and the quotient of lengths otherwise.
+    """
     if finest.transform is None:
         return None
     factors = []

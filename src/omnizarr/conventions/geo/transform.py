@@ -1,10 +1,10 @@
-"""Affine: from columns and rows to coordinates, in the ways that files state it.
+"""Affine transforms from columns and rows to coordinates, in the forms that files use.
 
 - `spatial:transform` of the convention `spatial:`: ``[a, b, c, d, e, f]``
 - `GeoTransform` of a grid mapping variable, GDAL's order: ``"c a b f d e"``
-- coordinate variables with even steps
+- coordinate variables with a constant step
 
-Columns and rows count from the outer corner of the first pixel, whose centre is at 0.5, 0.5.
+The origin is the outer corner of the first pixel, whose centre is at column 0.5, row 0.5.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from omnizarr.conventions.geo.crs import around, grid_mapping, sibling
+from omnizarr.conventions.geo.crs import grid_mapping, parent_group, sibling
 from omnizarr.errors import InvalidMetadata
 from omnizarr.hierarchy.array import Array
 
 Bounds = tuple[float, float, float, float]
-_SPELLINGS = (("y", "x"), ("Y", "X"), ("lat", "lon"), ("latitude", "longitude"))
+_AXIS_NAMES = (("y", "x"), ("Y", "X"), ("lat", "lon"), ("latitude", "longitude"))
 # Coordinates are often stored as 32-bit floats.
 _EVEN = 1e-4
 
@@ -41,11 +41,11 @@ class Affine:
         if not all(math.isfinite(v) for v in self.coefficients):
             raise InvalidMetadata(f"an affine transform needs finite numbers, got {self}")
         if self.a * self.e == self.b * self.d:
-            raise InvalidMetadata(f"{self} maps all pixels onto a line")
+            raise InvalidMetadata(f"{self} maps all pixels to a line")
 
     @classmethod
     def of(cls, given: Any) -> Affine:
-        """From six numbers in the order of `spatial:transform`, or an Affine of that package."""
+        """Create one from six numbers in the order of `spatial:transform`, or from an Affine."""
         if isinstance(given, Affine):
             return given
         try:
@@ -56,7 +56,7 @@ class Affine:
 
     @classmethod
     def from_gdal(cls, given: Any) -> Affine:
-        """From GDAL's order, ``[c, a, b, f, d, e]``, or a text of them."""
+        """Create one from numbers, or text, in GDAL's order: ``[c, a, b, f, d, e]``."""
         values = given.split() if isinstance(given, str) else list(given)
         if len(values) != 6:
             raise InvalidMetadata(f"GeoTransform: expected six numbers, got {given!r}")
@@ -65,19 +65,19 @@ class Affine:
 
     @classmethod
     def from_bounds(cls, bounds: Sequence[float], shape: Sequence[int]) -> Affine:
-        """North up: rows from the upper bound down, over an array of (rows, columns)."""
+        """Create the north-up transform of an array of shape (rows, columns) with bounds."""
         left, bottom, right, top = bounds
         rows, columns = shape
         return cls((right - left) / columns, 0.0, left, 0.0, (bottom - top) / rows, top)
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """``(a, b, c, d, e, f)``."""
+        """The six numbers ``(a, b, c, d, e, f)``."""
         return (self.a, self.b, self.c, self.d, self.e, self.f)
 
     @property
     def gdal(self) -> tuple[float, ...]:
-        """GDAL's order."""
+        """The six numbers in GDAL's order."""
         return (self.c, self.a, self.b, self.f, self.d, self.e)
 
     @property
@@ -87,57 +87,57 @@ class Affine:
 
     @property
     def upright(self) -> bool:
-        """Whether rows and columns run along the axes."""
+        """True if rows and columns are parallel to the coordinate axes."""
         return self.b == 0 and self.d == 0
 
     def xy(self, column: Any, row: Any) -> tuple[Any, Any]:
-        """Coordinates of a place in the array."""
+        """Return the coordinates of a column and row."""
         return (
             self.a * column + self.b * row + self.c,
             self.d * column + self.e * row + self.f,
         )
 
     def column_row(self, x: Any, y: Any) -> tuple[Any, Any]:
-        """The place in the array of coordinates, with fractions."""
+        """Return the column and row of coordinates, with fractions."""
         scale = self.a * self.e - self.b * self.d
         dx, dy = x - self.c, y - self.f
         return (self.e * dx - self.b * dy) / scale, (self.a * dy - self.d * dx) / scale
 
     def bounds(self, shape: Sequence[int]) -> Bounds:
-        """``(xmin, ymin, xmax, ymax)`` around an array of (rows, columns)."""
+        """Return ``(xmin, ymin, xmax, ymax)`` of an array of shape (rows, columns)."""
         rows, columns = shape
         corners = [self.xy(i, j) for i in (0, columns) for j in (0, rows)]
         xs, ys = zip(*corners, strict=True)
         return min(xs), min(ys), max(xs), max(ys)
 
     def scaled(self, columns: float, rows: float) -> Affine:
-        """For pixels that are so many times wider and higher, from the same corner."""
+        """Return the transform for pixels that are larger by these factors."""
         return Affine(
             self.a * columns, self.b * rows, self.c, self.d * columns, self.e * rows, self.f
         )
 
     def shifted(self, columns: float, rows: float) -> Affine:
-        """For an array that starts so many columns and rows later."""
+        """Return the transform for an array that starts at another column and row."""
         x, y = self.xy(columns, rows)
         return Affine(self.a, self.b, x, self.d, self.e, y)
 
 
 def spatial_axes(array: Array, attributes: Mapping[str, Any] | None = None) -> tuple[int, int]:
-    """Which axes are rows and columns: as `spatial:dimensions` says, by name, or the last two."""
+    """Return the axes of rows and columns: by `spatial:dimensions`, by name, or the last two."""
     if array.ndim < 2:
         raise InvalidMetadata(f"{array.name} has {array.ndim} axes; a map has at least two")
     names = array.dimension_names or (None,) * array.ndim
     stated = (attributes or {}).get("spatial:dimensions", array.attrs.get("spatial:dimensions"))
     pairs = [tuple(stated)] if isinstance(stated, list) else []
-    for pair in (*pairs, *_SPELLINGS):
+    for pair in (*pairs, *_AXIS_NAMES):
         if len(pair) == 2 and all(name in names for name in pair):
             return names.index(pair[0]), names.index(pair[1])
     return array.ndim - 2, array.ndim - 1
 
 
 def read_transform(array: Array) -> Affine | None:
-    """The affine transform of an array; None where nothing states one."""
-    group = around(array)
+    """Return the affine transform of an array, or None."""
+    group = parent_group(array)
     for attributes in (array.attrs, {} if group is None else group.attrs):
         found = from_attributes(attributes)
         if found is not None:
@@ -149,7 +149,10 @@ def read_transform(array: Array) -> Affine | None:
 
 
 def from_attributes(attributes: Mapping[str, Any]) -> Affine | None:
-    """`spatial:transform` or `proj:transform`, with the corner of the first pixel as its start."""
+    """Return the transform of `spatial:transform` or `proj:transform`, or None.
+
+    Its origin is the corner of the first pixel.
+    """
     if attributes.get("spatial:transform_type", "affine") != "affine":
         return None
     stated = attributes.get("spatial:transform", attributes.get("proj:transform"))
@@ -161,7 +164,7 @@ def from_attributes(attributes: Mapping[str, Any]) -> Affine | None:
 
 
 def from_coordinates(array: Array) -> Affine | None:
-    """By the coordinate variables of the rows and columns; None where they are not even."""
+    """Return the transform of the coordinate variables of an array; None if steps vary."""
     if array.ndim < 2 or array.dimension_names is None:
         return None
     row, column = spatial_axes(array)
@@ -173,7 +176,7 @@ def from_coordinates(array: Array) -> Affine | None:
 
 
 def _steps(array: Array, axis: int) -> tuple[float, float] | None:
-    """The first of a coordinate variable's values and the step between them, if it is even."""
+    """Return the first value of a coordinate variable and its step; None if the step varies."""
     name = (array.dimension_names or ())[axis]
     found = sibling(array, name) if name else None
     length = array.shape[axis]

@@ -1,4 +1,4 @@
-"""Writing a map with its pyramid, every block of the source read once."""
+"""Write a map with its pyramid; every block of the source is read once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from omnizarr.hierarchy.options import (
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_chunks, level_shapes
 
-# Without a number of levels, they end when both sides are at most this long.
+# By default, levels are added until both sides are at most this long.
 SMALL = 256
 _COMPRESSION = {"codecs", "compressors", "compressor", "serializer"}
 Convention = Literal["multiscales", "geozarr"]
@@ -70,32 +70,32 @@ def write(
     storage_options: Mapping[str, Any] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Map:
-    """Write a map with its levels, and give it back opened; the last two axes are rows and columns.
+    """Write a map with its levels, and return it opened; the last two axes are rows and columns.
 
     variable
-        With a name, every level is a group with an array of that name and with coordinates beside
-        it, as xarray and GDAL look for them; without, every level is an array.
-    crs
-        Whatever `CRS.of` takes; None for none. `way` is where it is stated, as in `write_crs`.
+        With a name, every level is a group with an array of that name and its coordinates, as
+        xarray and GDAL expect; otherwise, every level is an array.
+    crs, way
+        Anything that `CRS.of` accepts, or None; `way` is as in `write_crs`.
     transform, bounds
-        Where it lies: six numbers ``[a, b, c, d, e, f]`` from columns and rows to coordinates,
-        or a box ``(xmin, ymin, xmax, ymax)`` whose top the first row touches.
+        The position of the map: six numbers ``[a, b, c, d, e, f]`` from columns and rows to
+        coordinates, or a box ``(xmin, ymin, xmax, ymax)`` with the first row at its top.
     levels, factor, method
-        How many levels there are, the full one included; how many times smaller each is than
-        the one before; `mean`, `mode`, `nearest`, `max` or `gaussian`. By default until both
-        sides are at most 256 long.
+        Number of levels, including full resolution; downsampling factor from each level to the
+        next; `mean`, `mode`, `nearest`, `max` or `gaussian`. By default, levels are added until
+        both sides are at most 256 long.
     convention
         ``"multiscales"``: a list of `datasets`; ``"geozarr"``: a `layout` with
         `spatial:transform` for every level.
 
-    The other options are those of `create_array`, for every level. By default compression is one
-    that GDAL reads. A map is not seen before it is complete, and one that it replaces stays until
-    then.
+    The other options are those of `create_array`, for every level. The default compression is one
+    that GDAL can read. A map becomes visible when it is complete; an existing one that it replaces
+    stays until then.
     """
     source = as_source(data)
     _check(source, factor, method, convention, options)
-    placed = _transform(transform, bounds, source.shape[-2:])
-    given = None if crs is None else _stated(crs, way)
+    affine = _transform(transform, bounds, source.shape[-2:])
+    system = None if crs is None else _complete_crs(crs, way)
     steps = _steps(source.shape, levels, factor)
     names = list(options.pop("dimension_names", None) or _names(len(source.shape)))
     if len(names) != len(source.shape) or None in names[-2:]:
@@ -103,21 +103,21 @@ def write(
             f"dimension_names must name the rows and columns of {len(source.shape)} axes,"
             f" got {names}"
         )
-    if variable is not None and placed is not None and (placed.b or placed.d):
+    if variable is not None and affine is not None and (affine.b or affine.d):
         raise InvalidArgument(
-            f"{placed} is turned, so that no coordinates can be stored; leave out variable"
+            f"{affine} is rotated, so that no coordinates can be stored; omit variable"
         )
     check_options(options)
     location = new_location(store, path, zarr_format, storage_options)
-    with build(location, overwrite=overwrite, operation="writing a map") as place:
-        group = make_group(place, None, overwrite=False)
+    with build(location, overwrite=overwrite, operation="writing a map") as staged:
+        group = make_group(staged, None, overwrite=False)
         paths = [f"{i}/{variable}" if variable else str(i) for i in range(len(steps) + 1)]
         shapes = dict(zip(paths, level_shapes(source.shape, steps), strict=True))
         arrays = _create(group, source, shapes, names, options)
         fill_levels(source, arrays, steps, method, progress)
 
         transforms = [
-            None if placed is None else placed.scaled(factor**i, factor**i)
+            None if affine is None else affine.scaled(factor**i, factor**i)
             for i in range(len(arrays))
         ]
         for array, where in zip(arrays, transforms, strict=True):
@@ -125,13 +125,13 @@ def write(
                 array.attrs.update(_spatial(array, where, names[-2:]))
                 if variable is not None:
                     _write_coordinates(group, array, where, names[-2:])
-            if given is not None and (convention == "multiscales" or way != "proj"):
-                write_crs(array, given, way=way)
+            if system is not None and (convention == "multiscales" or way != "proj"):
+                write_crs(array, system, way=way)
         if convention == "multiscales":
             group.attrs.update(_datasets(paths, method))
         else:
             levels_ = list(zip(paths, arrays, transforms, strict=True))
-            group.attrs.update(_layout(levels_, factor, method, given, names[-2:]))
+            group.attrs.update(_layout(levels_, factor, method, system, names[-2:]))
     return open_map(location.store, path=location.path)
 
 
@@ -143,13 +143,13 @@ def _check(
     if isinstance(factor, bool) or not isinstance(factor, int) or factor < 2:
         raise InvalidArgument(f"factor must be an integer of at least 2, got {factor!r}")
     if method not in NAMES:
-        raise InvalidArgument(f"method {method!r} is not known; {known_names(method, NAMES)}")
+        raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
     if convention not in ("multiscales", "geozarr"):
         raise InvalidArgument(f"convention must be 'multiscales' or 'geozarr', got {convention!r}")
     stated = options.get("attributes") or {}
     if method in ("mean", "gaussian", "max") and {"_FillValue", "missing_value"} & stated.keys():
         raise InvalidArgument(
-            f"method {method!r} would mix the number for missing values into its neighbours; use"
+            f"method {method!r} would mix the number for missing values with valid values; use"
             " 'nearest' or 'mode', or floats with NaN"
         )
 
@@ -158,14 +158,14 @@ def _transform(
     transform: Any, bounds: Sequence[float] | None, shape: Sequence[int]
 ) -> Affine | None:
     if transform is not None and bounds is not None:
-        raise InvalidArgument("transform and bounds both say where the map lies; give one")
+        raise InvalidArgument("transform and bounds are mutually exclusive; pass one of them")
     if bounds is not None:
         return Affine.from_bounds(bounds, shape)
     return None if transform is None else Affine.of(transform)
 
 
-def _stated(crs: Any, way: Way) -> CRS:
-    """The system in the words that `way` needs; raises before anything is stored."""
+def _complete_crs(crs: Any, way: Way) -> CRS:
+    """Return the reference system with the definitions that `way` needs; raise if it cannot."""
     given = CRS.of(crs)
     if way in ("cf", "both") and given.parameters is None:
         given = given.with_wkt2()
@@ -200,14 +200,14 @@ def _create(
 ) -> list[Array]:
     format = group._location.format
     options = {**options, "dimension_names": names}
-    if "fill_value" not in options:  # one that is stated means no data to readers of maps
+    if "fill_value" not in options:  # readers of maps interpret a fill value as "no data"
         zero = np.nan if np.dtype(source.dtype).kind == "f" else 0
         stated = (options.get("attributes") or {}).get("_FillValue")
         none = None if format.undefined_fill else zero
         options["fill_value"] = stated if isinstance(stated, (int, float)) else none
     if not _COMPRESSION & options.keys() and isinstance(config.get().codecs, str):
         codecs = format.default_codecs(np.dtype(source.dtype).itemsize, None, "portable")
-        options["compressors"] = list(codecs[1:])  # after the one that makes bytes
+        options["compressors"] = list(codecs[1:])  # without the serializer
     if options.get("chunks", "auto") in ("auto", None, True):
         flat = (*(1 for _ in source.shape[:-2]), *source.shape[-2:])
         options["chunks"] = guess_chunks(flat, np.dtype(source.dtype).itemsize, TARGET_BYTES)
@@ -233,7 +233,7 @@ def _spatial(array: Array, where: Affine, names: Sequence[str | None]) -> dict[s
 def _write_coordinates(
     group: Group, array: Array, where: Affine, names: Sequence[str | None]
 ) -> None:
-    """The centres of rows and columns beside an array of a level."""
+    """Store the centres of rows and columns in the group of a level's array."""
     level = array.path.removeprefix(group.path).strip("/").rpartition("/")[0]
     rows, columns = array.shape[-2:]
     centres = (
@@ -270,10 +270,10 @@ def _layout(
     resampling = {"mean": "average", "gaussian": "gauss"}.get(method, method)
     found: dict[str, Any] = {"multiscales": {"layout": layout, "resampling_method": resampling}}
     used = [MULTISCALES]
-    _, finest, place = levels[0]
-    if place is not None:
+    _, finest, affine = levels[0]
+    if affine is not None:
         found["spatial:dimensions"] = list(names)
-        found["spatial:bbox"] = list(place.bounds(finest.shape[-2:]))
+        found["spatial:bbox"] = list(affine.bounds(finest.shape[-2:]))
         used.append(SPATIAL)
     if crs is not None:
         found.update(to_proj(crs))
