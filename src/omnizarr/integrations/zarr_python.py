@@ -77,7 +77,9 @@ def _storage_identity(store: Any, prefix: str) -> StorageIdentity:
     if isinstance(store, zarr_stores.ZipStore):
         return file(store.path, prefix)
     if isinstance(store, zarr_stores.FsspecStore):
-        return fsspec.place_in(getattr(store.fs, "sync_fs", store.fs), f"{store.path}/{prefix}")
+        return fsspec.path_identity(
+            getattr(store.fs, "sync_fs", store.fs), f"{store.path}/{prefix}"
+        )
     wrapped = getattr(store, "_store", None)
     if isinstance(wrapped, abc.Store):
         return _storage_identity(wrapped, prefix)

@@ -1,4 +1,4 @@
-"""A store in a file of the DBM family, as zarr-python 2 had it; what is created is version 2.
+"""A store in a file of the DBM family, as in zarr-python 2; new arrays and groups are version 2.
 
 The standard library's `dbm` chooses the kind of file. Such a file has one user at a time.
 """
@@ -23,7 +23,7 @@ from omnizarr.stores.operations import check_key, check_writable, translated_err
 class DBMStore(Closeable):
     """The entries of a DBM file, which need not exist yet.
 
-    `flag` is that of `dbm.open`: ``c`` creates, ``w`` wants a file, ``n`` starts anew, ``r`` reads.
+    `flag` is that of `dbm.open`: ``c`` creates, ``w`` needs a file, ``n`` starts over, ``r`` reads.
     """
 
     default_format = "2"
@@ -70,7 +70,7 @@ class DBMStore(Closeable):
                 yield file
 
     def _find(self) -> identity.FileNumber | None:
-        """The file with the data that the path leads to now; each kind has its own ending."""
+        """Return the device and inode of the data file; each kind has its own ending."""
         found = (identity.file_number(self.path + ending) for ending in ("", ".db", ".dat", ".pag"))
         return next((number for number in found if number is not None), None)
 
@@ -112,7 +112,7 @@ class DBMStore(Closeable):
             self._file = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy opens the file when this store has let go of it."""
+        """Release the file, so that the copy can open it."""
         with gate, self._lock:
             self._release()
         return {"path": self.path, "flag": self.flag, "read_only": self.read_only}

@@ -1,4 +1,4 @@
-"""Anything that fsspec offers: FTP, GitHub, Hugging Face, references, caches, chains of URLs."""
+"""File systems of fsspec: FTP, GitHub, Hugging Face, references, caches, chains of URLs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ ABSENT: tuple[type[Exception], ...] = (FileNotFoundError, IsADirectoryError, Not
 class FsspecStore(Closeable):
     """The files below a path in a file system of fsspec.
 
-    An asynchronous file system is used by way of its blocking calls. Others need not bear
-    threads, so they are asked one thing at a time. A directory is not a value: where one is in a
-    key's place, the key is absent.
+    An asynchronous file system is used by its blocking calls. Others may not be thread-safe, so
+    they get one request at a time. A directory is not a value: a key that names one is absent.
     """
 
     _copies_share_values = True
@@ -48,7 +47,7 @@ class FsspecStore(Closeable):
         if not all(hasattr(fs, name) for name in ("cat_file", "pipe_file", "find", "ls")):
             raise InvalidArgument(f"{type(fs).__name__} is not a file system of fsspec")
         fs = _blocking(fs)
-        self._mine = os.getpid(), fs, _lock(fs)
+        self._in_use = os.getpid(), fs, _lock(fs)
         self.path = str(fs._strip_protocol(path)).rstrip("/")
         self.read_only = read_only
         self.allowed_exceptions = allowed_exceptions
@@ -83,9 +82,9 @@ class FsspecStore(Closeable):
         allowed_exceptions: tuple[type[Exception], ...] = ABSENT,
         **further: Any,
     ) -> FsspecStore:
-        """The store that a URL, or a chain of them, names; options are fsspec's.
+        """Return the store that a URL, or a chain of URLs, names.
 
-        They may be given as keywords too.
+        Options are those of fsspec, and may be given as keywords too.
         """
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415 - optional
@@ -110,11 +109,11 @@ class FsspecStore(Closeable):
         return self._in_process()[1]
 
     def _in_process(self) -> tuple[int, Any, AbstractContextManager[Any]]:
-        mine = self._mine
+        mine = self._in_use
         if mine[0] != os.getpid():
             fork.never_release(mine[1])
             fs = pickle.loads(pickle.dumps(mine[1]))
-            mine = self._mine = os.getpid(), fs, _lock(fs)
+            mine = self._in_use = os.getpid(), fs, _lock(fs)
         return mine
 
     # Reading
@@ -193,7 +192,7 @@ class FsspecStore(Closeable):
         self._remove_empty(top)
 
     def _remove_empty(self, path: str) -> None:
-        """Remove folders on a disk that hold nothing any more, as a value may get their name."""
+        """Remove empty folders of a local disk, since a value may get their name."""
         names = self.fs.protocol
         if "file" not in ((names,) if isinstance(names, str) else names):
             return
@@ -214,7 +213,7 @@ class FsspecStore(Closeable):
 
         def find() -> Any:
             self.fs.invalidate_cache()
-            if _walks(self.fs):  # which would leave out what cannot be listed
+            if _walks(self.fs):  # by default it omits what cannot be listed
                 return self.fs.find(top, on_error="raise")
             return self.fs.find(top) or (self.fs.ls(top) and ())
 
@@ -244,34 +243,34 @@ class FsspecStore(Closeable):
     # What it is
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_mine": self._mine[1]}
+        return {**self.__dict__, "_in_use": self._in_use[1]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._mine = os.getpid(), state["_mine"], _lock(state["_mine"])
+        self._in_use = os.getpid(), state["_in_use"], _lock(state["_in_use"])
 
     def identity_details(self) -> tuple[Any, ...]:
-        """What its values depend on beside their place: all options of the file system.
+        """Return all options of the file system, and the directory that relative paths depend on.
 
-        Relative paths may be among them. Where one is an object, nothing can be told.
+        A store with an object among its options has no portable key.
         """
-        fs = self._mine[1]
+        fs = self._in_use[1]
         kind, given = type(fs), (fs.storage_args, dict(fs.storage_options))
         return kind.__module__, kind.__qualname__, given, os.getcwd(), self.path
 
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
-        return place_in(self._mine[1], f"{self.path}/{prefix}")
+        return path_identity(self._in_use[1], f"{self.path}/{prefix}")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FsspecStore):
             return NotImplemented
-        return (self.path, self._mine[1]) == (other.path, other._mine[1])
+        return (self.path, self._in_use[1]) == (other.path, other._in_use[1])
 
     def __hash__(self) -> int:
-        return hash((self.path, type(self._mine[1])))
+        return hash((self.path, type(self._in_use[1])))
 
     def __repr__(self) -> str:
-        protocol = self._mine[1].protocol
+        protocol = self._in_use[1].protocol
         name = protocol if isinstance(protocol, str) else protocol[0]
         return redact_urls(self.path) if "://" in self.path else f"{name}://{self.path}"
 
@@ -297,7 +296,7 @@ class FsspecStore(Closeable):
                 return absent  # type: ignore[no-any-return]  # of the caller's type
             except (ConnectionError, TimeoutError) as e:
                 raise TransientError(_reason(e)) from e
-            except Exception as e:  # what a file system may raise is nowhere written down
+            except Exception as e:  # file systems do not document what they raise
                 raise StoreError(_reason(e)) from e
 
         try:
@@ -306,15 +305,15 @@ class FsspecStore(Closeable):
             raise StoreError(f"cannot {verb} {key!r} in {self!r}: {e}") from e.__cause__
 
 
-def place_in(fs: Any, path: str) -> identity.StorageIdentity:
-    """Return where a path of a file system of fsspec really is."""
+def path_identity(fs: Any, path: str) -> identity.StorageIdentity:
+    """Return the identity of the storage behind a path of a file system of fsspec."""
     names = (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
     if hasattr(fs, "fs") and "dir" in names:
-        return place_in(fs.fs, f"{fs.path}/{path}")
+        return path_identity(fs.fs, f"{fs.path}/{path}")
     plain = str(fs._strip_protocol(path))
     if "file" in names or "local" in names:
         return identity.directory(plain)
-    if "memory" in names:  # one for all of this process, and for no other
+    if "memory" in names:  # shared by the whole process, and by no other
         values = identity.ObjectIdentity(getattr(fs, "store", fs))
         return identity.inside(("fsspec", "memory", values), plain)
     cloud = next((kind for kind in ("s3", "gs") if kind in names), None)
@@ -327,10 +326,10 @@ def place_in(fs: Any, path: str) -> identity.StorageIdentity:
 
 
 def _blocking(fs: Any) -> Any:
-    """Return the file system for callers without an event loop, as ``asynchronous=True`` is not."""
+    """Return the file system with blocking calls, in place of one with ``asynchronous=True``."""
     if not getattr(fs, "asynchronous", False):
         return fs
-    inner = getattr(fs, "sync_fs", None)  # of the wrapper that zarr-python puts around some
+    inner = getattr(fs, "sync_fs", None)  # zarr-python wraps some file systems
     if inner is not None:
         return inner
     return type(fs)(*fs.storage_args, **{**fs.storage_options, "asynchronous": False})
@@ -341,7 +340,7 @@ def _lock(fs: Any) -> AbstractContextManager[Any]:
 
 
 def _walks(fs: Any) -> bool:
-    """Whether a file system lists by walking from directory to directory, as fsspec does itself."""
+    """Return True if a file system lists by the default method, from directory to directory."""
     name = "_find" if getattr(fs, "async_impl", False) else "find"
     return str(getattr(type(fs), name).__module__) in ("fsspec.spec", "fsspec.asyn")
 
@@ -362,7 +361,7 @@ def _bounds(range: Range | None) -> tuple[int | None, int | None]:
 def _part(cat: Callable[..., Any], path: str, range: Range | None) -> bytes:
     start, end = _bounds(range)
     if range is not None and range.length == 0:
-        start, end = 0, 1  # which proves that the key is there
+        start, end = 0, 1  # this proves that the key exists
     return _cut(bytes(cat(path, start=start, end=end)), range)
 
 

@@ -1,7 +1,7 @@
 """Plain web servers, read-only: keys are paths below a URL, parts are range requests.
 
-Nothing can be listed. A name and password in the URL become a header, and its query string (a
-signature, say) goes with every request; neither is shown.
+Keys cannot be listed. A name and password in the URL become a header, and its query string (a
+signature, say) is sent with every request; messages contain neither.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from omnizarr.stores.operations import check_key
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)\s*", re.IGNORECASE)
 _PIECE = 2**18
-_SETTLED = 3  # seconds after which a date is trusted
+_STABLE = 3  # seconds after which a date is trusted
 _BEGUN = 0.001  # seconds after which a request has got a file descriptor
 _ABSENT = frozenset({404, 410})
 _OPTIONS = ("headers", "absent_status")
 
 
 class HTTPStore(Closeable):
-    """The values that a web server has below a URL."""
+    """The values of a web server below a URL."""
 
     read_only = True
 
@@ -60,7 +60,7 @@ class HTTPStore(Closeable):
     ) -> None:
         """`headers` are sent with every request.
 
-        `absent_status`: answers that mean a missing key on this server besides 404 and 410.
+        `absent_status`: status codes that mean a missing key on this server besides 404 and 410.
         """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -74,13 +74,13 @@ class HTTPStore(Closeable):
         self._query = f"?{parts.query}" if parts.query else ""
         self.retry = retry or Retry()
         self.absent_status = _ABSENT | frozenset(absent_status)
-        self.has_ranges = True  # until an answer says otherwise
+        self.has_ranges = True  # until a response shows otherwise
         self._pools: tuple[int, urllib3.PoolManager] | None = None
-        self._under_way: dict[object, float] = {}  # when requests have begun
+        self._running: dict[object, float] = {}  # running requests and their starts
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = True, **options: Any) -> HTTPStore:
-        """The store that a URL names."""
+        """Return the store that a URL names."""
         retry = take_retry(options)
         known = {k: options.pop(k) for k in _OPTIONS if k in options}
         if options:
@@ -153,11 +153,11 @@ class HTTPStore(Closeable):
     ) -> tuple[bytes, _Validator] | None:
         url = f"{self._base}/{quote(check_key(key), safe='/')}{self._query}"
         try:
-            return self.retry.call(lambda: self._connected(url, range, method))
+            return self.retry.call(lambda: self._request_when_possible(url, range, method))
         except StoreError as e:
             raise StoreError(f"cannot read {key!r} in {self!r}: {e}") from e.__cause__
 
-    def _connected(
+    def _request_when_possible(
         self, url: str, range: Range | None, method: str
     ) -> tuple[bytes, _Validator] | None:
         """What the server answers; where no file can be opened, after others have finished.
@@ -169,22 +169,24 @@ class HTTPStore(Closeable):
         end, mine, failures = time.monotonic() + self.retry.timeout, object(), itertools.count(1)
 
         def ask() -> tuple[bytes, _Validator] | None:
-            self._under_way[mine] = time.monotonic()
+            self._running[mine] = time.monotonic()
             try:
-                return self._ask(url, range, method)
+                return self._request(url, range, method)
             finally:
-                self._under_way.pop(mine, None)
+                self._running.pop(mine, None)
 
         def is_worth_waiting(error: NoDescriptor) -> bool:
             now = time.monotonic()  # one that has just begun may fail in the same way
-            others = any(now - begun > _BEGUN for begun in [*self._under_way.values()])
+            others = any(now - begun > _BEGUN for begun in [*self._running.values()])
             return now <= end and (others or next(failures) < NO_DESCRIPTORS.attempts)
 
         return replace(NO_DESCRIPTORS, attempts=sys.maxsize).call(
             ask, NoDescriptor, is_worth_waiting
         )
 
-    def _ask(self, url: str, range: Range | None, method: str) -> tuple[bytes, _Validator] | None:
+    def _request(
+        self, url: str, range: Range | None, method: str
+    ) -> tuple[bytes, _Validator] | None:
         end = time.monotonic() + self.retry.timeout
         headers = dict(self.headers)
         if range is not None and (range.start or range.length is not None) and self.has_ranges:
@@ -205,7 +207,7 @@ class HTTPStore(Closeable):
             try:
                 body = _body(response, end)
             except BaseException:
-                response.close()  # what is left of the answer must not meet the next one
+                response.close()  # the next request must not read the rest of this response
                 raise
             response.release_conn()
         except MaxRetryError as e:
@@ -217,26 +219,28 @@ class HTTPStore(Closeable):
                 raise
             reason = redact_urls(str(e))
             raise TransientError(f"the answer was cut or did not come: {reason}") from None
-        return self._judge(response, body, range, "Range" in headers)
+        return self._interpret(response, body, range, "Range" in headers)
 
-    def _judge(
+    def _interpret(
         self, response: Any, body: bytes, range: Range | None, ranged: bool
     ) -> tuple[bytes, _Validator] | None:
-        """The value in an answer; None for a missing key; anything else raises."""
+        """Return the value in a response, or None for a missing key; raise for anything else."""
         status = response.status
         if status in self.absent_status:
             return None
         if status == 416 and ranged and range is not None:
-            return _after_end(response, range), _validator(response)
+            return _empty_after_end(response, range), _validator(response)
         if status in (401, 403):
             raise StoreError(
                 f"access is denied (status {status}); where that means a missing key, give"
                 f" storage_options={{'absent_status': {{{status}}}}}"
             )
         if status in TRANSIENT_STATUS:
-            raise TransientError(f"the server answers {_line(response)}", _retry_after(response))
+            raise TransientError(
+                f"the server answers {_status_line(response)}", _retry_after(response)
+            )
         if status not in (200, 206):
-            raise StoreError(f"the server answers {_line(response)}")
+            raise StoreError(f"the server answers {_status_line(response)}")
         start = range.start if ranged and status == 206 and range is not None else 0
         if is_web_page(response.headers.get("Content-Type"), body, start):
             raise StoreError(
@@ -254,9 +258,9 @@ class HTTPStore(Closeable):
         return (body if range is None else range.of(body)), validator
 
     def _pool(self) -> urllib3.PoolManager:
-        """Connections of this process; a fork must not share them."""
+        """Return the connections of this process; a forked one must not share them."""
         if self._pools is None or self._pools[0] != os.getpid():
-            self._pools, self._under_way = (os.getpid(), _connections(self._base)), {}
+            self._pools, self._running = (os.getpid(), _connections(self._base)), {}
         return self._pools[1]
 
     # What it is
@@ -268,15 +272,15 @@ class HTTPStore(Closeable):
             pools[1].clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pools": None, "_under_way": {}}
+        return {**self.__dict__, "_pools": None, "_running": {}}
 
     @property
     def url(self) -> str:
-        """The URL that leads here, without secrets."""
+        """The URL, without secrets."""
         return redact_url(self._base + self._query)
 
     def identity_details(self) -> tuple[Any, ...]:
-        """What its values depend on beside their place: who asks, and what counts as absent."""
+        """Return the headers, and the status codes that mean a missing key."""
         return sorted(self.headers.items()), sorted(self.absent_status)
 
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
@@ -297,11 +301,11 @@ class HTTPStore(Closeable):
 
 
 class NoDescriptor(TransientError):
-    """No connection can be made before a file is closed."""
+    """A connection needs a file descriptor, and none is left."""
 
 
 def _no_descriptor(error: BaseException | None) -> bool:
-    """Return True where an error, or one behind it, is that no file can be opened."""
+    """Return True if an error, or one of its causes, is that no file can be opened."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in EMFILE:
             return True
@@ -310,7 +314,7 @@ def _no_descriptor(error: BaseException | None) -> bool:
 
 
 def _connections(url: str) -> urllib3.PoolManager:
-    """A pool of connections, through the proxy that the environment names, if any."""
+    """Return a pool of connections, through the proxy of the environment if there is one."""
     parts = urlsplit(url)
     proxy = getproxies().get(parts.scheme)
     if proxy is None or proxy_bypass(parts.netloc):
@@ -321,7 +325,7 @@ def _connections(url: str) -> urllib3.PoolManager:
 
 
 def _body(response: Any, end: float) -> bytes:
-    """All of an answer; raises where it is shorter than announced, or takes too long."""
+    """Return the body of a response; raise if it is too short, or takes too long."""
     encoded = response.headers.get("Content-Encoding", "identity").lower()
     if encoded not in ("identity", ""):
         if response.status == 206:
@@ -344,7 +348,7 @@ def _range_header(range: Range) -> str:
 
 
 def _check_part(response: Any, body: bytes, range: Range) -> None:
-    """Raise unless a part is the one that was asked for, in full."""
+    """Raise unless a part is exactly the one that was requested."""
     text = response.headers.get("Content-Range", "")
     found = _CONTENT_RANGE.fullmatch(text)
     if found is None or found[1] is None:
@@ -363,8 +367,8 @@ def _check_part(response: Any, body: bytes, range: Range) -> None:
         raise TransientError(f"{len(body)} bytes came as {text!r} where {asked!r} was asked for")
 
 
-def _after_end(response: Any, range: Range) -> bytes:
-    """Nothing, if the value does end before the range."""
+def _empty_after_end(response: Any, range: Range) -> bytes:
+    """Return no bytes if the value ends before the range; else raise."""
     found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     size = None if found is None or found[3] == "*" else int(found[3])
     if size is not None and (range.start < size if range.start >= 0 else size > 0):
@@ -373,7 +377,7 @@ def _after_end(response: Any, range: Range) -> bytes:
 
 
 class _Validator(NamedTuple):
-    """What an answer says of which value it is of."""
+    """The header of a response by which one value differs from another."""
 
     text: str | None
     strong: bool  # no other value will ever have it
@@ -384,11 +388,11 @@ class _Validator(NamedTuple):
 
 
 def _validator(response: Any) -> _Validator:
-    """Return what tells a value from others.
+    """Return the validator of a response.
 
-    Dates have seconds, and so have the tags that many servers make of them: a value may be
-    replaced by another with the same within the second that it is from. So nothing is strong
-    until a little later, nor a weak tag without a date (RFC 9110, 8.8.2).
+    Dates have a resolution of seconds, and so have the ETags that many servers derive from them: a
+    value may be replaced by another with the same date within that second. So no validator is
+    strong until a little later, nor a weak ETag without a date (RFC 9110, 8.8.2).
     """
     tag = response.headers.get("ETag")
     modified = response.headers.get("Last-Modified")
@@ -400,10 +404,10 @@ def _validator(response: Any) -> _Validator:
         age = (date - parsedate_to_datetime(modified)).total_seconds()
     except (TypeError, ValueError):
         return _Validator(text, False)
-    return _Validator(text, age >= _SETTLED)
+    return _Validator(text, age >= _STABLE)
 
 
-def _line(response: Any) -> str:
+def _status_line(response: Any) -> str:
     return f"{response.status} {response.reason or ''}".strip()
 
 

@@ -1,8 +1,8 @@
 """A store in an LMDB environment; needs the package `lmdb`.
 
-Keys are UTF-8 in the main database, as zarr-python 2 had them. A generation is a digest of the
-value, so that data of other writers have one too. A process opens an environment once, whatever
-the number of stores.
+Keys are UTF-8 in the main database, as in zarr-python 2. A generation is a digest of the value, so
+that data of other programs has one too. A process opens an environment once, however many stores
+use it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Values: TypeAlias = list[bytes | None]
 
 
 class _Environment:
-    """An environment, shared by all stores of a process, and open while it is needed."""
+    """An environment that all stores of a process share, open while one of them needs it."""
 
     def __init__(self, path: str, settings: dict[str, Any]) -> None:
         self.path, self._settings = path, settings
@@ -66,13 +66,13 @@ def _close_all() -> None:
 
 
 def _environment(path: str, options: dict[str, Any]) -> _Environment:
-    """Return the environment that a path leads to now; it is created where there is none."""
+    """Return the environment that is at a path now; create it if there is none."""
     with _lock:
         number = _number(path, options)
         found = None if number is None else _open.get(number)
         if found is None:
             where = os.path.realpath(path)
-            for other in [*_open.values()]:  # of a file that was here: their locks may be here yet
+            for other in [*_open.values()]:
                 if other.path == where:
                     other.close()
             os.makedirs(os.path.dirname(where), exist_ok=True)
@@ -85,7 +85,7 @@ def _environment(path: str, options: dict[str, Any]) -> _Environment:
 
 
 def _number(path: str, options: dict[str, Any]) -> identity.FileNumber | None:
-    """Return the device and inode of the file with the data; None where there is none."""
+    """Return the device and inode of the data file; None if there is none."""
     folder = options.get("subdir", not os.path.isfile(path))
     return identity.file_number(os.path.join(path, "data.mdb") if folder else path)
 
@@ -124,14 +124,14 @@ class LMDBStore(Closeable):
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> LMDBStore:
-        """The store behind ``lmdb://path/to/directory``."""
+        """Return the store of ``lmdb://path/to/directory``."""
         return cls("".join(split_path(url)), read_only=read_only, **options)
 
     @contextmanager
     def _transaction(
         self, verb: str, what: object, *, write: bool = False, create: bool = False
     ) -> Iterator[lmdb.Transaction | None]:
-        """A transaction; None where there is nothing yet and nothing to be created."""
+        """Yield a transaction, or None if there is no data and none is to be created."""
         with gate, translated_errors(verb, what, self, (lmdb.Error, OSError)):
             if self._closed:
                 raise StoreError("the store is closed")
@@ -237,12 +237,12 @@ class LMDBStore(Closeable):
     # Finishing
 
     def close(self) -> None:
-        """Let go of the environment; the store cannot be used afterwards."""
+        """Release the environment; the store cannot be used afterwards."""
         with gate:
             self._closed, self._environment = True, None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (type(self), self.path, self.read_only, self.options)
+        return _unpickle, (type(self), self.path, self.read_only, self.options)
 
     def identity_details(self) -> tuple[Any, ...]:
         """Return the path: an inode may be used again by another file."""
@@ -263,13 +263,15 @@ class LMDBStore(Closeable):
         return f"lmdb://{self.path}"
 
 
-def _again(kind: type[LMDBStore], path: str, read_only: bool, options: dict[str, Any]) -> LMDBStore:
+def _unpickle(
+    kind: type[LMDBStore], path: str, read_only: bool, options: dict[str, Any]
+) -> LMDBStore:
     return kind(path, read_only=read_only, **options)
 
 
 def _find(transaction: lmdb.Transaction, key: str) -> memoryview | None:
     raw = key.encode()
-    if len(raw) > 511:  # LMDB has no longer ones, and would raise
+    if len(raw) > 511:  # the longest that LMDB has; longer ones would raise
         return None
     found = transaction.get(raw)
     return None if found is None else memoryview(found)

@@ -1,8 +1,8 @@
 """A store in a Redis database; needs the package `redis`.
 
-A key ``a/b`` is the Redis key ``<prefix>:a/b``, as zarr-python 2 had it. Keys are listed by
-scanning, so that those of other writers are found; a generation is a digest that the server
-computes, so that no value travels.
+A key ``a/b`` is the Redis key ``<prefix>:a/b``, as in zarr-python 2. Keys are listed by scanning,
+so that those of other programs are found; a generation is a digest that the server computes, so
+that no value is transferred.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RedisStore(Closeable):
     """The keys of a Redis database that start with a prefix.
 
     `url` is ``redis://host:port/db``, ``rediss://…`` (TLS) or ``unix:///path?db=0``; `options` go
-    to the client. Passwords in the URL are not shown.
+    to the client. Messages do not contain passwords of the URL.
     """
 
     low_latency = True
@@ -76,16 +76,16 @@ class RedisStore(Closeable):
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> RedisStore:
-        """The store behind a URL, in which ``?prefix=…`` may stand."""
-        place, _, query = url.partition("?")
+        """Return the store of a URL, which may have ``?prefix=…``."""
+        server, _, query = url.partition("?")
         rest = dict(parse_qsl(query))
         prefix = rest.pop("prefix", None)
         if prefix is not None:
             options.setdefault("prefix", prefix)
-        return cls(place + (f"?{urlencode(rest)}" if rest else ""), read_only=read_only, **options)
+        return cls(server + (f"?{urlencode(rest)}" if rest else ""), read_only=read_only, **options)
 
     def _redis(self) -> redis.Redis:
-        """The client, which has connections for each thread and process."""
+        """Return the client, which has connections for each thread and process."""
         if self._closed:
             raise StoreError("the store is closed")
         client = self._client
@@ -219,7 +219,7 @@ class RedisStore(Closeable):
         return {**self.__dict__, "_client": None}
 
     def identity_details(self) -> tuple[str, ...]:
-        """What its values depend on beside their place: all of the URL."""
+        """Return the whole URL and the prefix."""
         return self.url, self.prefix
 
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
@@ -242,7 +242,7 @@ class RedisStore(Closeable):
 
 
 def _bounds(range: Range) -> tuple[int, int]:
-    """First and last byte for GETRANGE; of a range from the end, all of the end."""
+    """Return the first and last byte for GETRANGE; for a range from the end, up to the end."""
     if range.start < 0 or range.length is None:
         return range.start, -1
     return range.start, range.start + max(range.length, 1) - 1

@@ -1,7 +1,7 @@
 """A store in a table of an SQLite file.
 
-The table is that of zarr-python 2: ``zarr(k TEXT PRIMARY KEY, v BLOB)``. Threads have connections
-of their own. A generation is a digest of the value, so that data of other writers have one too.
+The table is that of zarr-python 2: ``zarr(k TEXT PRIMARY KEY, v BLOB)``. Every thread has its own
+connection. A generation is a digest of the value, so that data of other programs has one too.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def _disconnect() -> None:
         store._disconnect()
 
 
-class _Mark:
-    """What a thread has until it ends, which is noted then."""
+class _ThreadEnd:
+    """A thread-local object whose finaliser notes that the thread has ended."""
 
     def __init__(self, ended: deque[int]) -> None:
         self.number = next(_numbers)
@@ -65,13 +65,13 @@ class SQLiteStore(Closeable):
         self.path = os.fspath(path)
         self.read_only = read_only
         self.timeout = timeout
-        self._start()
+        self._reset()
 
-    def _start(self) -> None:
+    def _reset(self) -> None:
         self._closed = False
         self._connections: dict[int, sqlite3.Connection] = {}  # by the number of a thread
         self._files: dict[int, identity.FileNumber | None] = {}  # that they have open
-        self._mine = threading.local()
+        self._local = threading.local()
         self._ended: deque[int] = deque()
         _stores[id(self)] = self
 
@@ -82,17 +82,21 @@ class SQLiteStore(Closeable):
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> SQLiteStore:
-        """The store behind ``sqlite://path/to/file``."""
+        """Return the store of ``sqlite://path/to/file``."""
         return cls("".join(split_path(url)), read_only=read_only, **options)
 
     # Connections
 
     @contextmanager
-    def _connected(
+    def _connection_for(
         self, verb: str, what: object, *, create: bool = False
     ) -> Iterator[sqlite3.Connection | None]:
-        """This thread's connection; None where there is nothing yet and nothing to be created."""
-        with gate, translated_errors(verb, what, self, (sqlite3.Error, OSError)), _telling_why():
+        """Yield this thread's connection; None if there is no table and none is to be made."""
+        with (
+            gate,
+            translated_errors(verb, what, self, (sqlite3.Error, OSError)),
+            _explained_errors(),
+        ):
             if self._closed:
                 raise StoreError("the store is closed")
             number = self._number()
@@ -104,33 +108,33 @@ class SQLiteStore(Closeable):
             yield found if there else None
 
     def _connection(self, number: int, create: bool) -> sqlite3.Connection | None:
-        """This thread's connection to the file that the path leads to now."""
+        """Return this thread's connection to the file that is at the path now."""
         found, file = self._connections.get(number), identity.file_number(self.path)
         if found is not None and self._files.get(number) != file:
-            if _in_the_middle(found):
+            if _in_transaction(found):
                 raise StoreError("the file was removed or replaced in the middle of a change")
-            self._forget(number)
+            self._close_connection(number)
             found = None
         if found is None and (create or file is not None):
-            self._forget_threads()
+            self._close_ended_threads()
             found = self._connections[number] = self._connect(create)
             self._files.pop(number, None)
         return found
 
     def _number(self) -> int:
-        """The number of this thread."""
-        mark: _Mark | None = getattr(self._mine, "mark", None)
-        if mark is None:
-            mark = self._mine.mark = _Mark(self._ended)
-        return mark.number
+        """Return the number of this thread."""
+        end: _ThreadEnd | None = getattr(self._local, "end", None)
+        if end is None:
+            end = self._local.end = _ThreadEnd(self._ended)
+        return end.number
 
-    def _forget_threads(self) -> None:
+    def _close_ended_threads(self) -> None:
         """Close the connections of threads that have ended."""
         with suppress(IndexError):  # none is left
             while True:
-                self._forget(self._ended.popleft())
+                self._close_connection(self._ended.popleft())
 
-    def _forget(self, number: int) -> None:
+    def _close_connection(self, number: int) -> None:
         self._files.pop(number, None)
         connection = self._connections.pop(number, None)
         if connection is not None:
@@ -158,7 +162,7 @@ class SQLiteStore(Closeable):
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
         asked = [(check_key(key), range) for key, range in requests]
-        with self._connected("read", ", ".join(key for key, _ in asked[:3])) as connection:
+        with self._connection_for("read", ", ".join(key for key, _ in asked[:3])) as connection:
             if connection is None:
                 return [None] * len(asked)
             return [_read(connection, key, range) for key, range in asked]
@@ -166,7 +170,7 @@ class SQLiteStore(Closeable):
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
         asked = [*map(check_key, keys)]
         size = "SELECT length(CAST(v AS BLOB)) FROM zarr WHERE k = ?"
-        with self._connected("read", ", ".join(asked[:3])) as connection:
+        with self._connection_for("read", ", ".join(asked[:3])) as connection:
             if connection is None:
                 return {}
             rows = ((key, connection.execute(size, (key,)).fetchone()) for key in asked)
@@ -192,7 +196,7 @@ class SQLiteStore(Closeable):
         check_writable(self)
         rows = [(check_key(key), flat(value)) for key, value in values]
         names = ", ".join(key for key, _ in rows[:3])
-        with self._connected("write", names, create=True) as connection:
+        with self._connection_for("write", names, create=True) as connection:
             if connection is not None:
                 with _transaction(connection):
                     connection.executemany(_PUT, rows)
@@ -200,7 +204,7 @@ class SQLiteStore(Closeable):
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         check_writable(self)
         row = (check_key(key), flat(value))
-        with self._connected("write", key, create=True) as connection:
+        with self._connection_for("write", key, create=True) as connection:
             if connection is None:
                 return False
             with _transaction(connection):
@@ -213,14 +217,14 @@ class SQLiteStore(Closeable):
     def erase(self, key: str) -> None:
         check_writable(self)
         check_key(key)
-        with self._connected("erase", key) as connection:
+        with self._connection_for("erase", key) as connection:
             if connection is not None:
                 connection.execute("DELETE FROM zarr WHERE k = ?", (key,))
 
     def erase_prefix(self, prefix: str) -> None:
         check_writable(self)
         check_prefix(prefix)
-        with self._connected("erase", prefix) as connection:
+        with self._connection_for("erase", prefix) as connection:
             if connection is not None:
                 where, bounds = _below(prefix)
                 connection.execute(f"DELETE FROM zarr {where}", bounds)
@@ -232,7 +236,7 @@ class SQLiteStore(Closeable):
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         check_prefix(prefix)
-        with self._connected("list", prefix) as connection:
+        with self._connection_for("list", prefix) as connection:
             if connection is None:
                 return
             where, bounds = _below(prefix)
@@ -241,7 +245,7 @@ class SQLiteStore(Closeable):
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         check_prefix(prefix)
-        with self._connected("list", prefix) as connection:
+        with self._connection_for("list", prefix) as connection:
             if connection is None:
                 return [], []
             rows = "SELECT k FROM zarr WHERE k >= ? ORDER BY k"
@@ -262,7 +266,7 @@ class SQLiteStore(Closeable):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._start()
+        self._reset()
 
     def identity_details(self) -> tuple[Any, ...]:
         """Return the path: an inode may be used again by another file."""
@@ -295,8 +299,8 @@ def _read(connection: sqlite3.Connection, key: str, range: Range | None) -> byte
 
 
 @contextmanager
-def _telling_why() -> Iterator[None]:
-    """SQLite says only that it could open no file."""
+def _explained_errors() -> Iterator[None]:
+    """Explain an error of SQLite that says only that a file could not be opened."""
     try:
         yield
     except sqlite3.OperationalError as e:
@@ -309,7 +313,7 @@ def _telling_why() -> Iterator[None]:
 
 
 def _has_table(connection: sqlite3.Connection) -> bool:
-    """Whether anything was ever stored."""
+    """Return True if the table exists."""
     found = connection.execute("SELECT 1 FROM sqlite_master WHERE name='zarr'").fetchone()
     return found is not None
 
@@ -320,13 +324,13 @@ def _below(prefix: str) -> tuple[str, tuple[str, ...]]:
     return "WHERE k >= ? AND k < ?", (prefix, operations.prefix_end(prefix))
 
 
-def _in_the_middle(connection: sqlite3.Connection) -> bool:
+def _in_transaction(connection: sqlite3.Connection) -> bool:
     return connection.in_transaction
 
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    if _in_the_middle(connection):
+    if _in_transaction(connection):
         raise StoreError(
             "this thread is in the middle of a change of this database; a finaliser or signal"
             " handler should leave others to another thread"
@@ -335,7 +339,9 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if _in_the_middle(connection):  # not where the disk is full: then it is rolled back already
+        if _in_transaction(
+            connection
+        ):  # not where the disk is full: then it is rolled back already
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")

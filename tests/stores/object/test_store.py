@@ -475,5 +475,5 @@ def test_clients_are_shared_while_they_are_used_and_released_afterwards(
     kept = [bucket(number) for number in range(2, 2 + library.KEPT)]
     gc.collect()
     assert [client() is not None for client in held] == [True, False, False, False, False]
-    assert first.bucket.client is held[0]().made  # type: ignore[union-attr]
+    assert first.bucket.client is held[0]().store  # type: ignore[union-attr]
     assert len(kept) == library.KEPT

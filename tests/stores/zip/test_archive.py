@@ -223,7 +223,7 @@ def test_a_value_larger_than_it_says_is_not_unpacked_further() -> None:
     store = of(bytes(data))
     tracemalloc.start()
     try:
-        with pytest.raises(StoreError, match="has not the 1000 bytes"):
+        with pytest.raises(StoreError, match="does not have the 1000 bytes"):
             store.get("a/k")
         assert tracemalloc.get_traced_memory()[1] < 5_000_000
     finally:

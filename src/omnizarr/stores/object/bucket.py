@@ -1,7 +1,7 @@
 """Buckets and containers of clouds, as data that can be pickled, and the credentials for them.
 
-Directories and web servers become the stores that this package has for them, which know more of
-them than obstore does. Memory stays where it is, in the object.
+obstore's stores for directories and web servers become the stores of this package, which can do
+more; its memory store is kept as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from omnizarr.stores import identity
 from omnizarr.stores.base import Store, redact_urls
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.local.store import LocalStore
-from omnizarr.stores.object import library as cloud_library
+from omnizarr.stores.object import library as obstore_library
 
 # Options and variables of the environment that are credentials; obstore reads the variables.
 _OPTIONS = {
@@ -46,14 +46,14 @@ _VARIABLES = {
         *("AZURE_MSI_ENDPOINT", "AZURE_IDENTITY_ENDPOINT", "IDENTITY_ENDPOINT"),
     ),
 }
-# Variables that name another server than the cloud's own, the first before the others; obstore
-# reads most of them, but not where plain HTTP has to be allowed.
-_ENDPOINTS = {
+# Variables that name another server than the cloud's own, in order of precedence; obstore reads
+# most of them, but plain HTTP has to be allowed here.
+_ENDPOINT_VARIABLES = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
     "gs": ("GOOGLE_BASE_URL", "STORAGE_EMULATOR_HOST"),
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
-PLACES = {
+CREDENTIAL_SOURCES = {
     "s3": "storage_options, AWS_* variables, ~/.aws and the instance's own role",
     "gs": "storage_options, GOOGLE_* variables, gcloud's default login and the instance's account",
     "az": "storage_options, AZURE_* variables, the az command and the managed identity",
@@ -81,8 +81,8 @@ class BotoCredentials:
         }
 
 
-def find(kind: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What obstore must be told beyond `options` to use credentials, or None without any."""
+def find_credentials(kind: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return further options with which obstore uses credentials, or None if there are none."""
     if any(options.get(name) for name in (*_OPTIONS[kind], "credential_provider")):
         return {}
     if "profile" not in options and any(os.environ.get(name) for name in _VARIABLES[kind]):
@@ -99,11 +99,11 @@ def find(kind: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def endpoint(kind: str, profile: str | None) -> str | None:
-    """Return the server that the environment or the files of AWS's tools name, if they do."""
+    """Return the server that the environment or the AWS configuration names, if any."""
     ignored = os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true"
     if kind == "s3" and ignored:
         return None
-    for name in _ENDPOINTS[kind]:
+    for name in _ENDPOINT_VARIABLES[kind]:
         found = os.environ.get(name)
         if found:
             return found if "://" in found else f"http://{found}"  # an emulator's host and port
@@ -111,13 +111,13 @@ def endpoint(kind: str, profile: str | None) -> str | None:
 
 
 def aws_region(profile: str | None) -> str | None:
-    """The region that the configuration files of AWS's tools give."""
+    """Return the region of the AWS configuration files."""
     _, section = _aws_sections(profile)
     return section.get("region")
 
 
 def _aws_sections(profile: str | None) -> tuple[str, dict[str, str]]:
-    """The profile in use and all that the two files say of it."""
+    """Return the name of the AWS profile, and its settings in the two configuration files."""
     name = profile or os.environ.get("AWS_PROFILE") or "default"
     home = Path.home() / ".aws"
     merged: dict[str, str] = {}
@@ -131,7 +131,7 @@ def _aws_sections(profile: str | None) -> tuple[str, dict[str, str]]:
             with path.open() as file:
                 parser.read_file(file)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
-            continue  # this user has none there
+            continue  # this user has no such file
         except (OSError, UnicodeDecodeError, configparser.Error) as e:
             raise StoreError(f"cannot read the AWS settings {str(path)!r}: {e}") from e
         if parser.has_section(section):
@@ -210,7 +210,7 @@ def _option(kind: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Which bucket of which cloud, and how to log in."""
+    """A bucket of a cloud, and how to log in."""
 
     kind: str
     name: str
@@ -218,11 +218,11 @@ class Bucket:
     client_options: dict[str, Any] = field(default_factory=dict, repr=False)
     retry_config: dict[str, Any] = field(default_factory=dict, repr=False)
     access: Access = "credentials"
-    chosen: bool = True  # the access was asked for, so no other is tried
+    chosen: bool = True  # the user chose the access, so no other is tried
 
     @classmethod
     def from_url(cls, url: str, options: dict[str, Any], retry: Retry) -> tuple[Bucket, str]:
-        """The bucket that a URL names, and the prefix in it; takes all `options`."""
+        """Return the bucket that a URL names, and the prefix in it; takes all `options`."""
         parts = urlsplit(url)
         kind = _SCHEMES[parts.scheme.lower()]
         name, prefix = parts.netloc, parts.path.strip("/")
@@ -240,7 +240,7 @@ class Bucket:
 
     @classmethod
     def make(cls, kind: str, name: str, given: dict[str, Any], retry: Retry) -> Bucket:
-        """A bucket with credentials as given, or as found, or else without."""
+        """Return a bucket with credentials as given, or as found, or else without."""
         config = dict(given)
         client = dict(config.pop("client_options", {}))
         client.setdefault("timeout", timedelta(seconds=retry.timeout))
@@ -252,7 +252,7 @@ class Bucket:
         if str(config.get(setting) or "").lower().startswith("http://"):
             client.setdefault("allow_http", True)
         anonymous = config.pop("anonymous", None)
-        found = None if anonymous else find(kind, config)
+        found = None if anonymous else find_credentials(kind, config)
         profile = config.pop("profile", None)
         if kind == "s3" and "region" not in config:
             region = aws_region(profile)
@@ -265,8 +265,8 @@ class Bucket:
         return replace(bucket, access=access, chosen=anonymous is not None)
 
     @classmethod
-    def of(cls, store: Any) -> tuple[Bucket, str]:
-        """The bucket behind an object of obstore, and the prefix in it."""
+    def from_obstore(cls, store: Any) -> tuple[Bucket, str]:
+        """Return the bucket of a store of obstore, and the prefix in it."""
         kinds = {name: kind for kind, name in _CLASSES.items()}
         kind = kinds.get(type(store).__name__)
         if kind is None or not hasattr(store, "__getnewargs_ex__"):
@@ -284,25 +284,25 @@ class Bucket:
         return bucket, (given.get("prefix") or "").strip("/")
 
     def identity(self, path: str) -> identity.StorageIdentity:
-        """Return where a path in the bucket is."""
+        """Return the identity of the storage of a path in the bucket."""
         return identity.bucket(self.kind, self.endpoint, self.name, path)
 
-    def sent(self, value: memoryview | bytes) -> memoryview | bytes:
-        """Return a value as the client may have it."""
+    def payload(self, value: memoryview | bytes) -> memoryview | bytes:
+        """Return a value in the form that the client may keep."""
         return value
 
     def with_access(self, access: Access) -> Bucket:
-        """The same bucket, with another way to log in."""
+        """Return the same bucket, with another way to log in."""
         return replace(self, access=access)
 
     @property
     def client(self) -> Any:
-        """The object of obstore that reaches it; one for all equal buckets of this process."""
-        held: cloud_library.Client | None = self.__dict__.get("_held")
+        """The store of obstore; one for all equal buckets of this process."""
+        held: obstore_library.Client | None = self.__dict__.get("_held")
         if held is None or held.process != os.getpid():
-            held = cloud_library.client(self._recipe(), self._make)
+            held = obstore_library.client(self._client_key(), self._make)
             self.__dict__["_held"] = held  # as long as this bucket is there
-        return held.made
+        return held.store
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
@@ -317,8 +317,8 @@ class Bucket:
             stated = f"https://{self.config.get('account_name', '')}.blob.core.windows.net"
         return str(stated or "")
 
-    def _recipe(self) -> Key | None:
-        """All that a client is made from; None where an object among it may be anything."""
+    def _client_key(self) -> Key | None:
+        """Return a cache key of all that makes a client; None if an object among it is unknown."""
         seen = {n: v for n, v in os.environ.items() if n.upper().startswith(_ENVIRONMENT)}
         options = self.config, self.client_options, self.retry_config or {}, seen
         given = [sorted(each.items()) for each in options]
@@ -329,7 +329,7 @@ class Bucket:
         if self.access == "anonymous":
             config["skip_signature"] = True
         client = dict(self.client_options)
-        if self.access == "instance":  # who has no such role waits no longer than this
+        if self.access == "instance":  # a machine without such a role waits no longer than this
             client["connect_timeout"] = timedelta(seconds=2)
         provider = config.pop("credential_provider", None)
         extra = {} if provider is None else {"credential_provider": provider}
@@ -353,15 +353,15 @@ class Bucket:
 
 
 def _profile(given: Any) -> Key | None:
-    """What tells credentials of a profile from others."""
+    """Return the key of credentials that come from a profile."""
     return (given.profile,) if type(given) is BotoCredentials else None
 
 
-# Options of a client that `Retry` has an own one for, or that need nothing here.
+# Options of a client that `Retry` covers, or that need nothing here.
 _CLIENT = {"default_headers", "timeout", "connect_timeout", "allow_http", "user_agent"}
 
 
-def own_store(
+def native_store(
     given: Any,
     prefix: str,
     read_only: bool,
@@ -401,18 +401,18 @@ def _headers(given: Any, url: str) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class MemoryBucket(Bucket):
-    """The memory that an object of obstore holds, and that nothing else can reach."""
+    """The memory of a store of obstore, which nothing else can reach."""
 
     given: Any = None
     _process: int = field(default_factory=os.getpid)
 
     @classmethod
-    def around(cls, given: Any) -> MemoryBucket:
+    def wrap(cls, given: Any) -> MemoryBucket:
         return cls("memory", f"obstore-{id(given):x}", given=given)
 
     @property
     def client(self) -> Any:
-        """The object itself; its threads are those of the process that made it."""
+        """The store itself; its threads are those of the process that made it."""
         if self._process != os.getpid():
             raise StoreError(
                 f"{self} is memory of the process that this one was forked from; use"
@@ -420,12 +420,12 @@ class MemoryBucket(Bucket):
             )
         return self.given
 
-    def sent(self, value: memoryview | bytes) -> bytes:
-        """Return a copy: the object keeps what it is given, which others may change later."""
+    def payload(self, value: memoryview | bytes) -> bytes:
+        """Return a copy: the store keeps the buffer, which its owner may change later."""
         return bytes(value)
 
     def identity(self, path: str) -> identity.StorageIdentity:
-        """Return where a path is: in this object and no other."""
+        """Return the identity of a path: in this object and no other."""
         return identity.inside(("memory", identity.ObjectIdentity(self.given)), path)
 
     def __eq__(self, other: object) -> bool:

@@ -1,8 +1,8 @@
-"""The package obstore, in this process: forked ones get a copy of their own.
+"""The package obstore in this process, and its clients; a forked process gets its own copy.
 
-obstore works on threads of its own, which a forked process does not have: a request made there
-would wait forever, and closing an inherited connection would take it from the parent as well. So
-a forked process loads the library a second time, and never lets go of what it inherited.
+obstore has threads of its own, which a forked process does not inherit: a request would wait
+forever, and closing an inherited connection would close it for the parent as well. So a forked
+process loads the library a second time, and never frees what it inherited.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from omnizarr.errors import MissingModule, StoreError
 _NATIVE = "obstore._obstore"
 _lock = fork.lock()
 _library: ModuleType | None = None
-KEPT = 4  # clients that nobody uses, for those who open one URL after the other
+KEPT = 4  # unused clients, for programs that open one URL after the other
 _clients: WeakValueDictionary[Key, Client] = WeakValueDictionary()
 _recent: deque[Client] = deque(maxlen=KEPT)
 _forked = False
 
 
 def library() -> Any:
-    """The module ``obstore``, with ``obstore.store`` and ``obstore.exceptions``."""
+    """Return the module ``obstore``, with ``obstore.store`` and ``obstore.exceptions``."""
     global _library
     with _lock:
         if _library is None:
@@ -43,24 +43,24 @@ def library() -> Any:
 
 
 class Client:
-    """An object of the library that reaches a bucket, and the process that may use it."""
+    """A store of obstore, and the process that may use it."""
 
-    def __init__(self, made: Any) -> None:
-        self.made = made
+    def __init__(self, store: Any) -> None:
+        self.store = store
         self.process = os.getpid()
 
 
-def client(recipe: Key | None, make: Callable[[Any], Any]) -> Client:
-    """Return what `make` builds from the library, once for all stores with the same recipe.
+def client(key: Key | None, make: Callable[[Any], Any]) -> Client:
+    """Return what `make` builds from the library, once for all stores with the same key.
 
-    It is released when no store has it, and some others were asked for since. None: for one alone.
+    It is released when no store uses it and some others were made since. None: not shared.
     """
-    found = None if recipe is None else _clients.get(recipe)
+    found = None if key is None else _clients.get(key)
     if found is None:
         found = Client(make(library()))
-    if recipe is not None:
+    if key is not None:
         with _lock:
-            found = _clients.setdefault(recipe, found)
+            found = _clients.setdefault(key, found)
             _recent.append(found)
     return found
 
@@ -78,7 +78,7 @@ def _imported() -> ModuleType:
 
 
 def _second_copy() -> ModuleType:
-    """obstore anew, with no thread or connection of the parent."""
+    """Return a second copy of obstore, without threads and connections of the parent."""
     native = sys.modules[_NATIVE].__file__
     if native is None:
         raise StoreError("obstore cannot be used in a forked process; use 'spawn' instead")
@@ -90,10 +90,10 @@ def _second_copy() -> ModuleType:
         spec = spec_from_file_location(_NATIVE, path, loader=ExtensionFileLoader(_NATIVE, path))
         if spec is None or spec.loader is None:
             raise StoreError("obstore cannot be used in a forked process; use 'spawn' instead")
-        fresh = module_from_spec(spec)
-        spec.loader.exec_module(fresh)
-        fresh.__file__ = native
-        sys.modules[_NATIVE] = fresh
+        loaded = module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        loaded.__file__ = native
+        sys.modules[_NATIVE] = loaded
         return _imported()
     finally:
         for name in [n for n in sys.modules if n.partition(".")[0] == "obstore"]:
@@ -102,7 +102,7 @@ def _second_copy() -> ModuleType:
 
 
 def _copy(path: str) -> str:
-    """Another file with the same content: one file is never loaded twice."""
+    """Return the path of a copy: the system loads a file only once."""
     with open(path, "rb") as file:
         data = file.read()
     if hasattr(os, "memfd_create"):

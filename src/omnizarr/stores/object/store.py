@@ -1,4 +1,4 @@
-"""Object stores: S3 and what speaks like it, Google Cloud Storage, Azure; by way of obstore.
+"""Object stores: S3 and compatible servers, Google Cloud Storage, Azure; by obstore.
 
 URLs: ``s3://bucket/path``, ``gs://bucket/path``, ``az://container/path`` with the option
 `account_name`, or ``abfs://container@account.dfs.core.windows.net/path``. Storage options are
@@ -27,7 +27,7 @@ from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closeable, Range, flat, is_web_page, redact_urls
 from omnizarr.stores.byte_ranges import fetch_many, fetch_many_versioned
 from omnizarr.stores.object import library
-from omnizarr.stores.object.bucket import PLACES, Bucket, MemoryBucket, own_store
+from omnizarr.stores.object.bucket import CREDENTIAL_SOURCES, Bucket, MemoryBucket, native_store
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
 
 Meta: TypeAlias = dict[str, Any]
@@ -36,19 +36,19 @@ _STATUS = re.compile(r"non-2xx status code: (\d{3})")
 
 
 def fetch(client: Any, path: str, options: dict[str, Any]) -> tuple[bytes, Meta]:
-    """The part of a value that options ask for, or an error."""
+    """Return the part of a value that options request, or raise."""
     result = client.get(path, options=options)
     first, end = result.range
     data = bytes(result.bytes())
-    if len(data) != end - first or _differs(options, first, end, result.meta["size"]):
+    if len(data) != end - first or _is_other_part(options, first, end, result.meta["size"]):
         raise TransientError(f"{len(data)} bytes came as bytes {first} to {end}")
     if is_web_page(result.attributes.get("Content-Type"), data, first):
         raise StoreError("a web page came instead of data; is a login needed?")
     return data, result.meta
 
 
-def _differs(options: dict[str, Any], first: int, end: int, size: int) -> bool:
-    """Whether another part of a value came than was asked for."""
+def _is_other_part(options: dict[str, Any], first: int, end: int, size: int) -> bool:
+    """Return True if another part of a value came than was requested."""
     asked = options.get("range")
     if asked is None:
         return (first, end) != (0, size)
@@ -60,23 +60,23 @@ def _differs(options: dict[str, Any], first: int, end: int, size: int) -> bool:
 
 
 def generation_of(meta: Meta) -> str:
-    """The text that tells a value from others of its key."""
-    found = tag(meta)
+    """Return the generation of a value."""
+    found = version_tag(meta)
     if found is None:
-        raise StoreError("the server gives neither an ETag nor a version")
+        raise StoreError("the server sends neither an ETag nor a version")
     return found
 
 
-def tag(meta: Meta) -> str | None:
-    """As `generation`; None where the server gives nothing to tell by."""
+def version_tag(meta: Meta) -> str | None:
+    """Return the version and ETag of a value as one text; None if the server sends neither."""
     version, e_tag = meta.get("version"), meta.get("e_tag")
     return f"{version or ''}|{e_tag or ''}" if version or e_tag else None
 
 
 def is_marked(client: Any, path: str, data: Any, name: str, mark: str) -> bool:
-    """Tell whether an object is that of a certain write, not of another of the same bytes.
+    """Return True if an object comes from a certain write, not from another of the same bytes.
 
-    Where a server keeps no metadata, the bytes have to do.
+    If a server stores no metadata, the bytes are compared.
     """
     try:
         result = client.get(path)
@@ -87,13 +87,13 @@ def is_marked(client: Any, path: str, data: Any, name: str, mark: str) -> bool:
 
 
 def status_of(error: Exception) -> int | None:
-    """The number of a server's answer that is behind an error."""
+    """Return the HTTP status that is the reason of an error."""
     found = _STATUS.search(str(error))
     return None if found is None else int(found[1])
 
 
 def reason_of(error: Exception) -> str:
-    """What went wrong in one line that holds no secrets."""
+    """Return the reason of an error in one line without secrets."""
     text = str(error).partition("\n\nDebug source")[0]
     code = CODE.search(text)
     line = redact_urls(text.partition("\n")[0].partition(": <")[0])
@@ -104,10 +104,10 @@ T = TypeVar("T")
 Keys: TypeAlias = list[str]  # inside the class `list` is a method
 Values: TypeAlias = list[bytes | None]
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "AccountIsDisabled")
-# obstore's words for a server that sends all of a value, and for a value that ends earlier.
+# Messages of obstore for a server that sends all of a value, and for a value that ends earlier.
 _NO_RANGES, _TOO_SHORT = "Received non-partial response", "but object was only"
-_NO_REQUEST = "builder error"  # the words where a URL is none that it may ask
-_LONGEST = 1024  # bytes of a name, in all three clouds
+_NO_REQUEST = "builder error"  # its message for a URL that it may not request
+_MAX_KEY = 1024  # bytes of a name, in all three clouds
 _NO_KEY = "no-such-key.omnizarr"
 _BATCH = 1000  # keys erased in one go
 _MARK = "omnizarrwrite"  # metadata by which a writer knows its own value; Azure takes no hyphens
@@ -127,7 +127,7 @@ class ObjectStore(Closeable):
         retry: Retry | None = None,
         absent_status: Collection[int] = (),
     ) -> Any:
-        own = own_store(store, prefix, read_only, retry, absent_status)
+        own = native_store(store, prefix, read_only, retry, absent_status)
         return super().__new__(cls) if own is None else own
 
     def __init__(
@@ -139,17 +139,17 @@ class ObjectStore(Closeable):
         retry: Retry | None = None,
         absent_status: Collection[int] = (),
     ) -> None:
-        """`store` is an object of obstore, or a `Bucket`.
+        """Wrap a store of obstore, or a `Bucket`.
 
         One for a directory or a web server gives a `LocalStore` or `HTTPStore`.
 
-        `absent_status`: answers that mean a missing key on this server besides 404, such as 403
-        where a bucket may not be listed.
+        `absent_status`: status codes that mean a missing key on this server besides 404, such as
+        403 if a bucket may not be listed.
         """
         inner = ""
         if not isinstance(store, Bucket):
             memory = type(store).__name__ == "MemoryStore"
-            store, inner = (MemoryBucket.around(store), "") if memory else Bucket.of(store)
+            store, inner = (MemoryBucket.wrap(store), "") if memory else Bucket.from_obstore(store)
         self.bucket: Bucket = store
         self.prefix = "/".join(part for part in (inner, prefix.strip("/")) if part)
         if self.prefix:
@@ -158,11 +158,11 @@ class ObjectStore(Closeable):
         self.read_only = read_only
         self.retry = retry or Retry()
         self.absent_status = frozenset(absent_status)
-        _ = self.bucket.client  # options that are wrong are told at once
+        _ = self.bucket.client  # wrong options raise at once
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> ObjectStore:
-        """The store that a URL names."""
+        """Return the store that a URL names."""
         retry, absent = take_retry(options), options.pop("absent_status", ())
         bucket, prefix = Bucket.from_url(url, options, retry)
         return cls(bucket, prefix, read_only=read_only, retry=retry, absent_status=absent)
@@ -184,7 +184,7 @@ class ObjectStore(Closeable):
         data, meta = self._read(key, range)
         if data is not None and meta is None:
             meta = self._call("read", key, lambda client: client.head(self._path(key)), None)
-        return data, None if meta is None else tag(meta)
+        return data, None if meta is None else version_tag(meta)
 
     def get_versioned(
         self, key: str, range: Range | None = None
@@ -204,11 +204,11 @@ class ObjectStore(Closeable):
         found = in_parallel(self._size, asked)
         return {key: size for (key, _), size in zip(asked, found, strict=True) if size is not None}
 
-    def _size(self, place: tuple[str, str]) -> int | None:
-        return self._call("read", place[0], lambda client: int(client.head(place[1])["size"]), None)
+    def _size(self, names: tuple[str, str]) -> int | None:
+        return self._call("read", names[0], lambda client: int(client.head(names[1])["size"]), None)
 
     def _read(self, key: str, range: Range | None) -> tuple[bytes | None, Meta | None]:
-        """A value or part of it, and what came with it; no `Meta` for a part after its end."""
+        """Return a value or part of it, and its `Meta`, or None for a part after its end."""
         path = self._path(key)
 
         def read(client: Any) -> tuple[bytes | None, Meta | None]:
@@ -229,7 +229,7 @@ class ObjectStore(Closeable):
         return self._call("read", key, read, (None, None), after_end=range is not None)
 
     def _range(self, client: Any, path: str, range: Range | None) -> dict[str, Any] | None:
-        """Options that ask for a part; None for one that is empty wherever it lies."""
+        """Return the options that request a part; None for an empty one."""
         if range is None:
             return {}
         if range.length == 0:
@@ -248,7 +248,7 @@ class ObjectStore(Closeable):
 
     def set(self, key: str, value: Bytes) -> None:
         check_writable(self)
-        path, data = self._path(key), self.bucket.sent(flat(value))
+        path, data = self._path(key), self.bucket.payload(flat(value))
         self._call("write", key, lambda client: client.put(path, data, use_multipart=False))
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
@@ -257,7 +257,7 @@ class ObjectStore(Closeable):
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         check_writable(self)
-        path, data = self._path(key), self.bucket.sent(flat(value))
+        path, data = self._path(key), self.bucket.payload(flat(value))
         version, _, tag = (generation or "").partition("|")
         known = {"version": version, "e_tag": tag}
         mode = "create" if generation is None else {k: v for k, v in known.items() if v}
@@ -273,7 +273,7 @@ class ObjectStore(Closeable):
             except (errors.AlreadyExistsError, errors.PreconditionError, FileNotFoundError) as e:
                 if isinstance(e, FileNotFoundError):
                     self._check_bucket(e)
-                # The answer to an earlier attempt that did store it may have been lost.
+                # The response to an earlier attempt that did store it may have been lost.
                 return attempts > 1 and is_marked(client, path, data, _MARK, mark)
 
         return self._call("write", key, write)
@@ -311,7 +311,7 @@ class ObjectStore(Closeable):
         def pages(client: Any) -> Keys:
             found = client.list(top or None, chunk_size=_BATCH)
             paths = [entry["path"] for page in found for entry in page]
-            return paths or self._nothing(client, paths)
+            return paths or self._checked_empty(client, paths)
 
         found: Keys = self._call("list", prefix, pages)
         yield from (path[len(self._start) :] for path in found)
@@ -323,15 +323,15 @@ class ObjectStore(Closeable):
         def one_level(client: Any) -> dict[str, Any]:
             found: dict[str, Any] = client.list_with_delimiter(top or None)
             empty = not found["objects"] and not found["common_prefixes"]
-            return self._nothing(client, found) if empty else found
+            return self._checked_empty(client, found) if empty else found
 
         found = self._call("list", prefix, one_level)
         skip = len(self._start)
         keys = [entry["path"][skip:] for entry in found["objects"]]
         return keys, [f"{path[skip:]}/" for path in found["common_prefixes"]]
 
-    def _nothing(self, client: Any, listing: T) -> T:
-        """An empty listing, for which a web page is taken too: a missing key tells them apart."""
+    def _checked_empty(self, client: Any, listing: T) -> T:
+        """Return an empty listing, unless it is a web page, which a missing key shows."""
         try:
             fetch(client, self._start + _NO_KEY, {})
         except FileNotFoundError:
@@ -341,10 +341,10 @@ class ObjectStore(Closeable):
                 raise
         return listing
 
-    # What it is
+    # Identity
 
     def identity_details(self) -> tuple[str, ...]:
-        """What its values depend on beside their place: all of the endpoint, and the account."""
+        """Return the whole endpoint, and the account."""
         return self.bucket.endpoint, str(self.bucket.config.get("account_name", ""))
 
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
@@ -360,7 +360,7 @@ class ObjectStore(Closeable):
 
     @property
     def url(self) -> str:
-        """The URL that leads here, without options."""
+        """The URL, without options."""
         return f"{self.bucket}/{self.prefix}".rstrip("/")
 
     def __repr__(self) -> str:
@@ -370,17 +370,17 @@ class ObjectStore(Closeable):
 
     def _path(self, key: str) -> str:
         path = self._start + check_key(key)
-        if len(path) > _LONGEST // 4 and len(path.encode()) > _LONGEST:
+        if len(path) > _MAX_KEY // 4 and len(path.encode()) > _MAX_KEY:
             raise StoreError(
                 f"key {key!r} in {self!r} is too long: {len(path.encode())} bytes with the prefix;"
-                f" object stores take {_LONGEST}"
+                f" object stores take {_MAX_KEY}"
             )
         return path
 
     def _call(
         self, verb: str, key: str, request: Callable[[Any], T], absent: Any = ..., **flags: bool
     ) -> T:
-        """What a request gives; `absent` where the server says that there is no such key."""
+        """Return the result of a request; `absent` if the server says that there is no such key."""
 
         def attempt() -> T:
             try:
@@ -388,7 +388,7 @@ class ObjectStore(Closeable):
             except (OSError, ValueError, library.library().exceptions.BaseError) as e:
                 if isinstance(e, StoreError):
                     raise
-                answer = self._answer(e, absent, **flags)
+                answer = self._result_of(e, absent, **flags)
                 if answer is ...:
                     self._refuse(e)
                 return answer  # type: ignore[no-any-return]  # absent is of the caller's type
@@ -407,7 +407,7 @@ class ObjectStore(Closeable):
             return self._with_role(attempt)
 
     def _with_role(self, attempt: Callable[[], T]) -> T:
-        """Try again as the machine itself, where nobody else is logged in."""
+        """Try again with the role of the machine, since there are no other credentials."""
         before = self.bucket
         self.bucket = before.with_access("instance")
         try:
@@ -416,11 +416,11 @@ class ObjectStore(Closeable):
             self.bucket = before
             raise StoreError(
                 f"anonymous access is denied, and no credentials were found in"
-                f" {PLACES[before.kind]}: {e}"
+                f" {CREDENTIAL_SOURCES[before.kind]}: {e}"
             ) from e.__cause__
 
-    def _answer(self, error: Exception, absent: Any, *, after_end: bool = False) -> Any:
-        """What an error means where it is an answer; otherwise ``...``."""
+    def _result_of(self, error: Exception, absent: Any, *, after_end: bool = False) -> Any:
+        """Return the result that an error stands for, or ``...`` for a real error."""
         status = status_of(error)
         if isinstance(error, FileNotFoundError) or status == 404:
             self._check_bucket(error)
@@ -461,4 +461,4 @@ class ObjectStore(Closeable):
 
 
 class Denied(StoreError):
-    """The server knows who asks, or does not care to, and says no."""
+    """The server denies access, with or without credentials."""

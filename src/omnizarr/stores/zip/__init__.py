@@ -1,4 +1,4 @@
-"""ZIP archives as stores: the store, its file, the records of the format."""
+"""ZIP archives as stores: the store, the file that it appends to, the records of the format."""
 
 from omnizarr.stores.zip.store import ZipStore
 

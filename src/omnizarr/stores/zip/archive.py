@@ -1,9 +1,9 @@
-"""A ZIP file that is written by appending, and where its bytes are.
+"""A ZIP file that is written by appending, and the bytes of a file or store that it is read from.
 
 Nothing that a directory refers to is overwritten: new values go behind the old directory, and a
 new directory of the live entries behind them. Until that is complete the old one counts. The
-first header behind a directory carries a mark that is taken away when the next directory is
-complete, so that a file whose writer was stopped can be told from one that has lost its end.
+first header behind a directory has a mark that is cleared when the next directory is complete, so
+that a file whose writer was killed differs from one that has lost its end.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from omnizarr.stores.zip.records import (
     Entry,
     check_method,
     data_offset,
-    documents_first,
     local_header,
-    moved,
+    metadata_first,
     new_entry,
     ome_comment,
     read_directory,
     read_local,
+    relocated,
     session_mark,
     unpack,
     write_directory,
@@ -54,7 +54,7 @@ _lock = fork.lock()
 
 
 def open_file(path: str, flags: int = os.O_RDONLY) -> FileBytes | None:
-    """The file, or None where there is none; one that is created gets its folders too."""
+    """Return an open file, or None if there is none; a new one gets its folders too."""
     try:
         if flags & os.O_CREAT:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -66,7 +66,7 @@ def open_file(path: str, flags: int = os.O_RDONLY) -> FileBytes | None:
 
 
 def load(path: str, file: FileBytes) -> Directory:
-    """What the file holds; recovered, with a warning, where its writer was stopped."""
+    """Return the directory of a file; recover entries, with a warning, if its writer was killed."""
     size = file.size()
     tail = file.read(max(0, size - TAIL), TAIL)
     found = read_directory(repr(path), size, file.read, tail)
@@ -76,7 +76,7 @@ def load(path: str, file: FileBytes) -> Directory:
 
 
 def _recover(path: str, file: FileBytes, size: int, inner: Directory | None) -> Directory:
-    """What is complete. `inner` may be of an archive that is a value at the end of this one."""
+    """Return the complete entries; `inner` may be the directory of a value at the end of a file."""
     last = _last_directory(path, file, size)
     end = last.end if last else 0
     mark = session_mark(file.read(end, _HEADER))
@@ -107,7 +107,7 @@ def _recover(path: str, file: FileBytes, size: int, inner: Directory | None) -> 
 
 
 def _last_directory(path: str, file: FileBytes, size: int) -> Directory | None:
-    """The last complete directory in a file, wherever it is."""
+    """Return the last complete directory in a file, wherever it is."""
     start = size
     while start > 0:
         start = max(0, start - _BLOCK)
@@ -126,14 +126,14 @@ def _last_directory(path: str, file: FileBytes, size: int) -> Directory | None:
 
 
 class Live(NamedTuple):
-    """A file and what is in it: replaced together, so that readers need no turn."""
+    """A file and what is in it: replaced together, so that readers need no lock."""
 
     file: FileBytes | None
     entries: dict[str, Entry]
 
 
 class Archive:
-    """A file that one process writes; all its stores of one path share it."""
+    """A file that one process writes; all stores of its path share it."""
 
     def __init__(self, path: str, *, deflate: bool) -> None:
         self.path, self.deflate = os.path.abspath(path), deflate
@@ -146,11 +146,11 @@ class Archive:
         self._comment = b""
         self._mark: int | None = None  # where the mark of what was not finished is
         self._saved = 0
-        self._tidy = True  # whether the order in the file is that of the directory
+        self._in_order = True  # whether the order in the file is that of the directory
 
     @staticmethod
     def at(path: str, *, mode: str, deflate: bool) -> Archive:
-        """The archive that this process writes at a path."""
+        """Return the archive that this process writes at a path."""
         with _lock:
             archive = _find(path)
             if archive is None or archive._owner != os.getpid():
@@ -159,7 +159,7 @@ class Archive:
                 archive._register()
                 return archive
         if mode == "x":
-            raise StoreError(f"{path!r} is there already; mode 'w' replaces it")
+            raise StoreError(f"{path!r} exists already; mode 'w' replaces it")
         if mode == "w":
             archive.erase(list(archive.live.entries))
         return archive
@@ -172,7 +172,7 @@ class Archive:
         try:
             self._load(file, mode)
         except BaseException:
-            file.close()  # else it would be locked as long as somebody looks at the error
+            file.close()  # else it would be locked as long as the error is referenced
             raise
 
     def _load(self, file: FileBytes, mode: str) -> None:
@@ -183,7 +183,7 @@ class Archive:
         found = load(self.path, file) if size else Directory({}, 0, 0, 0, b"")
         self.live, self._comment = Live(file, found.entries), found.comment
         self._end = size if found.start < found.end else found.end
-        if self._end < size:  # what the stopped writer did not complete
+        if self._end < size:  # what the killed writer did not complete
             os.ftruncate(file.descriptor, self._end)
             self.changes += 1  # a new directory is due
         if not size:
@@ -201,26 +201,26 @@ class Archive:
             _writing[self.live.file.number] = self
 
     def check_file(self) -> None:
-        """Raise where the path no longer leads to the file that is written."""
-        if not self._leads_here():
+        """Raise if another file, or none, is at the path now."""
+        if not self._is_at_path():
             raise StoreError(
                 f"{self.path!r} was removed or replaced while this store was writing it; nothing"
                 " more is written, open the archive again"
             )
 
-    def _leads_here(self) -> bool:
+    def _is_at_path(self) -> bool:
         file = self.live.file
         return file is None or file_number(self.path) == file.number
 
-    def _give_up(self, file: FileBytes) -> None:
-        """Complete a file that is elsewhere now, and raise where changes are not at the path."""
+    def _complete_moved_file(self, file: FileBytes) -> None:
+        """Complete a file that was relocated away, and raise: the changes are not at the path."""
         moved_away = os.fstat(file.descriptor).st_nlink > 0
         if moved_away:
             self._flush(file)
-        self._saved = self.changes  # to be told once
+        self._saved = self.changes  # to be reported once
         raise StoreError(
             f"{self.path!r} was removed or replaced while this store was writing it; its changes"
-            + (" are in the file that was moved away" if moved_away else " are lost")
+            + (" are in the file that was relocated away" if moved_away else " are lost")
         )
 
     def check_owner(self) -> None:
@@ -251,7 +251,7 @@ class Archive:
                 self._mark = start + mark[0]
             self.live.entries[key] = entry
             self.changes += 1
-            self._tidy = False
+            self._in_order = False
 
     def _file(self) -> FileBytes:
         if self.live.file is not None:
@@ -273,26 +273,26 @@ class Archive:
                     self.changes += 1
 
     def finish(self) -> None:
-        """Make the file complete; nothing is done where nothing has changed."""
+        """Complete the file if anything has changed."""
         if self._owner != os.getpid():
             return  # a forked child has a copy of what its parent will finish
         with self.lock:
-            if self.ordered and not self._tidy and self._leads_here():
+            if self.ordered and not self._in_order and self._is_at_path():
                 self.compact()
             else:
                 self.flush()
 
     def flush(self) -> None:
-        """Put a directory behind the entries, so that every program can read the file."""
+        """Write a directory behind the entries, so that every program can read the file."""
         with self.lock:
             self.check_owner()
             file = self.live.file
             if file is None or self.changes == self._saved:
                 return
-            if self._leads_here():
+            if self._is_at_path():
                 self._flush(file)
             else:
-                self._give_up(file)
+                self._complete_moved_file(file)
 
     def _flush(self, file: FileBytes) -> None:
         changes = self.changes
@@ -312,14 +312,14 @@ class Archive:
         comment = self._comment
         names = list(entries)
         if self.ordered:
-            names.sort(key=documents_first)
+            names.sort(key=metadata_first)
             root = entries.get(DOCUMENT)
             comment = ome_comment(fetch(file, [(root, None)])[0]) if root else b""
         live = (entries[name] for name in names)
         return write_directory(live, start, wide=self.ordered, comment=comment)
 
     def compact(self) -> None:
-        """Write the live entries anew, and nothing else; the file is replaced at the end."""
+        """Write a new file with only the live entries, and replace the old one at the end."""
         with self.lock:
             self.check_owner()
             old, live = self.live
@@ -332,16 +332,16 @@ class Archive:
             if new is None:
                 raise StoreError(f"cannot create {partial!r}")
             entries: dict[str, Entry] = {}
-            order = sorted(live, key=documents_first) if self.ordered else list(live)
+            order = sorted(live, key=metadata_first) if self.ordered else list(live)
             try:
                 new.lock(partial)
                 for name in order:
-                    entries[name] = moved(live[name], end)
+                    entries[name] = relocated(live[name], end)
                     end = _copy(old, live[name], new, entries[name], self.ordered)
                 directory = self._directory(new, entries, end)
                 new.write(end, directory)
                 with _lock:  # others find this archive by the old file, or by the new one
-                    self.check_file()  # what else is there now must not be replaced
+                    self.check_file()  # another file must not be replaced
                     os.replace(partial, self.path)
                     self.live = Live(new, entries)
                     self._register()
@@ -351,13 +351,13 @@ class Archive:
                 if isinstance(e, OSError) and not isinstance(e, StoreError):
                     raise StoreError(f"cannot compact {self.path!r}: {e.strerror or e}") from e
                 raise
-            self._end, self._mark, self._tidy = end + len(directory), None, True
+            self._end, self._mark, self._in_order = end + len(directory), None, True
             self.changes += 1
             self._saved = self.changes
 
 
 def _copy(source: FileBytes, entry: Entry, target: FileBytes, copy: Entry, wide: bool) -> int:
-    """Copy the packed bytes of an entry, and give the first place behind them."""
+    """Copy the compressed bytes of an entry; return the offset behind them."""
     start = entry.offset + data_offset(
         entry, source.read(entry.offset, LOCAL_SIZE + len(entry.name))
     )
@@ -373,7 +373,7 @@ def _copy(source: FileBytes, entry: Entry, target: FileBytes, copy: Entry, wide:
 
 
 def writing(path: str) -> Archive | None:
-    """The archive at a path, if this process is writing it."""
+    """Return the archive at a path if this process is writing it."""
     with _lock:
         archive = _find(path)
     return archive if archive is not None and archive.live.file is not None else None
@@ -390,14 +390,14 @@ def _find(path: str) -> Archive | None:
     return found if file is not None and file.number == number else None
 
 
-_EXTRA = 96  # as much as the extra field of a local header is expected to have
+_EXTRA = 96  # bytes, at most, that the extra field of a local header usually has
 
 
 class Source(Protocol):
-    """Bytes that are read by offset; what is over the end is cut."""
+    """Bytes that are read by offset, cut at the end."""
 
     def read_many(self, spans: Iterable[tuple[int, int]]) -> list[bytes]:
-        """The bytes of several ``(start, length)``."""
+        """Return the bytes of several ``(start, length)``."""
 
 
 class StoreBytes:
@@ -455,7 +455,7 @@ class FileBytes:
                 view = view[os.write(self.descriptor, view) :]
 
     def lock(self, path: str) -> None:
-        """Keep other writers out, also those of other processes."""
+        """Keep out other writers, also of other processes."""
         try:
             locked = lock_descriptor(self.descriptor)
         except OSError as e:
@@ -467,7 +467,7 @@ class FileBytes:
         self._locked_by = os.getpid()
 
     def close(self) -> None:
-        """Let go of the file; nobody may use it afterwards."""
+        """Close the file; it cannot be used afterwards."""
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor < 0:
             return
@@ -482,9 +482,9 @@ class FileBytes:
 
 
 def fetch(source: Source, wanted: Sequence[tuple[Entry, Range | None]]) -> list[bytes]:
-    """The values of entries, or parts of them, in at most two batches of reads.
+    """Return the values of entries, or parts of them, with at most two batches of reads.
 
-    A whole value comes with its header in one read; for a part the header comes first.
+    A whole value is read together with its header; for a part the header is read first.
     """
     spans = []
     for entry, range in wanted:
@@ -493,26 +493,26 @@ def fetch(source: Source, wanted: Sequence[tuple[Entry, Range | None]]) -> list[
         whole = range is None or entry.method != STORED
         spans.append((entry.offset, header + (entry.packed if whole else 0)))
     heads = source.read_many(spans)
-    places = [
-        _place(entry, range, data_offset(entry, head))
+    needed = [
+        _needed_bytes(entry, range, data_offset(entry, head))
         for (entry, range), head in zip(wanted, heads, strict=True)
     ]
     found = [
-        head[start : start + length] for head, (start, length) in zip(heads, places, strict=True)
+        head[start : start + length] for head, (start, length) in zip(heads, needed, strict=True)
     ]
-    short = [i for i, (_, length) in enumerate(places) if len(found[i]) < length]
+    short = [i for i, (_, length) in enumerate(needed) if len(found[i]) < length]
     if short:
-        rest = source.read_many([(wanted[i][0].offset + places[i][0], places[i][1]) for i in short])
+        rest = source.read_many([(wanted[i][0].offset + needed[i][0], needed[i][1]) for i in short])
         for i, data in zip(short, rest, strict=True):
             found[i] = data
     return [
         _value(entry, range, data, length)
-        for (entry, range), data, (_, length) in zip(wanted, found, places, strict=True)
+        for (entry, range), data, (_, length) in zip(wanted, found, needed, strict=True)
     ]
 
 
-def _place(entry: Entry, range: Range | None, start: int) -> tuple[int, int]:
-    """Which bytes behind the header's start are needed."""
+def _needed_bytes(entry: Entry, range: Range | None, start: int) -> tuple[int, int]:
+    """Return the offset from the header, and the length, of the bytes that are needed."""
     part = Range(0, entry.packed)
     if range is not None and entry.method == STORED:
         part = range.within(part)
@@ -525,5 +525,5 @@ def _value(entry: Entry, range: Range | None, data: bytes, length: int) -> bytes
     if entry.method != STORED:
         return range.of(unpack(entry, data))
     if len(data) != length:
-        raise StoreError(f"{len(data)} of {length} bytes asked for of {entry} are there")
+        raise StoreError(f"{entry} is cut off: {len(data)} of {length} bytes could be read")
     return data

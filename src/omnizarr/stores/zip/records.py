@@ -1,6 +1,6 @@
 """The records of a ZIP archive: headers of entries, the central directory, and its end.
 
-PKWARE's APPNOTE is the specification. Sizes and places of 4 GiB and more are in ZIP64 fields.
+PKWARE's APPNOTE is the specification. Sizes and offsets of 4 GiB and more are in ZIP64 fields.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ TAIL = END_SIZE + 0xFFFF + _LOCATOR_64.size + _END_64.size  # all that may follo
 _DATE = 0x21  # 1 January 1980: the same content gives the same archive
 _MADE_BY = (3 << 8) | 45  # a Unix file of version 4.5, the first with ZIP64
 _MODE = 0o100644 << 16
-# Extra fields: wide numbers; a UTF-8 name; whether our writer has finished.
+# Extra fields: ZIP64 numbers; a UTF-8 name; the mark of a writer that has not finished.
 _ZIP64, _NAME, _SESSION = 0x1, 0x7075, 0x7A4F
 
 
 class Entry(NamedTuple):
-    """Where the value of a name is, and how it is packed."""
+    """The offset, size and compression of the value of a name."""
 
     name: bytes  # as in the archive
     flags: int
@@ -61,17 +61,17 @@ class Directory(NamedTuple):
     entries: dict[str, Entry]
     start: int
     end: int  # the first byte after the archive
-    shift: int  # how many bytes are in front of the archive
+    shift: int  # bytes in front of the archive
     comment: bytes
 
 
 def read_directory(
     where: str, size: int | None, read: Callable[[int, int], bytes], tail: bytes
 ) -> Directory | None:
-    """The directory whose end is the end of `tail`, the last bytes; None where there is none.
+    """Return the directory that ends with `tail`, the last bytes; None if there is none.
 
-    `size` may be unknown, if nothing is in front of the archive. `read(start, length)` may give
-    less than asked for.
+    `size` may be unknown if nothing is in front of the archive. `read(start, length)` may return
+    less than requested.
     """
     at = tail.rfind(END)
     while at >= 0:
@@ -84,11 +84,11 @@ def read_directory(
         return None
     before = at
     if at >= _LOCATOR_64.size and tail[at - _LOCATOR_64.size :].startswith(LOCATOR_64):
-        _, _, place, disks = _LOCATOR_64.unpack_from(tail, at - _LOCATOR_64.size)
+        _, _, offset_64, disks = _LOCATOR_64.unpack_from(tail, at - _LOCATOR_64.size)
         before = at - _LOCATOR_64.size - _END_64.size
         if before < 0 or not tail.startswith(END_64, before):
             raise StoreError(
-                f"{where}: the ZIP64 end record is not where the locator says, {place}"
+                f"{where}: the ZIP64 end record is not where the locator says, {offset_64}"
             )
         *_, disk, first_disk, _, count, length, start = _END_64.unpack_from(tail, before)
         disk = max(disk, disks - 1)
@@ -129,7 +129,7 @@ def _read_entries(where: str, data: bytes, count: int, start: int, shift: int) -
         if 0xFFFFFFFF in (packed, size, offset):
             size, packed, offset = _wide(where, extra, size, packed, offset)
         if disk not in (0, 0xFFFF) or offset + LOCAL_SIZE + n + packed > start:
-            raise StoreError(f"{where}: entry {name!r} lies outside of the archive")
+            raise StoreError(f"{where}: entry {name!r} is outside of the archive")
         kept = b"".join(struct.pack("<2H", k, len(f)) + f for k, f in _extras(extra) if k != _ZIP64)
         entry = Entry(name, flags, method, crc, packed, size, offset + shift, kept)
         entries[_text(name, flags, extra)] = entry
@@ -139,7 +139,7 @@ def _read_entries(where: str, data: bytes, count: int, start: int, shift: int) -
 
 
 def _wide(where: str, extra: bytes, *numbers: int) -> list[int]:
-    """The numbers, those that are all ones replaced from the ZIP64 field, in its order."""
+    """Return the numbers; those that are all ones are replaced from the ZIP64 field."""
     field = dict(_extras(extra)).get(_ZIP64, b"")
     wide = list(struct.unpack(f"<{len(field) // 8}Q", field[: len(field) // 8 * 8]))
     try:
@@ -166,18 +166,18 @@ def _text(name: bytes, flags: int, extra: bytes) -> str:
 
 
 def data_offset(entry: Entry, header: bytes) -> int:
-    """How far behind the start of its local header the data are; raises where it is another's."""
+    """Return the offset of the data from the local header; raise if that is another entry's."""
     if len(header) < LOCAL_SIZE + len(entry.name):
         raise StoreError(f"entry {entry} is cut off: its header is not complete")
     sign, _, _, method, _, _, _, _, _, n, e = _LOCAL.unpack_from(header)
     name = header[LOCAL_SIZE : LOCAL_SIZE + n]
     if sign != LOCAL or method != entry.method or name != entry.name:
-        raise StoreError(f"entry {entry} does not agree with the header at its place")
+        raise StoreError(f"entry {entry} does not agree with the header at its offset")
     return int(LOCAL_SIZE + n + e)
 
 
 def unpack(entry: Entry, data: bytes) -> bytes:
-    """The value of an entry from its packed bytes, checked."""
+    """Return the value of an entry from its compressed bytes, with its checksum verified."""
     if len(data) != entry.packed:
         raise StoreError(f"{len(data)} of the {entry.packed} bytes of {entry} are there")
     check_method(entry)
@@ -190,14 +190,14 @@ def unpack(entry: Entry, data: bytes) -> bytes:
         except zlib.error as e:
             raise StoreError(f"{entry} cannot be unpacked: {e}") from e
     if len(data) != entry.size:
-        raise StoreError(f"{entry} has not the {entry.size} bytes that the directory says")
+        raise StoreError(f"{entry} does not have the {entry.size} bytes that the directory says")
     if zlib.crc32(data) != entry.crc:
         raise StoreError(f"the checksum of {entry} is wrong: it is damaged")
     return data
 
 
 def check_method(entry: Entry) -> None:
-    """Raise where the value is packed in a way that is not known here."""
+    """Raise if the compression method of an entry is not supported."""
     if entry.flags & _ENCRYPTED:
         raise StoreError(f"{entry} is encrypted; unpack the archive with its password first")
     if entry.method not in (STORED, DEFLATED):
@@ -210,7 +210,7 @@ def check_method(entry: Entry) -> None:
 def new_entry(
     name: str, value: bytes | memoryview, offset: int, *, deflate: bool
 ) -> tuple[Entry, bytes | memoryview]:
-    """An entry at a place, and its packed bytes."""
+    """Return a new entry at an offset, and its compressed bytes."""
     data: bytes | memoryview = value
     if deflate:
         pack = zlib.compressobj(-1, zlib.DEFLATED, -15)
@@ -221,13 +221,13 @@ def new_entry(
     return Entry(raw, flags, method, zlib.crc32(value), len(data), len(value), offset), data
 
 
-def moved(entry: Entry, offset: int) -> Entry:
-    """The entry at another place, with its sizes in its header."""
+def relocated(entry: Entry, offset: int) -> Entry:
+    """Return the entry at another offset, with its sizes in its header."""
     return entry._replace(offset=offset, flags=entry.flags & ~_SIZES_LATER)
 
 
 def local_header(entry: Entry, *, wide: bool, session: bool = False) -> bytes:
-    """The header in front of the data; `session` marks that the writer has not finished."""
+    """Return the header in front of the data; `session` marks that the writer has not finished."""
     wide = wide or max(entry.size, entry.packed) >= 0xFFFFFFFF
     extra = struct.pack("<2HB", _SESSION, 1, 1) if session else b""
     if wide:
@@ -239,7 +239,7 @@ def local_header(entry: Entry, *, wide: bool, session: bool = False) -> bytes:
 
 
 def session_mark(header: bytes) -> tuple[int, bool] | None:
-    """Where in a local header the mark of our writer is, and whether it is still writing."""
+    """Return the offset of the session mark in a local header, and True if it is still set."""
     if len(header) < LOCAL_SIZE or not header.startswith(LOCAL):
         return None
     at = LOCAL_SIZE + struct.unpack_from("<H", header, 26)[0]
@@ -249,7 +249,7 @@ def session_mark(header: bytes) -> tuple[int, bool] | None:
 
 
 def read_local(header: bytes, offset: int) -> tuple[str, Entry, int] | None:
-    """The name, the entry and the length of a local header with known sizes, or None."""
+    """Return the name, the entry and the length of a local header with known sizes, or None."""
     if len(header) < LOCAL_SIZE or not header.startswith(LOCAL):
         return None
     _, _, flags, method, _, _, crc, packed, size, n, e = _LOCAL.unpack_from(header)
@@ -264,7 +264,7 @@ def read_local(header: bytes, offset: int) -> tuple[str, Entry, int] | None:
 
 
 def write_directory(entries: Iterable[Entry], start: int, *, wide: bool, comment: bytes) -> bytes:
-    """The central directory and its end, to be stored at `start`."""
+    """Return the central directory and its end record, to be stored at `start`."""
     parts = [_central(entry, wide) for entry in entries]
     data, count = b"".join(parts), len(parts)
     end = start + len(data)
@@ -296,17 +296,17 @@ def _central(entry: Entry, wide: bool) -> bytes:
 DOCUMENT = "zarr.json"  # the name by which RFC-9 orders the entries of a single-file OME-Zarr
 
 
-def ome_comment(root_document: bytes) -> bytes:
-    """The comment of a single-file OME-Zarr (RFC-9); empty where the root says no version."""
+def ome_comment(root_metadata: bytes) -> bytes:
+    """Return the comment of a single-file OME-Zarr (RFC-9); empty if the root has no version."""
     try:
-        version = json.loads(root_document)["attributes"]["ome"]["version"]
+        version = json.loads(root_metadata)["attributes"]["ome"]["version"]
     except (ValueError, KeyError, TypeError):
         return b""
     order = {"centralDirectory": {"jsonFirst": True}}
     return json.dumps({"ome": {"version": version, "zipFile": order}}).encode()
 
 
-def documents_first(name: str) -> tuple[bool, int, str]:
-    """The order of entries in a single-file OME-Zarr: documents, breadth-first, then the rest."""
-    document = name.rpartition("/")[2] == DOCUMENT
-    return (not document, name.count("/") if document else 0, name)
+def metadata_first(name: str) -> tuple[bool, int, str]:
+    """Return the sort key of a single-file OME-Zarr: metadata breadth-first, then the rest."""
+    is_metadata = name.rpartition("/")[2] == DOCUMENT
+    return (not is_metadata, name.count("/") if is_metadata else 0, name)

@@ -1,9 +1,10 @@
 """A store in a ZIP archive: keys are the names of its entries.
 
-Read from a file, or from any store that reads parts of values; written to a file, by one process.
-A value that is set again replaces the old one; `compact` gives the space back. A file is complete
-when the store is closed, flushed or no longer used. Names that end in ``.ozx`` are single-file
-OME-Zarr (RFC-9): the documents come first, in breadth-first order, and the comment says so.
+An archive is read from a file, or from any store that reads parts of values; it is written to a
+file, by one process. A value that is set again replaces the old one; `compact` reclaims the space.
+A file is complete when the store is closed, flushed or no longer used. Files with the ending
+``.ozx`` are single-file OME-Zarr (RFC-9): metadata comes first, in breadth-first order, and the
+comment says so.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ Values: TypeAlias = list[bytes | None]
 class ZipStore(Closeable):
     """The entries of a ZIP file.
 
-    Mode ``r`` reads, ``a`` and ``r+`` also write, ``w`` starts anew, ``x`` and ``w-`` want no file
-    to be there. `compression` is 0 (stored) or 8 (deflated), as in the module `zipfile`.
+    Mode ``r`` reads, ``a`` and ``r+`` also write, ``w`` replaces the file, ``x`` and ``w-`` refuse
+    an existing one. `compression` is 0 (stored) or 8 (deflated), as in the module `zipfile`.
     """
 
     low_latency = True
@@ -74,17 +75,17 @@ class ZipStore(Closeable):
 
     @classmethod
     def inside(cls, store: Store, key: str) -> ZipStore:
-        """The archive that is the value of a key, for reading."""
+        """Return the archive that is the value of a key of a store, read-only."""
         made = cls(check_key(key))
         made.inner = store
         return made
 
     @classmethod
     def from_url(cls, url: str, *, read_only: bool = False, **options: Any) -> ZipStore:
-        """The store behind ``zip://path/to/file``."""
+        """Return the store of ``zip://path/to/file``."""
         return cls("".join(split_path(url)), mode="r" if read_only else "a", **options)
 
-    # What is there
+    # Opening
 
     def _write(self, mode: str = "a") -> Archive:
         check_writable(self)
@@ -179,7 +180,7 @@ class ZipStore(Closeable):
             self.set(key, value)
 
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
-        """Whether it was stored; a ZIP archive has one process that writes, maybe in threads."""
+        """Store a value if the generation matches; only threads of this process can interfere."""
         archive = self._write()
         with translated_errors("write", key, self), archive.lock:
             if self.generation(key) != generation:
@@ -190,7 +191,7 @@ class ZipStore(Closeable):
     def lock_keys(
         self, prefix: str, keys: Iterable[str], kind: LockKind
     ) -> AbstractContextManager[None]:
-        """Nothing to wait for: no other process can write while this one does."""
+        """Do nothing: no other process can write while this one does."""
         check_writable(self)
         return nullcontext()
 
@@ -228,12 +229,12 @@ class ZipStore(Closeable):
     # Finishing
 
     def flush(self) -> None:
-        """Complete the file, and go on."""
+        """Complete the file; the store can be used further."""
         if self._archive is not None:
             self._archive.flush()
 
     def compact(self) -> None:
-        """Write the file anew with nothing but the live values, which gives space back."""
+        """Rewrite the file with only the live values, which reclaims space."""
         self._write().compact()
 
     def close(self) -> None:
@@ -245,10 +246,10 @@ class ZipStore(Closeable):
             archive.finish()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """In the same process a copy shares what was not yet completed."""
+        """Pickle the path: in the same process a copy shares what is not yet complete."""
         if self.inner is not None:
             return type(self).inside, (self.inner, self.path)
-        return _again, (type(self), self.path, self.read_only, self.compression)
+        return _unpickle, (type(self), self.path, self.read_only, self.compression)
 
     def identity_details(self) -> tuple[str]:
         """Return the path: an inode may be used again by another file."""
@@ -257,8 +258,8 @@ class ZipStore(Closeable):
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
         if self.inner is None:
             return identity.file(self.path, prefix)
-        first, *around = identity.storage_identity(self.inner, f"{self.path}/")
-        return identity.inside(first, prefix, tuple(around))
+        first, *outer = identity.storage_identity(self.inner, f"{self.path}/")
+        return identity.inside(first, prefix, tuple(outer))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ZipStore):
@@ -294,7 +295,7 @@ class ZipStoreV2(ZipStore):
         )
 
 
-def _again(kind: type[ZipStore], path: str, read_only: bool, compression: int) -> ZipStore:
+def _unpickle(kind: type[ZipStore], path: str, read_only: bool, compression: int) -> ZipStore:
     return kind(path, mode="r" if read_only else "a", compression=compression)
 
 
