@@ -183,7 +183,7 @@ def _versions(part: ast.AST) -> set[object]:
         *("key = {2: '.zarray', 3: 'zarr.json'}[zarr_format]", "{1: a}.get(node.zarr_format)"),
     ],
 )
-def test_a_decision_by_version_is_found_however_it_is_spelt(code: str) -> None:
+def test_a_decision_by_version_is_found_in_every_notation(code: str) -> None:
     assert decisions_by_version(code)
 
 
@@ -194,7 +194,7 @@ def test_a_decision_by_version_is_found_however_it_is_spelt(code: str) -> None:
         *("make(zarr_format=2)", "x = documents['zarr_format']", "n = array.ndim == 2"),
     ],
 )
-def test_what_does_not_depend_on_a_version_is_no_decision(code: str) -> None:
+def test_code_without_versions_is_not_reported(code: str) -> None:
     assert decisions_by_version(code) == []
 
 
@@ -250,7 +250,7 @@ def knowledge_of_formats(code: str) -> list[str]:
         *("from omnizarr.formats import V2", "if '3-draft' != goal.name: ..."),
     ],
 )
-def test_knowledge_of_a_format_is_found_however_it_is_spelt(code: str) -> None:
+def test_knowledge_of_a_format_is_found_in_every_notation(code: str) -> None:
     assert knowledge_of_formats(code)
 
 
@@ -261,7 +261,7 @@ def test_knowledge_of_a_format_is_found_however_it_is_spelt(code: str) -> None:
         *("if a.name == b.name: ...", "if unit == '2': ...", "from chunk_key_encodings import V2"),
     ],
 )
-def test_what_depends_on_no_format_is_no_knowledge_of_one(code: str) -> None:
+def test_code_without_formats_is_not_reported(code: str) -> None:
     assert knowledge_of_formats(code) == []
 
 

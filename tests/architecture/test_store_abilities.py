@@ -1,4 +1,4 @@
-"""What a store can do is declared by the store: no other package asks for its class."""
+"""Stores declare their abilities: no other package checks for a store's class."""
 
 from __future__ import annotations
 

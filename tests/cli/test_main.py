@@ -49,7 +49,7 @@ def test_tree_shows_everything_below(ocean: Path) -> None:
 
 
 @pytest.mark.parametrize("to", ["2", "3"])
-def test_convert_writes_another_format_and_tells_what_it_did(ocean: Path, to: str) -> None:
+def test_convert_writes_another_format_and_reports_it(ocean: Path, to: str) -> None:
     result = run("convert", "ocean.zarr", "new.zarr", "--to", to)
     assert result.exit_code == 0, result.output
     assert "2 groups, 2 arrays, 7 chunks copied, 0 re-encoded" in result.output
@@ -73,7 +73,7 @@ def test_convert_says_which_checksums_it_left_out(in_tmp: Path) -> None:
     ]
 
 
-def test_convert_refuses_to_replace_unless_told_to(ocean: Path) -> None:
+def test_convert_replaces_only_on_request(ocean: Path) -> None:
     oz.create_array("new.zarr", shape=3, zarr_format=2)
     result = run("convert", "ocean.zarr", "new.zarr")
     assert result.exit_code == 1
@@ -103,7 +103,7 @@ def test_validate_is_silent_about_good_data_and_fails_on_bad(ocean: Path) -> Non
     assert run("validate", "ocean.zarr/deep/t/zarr.json").exit_code == 1
 
 
-def test_a_missing_place_is_one_line_that_helps(in_tmp: Path) -> None:
+def test_a_missing_path_is_a_helpful_one_line_error(in_tmp: Path) -> None:
     result = run("info", "nothing.zarr")
     assert result.exit_code == 1
     assert "NodeNotFound" in result.output
@@ -118,13 +118,13 @@ def test_a_folder_without_zarr_says_what_it_holds(in_tmp: Path) -> None:
     assert "it holds: notes.txt" in run("info", "folder").output
 
 
-def test_a_file_is_not_called_an_absent_place(ocean: Path) -> None:
+def test_a_path_to_a_file_is_not_reported_as_missing(ocean: Path) -> None:
     output = run("info", "ocean.zarr/zarr.json").output
     assert "which is a file; give the directory that holds the data" in output
     assert "nothing is there" not in output
 
 
-def test_advice_is_given_in_the_words_of_the_command_line(ocean: Path) -> None:
+def test_remedies_name_command_line_options(ocean: Path) -> None:
     oz.create_array("new.zarr", shape=3)
     output = run("convert", "ocean.zarr", "new.zarr").output
     assert output.endswith("give --overwrite to replace it\n")
@@ -134,7 +134,7 @@ def test_advice_is_given_in_the_words_of_the_command_line(ocean: Path) -> None:
     assert not Path("else.zarr").exists()
 
 
-def test_convert_writes_one_line_where_nobody_watches(ocean: Path) -> None:
+def test_convert_writes_one_line_without_a_terminal(ocean: Path) -> None:
     result = run("convert", "ocean.zarr", "new.zarr")
     assert result.output.count("\n") == 1
     assert result.output.startswith("wrote zarr 3 to new.zarr")

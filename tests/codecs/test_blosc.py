@@ -87,7 +87,7 @@ PARTS = st.tuples(
     st.sampled_from([0, 4096, 10_000, 65_536]),
     st.sampled_from(["u1", "u2", "f4", "f8"]),
 )
-def test_a_part_equals_numpy(
+def test_a_part_of_a_chunk_agrees_with_numpy(
     parts: Any, cname: str, shuffle: int, blocksize: int, dtype: str
 ) -> None:
     data = smooth(dtype)
@@ -98,7 +98,7 @@ def test_a_part_equals_numpy(
 
 
 @pytest.mark.shows("V3-68")
-def test_little_is_fetched_for_a_little_part() -> None:
+def test_a_small_part_fetches_few_bytes() -> None:
     store, array = made(smooth(), blocksize=8192)
     size = len(store.values["0.0.0"])
     array[3, 4:9]
@@ -106,13 +106,13 @@ def test_little_is_fetched_for_a_little_part() -> None:
     assert store.handed < size / 8
 
 
-def test_most_of_a_chunk_is_read_at_once() -> None:
+def test_most_of_a_chunk_is_read_in_one_request() -> None:
     store, array = made(smooth(), blocksize=8192)
     array[5:]
     assert store.whole == 1
 
 
-def test_values_that_do_not_shrink_are_cut_where_they_lie() -> None:
+def test_incompressible_values_are_read_in_part() -> None:
     data = np.random.default_rng(0).integers(0, 2**16, SHAPE, "u2")
     store, array = made(data, clevel=1, shuffle=0)
     assert store.values["0.0.0"][2] & 2  # stored as they are
@@ -121,7 +121,7 @@ def test_values_that_do_not_shrink_are_cut_where_they_lie() -> None:
     assert store.handed < data.nbytes / 2
 
 
-def test_a_table_longer_than_the_first_request_is_fetched_too() -> None:
+def test_a_block_table_longer_than_the_first_request_is_fetched() -> None:
     data = np.arange(400_000, dtype="f8").reshape(100, 4000)
     store, array = made(data, blocksize=128)
     count = -(-data.nbytes // int.from_bytes(store.values["0.0"][8:12], "little"))
@@ -131,7 +131,7 @@ def test_a_table_longer_than_the_first_request_is_fetched_too() -> None:
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_turned_chunks_too(order: str) -> None:
+def test_transposed_chunks_are_read_in_part(order: str) -> None:
     data = smooth()
     store = Far()
     array = oz.create_array(
@@ -144,7 +144,7 @@ def test_turned_chunks_too(order: str) -> None:
     assert store.whole == 0
 
 
-def test_inner_chunks_of_shards_too() -> None:
+def test_inner_chunks_of_shards_are_read_in_part() -> None:
     data = np.stack([smooth(), smooth() + 1])
     store = Far()
     array = oz.create_array(
@@ -169,7 +169,7 @@ def test_a_checksum_needs_the_whole_chunk() -> None:
     assert store.whole == 1
 
 
-def test_a_value_that_is_replaced_meanwhile_is_read_again() -> None:
+def test_a_value_replaced_during_a_read_is_read_again() -> None:
     old, new = smooth(), smooth()[::-1].copy()
     store, array = made(old, blocksize=8192)
     other, _ = made(new, blocksize=8192, cname="zlib")

@@ -20,12 +20,12 @@ TEXTS = st.one_of(
 
 
 @given(TEXTS)
-def test_what_is_packed_comes_back(data: bytes) -> None:
+def test_compressed_values_are_restored(data: bytes) -> None:
     assert blosc.snappy_decompress(blosc.snappy_compress(data), len(data)) == data
 
 
 @pytest.mark.parametrize("tag", [0b01, 0b10, 0b11])
-def test_copies_of_all_widths_are_read_also_where_they_overlap(tag: int) -> None:
+def test_copy_elements_of_all_widths_are_read_even_if_they_overlap(tag: int) -> None:
     wide = {1: 1, 2: 2, 3: 4}[tag]
     count = 9
     head = (count - 4 << 2 | tag) if tag == 1 else (count - 1 << 2 | tag)
@@ -56,7 +56,7 @@ def test_damaged_streams_are_refused_and_never_longer_than_expected(data: bytes,
     st.integers(0, 5000),
     st.integers(0, 3),
 )
-def test_both_engines_store_the_same_and_read_each_other(
+def test_both_engines_store_the_same_bytes_and_read_each_others(
     dtype: str, shuffle: int, clevel: int, blocksize: int, count: int, noise: int
 ) -> None:
     random = np.random.default_rng(count)
@@ -83,6 +83,6 @@ def test_both_engines_store_the_same_and_read_each_other(
         assert stored["auto"] == stored["reference"]
 
 
-def test_a_buffer_without_snappy_is_left_as_it_is() -> None:
+def test_a_buffer_without_snappy_is_not_changed() -> None:
     buffer = bytes([2, 1, 0x21, 4]) + bytes(12)
     assert blosc.without_snappy(buffer) is buffer

@@ -84,7 +84,9 @@ def test_every_cast_gives_the_exact_number_or_is_refused(
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("target", TYPES)
-def test_what_rounds_to_more_than_any_float_is_out_of_range(target: str, rounding: str) -> None:
+def test_a_number_that_rounds_beyond_the_largest_float_is_out_of_range(
+    target: str, rounding: str
+) -> None:
     of, to = numbers_of("float64"), numbers_of(target)
     given_ = np.array([1.57e308, -1.57e308])
     for out_of_range in (None, *OUT_OF_RANGE):
@@ -98,7 +100,7 @@ def test_what_rounds_to_more_than_any_float_is_out_of_range(target: str, roundin
 
 
 @pytest.mark.parametrize("source", ["float64", "int64"])
-def test_half_way_between_powers_of_two_goes_to_the_larger(source: str) -> None:
+def test_a_tie_between_powers_of_two_rounds_to_the_larger(source: str) -> None:
     """IEEE 754, 4.3.1: as with one digit neither neighbour is even."""
     of, to = numbers_of(source), numbers_of("float8_e8m0fnu")
     ties = np.array([3 << n for n in range(60)], of.dtype)
@@ -132,7 +134,7 @@ def array(store: dict[str, Any], data_type: str, codec: Any, **options: Any) -> 
         ("wrap", "int16", -32769, 32767),
     ],
 )
-def test_the_specifications_examples(
+def test_the_examples_of_the_specification_work(
     out_of_range: str | None, to: str, number: Any, want: int | None
 ) -> None:
     store: dict[str, Any] = {}
@@ -152,7 +154,7 @@ def test_integers_that_are_all_on_one_side_are_clamped(number: int, want: int) -
     assert cast(np.array([number], "i2"), of, to, out_of_range="clamp").tolist() == [want]
 
 
-def test_the_configuration_that_does_as_numpy() -> None:
+def test_one_configuration_casts_like_numpy() -> None:
     stated = {
         "data_type": "uint8",
         "rounding": "towards-zero",
@@ -165,7 +167,7 @@ def test_the_configuration_that_does_as_numpy() -> None:
     assert made[...].tolist() == [0, 0, 0, 1, 255, 255]
 
 
-def test_the_first_of_equal_keys_counts_and_the_map_comes_before_range_checks() -> None:
+def test_the_first_of_equal_keys_is_used_before_range_checks() -> None:
     pairs = {"encode": [[300, 3], [300, 4], [-5, 5]], "decode": [[3, 300], [3, 7], [5, -5]]}
     made = array({}, "int16", CastValue(data_type="uint8", scalar_map=pairs))
     made[...] = [300, -5, 0, 1, 2, 255]
@@ -174,7 +176,7 @@ def test_the_first_of_equal_keys_counts_and_the_map_comes_before_range_checks() 
         made[0] = 301
 
 
-def test_what_is_written_has_the_defaults_left_out() -> None:
+def test_defaults_are_not_written() -> None:
     store: dict[str, Any] = {}
     array(store, "float32", CastValue(data_type="uint8", scalar_map={"encode": {math.nan: 0}}),
           fill_value=0)  # fmt: skip
@@ -246,7 +248,7 @@ def test_a_fill_value_that_cannot_be_cast_is_refused() -> None:
         array({}, "float64", CastValue(data_type="uint8"), fill_value=math.nan)[...]
 
 
-def test_a_fill_value_that_comes_back_as_another_is_read_but_not_written() -> None:
+def test_a_fill_value_changed_by_the_cast_is_read_but_not_written() -> None:
     store: dict[str, Any] = {}
     made = array(store, "float64", CastValue(data_type="uint8"), fill_value=0.25)
     with pytest.raises(oz.errors.ChunkError, match=r"0\.25.*comes back as .*0\.0"):
@@ -259,7 +261,7 @@ def test_a_fill_value_that_comes_back_as_another_is_read_but_not_written() -> No
     ("source", "target", "order"),
     [("uint8", "int16", {"endian": "little"}), ("float64", "uint8", None)],
 )
-def test_the_byte_order_stated_is_that_of_the_items_after_the_cast(
+def test_the_stated_byte_order_is_that_of_the_cast_items(
     source: str, target: str, order: dict[str, str] | None
 ) -> None:
     store: dict[str, Any] = {}

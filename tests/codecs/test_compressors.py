@@ -36,7 +36,7 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
 
 
 @pytest.mark.parametrize("name", CHECKSUMS)
-def test_checksums_are_those_of_the_rfc(name: str) -> None:
+def test_checksums_agree_with_the_rfc(name: str) -> None:
     assert set(CHECKSUMS) == {"google_crc32c", "crc32c", "python"}
     value = CHECKSUMS[name]
     # RFC 3720, B.4.
@@ -52,7 +52,7 @@ def test_all_checksums_agree(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", CHECKSUMS)
-def test_a_checksum_of_any_library_is_read_by_any(
+def test_every_library_reads_the_checksums_of_every_other(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = bytes(Crc32c().encode(b"some bytes"))
@@ -68,7 +68,7 @@ SAMPLES = [b"", b"a", bytes(1000), np.random.default_rng(0).bytes(5000), b"ab" *
 
 @pytest.mark.parametrize("data", SAMPLES, ids=len)
 @pytest.mark.parametrize("level", [0, 1, 5, 9])
-def test_deflate_of_either_library_is_read_by_both(
+def test_both_libraries_read_each_others_deflate(
     level: int, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for codec, unpack in ((Gzip(level), gzip.decompress), (Zlib(level), zlib.decompress)):
@@ -154,7 +154,7 @@ def test_a_buffer_in_use_is_not_given_to_a_handler_that_runs_meanwhile() -> None
         assert outer.tolist() == [1] * 10
 
 
-def test_blosc_does_not_need_what_numcodecs_dropped() -> None:
+def test_blosc_works_without_functions_that_numcodecs_dropped() -> None:
     code = (
         "from numcodecs import blosc\n"
         "vars(blosc).pop('get_mutex', None)\n"  # not in 0.17

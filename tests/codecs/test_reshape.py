@@ -21,7 +21,7 @@ def codec(*shape: Any) -> dict[str, Any]:
     return {"name": "reshape", "configuration": {"shape": list(shape)}}
 
 
-def test_the_example_of_the_text() -> None:
+def test_the_example_of_the_specification_works() -> None:
     assert Reshape(shape=((0, 1), (2,), 3)).after((100, 50, 64, 3)) == (5000, 64, 3)
 
 
@@ -50,7 +50,7 @@ def test_items_keep_their_order(shape: list[int], data: Any) -> None:
     assert (oz.open(store)[1:] == values[1:]).all()
 
 
-def test_shards_in_another_shape_are_read_and_tell_their_holes() -> None:
+def test_reshaped_shards_are_read_and_report_missing_chunks() -> None:
     configuration = {"chunk_shape": [3], "codecs": [FIXED[1]], "index_codecs": [FIXED[1]]}
     shard = {"name": "sharding_indexed", "configuration": configuration}
     store: dict[str, Any] = {}

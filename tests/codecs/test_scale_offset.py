@@ -64,7 +64,7 @@ def test_integers_are_exact_or_refused(name: str, data: Any) -> None:
     st.floats(0.01, 1000),
     st.lists(st.floats(width=16), min_size=1, max_size=8),
 )
-def test_floats_are_what_numpy_gives_unless_they_become_infinite(
+def test_floats_agree_with_numpy_unless_they_become_infinite(
     name: str, offset: float, scale: float, items: list[float]
 ) -> None:
     dtype = np.dtype(name)
@@ -96,7 +96,7 @@ def test_small_floats_are_rounded_after_each_step_and_refused_beyond_the_largest
     assert ScaleOffset(scale=4).encode(one, unsigned).astype("f8").tolist() == [8]
 
 
-def test_the_examples_of_the_text() -> None:
+def test_the_examples_of_the_specification_work() -> None:
     store: dict[str, Any] = {}
     made = oz.create_array(
         store, shape=(3,), chunks=(3,), dtype="uint16", fill_value=1000,
@@ -158,7 +158,7 @@ def test_bad_configurations_are_refused_by_name(
     check_refused("scale_offset", data_type, configuration, message)
 
 
-def test_values_out_of_range_stop_the_write_and_the_chunk_stays() -> None:
+def test_values_out_of_range_are_refused_and_the_chunk_is_kept() -> None:
     store: dict[str, Any] = {}
     made = oz.create_array(
         store, shape=(2,), chunks=(2,), dtype="int8", filters=[ScaleOffset(scale=2)]

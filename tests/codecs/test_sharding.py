@@ -143,7 +143,7 @@ def test_writes_and_reads_of_any_slices_agree_with_numpy(
 
 @given(layouts(), st.data())
 @settings(max_examples=60)
-def test_what_becomes_empty_again_is_no_longer_stored(layout: Layout, data: st.DataObject) -> None:
+def test_chunks_that_become_empty_are_removed(layout: Layout, data: st.DataObject) -> None:
     store = layout.store()
     array, expected = oz.open_array(store, "r+"), layout.empty()
     layout.fill(array, expected)
@@ -165,7 +165,7 @@ def theirs(store: dict[str, bytes]) -> tuple[Any, zarr.Array[Any]]:
 @pytest.mark.filterwarnings("ignore")
 @given(layouts(turned=False), st.data())
 @settings(max_examples=40)
-def test_zarr_python_reads_our_shards_and_we_read_its(layout: Layout, data: st.DataObject) -> None:
+def test_shards_are_exchanged_with_zarr_python(layout: Layout, data: st.DataObject) -> None:
     store = layout.store()
     expected = layout.empty()
     layout.fill(oz.open_array(store, "r+"), expected)
@@ -183,7 +183,7 @@ def test_zarr_python_reads_our_shards_and_we_read_its(layout: Layout, data: st.D
 
 @given(layouts(packed=False), st.data())
 @settings(max_examples=60)
-def test_tensorstore_reads_our_shards_and_we_read_its(layout: Layout, data: st.DataObject) -> None:
+def test_shards_are_exchanged_with_tensorstore(layout: Layout, data: st.DataObject) -> None:
     store = layout.store()
     expected = layout.empty()
     layout.fill(oz.open_array(store, "r+"), expected)
@@ -238,7 +238,7 @@ def test_an_array_without_axes_can_be_a_shard(value: npt.NDArray[Any]) -> None:
     assert "c" not in store
 
 
-def test_the_option_shards_takes_the_codecs_of_chunks_in_any_words() -> None:
+def test_inner_chunks_get_the_codecs_of_any_notation() -> None:
     store: dict[str, bytes] = {}
     options: dict[str, Any] = {"compressor": {"id": "gzip", "level": 1}, "order": "F"}
     data = np.arange(24, dtype=">i4").reshape(4, 6)
@@ -291,7 +291,7 @@ def test_shards_need_chunks_of_one_shape(shards: Any) -> None:
         oz.create_array(shape=10, chunks=[[3, 5, 2]], shards=shards)
 
 
-def test_an_unknown_codec_inside_stops_only_the_data() -> None:
+def test_an_unknown_inner_codec_prevents_only_reading_data() -> None:
     store = sharded([4], [4], sharding(2, codecs=[raw(), {"name": "lz5"}]))
     array = oz.open_array(store)
     assert (array.shards, array.chunks) == ((4,), (2,))
@@ -301,7 +301,7 @@ def test_an_unknown_codec_inside_stops_only_the_data() -> None:
 
 @pytest.mark.parametrize("order", ["x", None, [0, 5], [[1]], [0], [2, 0, 1], [1.0, 0]])
 @pytest.mark.parametrize("chunks", [[2, 2], ["a", None], [2], None])
-def test_of_an_unknown_type_a_wrong_configuration_can_still_be_looked_at(
+def test_an_invalid_configuration_of_an_unknown_type_can_be_inspected(
     order: Any, chunks: Any
 ) -> None:
     transpose = {"name": "transpose", "configuration": {"order": order}}
@@ -313,7 +313,7 @@ def test_of_an_unknown_type_a_wrong_configuration_can_still_be_looked_at(
         array[...]
 
 
-def test_a_codec_inside_that_may_be_skipped_is_skipped_on_reading_only() -> None:
+def test_an_ignorable_inner_codec_is_skipped_on_reading_only() -> None:
     note = {"name": "example.note", "must_understand": False}
     plain = sharded([4], [4], sharding(2))
     oz.open_array(plain, "r+")[...] = [1, 2, 3, 4]

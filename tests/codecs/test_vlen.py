@@ -32,7 +32,7 @@ def stored(items: list[str], plain: bool, monkeypatch: pytest.MonkeyPatch) -> tu
 
 @needs_compiled
 @given(st.lists(TEXT, max_size=20))
-def test_both_give_the_same_bytes_and_values(items: list[str]) -> None:
+def test_both_codecs_give_the_same_bytes_and_values(items: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         plain, plain_back = stored(items, True, patch)
     with pytest.MonkeyPatch.context() as patch:
@@ -45,7 +45,7 @@ def test_both_give_the_same_bytes_and_values(items: list[str]) -> None:
 
 @needs_compiled
 @given(st.lists(TEXT, min_size=1, max_size=6), st.data())
-def test_damage_is_the_same_error_or_the_same_value(items: list[str], data: Any) -> None:
+def test_damage_gives_the_same_error_or_value_in_both_codecs(items: list[str], data: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         good, _ = stored(items, False, patch)
     kind = data.draw(st.sampled_from(["cut", "flip", "more"]))
@@ -77,7 +77,7 @@ def test_damage_is_the_same_error_or_the_same_value(items: list[str], data: Any)
 @pytest.mark.parametrize(
     "bad", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xe2\x82", b"a\x80"]
 )
-def test_what_is_not_utf_8_is_refused(bad: bytes) -> None:
+def test_text_that_is_not_utf_8_is_refused(bad: bytes) -> None:
     store: dict[str, bytes] = {}
     array = oz.create_array(store, shape=1, dtype=str, compressors=None)
     store["c/0"] = b"\1\0\0\0" + len(bad).to_bytes(4, "little") + bad

@@ -127,7 +127,7 @@ def test_everything_is_given_back_also_after_an_error() -> None:
     assert (budget._used.threads, budget._used.nbytes) == (0, 0)
 
 
-def test_bytes_are_shared_and_nobody_goes_without() -> None:
+def test_the_byte_budget_is_shared_and_every_call_gets_some() -> None:
     with oz.configure(in_flight=5 * budget.LEAST_BYTES):
         most = 10**12
         with budget.bytes_in_flight(most) as first, budget.bytes_in_flight(most) as second:

@@ -31,7 +31,7 @@ def test_a_full_cache_is_emptied(table: Cache[Any, Any]) -> None:
     assert table.get("missing") is None
 
 
-def test_one_switch_turns_all_of_them_off(table: Cache[Any, Any]) -> None:
+def test_one_switch_disables_all_caches(table: Cache[Any, Any]) -> None:
     table.put("a", 1)
     with cache.switched_off():
         assert table.get("a") is None
@@ -83,7 +83,7 @@ def test_keys_are_equal_for_equal_types_and_bits_only(a: Any, b: Any) -> None:
     assert (typed_key(a) == typed_key(b)) == (a is b)
 
 
-def test_what_is_no_plain_data_has_no_key() -> None:
+def test_a_value_that_is_not_plain_data_has_no_key() -> None:
     assert typed_key(object()) is None
     assert typed_key(["x" * 5000]) is None
     assert typed_key(["x" * 5000], max_size=None) is not None

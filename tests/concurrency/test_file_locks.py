@@ -92,7 +92,7 @@ def test_a_killed_process_lets_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("kind")
-def test_the_file_is_there_only_while_somebody_holds_a_lock(tmp_path: Path) -> None:
+def test_the_lock_file_exists_only_while_a_lock_is_held(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     with store.lock_keys("a/", ["a/k", "a/l"], "chunks"):
         assert os.listdir(tmp_path / "a") == [FILE]

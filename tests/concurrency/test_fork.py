@@ -78,7 +78,7 @@ def test_a_fork_waits_for_those_inside_a_gate_and_closes_before() -> None:
         assert seen == ["used", "closed"]
 
 
-def test_what_is_inherited_is_not_released_even_at_the_end_of_the_child() -> None:
+def test_inherited_objects_are_not_released_at_the_end_of_the_child() -> None:
     code = """
     import os
     from omnizarr.concurrency import fork

@@ -32,8 +32,8 @@ def together(*works: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
-def test_threads_that_would_wait_in_a_circle_are_told(count: int) -> None:
-    """As finalisers do that strike in the middle of a change and want what another changes."""
+def test_a_deadlock_of_threads_is_an_error(count: int) -> None:
+    """Finalisers can run in the middle of a change and need keys of another thread."""
     keys = [f"c/{n}" for n in range(count)]
     assert len({hash(key) % key_locks.SLOTS for key in keys}) == count
     all_have_one = threading.Barrier(count)
@@ -56,7 +56,7 @@ def test_threads_that_would_wait_in_a_circle_are_told(count: int) -> None:
     assert all(f"cannot change {key!r}: another thread" in words for key, words in told.items())
 
 
-def test_one_in_order_is_never_told_even_where_a_finaliser_waits_for_it() -> None:
+def test_locking_in_order_never_fails_even_if_a_finaliser_waits() -> None:
     both = threading.Barrier(2)
     told: list[str] = []
     first, second = sorted(("c/0", "c/1"), key=lambda key: hash(key) % key_locks.SLOTS)
@@ -80,7 +80,7 @@ def test_one_in_order_is_never_told_even_where_a_finaliser_waits_for_it() -> Non
     assert told == ["told", "done"]
 
 
-def test_who_waits_in_order_waits_as_long_as_it_takes() -> None:
+def test_locking_in_order_waits_without_a_limit() -> None:
     has_it, asked = threading.Event(), threading.Event()
     order: list[str] = []
 

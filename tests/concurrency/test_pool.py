@@ -40,7 +40,7 @@ def test_requests_inside_requests_do_not_wait_for_themselves() -> None:
     assert results == [[3 * n for n in range(200)]]
 
 
-def test_the_results_come_in_order_whatever_takes_longest() -> None:
+def test_results_come_in_order() -> None:
     def work(number: int) -> int:
         time.sleep(0.001 * (20 - number))
         return number

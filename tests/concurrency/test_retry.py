@@ -1,4 +1,4 @@
-"""What may pass is tried again, with growing waits and for a limited time."""
+"""Transient errors are retried with growing waits for a limited time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def failing(times: int, after: float = 0.0) -> tuple[list[float], object]:
     return calls, attempt
 
 
-def test_what_may_pass_is_tried_again_with_growing_waits() -> None:
+def test_transient_errors_are_retried_with_growing_waits() -> None:
     calls, attempt = failing(3)
     assert Retry(attempts=4, first_wait=0.04).call(attempt) == "done"  # type: ignore[arg-type]
     waits = [b - a for a, b in itertools.pairwise(calls)]

@@ -82,7 +82,7 @@ def kept() -> Iterator[ChunkCache]:
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
-def test_a_chunk_is_fetched_once_however_often_it_is_read(kept: ChunkCache, engine: str) -> None:
+def test_a_chunk_is_fetched_once_for_many_reads(kept: ChunkCache, engine: str) -> None:
     store = Counted()
     array = oz.create_array(store, data=DATA, chunks=(8, 8))
     store.fetched.clear()
@@ -97,7 +97,7 @@ def test_a_chunk_is_fetched_once_however_often_it_is_read(kept: ChunkCache, engi
     )
 
 
-def test_of_a_shard_the_index_and_every_inner_chunk_are_fetched_once(kept: ChunkCache) -> None:
+def test_the_index_and_inner_chunks_of_a_shard_are_fetched_once(kept: ChunkCache) -> None:
     store = Counted()
     array = oz.create_array(store, data=DATA, chunks=(4, 4), shards=(16, 16))
     store.fetched.clear()
@@ -113,7 +113,7 @@ def test_of_a_shard_the_index_and_every_inner_chunk_are_fetched_once(kept: Chunk
     assert store.fetched == []
 
 
-def test_without_the_setting_nothing_is_kept() -> None:
+def test_nothing_is_cached_by_default() -> None:
     store = Counted()
     array = oz.create_array(store, data=DATA, chunks=(8, 8))
     store.fetched.clear()
@@ -122,7 +122,7 @@ def test_without_the_setting_nothing_is_kept() -> None:
     assert len(store.fetched) == 2
 
 
-def test_what_is_kept_goes_when_the_block_ends() -> None:
+def test_the_cache_is_emptied_at_the_end_of_the_block() -> None:
     array = oz.create_array(None, data=DATA, chunks=(8, 8))
     with oz.configure(chunk_cache="1MB"):
         array[...]
@@ -135,7 +135,7 @@ def test_what_is_kept_goes_when_the_block_ends() -> None:
     assert len(caches._caches) == before - 1
 
 
-def test_the_bytes_kept_never_exceed_the_limit() -> None:
+def test_the_cache_never_exceeds_its_limit() -> None:
     array = oz.create_array(None, data=DATA, chunks=(4, 4))
     limit = 10 * (4 * 4 * 4 + ENTRY)
     random = np.random.default_rng(0)
@@ -152,7 +152,7 @@ def test_the_bytes_kept_never_exceed_the_limit() -> None:
         assert np.array_equal(array[...], DATA)
 
 
-def test_what_was_used_longest_ago_goes_first() -> None:
+def test_the_least_recently_used_chunk_is_dropped_first() -> None:
     found = ChunkCache(2 * (80 + ENTRY))
 
     def load(places: list[int]) -> list[Any]:
@@ -165,7 +165,7 @@ def test_what_was_used_longest_ago_goes_first() -> None:
     assert len(loaded) == 4  # a, b, c which drives out b, and b again
 
 
-def test_two_threads_that_want_one_chunk_decode_it_once(kept: ChunkCache) -> None:
+def test_two_threads_that_read_one_chunk_decode_it_once(kept: ChunkCache) -> None:
     store = Counted()
     array = oz.create_array(store, data=DATA, chunks=(32, 32))
     store.fetched.clear()
@@ -182,7 +182,7 @@ def test_two_threads_that_want_one_chunk_decode_it_once(kept: ChunkCache) -> Non
     assert len(store.fetched) == 1
 
 
-def test_who_waits_for_a_thread_that_fails_tries_itself() -> None:
+def test_a_thread_waiting_for_a_failed_decode_tries_itself() -> None:
     found = ChunkCache(10**6)
     started, tries = threading.Event(), list[str]()
 
@@ -206,7 +206,7 @@ def test_who_waits_for_a_thread_that_fails_tries_itself() -> None:
     assert not found._flights
 
 
-def test_callers_cannot_change_what_is_kept(kept: ChunkCache) -> None:
+def test_callers_cannot_change_cached_chunks(kept: ChunkCache) -> None:
     array = oz.create_array(None, data=DATA, chunks=(32, 32))
     array[...][:] = 0
     whole = array[...]
@@ -218,7 +218,7 @@ def test_callers_cannot_change_what_is_kept(kept: ChunkCache) -> None:
     assert all(v.dtype == np.int32 for v in kept._kept.values())
 
 
-def test_damage_is_named_as_without_the_cache(kept: ChunkCache) -> None:
+def test_damage_is_reported_as_without_the_cache(kept: ChunkCache) -> None:
     store: dict[str, bytes] = {}
     array = oz.create_array(
         store, data=DATA, chunks=(4, 4), shards=(16, 16), codecs=["bytes", "crc32c"]
@@ -235,7 +235,7 @@ def test_damage_is_named_as_without_the_cache(kept: ChunkCache) -> None:
         array[...]
 
 
-def test_one_key_read_as_two_types_is_kept_twice(kept: ChunkCache, tmp_path: Path) -> None:
+def test_one_key_read_as_two_types_is_cached_twice(kept: ChunkCache, tmp_path: Path) -> None:
     a = oz.create_array(tmp_path / "a", data=DATA, chunks=(8, 8), codecs=["bytes"])
     document = (tmp_path / "a" / "zarr.json").read_text()
     settle()
@@ -246,7 +246,7 @@ def test_one_key_read_as_two_types_is_kept_twice(kept: ChunkCache, tmp_path: Pat
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_writes_by_the_same_and_another_handle_are_seen_at_once(
+def test_writes_by_any_handle_are_visible_at_once(
     kept: ChunkCache, layout: str, tmp_path: Path
 ) -> None:
     array = oz.create_array(tmp_path, data=DATA, **LAYOUTS[layout])
@@ -334,7 +334,7 @@ def test_a_shard_replaced_by_another_process_is_noticed(kept: ChunkCache, tmp_pa
         child.stdin.close()
 
 
-def test_a_store_that_changes_while_it_is_read_is_read_as_it_is_now(kept: ChunkCache) -> None:
+def test_a_store_changed_during_a_read_gives_current_values(kept: ChunkCache) -> None:
     class Racing(Counted):
         def get_versioned(
             self, key: str, range: Range | None = None
@@ -350,9 +350,7 @@ def test_a_store_that_changes_while_it_is_read_is_read_as_it_is_now(kept: ChunkC
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_child_forked_while_a_chunk_is_on_its_way_does_not_wait(
-    kept: ChunkCache, tmp_path: Path
-) -> None:
+def test_a_child_forked_during_a_fetch_does_not_hang(kept: ChunkCache, tmp_path: Path) -> None:
     store = Counted()
     array = oz.create_array(store, data=DATA, chunks=(32, 32))
     store.slow = 0.3
@@ -450,7 +448,7 @@ TestCached = Cached.TestCase
 TestCached.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
 
 
-def test_a_store_that_fails_is_told_as_without_the_cache(kept: ChunkCache) -> None:
+def test_a_store_error_is_reported_as_without_the_cache(kept: ChunkCache) -> None:
     class Broken(Counted):
         def generation(self, key: str) -> str | None:
             raise oz.StoreError("the network is down")
@@ -493,9 +491,7 @@ class Far(Counted):
 
 
 @pytest.mark.parametrize("layout", ["chunks", "shards"])
-def test_a_store_far_away_is_asked_for_many_chunks_side_by_side(
-    kept: ChunkCache, layout: str
-) -> None:
+def test_chunks_of_a_remote_store_are_fetched_concurrently(kept: ChunkCache, layout: str) -> None:
     store = Far()
     array = oz.create_array(store, data=DATA, **LAYOUTS[layout])
     store.fetched.clear()
@@ -512,7 +508,7 @@ def test_a_store_far_away_is_asked_for_many_chunks_side_by_side(
             assert np.array_equal(array[6:], DATA[6:])
 
 
-def test_failures_far_away_are_named(kept: ChunkCache) -> None:
+def test_errors_of_a_remote_store_name_the_chunk(kept: ChunkCache) -> None:
     class Broken(Far):
         def generation(self, key: str) -> str | None:
             if key == "c/1/2":
@@ -526,7 +522,7 @@ def test_failures_far_away_are_named(kept: ChunkCache) -> None:
 
 
 def test_the_cache_keeps_no_store_alive(tmp_path: Path) -> None:
-    """A16: every store ever read stayed, with its values and its open files."""
+    """A16: every store ever read was kept, with its values and open files."""
     for i in range(3):
         with oz.ZipStore(tmp_path / f"{i}.zip", mode="w") as archive:
             oz.create_array(archive, data=DATA, chunks=(8, 8))
@@ -549,8 +545,8 @@ def test_the_cache_keeps_no_store_alive(tmp_path: Path) -> None:
         assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_stores_that_differ_in_more_than_their_place_share_nothing(kept: ChunkCache) -> None:
-    """A10: a wrapper may change values, and says that it is equal to another."""
+def test_stores_that_differ_in_more_than_their_location_share_nothing(kept: ChunkCache) -> None:
+    """A10: a wrapper may change values and still compare equal to another."""
 
     class Shifted(WrapperStore):
         shift = 0
@@ -569,7 +565,7 @@ def test_stores_that_differ_in_more_than_their_place_share_nothing(kept: ChunkCa
         assert oz.open_array(store)[...].tolist() == [1 + shift] * 4
 
 
-def test_numbers_of_what_was_used_long_ago_are_forgotten_and_never_given_again() -> None:
+def test_old_cache_numbers_are_dropped_and_never_reused() -> None:
     cache = ChunkCache(100)
     seen = [cache.number(("store", i)) for i in range(3 * caches.MOST_NUMBERS)]
     assert len(cache._numbers) == caches.MOST_NUMBERS

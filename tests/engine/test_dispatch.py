@@ -39,7 +39,7 @@ def parts(length: int) -> Any:
 def test_engines_leave_the_same_files_and_folders(
     layout: tuple[str, bool], separator: str, durability: str, writes: list[Any]
 ) -> None:
-    """A17: where only the fill value is left, neither a file nor a folder is."""
+    """A17: an array of fill values leaves neither a file nor a folder."""
     trees = []
     for engine in ("auto", "reference"):
         with (
@@ -64,8 +64,8 @@ def test_engines_leave_the_same_files_and_folders(
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
-def test_nothing_is_left_of_an_array_of_fill_values(engine: str, tmp_path: Path) -> None:
-    """A17: only the document."""
+def test_an_array_of_fill_values_leaves_no_chunk_files(engine: str, tmp_path: Path) -> None:
+    """A17: only the metadata."""
     with oz.configure(engine=engine):
         array = oz.create_array(tmp_path / "x", shape=SHAPE, chunks=(2, 3, 5), dtype="i2")
         array[...] = 1
@@ -73,8 +73,8 @@ def test_nothing_is_left_of_an_array_of_fill_values(engine: str, tmp_path: Path)
     assert tree(tmp_path / "x") == ["zarr.json"]
 
 
-def test_folders_that_come_and_go_lose_no_chunk(tmp_path: Path) -> None:
-    """A17: one thread removes the folders in which others store."""
+def test_removing_empty_folders_loses_no_chunk(tmp_path: Path) -> None:
+    """A17: one thread removes the folders that others write to."""
     array = oz.create_array(tmp_path / "x", shape=(8, 4), chunks=(1, 1), dtype="i2")
     failures: list[BaseException] = []
 

@@ -23,7 +23,9 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 @pytest.mark.parametrize("where", ["memory", "directory"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_no_update_is_lost(layout: str, where: str, engine: str, tmp_path: Path) -> None:
+def test_concurrent_updates_are_not_lost(
+    layout: str, where: str, engine: str, tmp_path: Path
+) -> None:
     store = oz.MemoryStore() if where == "memory" else oz.LocalStore(tmp_path)
     array = oz.create_array(store, shape=64, dtype="i4", **LAYOUTS[layout])
     rounds = 12
@@ -41,7 +43,7 @@ def test_no_update_is_lost(layout: str, where: str, engine: str, tmp_path: Path)
     assert np.array_equal(array[...], wanted)
 
 
-def test_scattered_writes_lose_nothing_either() -> None:
+def test_concurrent_scattered_writes_are_not_lost() -> None:
     array = oz.create_array(None, shape=(16, 16), dtype="i4", chunks=(16, 16))
 
     def work(number: int) -> None:

@@ -80,7 +80,7 @@ def test_whole_chunks_take_no_lock_and_parts_do(
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_a_store_is_asked_for_nothing_before_a_whole_chunk_is_set(
+def test_writing_a_whole_chunk_makes_no_other_request(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
     store = RecordingStore(LocalStore(tmp_path / "x"))

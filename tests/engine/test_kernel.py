@@ -107,7 +107,7 @@ def blosc_buffer(array: oz.Array) -> tuple[bytearray, list[int], Path]:
     return data, list(struct.unpack_from(f"<{-(-size // block)}I", data, 16)), path
 
 
-def test_blocks_may_stand_in_any_order(tmp_path: Path) -> None:
+def test_blocks_can_be_in_any_order(tmp_path: Path) -> None:
     array = blosc_array(tmp_path, 8192, blocksize=1024)
     data, starts, path = blosc_buffer(array)
     wanted = array[...]
@@ -125,7 +125,7 @@ def test_blocks_may_stand_in_any_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", [0, 15, 16, 40, 2**31 - 1, 2**31, 2**32 - 1])
-def test_a_block_that_starts_nowhere_is_left(start: int, tmp_path: Path) -> None:
+def test_a_block_with_an_invalid_start_is_not_read(start: int, tmp_path: Path) -> None:
     array = blosc_array(tmp_path, 8192, blocksize=1024)
     data, _, path = blosc_buffer(array)
     struct.pack_into("<I", data, 16 + 4 * 3, start)
@@ -136,7 +136,7 @@ def test_a_block_that_starts_nowhere_is_left(start: int, tmp_path: Path) -> None
         array[...]
 
 
-def test_a_stream_that_reaches_into_the_next_block_is_left(tmp_path: Path) -> None:
+def test_a_stream_that_reaches_into_the_next_block_is_not_read(tmp_path: Path) -> None:
     array = blosc_array(tmp_path, 8192, blocksize=1024)
     data, starts, path = blosc_buffer(array)
     struct.pack_into("<I", data, starts[2], starts[3] - starts[2] + 1)
@@ -157,7 +157,7 @@ def deflate_array(where: Path, name: str) -> tuple[oz.Array, bytes, Path]:
     return array, data.tobytes(), where / "c" / "0"
 
 
-def test_members_of_a_gzip_file_are_left_and_read_together(tmp_path: Path) -> None:
+def test_a_gzip_file_of_several_members_is_read_by_the_reference_engine(tmp_path: Path) -> None:
     array, data, file = deflate_array(tmp_path, "gzip")
     file.write_bytes(gzip.compress(data[:600]) + gzip.compress(data[600:]))
     assert left_of(array, ...) == [0]
@@ -174,7 +174,7 @@ def test_a_gzip_header_with_a_name_and_a_comment_is_read(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["gzip", "numcodecs.zlib"])
 @pytest.mark.parametrize("change", ["added", "cut", "checksum", "longer", "shorter", "empty"])
-def test_a_deflate_stream_that_is_not_the_chunk_is_left(
+def test_a_deflate_stream_of_the_wrong_size_is_not_read(
     name: str, change: str, tmp_path: Path
 ) -> None:
     array, data, file = deflate_array(tmp_path, name)
@@ -212,7 +212,7 @@ def test_a_deflate_stream_that_is_not_the_chunk_is_left(
         (2**64 - 8, 16),
     ],
 )
-def test_an_index_that_leads_out_of_its_shard_is_left(
+def test_an_index_that_points_outside_its_shard_is_not_read(
     entry: tuple[int, int], tmp_path: Path
 ) -> None:
     config = {
@@ -253,7 +253,7 @@ def test_a_shard_on_another_disk_is_changed_in_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "loop", "device"])
-def test_what_is_not_a_file_is_left(kind: str, tmp_path: Path) -> None:
+def test_a_chunk_that_is_not_a_regular_file_is_not_read(kind: str, tmp_path: Path) -> None:
     array = oz.create_array(tmp_path, shape=4, chunks=4, dtype="u1")
     (tmp_path / "c").mkdir()
     path = tmp_path / "c" / "0"
@@ -265,7 +265,7 @@ def test_what_is_not_a_file_is_left(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["directory", "dangling link", "link to a directory"])
-def test_a_key_that_has_no_file_is_absent(kind: str, tmp_path: Path) -> None:
+def test_a_key_without_a_file_is_a_missing_chunk(kind: str, tmp_path: Path) -> None:
     array = oz.create_array(tmp_path, shape=4, chunks=4, dtype="u1", fill_value=7)
     (tmp_path / "c").mkdir()
     path = tmp_path / "c" / "0"
@@ -328,14 +328,14 @@ def test_a_shard_that_is_replaced_is_read_old_or_new(tmp_path: Path) -> None:
         thread.join()
 
 
-def test_a_path_of_any_length_is_no_error_of_the_kernel(tmp_path: Path) -> None:
+def test_a_path_of_any_length_can_be_read(tmp_path: Path) -> None:
     path = "/".join(["x" * 200] * 18)
     array = oz.create_array(tmp_path, path=path, shape=4, chunks=4, dtype="u1")
     array[...] = 3
     assert array[...].tolist() == [3] * 4
 
 
-def test_a_directory_may_be_the_one_the_program_is_in(
+def test_the_current_directory_can_be_a_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -345,7 +345,7 @@ def test_a_directory_may_be_the_one_the_program_is_in(
     assert array[3:5].tolist() == [3, 4]
 
 
-def test_a_directory_that_is_gone_has_no_chunks(tmp_path: Path) -> None:
+def test_a_removed_directory_has_no_chunks(tmp_path: Path) -> None:
     array = oz.create_array(tmp_path / "gone", shape=40, chunks=2, dtype="u1", fill_value=7)
     (tmp_path / "gone" / "zarr.json").unlink()
     (tmp_path / "gone").rmdir()
@@ -391,7 +391,7 @@ def test_a_signal_stops_a_long_read(tmp_path: Path) -> None:
     assert time.monotonic() - begin < 60
 
 
-def test_points_are_read_although_a_chunk_between_them_is_damaged(tmp_path: Path) -> None:
+def test_points_are_read_even_if_a_chunk_between_them_is_damaged(tmp_path: Path) -> None:
     array = oz.create_array(tmp_path, data=np.arange(30), chunks=10)
     (tmp_path / "c" / "1").write_bytes(b"damaged")
     assert array.vindex[[0, 25]].tolist() == [0, 25]

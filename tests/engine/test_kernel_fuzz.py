@@ -12,7 +12,7 @@ from tests.engine.test_reference import needs_kernel
 
 @needs_kernel
 @pytest.mark.parametrize("seed", range(4))
-def test_the_kernel_reads_what_the_reference_engine_reads_or_leaves_it(
+def test_the_kernel_agrees_with_the_reference_engine_on_random_arrays(
     seed: int, tmp_path: Path
 ) -> None:
     tally = fuzz.run(seed, 8, tmp_path)

@@ -20,7 +20,7 @@ def address(array: np.ndarray[Any, Any]) -> int:
 
 
 @needs_kernel
-def test_the_memory_of_a_result_that_is_gone_serves_the_next_one() -> None:
+def test_the_memory_of_a_deleted_result_is_reused() -> None:
     first = kernel.empty((SIZE,), np.dtype("u1"))
     where = address(first)
     del first
@@ -37,7 +37,7 @@ def test_a_view_keeps_the_memory_of_a_result() -> None:
 
 
 @needs_kernel
-def test_much_memory_is_not_kept() -> None:
+def test_reusable_memory_is_bounded() -> None:
     results = [kernel.empty((2**25 + n * 2**23,), np.dtype("u1")) for n in range(8)]
     for result in results:
         result[::4096] = 1
@@ -50,12 +50,12 @@ def test_much_memory_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["O", np.dtypes.StringDType(), [("a", "O"), ("b", "i4")]])
-def test_objects_and_text_have_memory_of_their_own(dtype: Any) -> None:
+def test_objects_and_text_do_not_use_reused_memory(dtype: Any) -> None:
     assert kernel.empty((2**20,), np.dtype(dtype)).base is None
 
 
 @needs_kernel
 @pytest.mark.parametrize("size", [0, -1, 2**62])
-def test_sizes_that_cannot_be_had_are_refused(size: int) -> None:
+def test_impossible_sizes_are_refused(size: int) -> None:
     with pytest.raises((ValueError, MemoryError)):
         kernel._kernel.memory(size)

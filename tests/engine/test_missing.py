@@ -113,7 +113,7 @@ def sizes(kind: str) -> tuple[int, int]:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", SHARDS)
 @given(missing=st.sets(st.sampled_from(ALL)), number=st.integers(0, len(SELECTIONS) - 1))
-def test_a_read_tells_exactly_the_selected_chunks_that_are_missing(
+def test_a_read_reports_exactly_the_selected_missing_chunks(
     kind: str, engine: str, missing: set[tuple[int, int]], number: int
 ) -> None:
     selection = SELECTIONS[number]
@@ -157,7 +157,7 @@ def test_the_chunk_cache_hides_no_missing_chunk(kind: str, wrap: bool, tmp_path:
 
 
 @pytest.mark.parametrize("zarr_format", [1, 2, "3-draft", 3])
-def test_every_format_tells_its_missing_chunks(zarr_format: Any, tmp_path: Path) -> None:
+def test_missing_chunks_are_reported_in_every_format(zarr_format: Any, tmp_path: Path) -> None:
     array = oz.create_array(
         tmp_path / "a.zarr", shape=6, chunks=2, dtype="i4", zarr_format=zarr_format, fill_value=0
     )
@@ -167,7 +167,7 @@ def test_every_format_tells_its_missing_chunks(zarr_format: Any, tmp_path: Path)
     assert filled == [(0,), (2,)]
 
 
-def test_shards_of_the_draft_tell_the_chunks_that_they_lack(tmp_path: Path) -> None:
+def test_missing_chunks_of_draft_shards_are_reported(tmp_path: Path) -> None:
     array = oz.create_array(
         tmp_path, shape=8, chunks=2, shards=4, dtype="i4", zarr_format="3-draft", fill_value=0
     )
@@ -177,7 +177,7 @@ def test_shards_of_the_draft_tell_the_chunks_that_they_lack(tmp_path: Path) -> N
     assert filled == [(0,), (2,), (3,)]
 
 
-def test_an_array_without_axes_tells_that_it_has_no_chunk(tmp_path: Path) -> None:
+def test_a_missing_chunk_of_an_array_without_axes_is_reported(tmp_path: Path) -> None:
     array = oz.create_array(tmp_path, shape=(), dtype="i4")
     with pytest.raises(oz.MissingChunk, match=r"chunk \(\) of / .* missing='fill'"):
         array.read(missing="raise")
@@ -185,7 +185,7 @@ def test_an_array_without_axes_tells_that_it_has_no_chunk(tmp_path: Path) -> Non
     assert array.read(missing="raise") == 5
 
 
-def test_what_is_opened_with_missing_keeps_to_it_below_and_when_pickled(tmp_path: Path) -> None:
+def test_the_setting_for_missing_chunks_applies_to_members_and_pickles(tmp_path: Path) -> None:
     group = oz.create_group(tmp_path)
     group.create_array("a/b", shape=4, chunks=2, dtype="i4")
     strict = oz.open_group(tmp_path, missing="raise")
@@ -206,13 +206,13 @@ def test_what_is_opened_with_missing_keeps_to_it_below_and_when_pickled(tmp_path
     assert oz.open_array(tmp_path / "a/b")[...].tolist() == [0] * 4
 
 
-def test_writing_part_of_a_missing_chunk_is_no_read_of_it(tmp_path: Path) -> None:
+def test_writing_part_of_a_missing_chunk_does_not_report_it(tmp_path: Path) -> None:
     array = oz.open_array(tmp_path, "w", shape=4, chunks=4, dtype="i4", missing="raise")
     array[1] = 3
     assert array[...].tolist() == [0, 3, 0, 0]
 
 
-def test_a_view_tells_its_missing_chunks() -> None:
+def test_a_view_reports_its_missing_chunks() -> None:
     array = make(MemoryStore(), "none", {(1, 1)})
     filled: list[tuple[int, ...]] = []
     out = np.empty((6, 4), "u1")
@@ -221,7 +221,7 @@ def test_a_view_tells_its_missing_chunks() -> None:
     assert np.array_equal(out, array[2:6, 3:9].T)
 
 
-def test_another_word_for_missing_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_value_of_missing_is_refused(tmp_path: Path) -> None:
     array = oz.create_array(tmp_path, shape=4, dtype="i4")
     with pytest.raises(oz.InvalidArgument, match="missing must be one of"):
         array.read(missing="ignore")  # type: ignore[arg-type]  # which is the point
@@ -229,7 +229,7 @@ def test_another_word_for_missing_is_refused(tmp_path: Path) -> None:
         oz.open(tmp_path, missing="ignore")  # type: ignore[arg-type]  # which is the point
 
 
-def test_a_store_that_fails_is_no_missing_chunk() -> None:
+def test_a_store_error_is_not_a_missing_chunk() -> None:
     inner = MemoryStore()
     make(inner, "none", set())
     broken = oz.StoreError("broken")

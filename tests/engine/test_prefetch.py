@@ -61,7 +61,7 @@ DATA = np.random.default_rng(3).integers(0, 1000, (64, 64, 64)).astype("u2")
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_full_read_asks_for_every_chunk_once_in_few_calls(threads: int) -> None:
+def test_a_full_read_requests_every_chunk_once_in_few_calls(threads: int) -> None:
     store, array = far(DATA, chunks=(8, 16, 16))
     with oz.configure(threads=threads):
         assert np.array_equal(array[...], DATA)
@@ -80,7 +80,7 @@ def test_the_bytes_in_flight_bound_a_batch() -> None:
 
 
 @pytest.mark.shows("SH-21")
-def test_a_box_in_shards_costs_one_round_of_indexes_and_one_of_ranges() -> None:
+def test_a_box_in_shards_takes_one_call_for_indexes_and_one_for_ranges() -> None:
     store, array = far(DATA, chunks=(8, 8, 8), shards=(32, 32, 32), codecs=["bytes", "crc32c"])
     box = (slice(20, 50), slice(3, 60), slice(30, 34))
     assert np.array_equal(array[box], DATA[box])
@@ -93,7 +93,7 @@ def test_a_box_in_shards_costs_one_round_of_indexes_and_one_of_ranges() -> None:
 
 
 @pytest.mark.shows("SH-22")
-def test_whole_shards_cost_one_request_each_in_one_call() -> None:
+def test_whole_shards_take_one_request_each_in_one_call() -> None:
     store, array = far(DATA, chunks=(8, 8, 8), shards=(32, 32, 32))
     assert np.array_equal(array[...], DATA)
     assert [len(call) for call in store.calls] == [8]
@@ -101,7 +101,7 @@ def test_whole_shards_cost_one_request_each_in_one_call() -> None:
 
 
 @pytest.mark.shows("DX-25", "DX-26")
-def test_slicing_with_the_transformer_of_the_draft_costs_two_calls() -> None:
+def test_slicing_draft_shards_takes_two_calls() -> None:
     store, array = far(DATA, chunks=(8, 8, 8), shards=(32, 32, 32), zarr_format="3-draft")
     box = (slice(20, 50), slice(3, 60), slice(30, 34))
     assert np.array_equal(array[box], DATA[box])
@@ -122,7 +122,7 @@ def test_any_selection_agrees_with_numpy(threads: int, sharded: bool) -> None:
         assert array[3, 4, 5] == DATA[3, 4, 5]
 
 
-def test_absent_chunks_read_as_the_fill_value() -> None:
+def test_missing_chunks_read_as_the_fill_value() -> None:
     store, array = far(DATA, chunks=(32, 32, 32), fill_value=9)
     del store.values["c/1/0/1"]
     wanted = DATA.copy()
@@ -154,7 +154,7 @@ def test_a_damaged_chunk_in_a_batch_is_named(threads: int) -> None:
 
 
 @pytest.mark.shows("DX-26")
-def test_a_full_write_with_the_transformer_of_the_draft_sets_every_shard_once() -> None:
+def test_a_full_write_sets_every_draft_shard_once() -> None:
     values: dict[str, bytes] = {}
     oz.create_array(
         values, shape=(64, 64), dtype="u2", chunks=(8, 8), shards=(32, 32), zarr_format="3-draft"
@@ -196,7 +196,7 @@ class FarWrites(Far):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_writes_go_to_a_store_in_as_many_calls_as_there_are_threads(threads: int) -> None:
+def test_writes_take_one_call_per_thread(threads: int) -> None:
     store = FarWrites({})
     array = oz.create_array(store, shape=DATA.shape, dtype="u2", chunks=(8, 16, 16))
     store.single.clear()
@@ -216,7 +216,7 @@ def test_writes_go_to_a_store_in_as_many_calls_as_there_are_threads(threads: int
     assert list(store.values) == ["zarr.json"]
 
 
-def test_a_write_that_fails_is_told() -> None:
+def test_a_failed_write_is_reported() -> None:
     class Broken(FarWrites):
         def set_many(self, values: Iterable[tuple[str, Any]]) -> None:
             raise StoreError("the network is down")
@@ -245,7 +245,7 @@ def test_small_files_are_read_a_few_at_a_time_by_each_thread(tmp_path: Path) -> 
     assert 1 < max(asked) <= 64 // 8
 
 
-def test_of_files_read_together_the_broken_one_is_named(tmp_path: Path) -> None:
+def test_the_broken_file_of_a_batch_is_named(tmp_path: Path) -> None:
     class Broken(oz.LocalStore):
         def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
             return [self.get(key, part) for key, part in requests]

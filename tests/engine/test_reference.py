@@ -146,7 +146,7 @@ def test_both_engines_store_the_same_keys_and_read_the_same_values(
 @needs_kernel
 @pytest.mark.parametrize("codecs", CODECS)
 @pytest.mark.parametrize("layout", ["C", "shards"])
-def test_the_kernel_knows_these_layouts(codecs: str, layout: str, tmp_path: Path) -> None:
+def test_the_kernel_supports_these_layouts(codecs: str, layout: str, tmp_path: Path) -> None:
     array = create(tmp_path / "x", "<u2", codecs, layout)
     assert kernel._layout(array._bound) is not None
 
@@ -185,7 +185,9 @@ def test_damage_is_the_same_error_in_both_engines(codecs: str, layout: str, tmp_
 @needs_kernel
 @pytest.mark.parametrize("codecs", CODECS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_kernel_reads_and_writes_memory_too(codecs: str, layout: str, tmp_path: Path) -> None:
+def test_the_kernel_reads_and_writes_memory_stores(
+    codecs: str, layout: str, tmp_path: Path
+) -> None:
     data = values("<u2")
     store = oz.MemoryStore()
     arrays = [create(place, "<u2", codecs, layout) for place in (store, tmp_path / "x")]
@@ -252,7 +254,7 @@ def _numbers(part: Any, length: int) -> list[int]:
 
 
 @needs_kernel
-def test_empty_chunks_are_stored_when_asked_for(tmp_path: Path) -> None:
+def test_empty_chunks_are_stored_on_request(tmp_path: Path) -> None:
     for engine in ("auto", "reference"):
         with oz.configure(engine=engine, write_empty_chunks=True):
             array = create(tmp_path / engine, "<u2", "lz4-shuffle", "shards")
@@ -264,7 +266,7 @@ def test_empty_chunks_are_stored_when_asked_for(tmp_path: Path) -> None:
             assert array.nchunks_initialized == 0
 
 
-def test_the_reference_engine_can_be_points(tmp_path: Path) -> None:
+def test_the_reference_engine_reads_points(tmp_path: Path) -> None:
     array = create(tmp_path / "x", "<u2", "raw", "C")
     with oz.configure(engine="reference"):
         assert kernel._layout(array._bound) is None
@@ -273,7 +275,7 @@ def test_the_reference_engine_can_be_points(tmp_path: Path) -> None:
 
 
 @needs_kernel
-def test_a_block_that_does_not_shrink_leaves_the_compressor_usable() -> None:
+def test_the_compressor_works_after_an_incompressible_block() -> None:
     data = np.random.default_rng(0).integers(0, 2**16, (64, 64)).astype("u2")
     settings = {"cname": "zstd", "clevel": 5, "shuffle": "shuffle", "typesize": 2, "blocksize": 0}
     blosc = {"name": "blosc", "configuration": settings}
@@ -349,7 +351,7 @@ def test_large_blosc_chunks_of_the_kernel_are_read_by_both_engines(
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 @pytest.mark.parametrize("codecs", ["raw", "lz4-shuffle"])
-def test_the_chunk_that_cannot_be_stored_is_named_and_the_others_are_stored(
+def test_a_chunk_that_cannot_be_stored_is_named_and_others_are_stored(
     engine: Any, codecs: str, tmp_path: Path
 ) -> None:
     steps: list[Any] = [{"name": "bytes"}, *CODECS[codecs]]

@@ -21,7 +21,7 @@ FORMATS = (1, 2, 3, "3-draft")
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_a_user_does_with_attributes_changes_no_other_handle(format: Any) -> None:
+def test_changing_attributes_changes_no_other_handle(format: Any) -> None:
     store: dict[str, bytes] = {}
     given = {"list": [1, {"deep": [2]}], "dict": {"a": {}}}
     oz.create_array(store, shape=(2,), dtype="u1", zarr_format=format, attributes=given)
@@ -51,7 +51,7 @@ def test_consolidated_metadata_that_were_handed_out_change_no_node(format: int) 
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_equal_arrays_change_apart(format: Any) -> None:
+def test_equal_arrays_change_independently(format: Any) -> None:
     stores: list[dict[str, bytes]] = [{}, {}]
     a, b = (oz.create_array(s, shape=(2,), dtype="i4", zarr_format=format) for s in stores)
     a[...] = [1, 2]
@@ -76,7 +76,7 @@ def test_a_codec_that_becomes_known_is_used_by_arrays_that_are_opened_then(
     assert oz.open(store)[...].tolist() == [0, 1, 2]
 
 
-def test_a_wrong_document_is_told_every_time() -> None:
+def test_invalid_metadata_is_reported_every_time() -> None:
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=(2,), dtype="u1", zarr_format=2)
     doc = {**json.loads(store[".zarray"]), "odd": 1}
@@ -90,7 +90,7 @@ def test_a_wrong_document_is_told_every_time() -> None:
             oz.open(store)
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_the_cache_is_bounded() -> None:
     store: dict[str, bytes] = {}
     root = oz.create_group(store)
     for i in range(metadata_cache._models.size + 10):
@@ -113,7 +113,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.booleans(), st.sampled_from([2, 4]))
-def test_texts_of_documents_are_those_of_the_standard_library(
+def test_metadata_is_serialised_as_by_the_standard_library(
     value: Any, sort_keys: bool, indent: int
 ) -> None:
     plain = json.dumps(value, indent=indent, sort_keys=sort_keys, ensure_ascii=False)
@@ -143,7 +143,7 @@ def test_a_new_node_is_what_will_be_read_of_it(format: Any) -> None:
     assert model(made) == model(oz.open(store))
 
 
-def test_options_that_python_takes_for_equal_are_told_apart() -> None:
+def test_options_that_compare_equal_in_python_are_distinguished() -> None:
     def document(**options: Any) -> dict[str, Any]:
         store: dict[str, bytes] = {}
         oz.create_array(store, shape=(2,), dtype="f4", **options)
@@ -204,7 +204,7 @@ def made_up(shape: list[int], attributes: dict[str, Any]) -> ArrayModel:
         max_size=6,
     )
 )
-def test_a_document_is_written_as_if_it_were_the_first(
+def test_cached_metadata_is_written_like_new_metadata(
     steps: list[tuple[list[int], dict[str, Any], bool]],
 ) -> None:
     format = by_name(3)
@@ -223,7 +223,7 @@ NUMBERS = st.integers(0, 2**70).map(str) | st.sampled_from(
 
 
 @given(st.lists(NUMBERS, max_size=3), st.sampled_from(ATTRIBUTES))
-def test_a_document_with_another_shape_is_read_as_if_it_were_the_first(
+def test_metadata_with_another_shape_is_read_like_new_metadata(
     numbers: list[str], attributes: dict[str, Any]
 ) -> None:
     format = V3()
@@ -292,7 +292,7 @@ def test_a_fill_value_is_the_one_that_was_given(case: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", ["shape", "chunks", "attributes"])
-def test_options_given_as_arrays_of_numpy_are_told_apart(name: str) -> None:
+def test_options_given_as_numpy_arrays_are_distinguished(name: str) -> None:
     """A3: shapes and attributes given as arrays of NumPy."""
     group = oz.create_group({})
     for i, values in enumerate((np.array([1, 2], "<i8"), np.array([1, 0, 2, 0], "<i4"))):

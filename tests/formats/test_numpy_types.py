@@ -66,7 +66,7 @@ def test_an_integer_is_rounded_once(dtype: str, number: int) -> None:
         assert np.isinf(got) if big else got == nearest(Fraction(number), dtype)
 
 
-def test_a_document_that_is_written_again_keeps_the_value() -> None:
+def test_rewritten_metadata_keeps_the_value() -> None:
     text = "1.00000017881393432617187499"
     assert np.float32(float(text)) != fill_of(3, "float32", text)
     store: dict[str, bytes] = {}
@@ -83,7 +83,7 @@ def test_the_middle_of_two_32_bit_floats_stays_as_it_is_for_64_bits() -> None:
 
 
 @pytest.mark.parametrize("format", [1, 2, 3])
-def test_documents_whose_numbers_are_one_64_bit_float_keep_apart(format: int) -> None:
+def test_numbers_that_are_equal_as_64_bit_floats_are_distinguished(format: int) -> None:
     middle = "1.000000178813934326171875"
     below, above = middle[:-1] + "4999", middle + "0001"
     assert float(below) == float(above)

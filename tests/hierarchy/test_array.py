@@ -1,4 +1,4 @@
-"""What an array tells and does, beside reading and writing."""
+"""Properties and methods of arrays other than reading and writing."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def test_encoded_chunks_move_from_one_array_to_another() -> None:
     assert target.get_encoded_chunk((0,)) is None
 
 
-def test_bytes_in_the_store_are_those_of_documents_and_chunks() -> None:
+def test_stored_bytes_include_metadata_and_chunks() -> None:
     store: dict[str, bytes] = {}
     array = oz.create_array(store, data=np.arange(100), chunks=10)
     assert array.nbytes_stored() == sum(map(len, store.values()))
     assert "10 of 10 values" in array.info_complete()["stored"]
 
 
-def test_bytes_in_the_store_are_told_without_fetching_values() -> None:
+def test_stored_bytes_are_counted_without_fetching_values() -> None:
     values: dict[str, bytes] = {}
     store = RecordingStore(oz.storage.MemoryStore(values))
     array = oz.create_array(store, data=np.arange(100), chunks=10)
@@ -185,7 +185,7 @@ def test_arrays_are_exported_by_dlpack_and_iteration() -> None:
     assert bytes(array.__buffer__(0)) == array[...].tobytes()
 
 
-def test_a_lone_surrogate_is_refused_with_its_place() -> None:
+def test_a_lone_surrogate_is_refused_with_its_position() -> None:
     array = oz.create_array(shape=1, dtype=str)
     with pytest.raises(oz.InvalidArgument, match=r"position 1.*lone surrogate"):
         array[...] = "a\ud800"
@@ -207,7 +207,7 @@ def test_an_unknown_codec_is_shown_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("inner", [[], None, 3, {}, {"name": []}])
-def test_an_array_of_an_unknown_type_is_shown_whatever_its_shards_have_for_codecs(
+def test_an_array_of_an_unknown_type_is_shown_with_any_shard_codecs(
     inner: Any,
 ) -> None:
     store = MemoryStore()
@@ -221,7 +221,7 @@ def test_an_array_of_an_unknown_type_is_shown_whatever_its_shards_have_for_codec
     assert "sharding_indexed" in str(found.info)
 
 
-def test_a_list_of_fields_stands_beside_an_array_of_positions() -> None:
+def test_a_list_of_fields_can_be_combined_with_an_array_of_positions() -> None:
     array = oz.create_array({}, shape=(4,), dtype=[("x", "i4"), ("y", "f4")], chunks=(2,))
     array["x"] = [1, 2, 3, 4]
     found = array.get_orthogonal_selection(np.array([0, 2]), fields=["y", "x"])

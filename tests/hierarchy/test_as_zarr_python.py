@@ -60,8 +60,8 @@ def test_a_compressor_may_be_its_name_alone(name: str, zarr_format: int) -> None
     assert array[...].tolist() == [*range(9)]
 
 
-def test_a_document_still_has_to_say_all() -> None:
-    """D11b: defaults are for those who create arrays."""
+def test_stored_metadata_has_no_defaults() -> None:
+    """D11b: defaults apply only to new arrays."""
     store: dict[str, bytes] = {}
     oz.create_array(store, shape=4, chunks=2, shards=4, compressors={"name": "gzip"})
     document = json.loads(store["zarr.json"])
@@ -75,7 +75,7 @@ def test_a_document_still_has_to_say_all() -> None:
 
 
 @pytest.mark.parametrize("place", ["start", "end", None])
-def test_shards_may_be_a_shape_with_the_place_of_the_index(place: str | None) -> None:
+def test_shards_can_be_a_shape_with_the_index_location(place: str | None) -> None:
     """D11b."""
     wanted = {"shape": (4, 6)} if place is None else {"shape": (4, 6), "index_location": place}
     store = oz.MemoryStore()

@@ -94,7 +94,7 @@ def test_threads_lose_no_attribute_and_no_appended_value(zarr_format: int | str)
 
 
 def _set_many(folder: str, number: int, zarr_format: int | str) -> None:
-    """What one of several processes does."""
+    """Set many attributes in one of several processes."""
     array = oz.open_array(folder, "r+", zarr_format=zarr_format)
     for n in range(20):
         array.attrs[f"{number}-{n}"] = n
@@ -178,7 +178,7 @@ def test_every_change_of_any_size_is_one_write_and_no_change_is_none() -> None:
         assert store.sets == writes
 
 
-def test_what_is_changed_inside_a_list_is_not_shown_before_it_is_stored() -> None:
+def test_changes_inside_a_list_are_not_shown_before_they_are_stored() -> None:
     array = two_handles(3)[0]
     array.attrs["list"] = [1]
     array.attrs["list"].append(2)

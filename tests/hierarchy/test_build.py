@@ -308,9 +308,7 @@ def _killed(*args: object) -> bool:
 
 @pytest.mark.filterwarnings("ignore:.*was not closed:omnizarr.OmnizarrWarning")
 @pytest.mark.parametrize("target", ["t.zarr", "t.zip", "sqlite://{}/t.db"])
-def test_a_conversion_that_was_killed_is_told_and_can_be_finished(
-    tmp_path: Path, target: str
-) -> None:
+def test_a_killed_conversion_is_reported_and_can_be_finished(tmp_path: Path, target: str) -> None:
     """A14: open, verify and validate took it for complete, and the rest read as 0."""
     place = target.format(tmp_path) if "{}" in target else str(tmp_path / target)
     group = oz.create_group(tmp_path / "s.zarr")
@@ -438,7 +436,7 @@ def test_a_node_that_cannot_be_read_is_not_left_out_of_a_conversion(tmp_path: Pa
     assert not (tmp_path / "t").exists() or not os.listdir(tmp_path / "t")
 
 
-def test_stages_are_told_by_verify_and_left_alone_while_their_writer_runs(tmp_path: Path) -> None:
+def test_verify_reports_stages_and_keeps_those_of_running_writers(tmp_path: Path) -> None:
     path = tmp_path / "x.zarr"
     oz.create_array(path, data=VALUES)
     staged = stage(LocalStore(path))

@@ -1,4 +1,4 @@
-"""What a hunt for defects of replacing found: other nodes and files beside, retries, repairs."""
+"""Replacing nodes: other nodes and files nearby, retries, repairs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_copy_whose_store_fails_is_whole_or_not_there(operation: str, number: 
             np.testing.assert_array_equal(array[...], VALUES)
 
 
-def test_an_incomplete_place_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+def test_an_incomplete_conversion_is_not_taken_for_an_empty_store(tmp_path: Path) -> None:
     """New arrays took the chunks of an interrupted conversion for their own."""
     source = oz.create_array({}, data=VALUES, chunks=(2, 2))
 

@@ -97,7 +97,7 @@ def test_a_whole_hierarchy_opens_with_one_batch_of_requests(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_the_first_use_of_data_compares_one_document_and_no_more(format: int) -> None:
+def test_the_first_use_of_data_compares_only_one_metadata_key(format: int) -> None:
     store = Counting(hierarchy(format))
     array = oz.open_group(store, zarr_format=format, use_consolidated=True)["a"]
     document = "a/zarr.json" if format == 3 else "a/.zarray"
@@ -108,7 +108,7 @@ def test_the_first_use_of_data_compares_one_document_and_no_more(format: int) ->
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_another_library_changed_is_noticed_before_data_are_read(
+def test_changes_by_another_library_are_noticed_before_data_is_read(
     tmp_path: Path, format: int
 ) -> None:
     hierarchy(format, tmp_path)
@@ -174,7 +174,7 @@ CHANGES = st.tuples(
 @pytest.mark.shows("ZEP-15")
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(FORMATS), st.lists(CHANGES, max_size=6))
-def test_copies_agree_with_the_nodes_after_any_changes(
+def test_consolidated_metadata_agrees_with_the_nodes_after_any_changes(
     format: int, changes: list[tuple[str, str, bool]]
 ) -> None:
     store = hierarchy(format)
@@ -193,9 +193,7 @@ def test_copies_agree_with_the_nodes_after_any_changes(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_zarr_python_reads_the_copies_after_changes_and_we_read_theirs(
-    tmp_path: Path, format: int
-) -> None:
+def test_consolidated_metadata_is_exchanged_with_zarr_python(tmp_path: Path, format: int) -> None:
     hierarchy(format, tmp_path / "ours")
     root = oz.open_group(tmp_path / "ours", mode="r+")
     root.attrs["title"] = "u"
@@ -250,7 +248,7 @@ def test_an_array_that_was_opened_by_a_copy_is_still_checked_after_pickling(
         assert array[...].tolist() == [0, 1]
 
 
-def test_copies_that_cannot_be_read_stop_no_change() -> None:
+def test_unreadable_consolidated_metadata_prevents_no_change() -> None:
     store = hierarchy(2)
     store[".zmetadata"] = b"{"
     oz.open_group(store, mode="r+").create_array("new", shape=(1,), dtype="u1")
@@ -321,7 +319,7 @@ def test_threads_that_create_arrays_lose_no_copy() -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_large_copies_are_dropped_with_a_warning_but_never_where_nothing_can_be_listed(
+def test_large_consolidated_metadata_is_dropped_unless_listing_is_impossible(
     format: int,
 ) -> None:
     store = hierarchy(format)
@@ -339,7 +337,7 @@ def test_large_copies_are_dropped_with_a_warning_but_never_where_nothing_can_be_
         oz.open_group(store, use_consolidated=True)
 
 
-def test_copies_that_are_asked_for_must_be_there() -> None:
+def test_requested_consolidated_metadata_must_exist() -> None:
     store: dict[str, bytes] = {}
     oz.create_group(store).create_array("a", shape=(1,), dtype="u1")
     assert oz.open_group(store).consolidated is None
@@ -358,7 +356,7 @@ def test_copies_that_are_asked_for_must_be_there() -> None:
         oz.consolidate_metadata(draft)
 
 
-def test_version_2_copies_may_have_another_key() -> None:
+def test_version_2_consolidated_metadata_can_have_another_key() -> None:
     store = hierarchy(2)
     store[".other"] = store.pop(".zmetadata")
     assert sorted(oz.open_group(store, use_consolidated=".other")["g"]) == ["b", "deep"]
@@ -366,7 +364,7 @@ def test_version_2_copies_may_have_another_key() -> None:
         oz.open_group(store, use_consolidated=True)
 
 
-def test_unknown_members_beside_the_copies_survive_a_change() -> None:
+def test_unknown_members_of_consolidated_metadata_survive_a_change() -> None:
     store = hierarchy(2)
     doc = {**json.loads(store[".zmetadata"]), "by": {"someone": 1}}
     store[".zmetadata"] = json.dumps(doc).encode()
@@ -377,14 +375,14 @@ def test_unknown_members_beside_the_copies_survive_a_change() -> None:
     assert after["zarr_consolidated_format"] == 1
 
 
-def test_members_of_a_group_inside_are_found_by_the_outer_copies() -> None:
+def test_members_of_an_inner_group_are_found_by_outer_consolidated_metadata() -> None:
     store = hierarchy(3)
     asked = oz.open_group(store, use_consolidated=True)["g"]
     assert sorted(asked.consolidated or {}) == ["b", "deep", "deep/c"]
     assert oz.open_group(store, path="g").consolidated is None
 
 
-def test_an_array_is_pickled_without_the_copies_of_others(tmp_path: Path) -> None:
+def test_an_array_is_pickled_without_the_metadata_of_others(tmp_path: Path) -> None:
     group = oz.create_group(tmp_path)
     for number in range(20):
         group.create_array(f"a{number}", data=np.arange(4))

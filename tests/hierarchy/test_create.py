@@ -49,7 +49,7 @@ def test_two_names_for_one_option_must_agree() -> None:
         oz.create_array(shape=4, chunks=2, chunk_shape=2)
 
 
-def test_a_place_in_a_store_stands_for_both(in_tmp: Path) -> None:
+def test_a_store_path_stands_for_store_and_path(in_tmp: Path) -> None:
     place = StorePath(LocalStore("x.zarr")) / "a" / "b"
     made = oz.create_array(place, shape=2)
     assert made.store_path == place
@@ -154,7 +154,7 @@ def test_saved_arrays_are_loaded(in_tmp: Path) -> None:
     assert not Path("new.zarr").exists()
 
 
-def test_a_hierarchy_is_made_from_metadata_models_and_documents() -> None:
+def test_a_hierarchy_is_created_from_metadata_models_and_json() -> None:
     sample = oz.create_array(shape=4, dtype="i4", attributes={"a": 1})
     nodes = {
         "x/y": sample.metadata,
@@ -264,7 +264,7 @@ def test_axes_that_the_chunks_leave_out_are_whole() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, "3-draft"])
-def test_overwriting_leaves_no_chunks_of_an_array_whose_document_is_lost(version: Any) -> None:
+def test_overwriting_leaves_no_chunks_of_an_array_without_metadata(version: Any) -> None:
     store: dict[str, bytes] = {}
     options = {"shape": (4, 4), "dtype": "i4", "chunks": 2, "zarr_format": version}
     oz.create_array(store, **options)[...] = 7
@@ -276,7 +276,7 @@ def test_overwriting_leaves_no_chunks_of_an_array_whose_document_is_lost(version
     assert store["notes.txt"] == b"kept"
 
 
-def test_what_is_of_a_wrong_type_is_a_type_error() -> None:
+def test_an_argument_of_the_wrong_type_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="'foo' is not known"):
         oz.zeros(3, dtype="foo")
     with pytest.raises(TypeError, match=r"shape: expected integers >= 0, got 3\.0"):

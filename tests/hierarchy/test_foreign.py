@@ -15,14 +15,14 @@ VALUES = np.arange(12, dtype="f4").reshape(3, 4)
 
 
 class ForeignType:
-    """What a library without NumPy has in place of its types."""
+    """A data type of a library without NumPy."""
 
     def __repr__(self) -> str:
         return "torch.float32"
 
 
 class Tensor:
-    """As much of an array as all libraries have."""
+    """An array with the attributes that all libraries have."""
 
     dtype = ForeignType()
 
@@ -117,7 +117,7 @@ def test_arrays_like_a_tensor_have_its_shape_and_type(kind: type[Tensor]) -> Non
         assert (made.shape, made.dtype) == (VALUES.shape, VALUES.dtype)
 
 
-def test_what_can_be_read_in_parts_still_is() -> None:
+def test_lazy_arrays_are_read_in_parts() -> None:
     parts: list[tuple[int, ...]] = []
 
     def part(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -85,7 +85,7 @@ def test_members_are_found_to_any_depth(zarr_format: int | str) -> None:
         root.members(-1)
 
 
-def test_arrays_and_groups_are_told_apart() -> None:
+def test_arrays_and_groups_are_distinguished() -> None:
     root = sample()
     assert list(root.array_keys()) == ["a"]
     assert list(root.group_keys()) == ["b"]
@@ -122,7 +122,7 @@ def test_many_members_are_one_listing_and_one_fetch(zarr_format: int | str, coun
     assert found[f"n{count - 1:05}"].shape == first.shape
 
 
-def test_texts_and_copies_ask_nothing_of_the_store() -> None:
+def test_showing_and_pickling_nodes_makes_no_store_request() -> None:
     store = CountingStore()
     root = sample(3, store)
     array = root["a"]
@@ -162,7 +162,7 @@ def test_nodes_survive_pickling_and_are_equal(zarr_format: int | str, tmp_path: 
 
 
 @pytest.mark.parametrize("zarr_format", FORMATS)
-def test_what_is_required_is_opened_or_created(zarr_format: int | str) -> None:
+def test_a_required_node_is_opened_or_created(zarr_format: int | str) -> None:
     root = sample(zarr_format)
     assert root.require_group("b").attrs == {"x": 1}
     assert [g.path for g in root.require_groups("b", "new/deep")] == ["b", "new/deep"]
@@ -274,7 +274,7 @@ def test_consolidated_metadata_follow_a_move(zarr_format: int) -> None:
 @pytest.mark.parametrize("zarr_format", FORMATS)
 @pytest.mark.parametrize("after", range(5))
 def test_an_interrupted_move_can_be_tried_again(zarr_format: int | str, after: int) -> None:
-    """What it left has no document, so that it could not be erased by name either."""
+    """Its remains have no metadata and could not be erased by name either."""
     root = sample(zarr_format)
     left = iter([None] * after)
     stopped = FaultyStore(
@@ -398,7 +398,7 @@ def test_a_group_that_another_writer_makes_just_now_keeps_its_attributes(
 
 
 @pytest.mark.parametrize("act", [oz.group, lambda store: oz.open(store, "a")])
-def test_who_opens_or_creates_gets_what_another_made_just_now(act: Any) -> None:
+def test_a_node_that_another_writer_created_meanwhile_is_opened(act: Any) -> None:
     store = Overtaken(oz.MemoryStore())
     make = partial(oz.create_group, store.inner, attributes={"by": "other"})
     store.meanwhile["zarr.json"] = make

@@ -66,7 +66,7 @@ def test_a_default_that_is_shown_is_what_leaving_the_option_out_means(
 
 
 def completed(line: str, **names: Any) -> set[str]:
-    """What a press of the tab key offers at the end of a line."""
+    """Return the completions that the tab key offers at the end of a line."""
     shell = InteractiveShell()
     shell.user_ns.update(names)
     with provisionalcompleter():

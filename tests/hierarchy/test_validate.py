@@ -1,4 +1,4 @@
-"""What `validate` finds in documents that can be read, and in consolidated metadata."""
+"""Problems that `validate` finds in readable and in consolidated metadata."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ ODD: dict[str, tuple[Store, str]] = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_what_can_be_read_though_the_text_has_it_otherwise_is_a_warning(case: str) -> None:
-    """C6: nothing was said of these."""
+def test_a_readable_violation_of_the_specification_is_a_warning(case: str) -> None:
+    """C6: these were not reported."""
     store, field = ODD[case]
     told = [(p.field, p.level) for p in oz.validate(store)]
     assert (field, "warning") in told
@@ -118,9 +118,7 @@ STALE: dict[str, tuple[Any, list[tuple[str, str]], bool]] = {
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("case", STALE)
-def test_consolidated_metadata_that_are_not_those_of_the_nodes_are_told(
-    case: str, version: int, replaced: bool
-) -> None:
+def test_stale_consolidated_metadata_is_reported(case: str, version: int, replaced: bool) -> None:
     """C6: nothing was said, and creating a node renewed its own copy only."""
     change, expected, mended = STALE[case]
     store = consolidated_store(version)
@@ -142,7 +140,7 @@ def test_consolidated_metadata_that_are_not_those_of_the_nodes_are_told(
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_new_node_renews_the_copies_of_groups_above_it(version: int) -> None:
+def test_a_new_node_updates_the_consolidated_metadata_of_its_parents(version: int) -> None:
     """C6: others had changed their attributes."""
     store = consolidated_store(version)
     apart(store, "g", version, {"x": 1})

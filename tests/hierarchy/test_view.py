@@ -215,7 +215,7 @@ def test_a_view_of_an_array_that_became_smaller_says_so() -> None:
         (lambda a: np.array(a.view[1:3], copy=False), "without a copy"),
     ],
 )
-def test_what_does_not_fit_is_refused(act: Any, message: str) -> None:
+def test_values_that_do_not_fit_a_view_are_refused(act: Any, message: str) -> None:
     with pytest.raises((oz.SelectionError, ValueError), match=message):
         act(stored(LAYOUTS[0]))
 
@@ -233,7 +233,7 @@ def test_a_view_writes_as_its_array_is_configured() -> None:
     assert {"c/0", "c/1"} <= store.keys()
 
 
-def test_a_view_reads_what_is_stored_where_a_copy_of_the_document_is_out_of_date(
+def test_a_view_reads_stored_values_despite_stale_consolidated_metadata(
     tmp_path: Path,
 ) -> None:
     group = oz.create_group(tmp_path)
@@ -247,7 +247,7 @@ def test_a_view_reads_what_is_stored_where_a_copy_of_the_document_is_out_of_date
     assert values.tolist() == np.arange(1, 4).byteswap().tolist()
 
 
-def test_a_view_is_turned_by_numbers_of_numpy_too() -> None:
+def test_a_view_is_transposed_by_numpy_integers() -> None:
     view = stored(LAYOUTS[0]).view[...]
     for axes in ((2, 0, 1), [2, 0, 1], np.array([2, 0, 1]), (np.int64(2), np.int64(0), -2)):
         assert view.transpose(axes).shape == (5, 7, 9)

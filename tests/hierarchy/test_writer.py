@@ -85,7 +85,7 @@ def test_a_small_budget_stores_early_and_loses_nothing(tmp_path: Path) -> None:
     assert np.array_equal(array[...], data)
 
 
-def test_what_was_assigned_before_an_error_is_stored() -> None:
+def test_values_assigned_before_an_error_are_stored() -> None:
     array = fresh(None)
     writer = array.writer()
 
@@ -148,8 +148,8 @@ def test_no_more_than_the_budget_waits_in_memory(
 
 
 @given(st.data())
-def test_what_other_handles_append_meanwhile_stays(data: Any) -> None:
-    """A11: a chunk that is complete for an old shape does not erase what came after it."""
+def test_values_appended_by_other_handles_are_kept(data: Any) -> None:
+    """A11: a chunk that is complete for an old shape does not erase later values."""
     store: dict[str, bytes] = {}
     length = data.draw(st.integers(1, 12))
     mine = oz.create_array(store, shape=(length, 3), chunks=(5, 2), dtype="i4", shards=None)
@@ -178,7 +178,7 @@ def test_what_other_handles_append_meanwhile_stays(data: Any) -> None:
     assert np.array_equal(oz.open_array(store)[...], wanted)
 
 
-def test_elements_that_another_handle_cut_off_are_told() -> None:
+def test_elements_removed_by_another_handle_are_reported() -> None:
     """A11: what can no longer be stored is an error; the rest is stored."""
     store: dict[str, bytes] = {}
     array = oz.create_array(store, shape=(10,), chunks=(4,), dtype="i4")

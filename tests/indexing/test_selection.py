@@ -154,7 +154,7 @@ def test_blocks_outside_the_grid_are_an_error() -> None:
     assert np.array_equal(array[...], wanted)
 
 
-def test_something_else_than_an_array_to_fill_is_a_type_error() -> None:
+def test_an_out_argument_that_is_not_an_array_is_a_type_error() -> None:
     array, _ = fresh((4,), (2,))
     with pytest.raises(TypeError, match="out must be a NumPy array, got list"):
         array.get_basic_selection(..., out=[])
@@ -199,7 +199,7 @@ def test_fields_of_a_structure_are_selected_by_name() -> None:
     assert array["a"].tolist() == list(range(10))
 
 
-def test_out_is_filled_and_given_back() -> None:
+def test_out_is_filled_and_returned() -> None:
     array, wanted = fresh((9, 7), (4, 3))
     out = np.zeros((4, 7), "i4")
     assert array.read((slice(8, 0, -2),), out=out) is out
@@ -208,7 +208,7 @@ def test_out_is_filled_and_given_back() -> None:
         array.read(out=np.zeros(3))
 
 
-def test_a_list_that_is_a_run_stays_a_run() -> None:
+def test_a_list_of_consecutive_indices_becomes_a_slice() -> None:
     grid = Grid((RegularAxis(100, 10),))
     chosen = axis_plan(grid, (list(range(5, 95, 3)),))
     assert chosen.parts == (Run(5, 30, 3, 100),)
@@ -266,7 +266,7 @@ def test_a_box_meets_a_grid_chunk_by_chunk(
     assert [coords for coords, _, _ in touched] == sorted({c for c, _, _ in touched})
 
 
-def test_a_plan_has_no_python_object_for_an_element() -> None:
+def test_a_plan_has_no_python_object_per_element() -> None:
     grid = Grid((RegularAxis(10**7, 10**6),))
     chosen = plan(grid, np.random.default_rng(0).integers(0, 10**7, 10**5))
     assert chosen.count == 10

@@ -203,7 +203,7 @@ def test_functions_of_dask_for_zarr_take_a_store_of_ours_in_the_form_of_zarr_pyt
     np.testing.assert_array_equal(da.from_zarr(store).compute(), VALUES)
 
 
-def test_what_does_not_fit_is_refused_by_name() -> None:
+def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
     array = oz.create_array({}, shape=(4, 4), dtype=int)
     with pytest.raises(TypeError, match="takes a Dask array, got ndarray"):
         oz.from_dask(VALUES, array)

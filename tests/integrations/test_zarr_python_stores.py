@@ -262,7 +262,7 @@ def test_a_web_server_of_obstore_is_a_web_server(web: Web) -> None:
         ObjectStore(proxied)
 
 
-def test_memory_of_obstore_is_one_place_by_any_way_to_it() -> None:
+def test_obstore_memory_is_shared_by_all_stores_of_it() -> None:
     """D6b: and belongs to one process."""
     memory = obstore.store.MemoryStore()
     one, other = ObjectStore(memory), ObjectStore(memory, "in")

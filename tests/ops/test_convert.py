@@ -115,7 +115,7 @@ def test_the_draft_s_shards_are_unpacked() -> None:
 
 @pytest.mark.shows("V2-69", "ZEP-03")
 @pytest.mark.parametrize(("source", "target"), [(1, 2), (1, 3), (2, 3)])
-def test_in_place_only_documents_are_written(
+def test_converting_in_place_writes_only_metadata(
     in_tmp: Path, source: int | str, target: int | str
 ) -> None:
     fresh("x.zarr", source, "big")[...] = np.asarray(ARRAYS["big"]["data"])
@@ -128,7 +128,7 @@ def test_in_place_only_documents_are_written(
 
 
 @pytest.mark.shows("ZEP-06")
-def test_what_cannot_be_expressed_is_found_before_anything_is_written(in_tmp: Path) -> None:
+def test_an_inexpressible_array_is_refused_before_anything_is_written(in_tmp: Path) -> None:
     group = oz.create_group("x.zarr", zarr_format=2)
     group.create_array("fine", data=np.arange(4))
     objects = np.array([{"a": 1}], object)
@@ -183,7 +183,7 @@ def test_an_array_with_an_unknown_codec_is_copied_but_not_given_a_name_it_does_n
         oz.convert(a, {}, zarr_format=3)
 
 
-def test_what_is_written_into_another_grid_is_counted_and_told() -> None:
+def test_chunks_written_to_another_grid_are_counted_and_reported() -> None:
     source: dict[str, bytes] = {}
     oz.create_array(source, data=np.arange(10), chunks=[[3, 7]])
     target: dict[str, bytes] = {}
@@ -249,7 +249,7 @@ def test_a_checksum_is_checked_before_it_is_left_out() -> None:
         oz.convert(a, {}, zarr_format=2)
 
 
-def test_in_place_chunks_with_a_checksum_cannot_stay_unless_it_is_asked_for() -> None:
+def test_converting_checksummed_chunks_in_place_needs_a_request() -> None:
     """B1: a document that leaves out the checksum would not describe the chunks."""
     keys = {"name": "v2", "separator": "."}
     a = with_checksums(chunk_key_encoding=keys)

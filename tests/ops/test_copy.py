@@ -100,7 +100,7 @@ def test_a_store_is_copied_key_by_key() -> None:
     assert sorted(some) == ["b/c/1", "b/zarr.json", "zarr.json"]
 
 
-def test_places_instead_of_open_nodes_are_refused_with_the_way_to_copy_places() -> None:
+def test_paths_instead_of_nodes_are_refused_with_a_remedy() -> None:
     group = oz.group()
     with pytest.raises(
         oz.errors.WrongType, match=r"source must be an array or a group, got 'a\.zarr'; .*convert"

@@ -1,4 +1,4 @@
-"""What killed writers leave is found and removed; what is data, or in use, is not."""
+"""Files left by killed writers are found and removed; data and files in use are kept."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_leftovers_are_listed_and_nothing_is_touched(damaged: Path) -> None:
     assert names(damaged) == before
 
 
-def test_only_what_nobody_uses_is_removed(damaged: Path) -> None:
+def test_only_unused_files_are_removed(damaged: Path) -> None:
     oz.repair(damaged, dry_run=False, older_than=0)
     assert names(damaged) == {"zarr.json", "0", "1", f"0{PARTIAL}{os.getpid()}_1f"}
     np.testing.assert_array_equal(oz.open(damaged)[:], np.full(8, 7))
@@ -84,7 +84,7 @@ def test_files_of_other_names_are_never_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == kept
 
 
-def test_what_is_not_there_or_cannot_be_listed_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_unlistable_store_is_refused(tmp_path: Path) -> None:
     class NoListing:
         read_only = False
 
@@ -102,7 +102,7 @@ def test_what_is_not_there_or_cannot_be_listed_is_refused(tmp_path: Path) -> Non
     assert oz.repair({}) == []
 
 
-def test_the_command_lists_and_removes_when_told(damaged: Path) -> None:
+def test_the_command_lists_files_and_removes_them_on_request(damaged: Path) -> None:
     run = CliRunner().invoke
     listed = run(main, ["repair", str(damaged), "--older-than", "0"])
     assert "unused: unfinished value" in listed.output.replace("\n", "")
@@ -114,7 +114,7 @@ def test_the_command_lists_and_removes_when_told(damaged: Path) -> None:
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_copies_of_documents_that_a_killed_writer_did_not_renew_are_renewed(
+def test_consolidated_metadata_left_stale_by_a_killed_writer_is_updated(
     tmp_path: Path, zarr_format: int
 ) -> None:
     group = oz.create_group(tmp_path / "x", zarr_format=zarr_format)
@@ -137,7 +137,7 @@ def test_copies_of_documents_that_a_killed_writer_did_not_renew_are_renewed(
     assert oz.repair(tmp_path / "x") == []
 
 
-def test_locks_of_a_database_that_nobody_renews_are_removed(
+def test_expired_locks_of_a_database_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "LEASE", 0.5)

@@ -72,7 +72,7 @@ def test_a_report_counts_absent_chunks_and_those_without_a_checksum(tmp_path: Pa
 
 
 @pytest.mark.parametrize("depth", ["checksums", "decode"])
-def test_a_flipped_bit_is_found_with_its_place(depth: Any, tmp_path: Path) -> None:
+def test_a_flipped_bit_is_found_with_its_chunk(depth: Any, tmp_path: Path) -> None:
     hierarchy(tmp_path)
     file = tmp_path / "plain/c/1/0"
     data = bytearray(file.read_bytes())
@@ -152,7 +152,7 @@ def test_an_index_that_leads_elsewhere_is_found_at_every_depth(
     assert report.chunks == 8
 
 
-def test_a_chunk_of_a_shard_is_named_by_its_place_in_the_array(tmp_path: Path) -> None:
+def test_an_inner_chunk_is_named_by_its_coordinates_in_the_array(tmp_path: Path) -> None:
     array = oz.create_array(
         tmp_path, shape=(16, 8), chunks=(4, 2), shards=(8, 4), dtype="u1", fill_value=0
     )
@@ -167,7 +167,7 @@ def test_a_chunk_of_a_shard_is_named_by_its_place_in_the_array(tmp_path: Path) -
         assert found.chunk == (3, 3)
 
 
-def test_keys_of_nobody_leftovers_and_chunks_outside_are_warnings(tmp_path: Path) -> None:
+def test_unknown_keys_leftovers_and_chunks_outside_are_warnings(tmp_path: Path) -> None:
     hierarchy(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "plain/c/0/x").write_text("?")
@@ -187,7 +187,7 @@ def test_keys_of_nobody_leftovers_and_chunks_outside_are_warnings(tmp_path: Path
     assert report.absent == 0
 
 
-def test_consolidated_documents_belong_to_the_hierarchy(tmp_path: Path) -> None:
+def test_consolidated_metadata_is_not_an_unknown_key(tmp_path: Path) -> None:
     for zarr_format in (2, 3):
         where = hierarchy(tmp_path / str(zarr_format), zarr_format)
         oz.consolidate_metadata(where)
@@ -263,9 +263,7 @@ def test_folders_that_link_to_each_other_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("second", "told"), [((1, 2), True), ((0, 2), False), ((2, 2), False)])
-def test_chunks_of_a_shard_that_share_some_of_their_bytes_are_told(
-    second: tuple[int, int], told: bool
-) -> None:
+def test_overlapping_inner_chunks_are_reported(second: tuple[int, int], told: bool) -> None:
     """Equal chunks may be stored once: then they share all."""
     store = MemoryStore()
     given: dict[str, Any] = {"shape": (4,), "chunks": (2,), "shards": (4,), "compressors": None}
@@ -314,7 +312,7 @@ def test_absent_chunks_are_listed_with_their_keys(
     assert not oz.verify(store).findings
 
 
-def test_a_damaged_shard_is_not_told_chunk_by_chunk_as_absent(tmp_path: Path) -> None:
+def test_inner_chunks_of_a_damaged_shard_are_not_reported_as_missing(tmp_path: Path) -> None:
     """D8."""
     array = oz.create_array(tmp_path, shape=24, chunks=2, shards=8, dtype="i2")
     array[:16] = 1
@@ -326,7 +324,7 @@ def test_a_damaged_shard_is_not_told_chunk_by_chunk_as_absent(tmp_path: Path) ->
     assert report.absent == 8
 
 
-def test_a_list_of_absent_chunks_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_missing_chunks_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """D8."""
     monkeypatch.setattr("omnizarr.ops.verify.MAX_MISSING_FINDINGS", 10)
     oz.create_array(store := MemoryStore(), shape=64, chunks=1, dtype="i2")
@@ -349,7 +347,7 @@ def test_the_command_lists_absent_chunks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("old", "new"), [(1, 2), (1, 3), (2, 3)])
 @pytest.mark.filterwarnings("ignore:.*there are metadata of")
-def test_documents_that_a_conversion_in_place_left_belong_to_their_nodes(
+def test_metadata_left_by_a_conversion_in_place_is_not_an_unknown_key(
     old: int, new: int, tmp_path: Path
 ) -> None:
     """D9: each was a warning."""
@@ -426,7 +424,7 @@ IN_PLACE: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize("zarr_format", FORMATS)
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("kind", IN_PLACE)
-def test_what_stands_in_the_place_of_a_chunk_is_told(
+def test_a_chunk_that_is_not_a_regular_file_is_reported(
     kind: str, depth: Any, zarr_format: Any, separator: str, in_tmp: Path
 ) -> None:
     """A19: a folder, a link or a socket under a chunk's key is an error, at every depth."""

@@ -51,7 +51,7 @@ def test_many_answers_are_those_of_single_requests(wanted: list[tuple[str, Range
     assert fetch_many(lambda key, part: expected([(key, part)])[0], wanted) == expected(wanted)
 
 
-def test_ranges_far_apart_or_large_together_stay_apart() -> None:
+def test_distant_or_large_ranges_are_not_joined() -> None:
     def spans(*wanted: tuple[int, int]) -> list[Range | None]:
         parts = [("a", Range(*part)) for part in wanted]
         return [fetch.range for fetch in coalesce(parts, gap=10, largest=100)]

@@ -44,7 +44,7 @@ class DatabaseTests(
     ReadOnlyTests,
     AbsenceTests,
 ):
-    """What every database passes."""
+    """Tests that every database passes."""
 
 
 class TestSQLite(DatabaseTests):
@@ -130,7 +130,7 @@ class TestRedis(DatabaseTests, PartialTests):
 # SQLite
 
 
-def test_a_table_of_another_program_is_left_alone(tmp_path: Path) -> None:
+def test_a_table_of_another_program_is_not_changed(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "x.sqlite")
     connection.execute("CREATE TABLE mine(a)")
     connection.commit()

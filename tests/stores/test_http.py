@@ -51,7 +51,7 @@ def test_a_range_is_part_of_a_value(web: Web, part: Range, ranges: bool) -> None
         assert store.get("k") == DIGITS
 
 
-def test_a_server_without_ranges_is_remembered_and_asked_for_a_value_once(web: Web) -> None:
+def test_a_server_without_ranges_is_asked_for_a_value_once(web: Web) -> None:
     web.values["data/k"] = os.urandom(4_000_000)
     web.ranges = False
     store = open_store(web)

@@ -1,4 +1,4 @@
-"""Two ways to one place are recognised, and two places are told apart (root of A1, A5, A10)."""
+"""Stores of one location are recognised as such, and others distinguished (A1, A5, A10)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ways(directory: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_every_way_to_a_directory_is_the_same_place(tmp_path: Path, exists: bool) -> None:
+def test_every_path_to_a_directory_has_the_same_identity(tmp_path: Path, exists: bool) -> None:
     directory = tmp_path / "x"
     if exists:
         directory.mkdir()
@@ -64,7 +64,7 @@ def test_a_directory_that_is_renamed_keeps_its_identity_and_its_old_path_gets_an
     assert storage_identity(LocalStore(tmp_path / "x")) != before
 
 
-def test_what_lies_inside_overlaps_and_siblings_do_not(tmp_path: Path) -> None:
+def test_a_store_overlaps_those_inside_it_but_not_its_siblings(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     outer = storage_identity(LocalStore(tmp_path / "a"))
     for inner in (
@@ -79,7 +79,7 @@ def test_what_lies_inside_overlaps_and_siblings_do_not(tmp_path: Path) -> None:
         assert not overlap(outer, storage_identity(other)), other
 
 
-def test_memory_is_told_apart_by_the_dictionary_not_by_its_text() -> None:
+def test_memory_stores_are_distinguished_by_their_dictionary() -> None:
     values: dict[str, bytes] = {}
     assert same_storage(MemoryStore(values), stores.ReadOnlyStore(MemoryStore(values)))
     assert not same_storage(MemoryStore(), MemoryStore())
@@ -89,7 +89,7 @@ def test_memory_is_told_apart_by_the_dictionary_not_by_its_text() -> None:
     assert same_storage(from_zarr(shared), from_zarr(shared))
 
 
-def test_buckets_are_told_apart_by_endpoint_bucket_and_prefix() -> None:
+def test_buckets_are_distinguished_by_endpoint_bucket_and_prefix() -> None:
     def bucket(url: str, endpoint: str) -> Any:
         options = {"anonymous": True, "endpoint": endpoint}
         return stores.resolve(url, storage_options=options)
@@ -108,7 +108,7 @@ def test_buckets_are_told_apart_by_endpoint_bucket_and_prefix() -> None:
     )
 
 
-def test_a_store_that_cannot_tell_is_a_place_of_its_own() -> None:
+def test_a_store_without_an_identity_differs_from_all_others() -> None:
     class Smallest:
         read_only = False
 

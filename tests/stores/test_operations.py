@@ -114,7 +114,9 @@ def test_a_shard_of_the_draft_is_one_value_or_the_other(web: Web) -> None:
     np.testing.assert_array_equal(oz.open(web.url)[20:24], NEW[20:24])
 
 
-def test_who_is_always_overtaken_gets_an_error(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_that_always_meets_a_new_value_is_an_error(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
     few = replace(CONFLICTS, attempts=3)
     monkeypatch.setattr("omnizarr.concurrency.retry.CONFLICTS", few)
     values, other = arrays(SHARDED)
@@ -149,7 +151,7 @@ def test_a_part_after_the_end_is_of_the_same_value(s3: Cloud) -> None:
         fetch([("k", Range(0, 3))])
 
 
-def test_wrappers_tell_of_what_value_a_part_is_where_the_store_does(web: Web) -> None:
+def test_wrappers_return_the_generation_of_a_part(web: Web) -> None:
     web.values = {"a/k": b"0123456789"}
     inner = HTTPStore(web.url)
     for store, key in (

@@ -88,7 +88,7 @@ def test_the_new_file_is_read_and_written_while_an_old_writer_lives(
 @pytest.mark.parametrize("how", ["removed", "replaced", "moved"])
 @pytest.mark.parametrize("kind", ["zip", "ozx"])
 @pytest.mark.parametrize("end", ["close", "flush", "compact"])
-def test_changes_that_an_archive_cannot_store_any_more_are_told(
+def test_changes_that_an_archive_can_no_longer_store_are_reported(
     tmp_path: Path, kind: str, how: str, end: str
 ) -> None:
     path = tmp_path / f"x.{kind}"
@@ -184,9 +184,7 @@ def test_stores_of_one_archive_share_it_by_any_path_and_after_compacting(tmp_pat
         assert sorted(file.namelist()) == ["k", "l", "m"]
 
 
-def test_a_dbm_file_that_was_replaced_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replaced_dbm_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dbm.open", dbm.dumb.open)  # the one kind that every system has
     old = DBMStore(tmp_path / "x")
     old.set("k", b"old")

@@ -49,7 +49,7 @@ def functions() -> dict[str, Callable[..., Any]]:
     return found
 
 
-def test_every_function_that_takes_a_place_takes_its_options() -> None:
+def test_every_function_that_takes_a_store_takes_its_options() -> None:
     """D3."""
     lacking = []
     for name, function in functions().items():

@@ -1,4 +1,4 @@
-"""How often a remote store is asked: look-ups that can be made together are made together."""
+"""Requests to a remote store are made together where possible."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def test_an_array_is_opened_below_a_prefix() -> None:
     assert oz.open_array(PrefixStore(memory, "g/a"))[...].tolist() == [0, 1, 2, 3, 4]
 
 
-def test_a_recording_tells_the_requests_of_an_operation() -> None:
+def test_a_recording_lists_the_requests_of_an_operation() -> None:
     store = RecordingStore(MemoryStore())
     oz.create_array(store, data=np.arange(6), chunks=(2,))
     store.calls.clear()
@@ -243,7 +243,7 @@ def test_a_damaged_or_lost_copy_is_fetched_again(tmp_path: Path) -> None:
     assert store.get("k") == b"value"
 
 
-def test_a_store_that_cannot_tell_changes_is_cached_only_on_request() -> None:
+def test_a_store_without_generations_is_cached_only_on_request() -> None:
     with pytest.raises(InvalidArgument, match="validate=False"):
         CacheStore(KeyValueStore())
     assert CacheStore(KeyValueStore(), validate=False).read_only
@@ -257,7 +257,7 @@ def test_a_pickled_cache_in_memory_starts_empty() -> None:
     assert again.get("k") == b"value"
 
 
-def test_a_server_that_does_not_tell_generations_is_cached_for_nobody_but_read(web: Web) -> None:
+def test_a_server_without_generations_is_read_without_caching(web: Web) -> None:
     oz.create_array(PrefixStore(MemoryStore(web.values), "data"), data=np.arange(6), chunks=3)
     web.tags = False
     array = oz.open(CacheStore(HTTPStore(f"{web.url}/data")))
@@ -287,7 +287,7 @@ def test_a_shared_cache_never_mixes_stores(
         check(HTTPStore(f"{web.url}/data", headers={"version": value.decode()}), value)
 
 
-def test_a_cache_on_disk_serves_other_objects_and_processes_of_the_same_place(
+def test_a_disk_cache_is_shared_by_stores_of_one_location(
     tmp_path: Path,
 ) -> None:
     """A10: what tells a store must not change from one process to the next."""
@@ -304,7 +304,7 @@ def test_a_cache_on_disk_serves_other_objects_and_processes_of_the_same_place(
     assert cached.get("k") == b"1"  # so it was found
 
 
-def test_a_cache_on_disk_serves_memory_of_fsspec_to_nobody_else(tmp_path: Path) -> None:
+def test_a_disk_cache_of_fsspec_memory_is_not_shared(tmp_path: Path) -> None:
     """A10: all processes have a file system "memory", each with values of its own."""
     code = (
         "import sys; from omnizarr.storage import CacheStore, FsspecStore, LocalStore;"

@@ -136,7 +136,7 @@ def bounded(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
 
 
 @given(bounded())
-def test_what_lies_outside_of_the_valid_range_is_missing_and_all_else_as_before(case: Any) -> None:
+def test_values_outside_the_valid_range_are_missing(case: Any) -> None:
     values, attributes = case
     low, high = attributes.get("valid_range", (None, None))
     low, high = attributes.get("valid_min", low), attributes.get("valid_max", high)

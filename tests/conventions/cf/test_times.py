@@ -131,7 +131,7 @@ def test_a_number_out_of_range_is_an_error_and_no_other_date() -> None:
 
 @pytest.mark.parametrize("calendar", ["standard", "noleap"])
 @pytest.mark.parametrize("zone", ["-6:00", "-6", "-06:00", "-0600"])
-def test_a_time_zone_counts_however_it_is_spelled(calendar: str, zone: str) -> None:
+def test_every_notation_of_a_time_zone_is_read(calendar: str, zone: str) -> None:
     times = Times(f"seconds since 1992-10-8 15:15:42.5 {zone}", calendar)
     [found] = times.decode(np.array([0]), NONE)
     date = found if isinstance(found, np.datetime64) else as_numpy(found)

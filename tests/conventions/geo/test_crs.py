@@ -41,7 +41,7 @@ def test_every_way_to_state_one_gives_the_same(given: Any) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "somewhere", "FOO[1]", 3.5, None, True])
-def test_what_is_none_is_refused(given: Any) -> None:
+def test_an_invalid_reference_system_is_refused(given: Any) -> None:
     with pytest.raises(oz.InvalidArgument, match="coordinate reference system"):
         CRS.of(given)
 
@@ -56,7 +56,7 @@ def test_the_code_of_text_is_that_of_the_whole() -> None:
 
 @pytest.mark.parametrize("way", ["cf", "gdal", "both", "proj"])
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_what_was_written_is_read(way: Any, zarr_format: int) -> None:
+def test_a_written_reference_system_is_read(way: Any, zarr_format: int) -> None:
     made = array(zarr_format=zarr_format)
     oz.geo.write_crs(made, "EPSG:32633", way=way)
     found = oz.geo.read_crs(oz.open_array(made.store, path="map"))
@@ -105,7 +105,7 @@ def test_a_group_states_one_for_its_own_arrays_only() -> None:
     assert oz.geo.read_crs(far) is None
 
 
-def test_an_array_at_the_root_has_no_place_for_a_grid_mapping() -> None:
+def test_an_array_at_the_root_cannot_have_a_grid_mapping_variable() -> None:
     made = oz.create_array({}, shape=(2, 2))
     with pytest.raises(oz.CannotExpress, match="way='gdal'"):
         oz.geo.write_crs(made, WKT2)
@@ -145,7 +145,7 @@ def test_the_convention_proj_gets_exactly_one_statement(given: Any, name: str) -
     assert found.same(CRS.of(given))
 
 
-def test_what_another_handle_stored_stays_when_a_system_is_written() -> None:
+def test_writing_a_reference_system_keeps_changes_of_other_handles() -> None:
     found = array()
     oz.open(found.store_path, "r+").attrs["title"] = "height"
     oz.geo.write_crs(found, "EPSG:4326", way="gdal")

@@ -50,7 +50,7 @@ def test_a_transform_without_sense_is_refused(values: Any) -> None:
 
 @pytest.mark.parametrize("convention", ["multiscales", "geozarr"])
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_a_written_map_is_read_by_place_and_resolution(convention: Any, zarr_format: Any) -> None:
+def test_a_written_map_is_read_by_bounds_and_resolution(convention: Any, zarr_format: Any) -> None:
     store: dict[str, bytes] = {}
     made = oz.geo.write(
         store,
@@ -102,7 +102,7 @@ def test_the_level_is_the_coarsest_that_is_fine_enough() -> None:
         found.level(0)
 
 
-def test_a_transform_is_found_wherever_it_stands() -> None:
+def test_a_transform_is_found_in_every_attribute() -> None:
     expected = Affine(0.5, 0, 10, 0, -0.5, 50)
     group = oz.create_group({})
     group.create_array("ref", shape=(), attributes={"GeoTransform": "10 0.5 0 50 0 -0.5"})
@@ -168,7 +168,7 @@ def test_levels_of_a_tile_matrix_set_are_found_and_placed() -> None:
     assert oz.geo.open(root.store).bounds == (9000, 4920, 9080, 5000)
 
 
-def test_levels_of_a_tile_matrix_set_that_is_only_named_lie_where_they_say() -> None:
+def test_levels_of_a_named_tile_matrix_set_are_placed_by_coordinates() -> None:
     root = oz.create_group({}, attributes={"multiscales": {"tile_matrix_set": "WebMercatorQuad"}})
     with pytest.raises(oz.InvalidMetadata, match="no child has the name of a tile matrix"):
         oz.geo.open(root.store)
@@ -278,7 +278,7 @@ def test_options_without_sense_are_refused_before_anything_is_stored(
     assert store == {}
 
 
-def test_a_map_without_place_is_read_by_index_only() -> None:
+def test_a_map_without_georeferencing_is_read_by_index_only() -> None:
     found = oz.geo.write({}, heights(), levels=2)
     assert (found.crs, found.bounds, found.resolutions) == (None, None, (None, None))
     assert found.read().shape == (40, 100)
@@ -362,7 +362,7 @@ def test_the_compression_of_maps_is_known_to_gdal_and_notices_damage() -> None:
                 array[...]
 
 
-def test_what_was_never_written_is_no_data_to_readers_of_maps() -> None:
+def test_missing_chunks_of_a_map_are_no_data() -> None:
     def fill(data: Any, **options: Any) -> Any:
         return oz.geo.write({}, data, method="nearest", **options).levels[0].array.fill_value
 

@@ -42,7 +42,7 @@ def cases(folder: Path) -> Iterator[tuple[str, dict[str, Any], str, bool, bool]]
 
 
 def cases_0_6(folder: Path) -> Iterator[tuple[str, dict[str, Any], str, bool, bool]]:
-    """As `cases`, from the form of 0.6: a file a case, valid and invalid ones apart."""
+    """Return the same in the form of 0.6: one file per case, valid and invalid separately."""
     for file in sorted(folder.glob("tests/attributes/spec/*/*/*.json")):
         attributes = json.loads(file.read_text())
         attributes.pop("_conformance", None)

@@ -55,7 +55,7 @@ def test_neighbouring_intervals_share_no_pixel_and_miss_none(cuts: list[float], 
     assert seen == list(range(image.levels[level].shape[2]))
 
 
-def test_a_coarse_level_shows_the_same_place() -> None:
+def test_a_coarse_level_shows_the_same_region() -> None:
     image = example()
     region = {"c": 0, "z": (0, 5), "y": (2, 4), "x": (2, 6)}
     fine, coarse = image.read(region), image.read(region, level=1)

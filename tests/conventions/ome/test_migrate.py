@@ -56,7 +56,9 @@ def same_values(a: dict[str, bytes], b: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize("make", [image, plate])
 @pytest.mark.parametrize(("version", "other"), [("0.4", "0.5"), ("0.5", "0.4")])
-def test_there_and_back_gives_identical_documents(make: Any, version: str, other: str) -> None:
+def test_migrating_there_and_back_gives_identical_metadata(
+    make: Any, version: str, other: str
+) -> None:
     start = make(version)
     there: dict[str, bytes] = {}
     back: dict[str, bytes] = {}
@@ -70,7 +72,7 @@ def test_there_and_back_gives_identical_documents(make: Any, version: str, other
 
 
 @pytest.mark.shows("OME-21")
-def test_in_place_only_documents_are_written_and_chunk_files_stay(tmp_path: Path) -> None:
+def test_migrating_in_place_writes_only_metadata(tmp_path: Path) -> None:
     folder = tmp_path / "image.zarr"
     for key, value in image("0.4").items():
         (folder / key).parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +128,7 @@ def test_chunks_with_a_form_in_version_3_stay(codec: Any) -> None:
 
 
 @pytest.mark.shows("OME-23")
-def test_what_has_no_form_in_version_3_is_refused_before_anything_is_written() -> None:
+def test_an_inexpressible_image_is_refused_before_anything_is_written() -> None:
     start = image("0.4")
     group = oz.open_group(start, "r+")
     group.create_array("other", shape=3, dtype=object, object_codec=numcodecs.JSON())
@@ -153,7 +155,7 @@ def test_a_sharded_image_goes_back_only_with_its_data_rewritten() -> None:
     assert oz.ome.validate(there) == []
 
 
-def test_old_documents_can_be_removed_and_the_way_back_stays_open() -> None:
+def test_a_migration_that_removed_old_metadata_can_be_reversed() -> None:
     start = image("0.4")
     first = documents(start)
     done = oz.ome.migrate(start, in_place=True, remove_old=True)

@@ -82,7 +82,7 @@ def test_every_kind_of_transformation_is_known(name: str) -> None:
         ({**GOOD["displacements"], "interpolation": "none"}, "expected one of nearest"),
     ],
 )
-def test_what_is_wrong_with_a_transformation_is_told_with_its_place(
+def test_a_problem_of_a_transformation_is_reported_with_its_path(
     transform: dict[str, Any], words: str
 ) -> None:
     found = errors(attributes(transform))

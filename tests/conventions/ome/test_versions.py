@@ -43,7 +43,7 @@ def test_the_model_writes_what_it_read(members: dict[str, Any]) -> None:
 
 
 @given(ome_metadata.MEMBERS, ome_metadata.OTHERS)
-def test_there_and_back_gives_identical_documents(
+def test_converting_there_and_back_gives_identical_metadata(
     members: dict[str, Any], others: dict[str, Any]
 ) -> None:
     new = to_attributes(members, "0.5", others)
@@ -112,7 +112,7 @@ BASE = {
         ),
     ],
 )
-def test_a_problem_is_told_with_its_place(change: dict[str, Any], place: str) -> None:
+def test_a_problem_is_reported_with_its_path(change: dict[str, Any], place: str) -> None:
     good = {"ome": {"version": "0.5", "multiscales": [BASE]}}
     assert errors(good) == []
     bad = {"ome": {"version": "0.5", "multiscales": [{**BASE, **change}]}}
@@ -120,7 +120,7 @@ def test_a_problem_is_told_with_its_place(change: dict[str, Any], place: str) ->
     assert any(e.startswith(expected) for e in errors(bad)), errors(bad)
 
 
-def test_every_problem_is_told_not_only_the_first() -> None:
+def test_every_problem_is_reported() -> None:
     bad = {"ome": {"version": "0.5", "multiscales": [{}], "plate": {}, "well": {"images": []}}}
     found = " ".join(errors(bad))
     for place in ("axes", "datasets", "plate.rows", "plate.columns", "plate.wells", "well.images"):

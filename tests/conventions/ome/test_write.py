@@ -113,7 +113,7 @@ def test_pixels_grow_alike_along_all_axes_of_space() -> None:
 
 
 @pytest.mark.parametrize(("method", "shift"), [("mean", 0.5), ("nearest", None)])
-def test_a_coarse_pixel_lies_in_the_middle_of_what_it_stands_for(
+def test_a_coarse_pixel_is_centred_on_the_pixels_it_covers(
     method: str, shift: float | None
 ) -> None:
     image = oz.ome.write({}, np.zeros((8, 8), "u1"), levels=2, method=method)
@@ -185,7 +185,7 @@ def test_memory_stays_within_a_few_units(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_written_is_told_before_anything_is_touched(
+def test_invalid_input_is_refused_before_anything_is_written(
     options: dict[str, Any], words: str
 ) -> None:
     store: dict[str, bytes] = {}
@@ -284,7 +284,7 @@ def test_version_0_4_is_not_written_with_dots_in_its_keys(keys: Any) -> None:
     oz.ome.write({}, data, version="0.5", **keys)
 
 
-def test_dots_in_the_keys_of_0_4_are_told_by_validate() -> None:
+def test_validate_reports_dots_in_the_keys_of_0_4() -> None:
     """B2: what others wrote so is read, and `validate` says what is wrong."""
     store: dict[str, bytes] = {}
     oz.ome.write(store, np.arange(16, dtype="u1").reshape(4, 4), version="0.4", levels=1)

@@ -98,7 +98,7 @@ def test_an_image_that_says_little_is_shown_all_the_same(tmp_path: Path, reader:
     assert len({options["colormap"] for options in found}) == 2
 
 
-def test_the_fields_of_a_plate_lie_side_by_side(tmp_path: Path, reader: Reader) -> None:
+def test_the_fields_of_a_plate_are_shown_side_by_side(tmp_path: Path, reader: Reader) -> None:
     path = tmp_path / "plate.zarr"
     fields = {"A/1": [VALUES, VALUES + 1, VALUES + 2], "B/2": [VALUES + 3]}
     oz.ome.write_plate(path, fields, axes="czyx", levels=2, method="nearest")
@@ -112,7 +112,7 @@ def test_the_fields_of_a_plate_lie_side_by_side(tmp_path: Path, reader: Reader) 
     assert reader(f"{path}/")[0][0][0].shape == expected.shape
 
 
-def test_the_fields_of_a_well_lie_side_by_side(tmp_path: Path) -> None:
+def test_the_fields_of_a_well_are_shown_side_by_side(tmp_path: Path) -> None:
     oz.ome.write_plate(tmp_path, {"A/1": [VALUES[0], VALUES[1]]}, axes="zyx", levels=1)
     well = str(tmp_path / "A" / "1")
     read = get_reader(well)
@@ -122,7 +122,7 @@ def test_the_fields_of_a_well_lie_side_by_side(tmp_path: Path) -> None:
     assert options["name"] == "1"
 
 
-def test_labels_of_a_plate_lie_over_its_fields(tmp_path: Path, reader: Reader) -> None:
+def test_labels_of_a_plate_are_shown_over_its_fields(tmp_path: Path, reader: Reader) -> None:
     path = tmp_path / "plate.zarr"
     oz.ome.write_plate(path, {"A/1": [VALUES[0]], "A/2": [VALUES[0]]}, axes="zyx", levels=1)
     oz.ome.write_labels(path, "cells", LABELS, path="A/1/0")
@@ -156,7 +156,7 @@ def test_an_array_of_any_format_is_an_image(tmp_path: Path, reader: Reader) -> N
     assert options["axis_labels"] == named.dimension_names
 
 
-def test_what_is_not_zarr_or_not_an_image_is_left_to_other_readers(tmp_path: Path) -> None:
+def test_paths_that_are_not_images_are_left_to_other_readers(tmp_path: Path) -> None:
     oz.create_group(tmp_path / "group.zarr")
     (tmp_path / "empty.zarr").mkdir()
     assert get_reader(str(tmp_path / "group.zarr")) is None

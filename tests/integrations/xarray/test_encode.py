@@ -148,7 +148,7 @@ def test_numbers_are_encoded_part_by_part_as_they_are_stored() -> None:
     np.testing.assert_array_equal(found, dataset["v"][2:4, 3:] / 0.5)
 
 
-def test_what_cannot_be_encoded_is_refused_before_anything_is_replaced() -> None:
+def test_an_invalid_encoding_is_refused_before_anything_is_replaced() -> None:
     store: dict[str, bytes] = {}
     ozx.write(packed(np.ones((4, 4))), store)
     before = dict(store)

@@ -287,12 +287,12 @@ def test_readers_see_appended_values_or_none_of_them(tmp_path: Path) -> None:
     assert opened(tmp_path / "x").sizes["time"] == 11
 
 
-def test_who_appends_at_the_same_time_loses_nothing_and_overwrites_nothing(tmp_path: Path) -> None:
+def test_concurrent_appends_lose_and_overwrite_nothing(tmp_path: Path) -> None:
     climate(3)[["t"]].omnizarr.to(tmp_path / "x")
     days = np.arange("2001-01-01", "2001-01-13", dtype="M8[D]")
 
     def append(day: Any) -> int:
-        """How often another was quicker."""
+        """Append and return the number of lost races."""
         part = climate(1, str(day))[["t"]] * 0 + int(day.astype(int))
         for attempt in range(1000):
             try:
@@ -345,7 +345,7 @@ def test_a_dataset_may_replace_the_one_it_is_read_from(tmp_path: Path) -> None:
     xr.testing.assert_identical(opened(tmp_path / "x"), climate())
 
 
-def test_what_cannot_be_written_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+def test_an_invalid_write_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x"
     data = climate()
     data.omnizarr.to(path)
@@ -389,7 +389,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_changes(tmp_path: Path) -
         ({}, {"chunksizes": (1, 1)}, ValueError, "chunksizes use chunks"),
     ],
 )
-def test_what_cannot_be_written_never_replaces_what_is_there(
+def test_an_invalid_dataset_never_replaces_stored_data(
     tmp_path: Path, attributes: Any, encoding: Any, kind: type[Exception], words: str
 ) -> None:
     path = tmp_path / "x"

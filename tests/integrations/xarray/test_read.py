@@ -94,7 +94,7 @@ def test_decoding_by_parts_can_be_awaited_sent_and_selected_by_points(tmp_path: 
     np.testing.assert_array_equal(asyncio.run(dataset.load_async()).v, values)
 
 
-def test_a_damaged_chunk_is_an_error_whichever_part_it_lies_in(tmp_path: Path) -> None:
+def test_a_damaged_chunk_is_an_error_in_every_part(tmp_path: Path) -> None:
     dataset, values = packed(tmp_path)
     (tmp_path / "a" / "v" / "c" / "1" / "2").write_bytes(b"damaged")
     np.testing.assert_array_equal(dataset.v[:7], values[:7])

@@ -85,7 +85,7 @@ def test_a_codec_that_is_not_known_here_does_not_keep_other_variables_from_being
         found.v.load()
 
 
-def test_what_cannot_be_created_is_named() -> None:
+def test_an_unsupported_codec_is_named() -> None:
     bad = dataset().assign(v=dataset().v.assign_attrs(bad=object()))
     with pytest.raises(TypeError, match="cannot be stored as JSON") as caught:
         ozx.write(bad, {})

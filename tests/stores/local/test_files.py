@@ -79,7 +79,7 @@ def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path, target: s
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_what_cannot_be_stored_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     (tmp_path / "folder" / "k").mkdir(parents=True)
     (tmp_path / "file").write_bytes(b"old")

@@ -25,7 +25,7 @@ def folding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files.os.path, "lexists", lexists)
 
 
-def test_an_ordinary_disk_tells_names_apart(tmp_path: Path) -> None:
+def test_a_case_sensitive_disk_is_recognised(tmp_path: Path) -> None:
     (tmp_path / "some").touch()
     if os.path.lexists(tmp_path / "SOME"):
         pytest.skip("this disk does not")

@@ -328,7 +328,7 @@ def test_secrets_are_in_no_repr_and_no_error(cloud: Cloud) -> None:
         assert secret not in repr(store) + str(store) + str(caught.value) + repr(store.bucket)
 
 
-def test_wrong_options_are_told_at_once(gs: Cloud) -> None:
+def test_invalid_options_are_reported_at_once(gs: Cloud) -> None:
     with pytest.raises(InvalidArgument, match="nonsense"):
         resolve(gs.url, storage_options={**gs.options, "nonsense": 1})
     with pytest.raises(StoreError, match="Account"):
@@ -427,7 +427,7 @@ def grandchild(store: ObjectStore) -> bool:
 
 
 def in_child(check: Any) -> bool:
-    """Whether something holds in a forked process, which is given half a minute."""
+    """Return True if a condition holds in a forked process within half a minute."""
     child = os.fork()
     if child == 0:
         signal.alarm(30)

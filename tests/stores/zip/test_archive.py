@@ -147,7 +147,7 @@ def test_a_cut_archive_is_an_error_and_not_empty(tmp_path: Path, size: int) -> N
             list(store.list())
 
 
-def test_what_is_no_archive_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_archive_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.zip").write_bytes(b"<html>not found</html>" * 100)
     with pytest.raises(StoreError, match=r"x\.zip.*not a ZIP archive"):
         ZipStore(tmp_path / "x.zip").get("k")
@@ -267,7 +267,7 @@ def test_a_new_archive_whose_writer_was_killed_is_read(tmp_path: Path) -> None:
     assert read_back(tmp_path / "x.zip") == {**expected, "new": b"1"}
 
 
-def test_what_was_complete_before_a_killed_writer_appended_is_read(tmp_path: Path) -> None:
+def test_values_complete_before_a_killed_writer_are_read(tmp_path: Path) -> None:
     (tmp_path / "x.zip").write_bytes(archive(VALUES, zipfile.ZIP_DEFLATED))
     killed_writer(tmp_path, "s = ZipStore('x.zip', mode='a'); s.set('b', b'new'); s.set('d', b'd')")
     with pytest.warns(OmnizarrWarning, match="was not closed.*4 entries"):
@@ -315,7 +315,7 @@ def test_an_archive_inside_an_archive_is_not_taken_for_its_directory(tmp_path: P
     assert contents(ZipStore.inside(ZipStore(tmp_path / "y.zip"), "in.zip")) == {"inner": b"1"}
 
 
-def test_an_archive_that_cannot_be_loaded_is_not_locked_while_somebody_looks_at_the_error(
+def test_an_archive_that_cannot_be_loaded_is_not_locked_by_the_error(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "x.zip"

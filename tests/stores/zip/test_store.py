@@ -97,7 +97,7 @@ class TestZipInAStore(TestZipOfAnotherWriter):
 
 
 def read_back(path: Path) -> dict[str, bytes]:
-    """What Python's own module reads; no name may be there twice."""
+    """Read an archive with Python's zipfile; no name may occur twice."""
     with zipfile.ZipFile(path) as file:
         assert file.testzip() is None
         names = file.namelist()
@@ -167,7 +167,7 @@ def read_back_later(store: ZipStore, folder: Path) -> dict[str, bytes]:
     return read_back(folder / "x.zip")
 
 
-def test_what_others_put_into_an_archive_stays_there(tmp_path: Path) -> None:
+def test_entries_of_other_programs_stay_in_an_archive(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         file.comment = b"a remark"
@@ -378,7 +378,7 @@ def test_a_pickled_writer_is_refused_in_another_process(tmp_path: Path) -> None:
 # Single-file OME-Zarr
 
 
-def test_a_single_file_ome_zarr_has_its_documents_first(tmp_path: Path) -> None:
+def test_a_single_file_ome_zarr_has_its_metadata_first(tmp_path: Path) -> None:
     path = tmp_path / "x.ozx"
     root = oz.create_group(path)
     image = root.create_array("b/0", data=np.arange(6).reshape(2, 3), chunks=(1, 3))

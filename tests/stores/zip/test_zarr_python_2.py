@@ -1,4 +1,4 @@
-"""What zarr-python 2 wrote through its stores, which had these layouts."""
+"""Data written by the stores of zarr-python 2, with their layouts."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class TestNested(StoreTests, ClosableTests, VersionedTests, SharedTests, ForkTes
 
 
 @pytest.mark.shows("V2-73", "GEO-02")
-def test_chunks_lie_in_nested_directories(tmp_path: Path) -> None:
+def test_chunks_are_in_nested_directories(tmp_path: Path) -> None:
     plain = oz.create_group(oz.DirectoryStore(tmp_path / "plain"))
     nested = oz.create_group(NestedDirectoryStore(tmp_path / "nested"))
     data = np.arange(400).reshape(20, 20)
