@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import omnizarr as oz
+from omnizarr.engine import kernel
 
 SHAPE = (6, 7, 5)
 
@@ -130,3 +132,26 @@ def test_the_index_of_a_shard_is_read_once(location: str, tmp_path: Path) -> Non
     index = 8 * 16 + 4
     lengths = [part.length or -part.start for _, part in store.asked]
     assert lengths.count(index) == 2  # of two shards
+
+
+@pytest.mark.parametrize("selection", [(5, 5), np.s_[0:100, 0:100], ..., np.s_[:, 5:250:3]])
+def test_an_ordinary_read_takes_eight_functions_in_six_files(
+    selection: Any, tmp_path: Path
+) -> None:
+    if not kernel.available():
+        pytest.skip("there is no kernel")
+    data = np.arange(300 * 300, dtype="f4").reshape(300, 300)
+    oz.create_array(tmp_path / "a", data=data, chunks=(100, 100), compressors=["blosc"])
+    array = oz.open_array(tmp_path / "a")
+    wanted = array[selection]
+    called = []
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code) if event == "call" else None)
+    try:
+        found = array[selection]
+    finally:
+        sys.setprofile(None)
+    assert np.array_equal(found, wanted)
+    assert np.array_equal(found, data[selection])
+    assert len(called) <= 8, [code.co_qualname for code in called]
+    files = {code.co_filename for code in called} - {"<string>"}  # a constructor of dataclasses
+    assert len(files) <= 6

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from omnizarr import config
 from omnizarr.concurrency.fork import on_fork
@@ -24,6 +25,9 @@ class _Used:
         self.lock = threading.RLock()  # a finaliser may run while this thread has it
         self.threads = 0
         self.nbytes = 0
+
+
+Share: TypeAlias = tuple[_Used, int, int]  # of threads: this one, and others
 
 
 class Helper:
@@ -84,24 +88,35 @@ class _NoHelpers:
 no_helpers = _NoHelpers()
 
 
-class threads:
-    """The number of threads that a call may use until the block ends, its own among them."""
+def take_threads(wanted: int, limit: int) -> Share:
+    """Take up to `wanted` threads of the `limit`, this one among them.
 
-    __slots__ = ("_more", "_own", "_used", "_wanted")
+    Return the share to `return_threads`; its last number is how many threads there are besides.
+    """
+    used, own = _used, 0 if _thread.counted else 1
+    with used.lock:
+        more = max(0, min(wanted - 1, limit - used.threads - own))
+        used.threads += own + more
+    _thread.counted = True
+    return used, own, more
 
-    def __init__(self, wanted: int) -> None:
-        self._wanted = wanted
 
-    def __enter__(self) -> int:
-        self._used = _used
-        self._own, self._more = _take(_used, self._wanted)
-        _thread.counted = True
-        return 1 + self._more
+def return_threads(share: Share) -> None:
+    """Return the threads of a share."""
+    used, own, more = share
+    _thread.counted = not own
+    with used.lock:
+        used.threads -= own + more
 
-    def __exit__(self, *exception: object) -> None:
-        _thread.counted = not self._own
-        with self._used.lock:
-            self._used.threads -= self._own + self._more
+
+@contextmanager
+def threads(wanted: int) -> Iterator[int]:
+    """Yield how many threads a call may use until the block ends, its own among them."""
+    share = take_threads(wanted, config.get().threads)
+    try:
+        yield 1 + share[2]
+    finally:
+        return_threads(share)
 
 
 @contextmanager
@@ -109,24 +124,14 @@ def helpers(wanted: int) -> Iterator[list[Helper]]:
     """Yield the helpers that a call on up to `wanted` threads may have."""
     if _thread.locks or holds_below(CHUNKS):
         wanted = 1
-    used = _used
-    own, more = _take(used, wanted)
-    before, _thread.counted, _thread.helper = _thread.helper, True, None
+    used, own, more = take_threads(wanted, config.get().threads)
+    before, _thread.helper = _thread.helper, None
     try:
         yield [Helper(used) for _ in range(more)]
     finally:
         _thread.counted, _thread.helper = not own, before
         with used.lock:
             used.threads -= own
-
-
-def _take(used: _Used, wanted: int) -> tuple[int, int]:
-    """Count this thread, if it is not yet, and as many more as are wanted and free."""
-    own = 0 if _thread.counted else 1
-    with used.lock:
-        more = max(0, min(wanted - 1, config.get().threads - used.threads - own))
-        used.threads += own + more
-    return own, more
 
 
 def is_superfluous() -> bool:

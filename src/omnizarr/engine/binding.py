@@ -139,7 +139,7 @@ class BoundArray:
     def data_type(self) -> DataType:
         return self._named("data_type", lambda: data_types.bind(self.model.data_type))
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         return self.data_type.dtype
 
@@ -151,7 +151,7 @@ class BoundArray:
         found.flags.writeable = False  # all arrays of an equal description share it
         return found
 
-    @property
+    @cached_property
     def fill_defined(self) -> bool:
         """Whether absent chunks have a value that every reader agrees on."""
         return self.model.fill_value.json is not None

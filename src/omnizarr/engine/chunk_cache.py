@@ -216,14 +216,17 @@ class Value:
         return out
 
 
-def knows(array: BoundArray, holes: bool) -> bool:
-    """Whether chunks of an array can be kept: their store tells generations, of items that no
-    caller can change. Chunks with holes inside, of which a kept one tells nothing, are not
-    where those are asked for."""
+def can_cache(array: BoundArray, record_missing: bool) -> bool:
+    """Return True if chunks of an array can be kept.
+
+    Their store must tell generations, and their items must be of a kind that no caller can change.
+    Nested shards, of which a kept one no longer shows what is missing, are not kept if missing
+    chunks are recorded.
+    """
     store = array.chunk_store
     if not isinstance(store, Versioned) or array.data_type.variable or array.codecs_key is None:
         return False
-    if not holes:
+    if not record_missing:
         return True
     pipeline = array.first_pipeline
     kept = pipeline if pipeline.sharded is None else pipeline.sharded[0].inner

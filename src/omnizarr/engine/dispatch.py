@@ -1,7 +1,12 @@
-"""Which engine does what: the kernel as far as it can, the reference engine the rest."""
+"""Reads and writes of one array: the kernel does what it can, the reference engine the rest.
+
+An ordinary read goes from `read` through `kernel.read` to C; what is rare (the chunk cache, missing
+chunks that matter, what the kernel cannot do) branches off here and comes back here.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from omnizarr import config
 from omnizarr.concurrency import key_locks
 from omnizarr.engine import chunk_cache, kernel, reference
 from omnizarr.engine.binding import BoundArray
-from omnizarr.engine.chunk_cache import current
 from omnizarr.engine.missing import Coords, Filled, Missing
 from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
 from omnizarr.model import paths
@@ -24,36 +29,60 @@ from omnizarr.stores import lock, lock_prefix, supports_compare_and_set
 def read(
     array: BoundArray,
     plan: Plan,
-    out: npt.NDArray[Any],
+    out: npt.NDArray[Any] | None = None,
     missing: Missing = "fill",
     filled: list[Coords] | None = None,
-) -> None:
-    """Fill `out`, of the plan's full shape, from the chunks.
+) -> Any:
+    """Return the result of a plan, or fill `out`, of the plan's full shape, and return it.
 
-    `missing` says what to do about those that the store does not have; the places of those that
-    got the fill value go into `filled`.
+    `missing` chooses what to do about chunks that the store does not have; the coordinates of those
+    that got the fill value go into `filled`.
     """
-    found = None if missing == "fill" and filled is None else Filled(array, missing)
+    settings = config.get()
+    full = out
     try:
-        _read(array, plan, out, found)
+        if full is None:
+            shape, dtype = plan.full_shape, array.dtype
+            if dtype.names is None and math.prod(shape) * dtype.itemsize < kernel.LARGE:
+                full = np.empty(shape, dtype)
+            else:
+                full = kernel.empty(shape, dtype)
+        if missing != "fill" or filled is not None or settings.chunk_cache is not None:
+            _read_with_options(array, plan, full, missing, filled)
+        else:
+            left = kernel.read(array, plan, full, settings)
+            if left is None:
+                reference.read(array, plan, full)
+            elif left:
+                for row in plan.some_rows(left):
+                    reference.read_row(array, row, full)
     except MemoryError as e:
-        _tell(e, "read", array)
-        raise
+        raise _memory_error(e, "read", array, plan, allocated=full is not None) from e.__cause__
+    if out is not None:
+        return out
+    return full[plan.final] if isinstance(plan, ProductPlan) else plan.result(full)
+
+
+def _read_with_options(
+    array: BoundArray,
+    plan: Plan,
+    out: npt.NDArray[Any],
+    missing: Missing,
+    filled: list[Coords] | None,
+) -> None:
+    """Read through the chunk cache, or take note of missing chunks."""
+    found = None if missing == "fill" and filled is None else Filled(array, missing)
+    cache = chunk_cache.current()
+    if cache is not None and chunk_cache.can_cache(array, record_missing=found is not None):
+        chunk_cache.read(cache, array, plan, out, found)
+    else:
+        left = kernel.read(array, plan, out, skip_missing=found is not None)
+        if left is None:
+            reference.read(array, plan, out, found)
+        for row in plan.some_rows(left) if left else ():
+            reference.read_row(array, row, out, found)
     if found is not None:
         found.finish(filled)
-
-
-def _read(array: BoundArray, plan: Plan, out: npt.NDArray[Any], filled: Filled | None) -> None:
-    cache = current()
-    if cache is not None and chunk_cache.knows(array, holes=filled is not None):
-        chunk_cache.read(cache, array, plan, out, filled)
-        return
-    left = kernel.read(array, plan, out, leave_absent=filled is not None)
-    if left is None:
-        reference.read(array, plan, out, filled)
-    elif left:
-        for row in plan.some_rows(left):
-            reference.read_row(array, row, out, filled)
 
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
@@ -67,21 +96,27 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
         with exclusive(array, changed):
             _store(array, plan, value)
     except MemoryError as e:
-        _tell(e, "write", array)
-        raise
+        raise _memory_error(e, "write", array, plan, allocated=True) from e.__cause__
 
 
-def _tell(error: MemoryError, verb: str, array: BoundArray) -> None:
-    """Have an error say what there is no memory for, where it says nothing."""
-    if not error.args:
-        where = f"{paths.show(array.path)} in {array.store!r}"
-        error.args = (f"there is no memory to {verb} {where}; select less at a time",)
+def _memory_error(
+    error: MemoryError, verb: str, array: BoundArray, plan: Plan, *, allocated: bool
+) -> MemoryError:
+    """Return an error that says what there was not enough memory for, unless it does."""
+    if error.args and allocated:
+        return error
+    what = f"to {verb}"
+    if not allocated:
+        size = math.prod(plan.full_shape) * array.dtype.itemsize
+        what = f"for {size} bytes, {plan.shape} of {array.dtype}, of"
+    where = f"{paths.show(array.path)} in {array.store!r}"
+    return MemoryError(f"not enough memory {what} {where}; select less at a time")
 
 
 def merge(
     array: BoundArray, coords: Coords, values: npt.NDArray[Any], known: npt.NDArray[np.bool_]
 ) -> None:
-    """Store those elements from the beginning of one chunk that are known; the others stay."""
+    """Store the elements of one chunk that are known, counted from its start; others stay."""
     array.check_skipped()
     with exclusive(array, [array.key(coords)]):
         if supports_compare_and_set(array.chunk_store):
@@ -120,9 +155,9 @@ def write_fields(array: BoundArray, plan: Plan, names: Any, value: npt.NDArray[A
 
 @contextmanager
 def exclusive(array: BoundArray, keys: Iterable[str]) -> Iterator[None]:
-    """Keep chunks for a while from being changed by others, who read them before they store.
+    """Lock chunks against writers that change a part of them until the block ends.
 
-    Chunks that a transformer keeps together are kept together here too.
+    Chunks that a transformer stores in one value are locked together.
     """
     chunks = array.chunk_store
     stored = [*dict.fromkeys(stored_key(chunks, key) for key in keys)]
@@ -150,9 +185,10 @@ def _store(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> None:
 
 
 def _changed(array: BoundArray, plan: Plan) -> list[str]:
-    """Keys of chunks that are read, changed and stored; whole ones need no lock.
+    """Return the keys of chunks that are read, changed and stored; whole ones need no lock.
 
-    Those that a transformer keeps together with others, or that hold more, are never whole.
+    Chunks that a transformer stores with others, or that hold elements beyond the shape, are never
+    whole.
     """
     alone = array.chunk_store is array.store and not array.outgrown
     if alone and isinstance(plan, ProductPlan) and plan.whole:

@@ -10,10 +10,9 @@ import itertools
 import math
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +22,13 @@ from omnizarr.chunk_key_encodings import V2, Default, Draft
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.bytes import Bytes, holds_text
 from omnizarr.codecs.transpose import Transpose
-from omnizarr.concurrency.budget import threads
+from omnizarr.concurrency.budget import return_threads, take_threads
+from omnizarr.config import Config
 from omnizarr.data_types import own_type
 from omnizarr.engine.binding import BoundArray
 from omnizarr.errors import OmnizarrError
-from omnizarr.indexing import Plan, PointPlan, Run
+from omnizarr.indexing import Plan, PointPlan, ProductPlan, Run
 from omnizarr.stores import direct_file_root, direct_values
-from omnizarr.stores.base import DirectFiles, DirectValues
 
 try:
     from omnizarr.engine import _kernel
@@ -66,7 +65,7 @@ class Layout:
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """An array with anything in it; a large one may take the memory of one that is gone."""
+    """Return an array with undefined contents; a large one may reuse the memory of another."""
     nbytes, dtype = math.prod(shape) * dtype.itemsize, own_type(dtype)
     if _kernel is None or nbytes < LARGE or dtype.kind not in "biufcmMSUV" or dtype.hasobject:
         return np.empty(shape, dtype)
@@ -74,93 +73,120 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def read(
-    array: BoundArray, plan: Plan, out: npt.NDArray[Any], leave_absent: bool = False
+    array: BoundArray,
+    plan: Plan,
+    out: npt.NDArray[Any],
+    settings: Config | None = None,
+    skip_missing: bool = False,
 ) -> list[int] | None:
-    """The rows that are left to do, or None where the kernel does not know the array.
+    """Fill `out` and return the rows that are left, or None if the kernel cannot read the array.
 
-    With `leave_absent` those are among them that would get the fill value, in part or in full.
+    With `skip_missing` those are left too that would get the fill value, in part or in full.
     """
-    layout = _layout(array)
-    if layout is None or not out.size:
+    settings = settings or config.get()
+    key = (settings.write_empty_chunks or not array.fill_defined, type(array.store))
+    layout = array.layouts[key] if key in array.layouts else _find_layout(array, key)
+    if layout is None or not out.size or settings.engine == "reference":
         return None
-    if layout.in_memory:
-        found = cast(DirectValues, array.store).direct_values
-        values = [found.get(array.key(coords)) for coords in _coords(plan)]
-        if not all(v is None or type(v) is bytes for v in values):
-            return None
-        return _run(layout, array, plan, values, out, False, leave_absent)
-    return _run(layout, array, plan, None, out, False, leave_absent)
+    store: Any = array.store
+    values = _values(array, plan) if layout.in_memory else None
+    if values is _FOREIGN:
+        return None
+    share = take_threads(settings.threads, settings.threads)
+    try:
+        return _kernel.run(
+            layout.capsule,
+            plan.parts if isinstance(plan, ProductPlan) and plan.runs else _columns(plan),
+            b"" if layout.in_memory else store.direct_file_root,
+            values,
+            array.encoded_prefix,
+            layout.style,
+            layout.separator,
+            out.view(_items[out.itemsize]),
+            False,  # writing
+            False,  # durable
+            skip_missing,
+            share[2] + 1,
+            SMALL,
+        )
+    except MemoryError:
+        return None  # the reference engine may need less, or raises an error that says more
+    finally:
+        return_threads(share)
 
 
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] | None:
-    """As `read`, for storing."""
+    """Store the values and return the rows that are left, or None as `read` does."""
+    settings = config.get()
     layout = _layout(array)
     if layout is None or not layout.writable or not value.size:
         return None
     if not plan.runs and layout.sharded:
         return None
-    if layout.in_memory:
-        return _in_memory(layout, array, plan, value)
-    return _run(layout, array, plan, None, value, writing=True)
-
-
-def _in_memory(
-    layout: Layout, array: BoundArray, plan: Plan, data: npt.NDArray[Any]
-) -> list[int] | None:
     store: Any = array.store
-    keys = [array.key(coords) for coords in _coords(plan)]
-    found = store.direct_values
-    values = [found.get(key) for key in keys]
-    if not all(v is None or type(v) is bytes for v in values):
+    values = _values(array, plan) if layout.in_memory else None
+    if values is _FOREIGN:
         return None
-    left = _run(layout, array, plan, values, data, writing=True)
-    if left is None:
-        return None
-    skipped = set(left)
-    for number, (key, value) in enumerate(zip(keys, values, strict=True)):
-        if number in skipped:
-            continue
-        if value is None:
-            store.erase(key)
-        else:
-            store.set(key, value)
-    return left
-
-
-def _run(
-    layout: Layout,
-    array: BoundArray,
-    plan: Plan,
-    values: list[bytes | None] | None,
-    data: npt.NDArray[Any],
-    writing: bool,
-    leave_absent: bool = False,
-) -> list[int] | None:
-    settings, store = config.get(), cast(DirectFiles, array.store)
-    root = b"" if layout.in_memory else store.direct_file_root
-    with threads(settings.threads) as allowed, suppress(MemoryError):
-        return _kernel.run(
+    share = take_threads(settings.threads, settings.threads)
+    try:
+        left = _kernel.run(
             layout.capsule,
             _columns(plan),
-            root,
+            b"" if layout.in_memory else store.direct_file_root,
             values,
             array.encoded_prefix,
             layout.style,
             layout.separator,
-            data.view(_items(data.itemsize)),  # not every type has a buffer of its own
-            writing,
+            value.view(_items[value.itemsize]),
+            True,  # writing
             settings.durability == "fsync",
-            leave_absent,
-            allowed,
+            False,
+            share[2] + 1,
             SMALL,
         )
-    return None  # the reference engine may need less, or says what there is no memory for
+    except MemoryError:
+        return None
+    finally:
+        return_threads(share)
+    if left is not None and values is not None:
+        _store_values(array, plan, values, left)
+    return left
 
 
-@cache
-def _items(size: int) -> np.dtype[Any]:
-    """The type of any items of a size."""
-    return np.dtype(f"V{size}")
+_FOREIGN: list[bytes | None] = []  # stands for values that are not bytes
+
+
+def _values(array: BoundArray, plan: Plan) -> list[bytes | None]:
+    """Return the values of the chunks touched, of a store that has them in memory."""
+    store: Any = array.store
+    found = store.direct_values
+    values = [found.get(array.key(coords)) for coords in _coords(plan)]
+    return values if all(v is None or type(v) is bytes for v in values) else _FOREIGN
+
+
+def _store_values(
+    array: BoundArray, plan: Plan, values: list[bytes | None], left: list[int]
+) -> None:
+    """Store what the kernel made of the values; None erases a chunk of fill values."""
+    skipped = set(left)
+    for number, (coords, value) in enumerate(zip(_coords(plan), values, strict=True)):
+        if number in skipped:
+            continue
+        if value is None:
+            array.store.erase(array.key(coords))
+        else:
+            array.store.set(array.key(coords), value)
+
+
+class _Items(dict[int, np.dtype[Any]]):
+    """The type of any items by their size; not every type has a buffer of its own."""
+
+    def __missing__(self, size: int) -> np.dtype[Any]:
+        found = self[size] = np.dtype(f"V{size}")
+        return found
+
+
+_items = _Items()
 
 
 def _coords(plan: Plan) -> Iterable[tuple[int, ...]]:
@@ -186,18 +212,21 @@ def _columns(plan: Plan) -> tuple[Any, ...] | list[Any]:
 
 
 def _layout(array: BoundArray) -> Layout | None:
+    """Return what the kernel needs to know of an array, or None if it cannot work on it."""
     settings = config.get()
-    if _kernel is None or settings.engine == "reference":
+    if settings.engine == "reference":
         return None
-    keep_empty = settings.write_empty_chunks or not array.fill_defined
-    key = keep_empty, type(array.store)
-    if key not in array.layouts:
-        array.layouts[key] = _find_layout(array, keep_empty)
-    found: Layout | None = array.layouts[key]
-    return found
+    key = (settings.write_empty_chunks or not array.fill_defined, type(array.store))
+    return array.layouts[key] if key in array.layouts else _find_layout(array, key)
 
 
-def _find_layout(array: BoundArray, keep_empty: bool) -> Layout | None:
+def _find_layout(array: BoundArray, key: tuple[bool, type]) -> Layout | None:
+    layout = None if _kernel is None else _make_layout(array, keep_empty=key[0])
+    array.layouts[key] = layout
+    return layout
+
+
+def _make_layout(array: BoundArray, keep_empty: bool) -> Layout | None:
     encoding, grid = array.encoding, array.grid
     style = _STYLES.get(type(encoding))
     in_memory = direct_values(array.store) is not None

@@ -17,8 +17,8 @@ from omnizarr.chunk_grids import Grid
 from omnizarr.config import configure
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidArgument, SelectionError, WrongType, known_names
+from omnizarr.hierarchy.location import Location
 from omnizarr.indexing import Plan, axis_plan, block_plan, mask_plan, plan, point_plan
-from omnizarr.model import paths
 
 
 class Lazy:
@@ -70,6 +70,8 @@ class Selectable(Shaped):
 
     _bound: BoundArray
     _config: ArrayConfig
+    _from_consolidated: bool
+    _location: Location
 
     @property
     def _data(self) -> BoundArray:
@@ -112,7 +114,13 @@ class Selectable(Shaped):
             write(self._target, planner, selection, value)
 
     def __getitem__(self, selection: Any) -> Any:
-        return self._read(plan, selection)
+        array = self._data if self._from_consolidated else self._bound
+        try:
+            chosen = plan(array.grid, selection)
+        except SelectionError:  # it may name fields, or have stored arrays as indices
+            return self._read(plan, selection)
+        values = engine.read(array, chosen, None, self._location.missing)
+        return values if self._config.order == "C" else _as_fortran(values)
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self._bound.dtype.names or ())
@@ -258,16 +266,7 @@ def read(
     chosen, fields = _planned(planner, array, selection)
     if out is not None:
         return _read_into(array, chosen, fields, out, missing, filled)
-    try:
-        full = engine.empty(chosen.full_shape, array.dtype)
-    except MemoryError:
-        size = math.prod(chosen.full_shape) * array.dtype.itemsize
-        raise MemoryError(
-            f"there is no memory for {size} bytes, {chosen.shape} of {array.dtype}, that were"
-            f" selected of {paths.show(array.path)} in {array.store!r}; select less at a time"
-        ) from None
-    engine.read(array, chosen, full, missing, filled)
-    result = chosen.result(full)
+    result = engine.read(array, chosen, None, missing, filled)
     return result if fields is None else result[fields]
 
 
