@@ -1,4 +1,4 @@
-"""The shape of the code base: what it imports, where versions are known, what is public."""
+"""The structure of the code: imports, knowledge of versions, and public names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`omnizarr cf` and `omnizarr geo` say what datasets and maps are."""
+"""`omnizarr cf` and `omnizarr geo` describe datasets and maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line, as a newcomer uses it."""
+"""The command line as a newcomer uses it."""
 
 from __future__ import annotations
 

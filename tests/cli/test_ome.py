@@ -1,4 +1,4 @@
-"""`omnizarr ome …`: what is printed, and the exit codes."""
+"""`omnizarr ome …`: output and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caches: bounded, keyed by complete values, empty in children, and off at one switch."""
+"""Caches: bounded, keyed by complete values, empty in forked children, with one switch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locks between processes: who changes a part of a value waits for who does so already."""
+"""Locks between processes that change parts of one value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forks: locks that children find free, and libraries that no child inherits half used."""
+"""Forks: locks are free in children, and no library is inherited in mid-use."""
 
 from __future__ import annotations
 

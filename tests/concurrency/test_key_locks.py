@@ -1,4 +1,4 @@
-"""Key locks: threads that change the same value wait for each other, and never for ever."""
+"""Key locks: threads that change one value wait for each other and never deadlock."""
 
 from __future__ import annotations
 

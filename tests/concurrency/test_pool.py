@@ -1,4 +1,4 @@
-"""Threads: requests side by side, errors that end the rest, and children that start anew."""
+"""The thread pool: concurrent requests, errors that cancel the rest, and forks."""
 
 from __future__ import annotations
 

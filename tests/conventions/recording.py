@@ -1,4 +1,4 @@
-"""A store in memory that keeps a list of what was asked of it."""
+"""A store in memory that records requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of a climate dataset runs, twice, and leaves what both engines of xarray read."""
+"""The climate example runs twice, and both xarray engines read its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of a map runs, twice, and leaves a pyramid of what it made up."""
+"""The map example runs twice and leaves a pyramid of its data."""
 
 from __future__ import annotations
 

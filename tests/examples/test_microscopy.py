@@ -1,4 +1,4 @@
-"""The example of a microscope image runs, twice, and leaves valid images of both versions."""
+"""The microscopy example runs twice and leaves valid images of both versions."""
 
 from __future__ import annotations
 

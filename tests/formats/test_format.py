@@ -1,4 +1,4 @@
-"""The names of dimensions are one property, in whichever way a format states them."""
+"""Dimension names are one property in every format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fill values of narrow floats are rounded once, from the digits of the document."""
+"""Fill values of narrow floats are rounded once, from the digits in the metadata."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import omnizarr as oz
 
 
 def nearest(exact: Fraction, dtype: str) -> Any:
-    """The value of a type nearest to a number, the even one of two that are as near."""
+    """Return the value of a type nearest to a number, the even one of two that are as near."""
     guess = np.dtype(dtype).type(float(exact))
     some = [guess, np.nextafter(guess, guess.dtype.type(-np.inf)), np.nextafter(guess, np.inf)]
     unsigned = f"u{guess.itemsize}"
@@ -23,7 +23,7 @@ def nearest(exact: Fraction, dtype: str) -> Any:
 
 
 def decimal(number: Fraction, digits: int) -> str:
-    """The digits of a positive number whose denominator is a power of two, some of them."""
+    """Return the digits of a positive number whose denominator is a power of two, some of them."""
     scaled = number * 10**digits
     return f"{scaled.numerator // scaled.denominator}e-{digits}"
 

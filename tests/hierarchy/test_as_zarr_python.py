@@ -1,4 +1,4 @@
-"""D11b: what programs for zarr-python write, and what they expect of it."""
+"""D11b: arguments and results that programs for zarr-python expect."""
 
 from __future__ import annotations
 

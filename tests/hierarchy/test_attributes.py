@@ -1,4 +1,4 @@
-"""Attributes: a mapping that stores every change and loses none of anybody else's."""
+"""Attributes: a mapping that stores every change and loses none of other handles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing old is erased before the new node is complete, and no part of a node is ever seen."""
+"""A node is replaced only when the new one is complete, and no partial node is visible."""
 
 from __future__ import annotations
 

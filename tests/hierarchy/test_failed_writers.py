@@ -1,4 +1,4 @@
-"""A writer that fails leaves nothing that looks whole and is not, and nothing of others is lost."""
+"""A failed writer leaves nothing that looks complete, and loses no data of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups: a mapping of nodes by path, whatever the format."""
+"""Groups: a mapping of nodes by path in every format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A root of any format in the place of a root of another: what opens is the new one."""
+"""A root that replaces one of another format is the one that opens."""
 
 from __future__ import annotations
 

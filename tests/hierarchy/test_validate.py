@@ -67,7 +67,7 @@ def test_a_readable_violation_of_the_specification_is_a_warning(case: str) -> No
 
 
 def consolidated_store(version: int) -> Store:
-    """A group with arrays `a` and `g/b`, whose metadata are consolidated."""
+    """Return a group with arrays `a` and `g/b`, whose metadata are consolidated."""
     store: Store = {}
     root = oz.create_group(store, zarr_format=version, attributes={"root": [1]})
     root.create_array("a", data=np.arange(3.0), fill_value=float("nan"))

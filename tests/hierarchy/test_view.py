@@ -1,4 +1,4 @@
-"""Views: a chain of selections is one selection, and is read once."""
+"""Views: a series of selections is one selection and is read once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stored(layout: dict[str, Any], store: Any = None) -> oz.Array:
 
 @st.composite
 def axis_items(draw: Any, length: int) -> Any:
-    """A slice, a list or a mask for an axis, not an integer."""
+    """Draw a slice, a list or a mask for an axis, not an integer."""
     kind = draw(st.sampled_from(["slice", "slice", "list", "mask"]))
     if kind == "slice":
         return draw(st.slices(length))
@@ -56,7 +56,7 @@ def axis_items(draw: Any, length: int) -> Any:
 
 @st.composite
 def steps(draw: Any, shape: tuple[int, ...]) -> tuple[str, Any]:
-    """One link of a chain: a way to choose and what is chosen."""
+    """Draw one link of a chain: a way to choose and what is chosen."""
     ways = ["basic", "one list", "oindex", "transpose"]
     if shape and 0 not in shape:
         ways += ["vindex", "mask"]
@@ -101,7 +101,7 @@ def in_view(viewer: Any, way: str, chosen: Any) -> Any:
 
 
 def chain(data: Any, array: oz.Array, depth: int) -> tuple[oz.View, Any]:
-    """A random chain of links, as a view and in NumPy."""
+    """Return a random chain of links, as a view and in NumPy."""
     view, wanted = array.view[...], DATA
     for _ in range(data.draw(st.integers(0, depth))):
         way, chosen = data.draw(steps(wanted.shape))

@@ -1,4 +1,4 @@
-"""Streaming writes: every chunk or shard is stored once, and nothing is lost."""
+"""Streaming writes store every chunk or shard once and lose nothing."""
 
 from __future__ import annotations
 

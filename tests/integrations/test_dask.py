@@ -1,4 +1,4 @@
-"""Dask arrays of stored arrays and back: any blocks, any scheduler, one task for a stored value."""
+"""Dask arrays from stored arrays and back: any blocks, any scheduler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VALUES = np.arange(37 * 23).reshape(37, 23)
 
 
 def settled(array: oz.Array) -> str:
-    """The token, once the files are older than a moment: until then it is another each time."""
+    """Wait until the files are old enough for a stable token, and return it."""
     for _ in range(200):
         found = tokenize(array)
         if found == tokenize(array):

@@ -1,4 +1,4 @@
-"""Workers of dask.distributed, processes of their own, read and write datasets and arrays."""
+"""Worker processes of dask.distributed read and write datasets and arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores of zarr-python here, and stores of this package there."""
+"""Stores of zarr-python in omnizarr, and stores of omnizarr in zarr-python."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class TestBack(StoreTests, ClosableTests, SharedTests):
 
 
 def filled(kind: str, path: Path) -> zarr.abc.store.Store:
-    """A hierarchy in a store of zarr-python, with names that begin alike."""
+    """Return a hierarchy in a store of zarr-python, with names that begin alike."""
     store = THEIRS[kind](path)
     root = zarr.create_group(store)
     for name in ("a", "a/b", "ab", "g/deep/er"):

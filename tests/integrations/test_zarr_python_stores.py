@@ -1,4 +1,4 @@
-"""Stores of other packages, which hold what their formats need and refuse other keys."""
+"""Stores of other packages, which accept only the keys of their formats."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DATA = np.arange(64 * 64, dtype="u2").reshape(64, 64)
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> dict[str, Any]:
-    """Stores of tifffile: an image of tiles, and one with a smaller level."""
+    """Return stores of tifffile: an image of tiles, and one with a smaller level."""
     tifffile = pytest.importorskip("tifffile")
     tifffile.imwrite(tmp_path / "one.tif", DATA, tile=(16, 16))
     with tifffile.TiffWriter(tmp_path / "levels.tif") as writer:

@@ -1,4 +1,4 @@
-"""Conversion between all formats: values agree, bytes are kept where they can be."""
+"""Conversion between all formats: values agree, and bytes are kept if possible."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ DELTA = {"name": "numcodecs.delta", "configuration": {"dtype": "<f4"}}
 
 
 def with_checksums(**options: Any) -> dict[str, bytes]:
-    """An array of floats whose differences are stored: encoding it again changes bits."""
+    """Return an array of floats whose differences are stored: encoding it again changes bits."""
     store: dict[str, bytes] = {}
     data = np.random.default_rng(0).normal(size=8).astype("f4")
     oz.create_array(store, data=data, chunks=3, filters=[DELTA], **options)

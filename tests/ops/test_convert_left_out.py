@@ -1,4 +1,4 @@
-"""Nothing that was to be copied or converted is left out without a word (A20, root 7)."""
+"""Nothing is silently left out of a copy or conversion (A20)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import omnizarr as oz
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """A hierarchy with a table of another kind beside its arrays, as spatialdata keeps them."""
+    """Create a hierarchy with a table that is not Zarr, as spatialdata does."""
     group = oz.create_group(tmp_path / "s")
     group.create_array("g/x", data=[1, 2, 3])
     (tmp_path / "s" / "g" / "points.parquet").mkdir()

@@ -1,4 +1,4 @@
-"""Parts of a box have whole chunks or shards, and are the box together."""
+"""The parts of a box consist of whole chunks or shards and cover the box."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making arrays smaller agrees with the plainest NumPy there is, block by block."""
+"""Downsampling agrees with a simple NumPy implementation, block by block."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def compiled() -> bool:
 
 
 def blocks(values: Values, factors: tuple[int, ...]) -> Values:
-    """Every block of `values` as an object, in an array of the result's shape."""
+    """Return every block of `values` as an object, in an array of the result's shape."""
     shape = [-(-n // f) for n, f in zip(values.shape, factors, strict=True)]
     out = np.empty(shape, object)
     for index in itertools.product(*map(range, shape)):
@@ -122,7 +122,7 @@ TYPES = "? u1 u2 u4 u8 i1 i2 i4 i8 f2 f4 f8 >u2 >f4 c8"
 
 @st.composite
 def layouts(draw: st.DrawFn) -> tuple[Values, tuple[int, ...]]:
-    """Values of any type and size, with rows that may lie apart, backwards or across."""
+    """Draw values of any type and size, with rows that may lie apart, backwards or across."""
     dtype = np.dtype(draw(st.sampled_from(TYPES.split())))
     shape = draw(hnp.array_shapes(min_dims=1, max_dims=4, max_side=9))
     values = draw(hnp.arrays(dtype, shape, elements=hnp.from_dtype(dtype, allow_nan=False)))

@@ -21,7 +21,7 @@ from omnizarr.stores.sqlite import SQLiteStore
 
 
 def gone() -> int:
-    """The number of a process that has ended."""
+    """Return the number of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid

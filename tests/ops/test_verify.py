@@ -1,4 +1,4 @@
-"""Looking at everything that is stored: what is damaged is found, what is not is left in peace."""
+"""Verification finds damaged data and reports nothing else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEPTHS = ["present", "checksums", "decode"]
 
 
 def hierarchy(where: Path, zarr_format: Any = 3) -> Path:
-    """Two arrays in a group; of version 1, one array."""
+    """Return two arrays in a group; of version 1, one array."""
     data = np.arange(400, dtype="i4").reshape(20, 20) + 1
     if zarr_format == 1:
         oz.create_array(where, data=data, chunks=(10, 10), zarr_format=1)

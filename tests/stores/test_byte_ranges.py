@@ -1,4 +1,4 @@
-"""Few requests for many byte ranges, whose answers hold exactly what was asked for."""
+"""Byte ranges are joined to few requests, and each answer holds exactly its range."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class TestLMDB(DatabaseTests):
 
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of our own, at a socket."""
+    """Run a Redis server on a socket."""
     with redis_server(tmp_path_factory.mktemp("redis")) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""Stores over file systems of fsspec."""
+"""Stores on fsspec file systems."""
 
 from __future__ import annotations
 

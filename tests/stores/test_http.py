@@ -1,4 +1,4 @@
-"""The store on a plain web server."""
+"""The store on a web server."""
 
 from __future__ import annotations
 

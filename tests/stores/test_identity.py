@@ -18,7 +18,7 @@ from omnizarr.testing.wrappers import RecordingStore
 
 
 def ways(directory: Path) -> dict[str, Any]:
-    """Every way that we know to reach one directory."""
+    """Return every way that we know to reach one directory."""
     link = directory.parent / "link"
     link.symlink_to(directory)
     relative = os.path.relpath(directory)

@@ -1,4 +1,4 @@
-"""A value that is replaced while parts of it are read is read again, from the other one alone."""
+"""A value replaced during a partial read is read again from the new value alone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def bucket(cloud: Cloud) -> Any:
 
 
 def arrays(options: dict[str, Any], old: Any = OLD, new: Any = NEW) -> tuple[MemoryStore, bytes]:
-    """An array in memory, and the bytes of its first shard or chunk with other values."""
+    """Return an array in memory, and the bytes of its first shard or chunk with other values."""
     store = MemoryStore()
     array = oz.create_array(store, shape=old.shape, dtype=old.dtype, **options)
     array[:] = new

@@ -1,4 +1,4 @@
-"""Generations: a text that tells one value of a key from the next."""
+"""Generations: a text that distinguishes the successive values of a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exported suites, on the stores that are reached over a network."""
+"""The exported suites on stores that are reached over a network."""
 
 from __future__ import annotations
 

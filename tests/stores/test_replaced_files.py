@@ -1,4 +1,4 @@
-"""A8: an open file is found by what it is, not by its path, which may lead to another one."""
+"""A8: open files are identified by inode, not by a path that may name another file."""
 
 from __future__ import annotations
 

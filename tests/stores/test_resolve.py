@@ -1,4 +1,4 @@
-"""One string opens everything."""
+"""Every store can be opened by a string."""
 
 from __future__ import annotations
 

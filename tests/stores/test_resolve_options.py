@@ -1,4 +1,4 @@
-"""D3: every way to a bucket takes the options that the bucket needs."""
+"""D3: every function that opens a bucket takes the options of the bucket."""
 
 from __future__ import annotations
 

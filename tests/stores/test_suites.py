@@ -1,4 +1,4 @@
-"""The exported suites, on the stores that keep bytes in memory and in directories."""
+"""The exported suites on stores in memory and in directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores around stores."""
+"""Stores that wrap other stores."""
 
 from __future__ import annotations
 

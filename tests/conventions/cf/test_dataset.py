@@ -1,4 +1,4 @@
-"""A group as a NetCDF dataset: dimensions and their scope, coordinates, files of NetCDF-C."""
+"""Groups as NetCDF datasets: dimensions and their scope, coordinates, NetCDF-C files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed and missing values agree with xarray, come back as they were, and never wrap around."""
+"""Packed and missing values agree with xarray, round-trip, and never wrap around."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times agree with cftime in every calendar, and come back as the numbers they were."""
+"""Times agree with cftime in every calendar and round-trip as numbers."""
 
 from __future__ import annotations
 

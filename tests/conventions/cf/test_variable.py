@@ -1,4 +1,4 @@
-"""Characters are joined to texts as xarray does, and texts are stored letter by letter."""
+"""Character arrays are joined to text as in xarray, and text is stored as characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coordinate reference systems: read and written in three ways, the same in each."""
+"""Coordinate reference systems are read and written in three equivalent notations."""
 
 from __future__ import annotations
 

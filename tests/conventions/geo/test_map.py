@@ -1,4 +1,4 @@
-"""Maps: affine transforms, levels by resolution, regions by coordinates, pyramids of both kinds."""
+"""Maps: affine transforms, levels by resolution, regions by coordinates, pyramids."""
 
 from __future__ import annotations
 

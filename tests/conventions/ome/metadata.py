@@ -1,4 +1,4 @@
-"""Metadata of OME-Zarr as hypothesis makes them up: valid ones of 0.5."""
+"""Hypothesis strategies for valid OME-Zarr 0.5 metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public cases of ome/ngff-spec against the validator, from a checkout outside this project.
+"""The public cases of ome/ngff-spec, from a checkout outside this project.
 
 ``python -m tests.conventions.ome.ngff_suite FOLDER`` wants a folder with the branches 0.4 and 0.5
 as subfolders, and prints how many verdicts agree. A subfolder 0.6 is checked too if it is there;
@@ -20,7 +20,7 @@ MEMBER = {"image": "multiscales", "label": "image-label", "plate": "plate", "wel
 
 
 def cases(folder: Path) -> Iterator[tuple[str, dict[str, Any], str, bool, bool]]:
-    """Name, attributes, the member that must be there, whether strict, whether valid."""
+    """Yield name, attributes, the member that must be there, whether strict, whether valid."""
     for file in sorted(folder.glob("tests/*_suite.json")):
         suite = json.loads(file.read_text())
         kind = file.stem.removesuffix("_suite").removeprefix("strict_")

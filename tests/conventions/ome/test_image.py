@@ -1,4 +1,4 @@
-"""Reading OME-Zarr images: levels by scale, regions in physical units, units converted."""
+"""Reading OME-Zarr images: levels by scale, and regions in physical units."""
 
 from __future__ import annotations
 

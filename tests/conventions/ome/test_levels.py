@@ -1,4 +1,4 @@
-"""Channels are shown from their least to their largest value, unless a window is given."""
+"""Channels are shown from their smallest to their largest value by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Migration between OME-Zarr 0.4 and 0.5: documents only where chunks can stay, and undone."""
+"""Migration between OME-Zarr 0.4 and 0.5: metadata only if chunks can stay, and undo."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def chunks(store: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def image(version: str, **options: Any) -> dict[str, bytes]:
-    """An image with labels and attributes of its own."""
+    """Return an image with labels and attributes of its own."""
     store: dict[str, bytes] = {}
     values = np.arange(2 * 4 * 20 * 30, dtype="u2").reshape(2, 4, 20, 30)
     options.setdefault("chunks", (1, 4, 8, 8))
@@ -234,7 +234,7 @@ def test_levels_with_dots_in_their_keys_do_not_stay_for_0_4() -> None:
 
 
 def old_image(version: str) -> dict[str, bytes]:
-    """An image of a version that is only read."""
+    """Return an image of a version that is only read."""
     store: dict[str, bytes] = {}
     group = oz.create_group(store, zarr_format=2)
     separator = "." if version == "0.1" else "/"

@@ -1,4 +1,4 @@
-"""The transformations of 0.6 that no reader here needs are checked all the same."""
+"""Transformations of OME-Zarr 0.6 are validated even if no reader uses them."""
 
 from __future__ import annotations
 

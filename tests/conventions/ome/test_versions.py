@@ -1,4 +1,4 @@
-"""OME-Zarr metadata of every version: one model, nothing lost, every problem found."""
+"""OME-Zarr metadata of every version: one model, no loss, and every problem found."""
 
 from __future__ import annotations
 

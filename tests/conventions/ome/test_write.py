@@ -1,4 +1,4 @@
-"""Writing OME-Zarr: levels equal what NumPy makes of the data, each block is read once."""
+"""Writing OME-Zarr: levels agree with NumPy, and each block is read once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that are encoded part by part are stored as xarray stores them, encoded at once."""
+"""Values encoded in parts are stored as xarray stores them encoded at once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def raw(store: Any) -> Raw:
-    """Types, attributes as text, so that NaN equals NaN, and values as they are stored."""
+    """Return types, attributes as text, so that NaN equals NaN, and values as they are stored."""
     group = oz.open_group(store, "r")
     return {
         name: (str(a.dtype), json.dumps(a.attrs.asdict(), sort_keys=True), a[...])

@@ -1,4 +1,4 @@
-"""xarray reads and writes through omnizarr, equal to what it does through zarr-python."""
+"""The xarray engine reads and writes the same as xarray does through zarr-python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWa
 
 
 def climate(days: int = 6, first: str = "2000-01-01") -> xr.Dataset:
-    """A dataset with everything that is encoded: times, text, packed numbers, missing values."""
+    """Return a dataset with times, text, packed numbers and missing values."""
     random = np.random.default_rng(days)
     dataset = xr.Dataset(
         {
@@ -51,7 +51,7 @@ def climate(days: int = 6, first: str = "2000-01-01") -> xr.Dataset:
 
 
 def with_text(dataset: xr.Dataset) -> xr.Dataset:
-    """The same with text of any length, which the draft cannot hold."""
+    """Return the same with text of any length, which the draft cannot hold."""
     return dataset.assign(text=("lat", np.array(["a", "ä€", "", "x" * 50], object)))
 
 

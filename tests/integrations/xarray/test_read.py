@@ -1,4 +1,4 @@
-"""Packed numbers that are decoded part by part are those that xarray decodes at once."""
+"""Packed numbers decoded in parts agree with xarray decoding them at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The codecs that a dataset was read with are those it is written with, by both engines."""
+"""A dataset is written with the codecs that it was read with, by both engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file that is seen when it is complete, compiled or not: the same files and errors."""
+"""Atomic replacement of files: the compiled and the plain code agree."""
 
 from __future__ import annotations
 

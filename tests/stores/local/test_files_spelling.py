@@ -1,4 +1,4 @@
-"""Disks that take two spellings for one name; stood for by a look-up that ignores case."""
+"""Case-insensitive disks, simulated by a look-up that ignores case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several files of a directory in one call, compiled or not: the same answers and errors."""
+"""Batches of files: the compiled and the plain code give the same results and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store in a directory."""
+"""The directory store."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_failed_write_leaves_the_old_value_and_no_stray_file(
 
 
 def half_written(error: BaseException) -> Callable[[str, bytes, bool], None]:
-    """Stores half of a value, then fails."""
+    """Store half of a value, then fail."""
 
     def write(path: str, value: bytes, sync: bool) -> None:
         Path(path).write_bytes(value[: len(value) // 2])

@@ -1,4 +1,4 @@
-"""ZIP archives that are odd, damaged, hostile, or were not closed."""
+"""ZIP archives that are unusual, damaged, hostile or were not closed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def archive(values: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes
 
 
 def of(data: bytes) -> ZipStore:
-    """The archive as the value of a key."""
+    """Return the archive as the value of a key."""
     return ZipStore.inside(MemoryStore({"x.zip": data}), "x.zip")
 
 

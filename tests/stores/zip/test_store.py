@@ -1,4 +1,4 @@
-"""Stores in ZIP archives: the suites, writing, processes."""
+"""The ZIP store: the suites, writing, processes."""
 
 from __future__ import annotations
 

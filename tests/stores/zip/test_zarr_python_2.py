@@ -43,7 +43,7 @@ VALUES = np.arange(12, dtype="<i4").reshape(3, 4)
 
 @pytest.fixture(scope="module")
 def written() -> dict[str, bytes]:
-    """A hierarchy of version 2, by zarr-python."""
+    """Return a hierarchy of version 2, by zarr-python."""
     memory = zarr.storage.MemoryStore()
     root = zarr.create_group(memory, zarr_format=2, attributes={"title": "old"})
     root.create_array("g/a", shape=(3, 4), chunks=(2, 2), dtype="<i4")[...] = VALUES
