@@ -4,15 +4,15 @@
 >>> array = await aio.open_array("ocean.zarr")
 >>> await array.getitem((0, slice(None, 10)))
 
-Made mechanically from the blocking functions: an operation runs as a whole in a worker thread,
-with the settings of the task that awaits it. It works under asyncio (also on uvloop), trio, and
+All functions are generated from the blocking ones: an operation runs as a whole in a worker thread,
+with the settings of the task that awaits it. They work with asyncio (also on uvloop), trio, and
 anyio on either.
 
-**Threads.** As many operations run at once as the setting ``threads`` allows; others wait. One
-that runs alone has that many threads for its chunks; when others begin, it goes on with fewer.
+**Threads.** At most as many operations run concurrently as the setting ``threads`` allows; others
+wait. An operation that runs alone has that many threads for its chunks, and fewer if others start.
 
-**Cancelling.** An operation that has not begun is dropped. One that has begun is waited for, and
-the cancellation is raised then: no write goes on behind your back, and none is left half done.
+**Cancellation.** An operation that has not started is dropped. One that has started is completed
+before the cancellation is raised: no write continues in the background, and none is torn.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
 
 
 async def run(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What any function gives, called in a worker thread; for all that has no form here.
+    """Call any function in a worker thread and await its result.
 
     >>> await aio.run(view.read)
     """
@@ -90,8 +90,8 @@ async def _await_in_asyncio(future: Future[T]) -> T:
             try:
                 await asyncio.wait([waiting])
             except asyncio.CancelledError:
-                continue  # asked once more; the answer is the same
-        waiting.exception()  # nobody will ask for it
+                continue  # cancelled again; still wait for the operation
+        waiting.exception()  # mark it as retrieved, so that asyncio does not log it
         raise
 
 
@@ -124,7 +124,7 @@ _workers = ThreadPool(config.MAX_THREADS, "omnizarr-aio")
 
 def _limited(function: Callable[[], T]) -> T:
     """Call a function when fewer operations run than there are threads."""
-    if _runs.get():  # inside another operation: waiting for its end would take for ever
+    if _runs.get():  # inside another operation: waiting for it to finish would be a deadlock
         return function()
     running, limit = _running, config.get().threads
     with running.changed:
@@ -152,7 +152,7 @@ on_fork(in_child=_reset)
 
 
 class Listing:
-    """Several things: awaited, they come as a list; or iterated over with ``async for``."""
+    """Several items: await them as a list, or iterate over them with ``async for``."""
 
     def __init__(self, list_all: Callable[[], Coroutine[Any, Any, list[Any]]]) -> None:
         self._list_all = list_all
@@ -166,7 +166,7 @@ class Listing:
 
 
 def _wrapped(value: Any) -> Any:
-    """What is handed out: nodes in their awaitable form, also as values of pairs."""
+    """Return nodes in their awaitable form, also inside tuples; other values unchanged."""
     if isinstance(value, Array):
         return AsyncArray(value)
     if isinstance(value, Group):
@@ -205,9 +205,9 @@ def _listing(function: Callable[..., Iterable[Any]]) -> Callable[..., Listing]:
 
 
 class _AsyncNode:
-    """A node whose slow operations are awaited; the blocking one is `blocking`.
+    """A node whose slow operations are awaited; `blocking` is the ordinary node.
 
-    What needs no store (`shape`, `dtype`, `path`, `attrs` to read, …) is there as it is.
+    Properties that need no access to the store (`shape`, `dtype`, `path`, …) are ordinary ones.
     """
 
     _plain = frozenset(
@@ -221,8 +221,8 @@ class _AsyncNode:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._plain:
             raise AttributeError(
-                f"{type(self).__name__} has no {name!r}; the blocking one is .blocking, and"
-                " aio.run(function, ...) awaits any function"
+                f"{type(self).__name__} has no {name!r}; use the ordinary node .blocking, or"
+                " aio.run(function, ...), which awaits any function"
             )
         return getattr(self.blocking, name)
 
@@ -248,7 +248,7 @@ class _AsyncNode:
 
 
 class AsyncArray(_AsyncNode):
-    """An array whose reading and writing is awaited."""
+    """An array that is read and written with ``await``."""
 
     _plain = _AsyncNode._plain | {
         *("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "fill_value", "order"),
@@ -263,26 +263,26 @@ class AsyncArray(_AsyncNode):
     chunks_present = _method(Array.chunks_present)
 
     async def resize(self, *shape: Any, outside: Any = "keep") -> None:
-        """As `Array.resize`."""
+        """Resize the array; see `Array.resize`."""
         await run(lambda: self.blocking.resize(*shape, outside=outside))
 
     async def get_orthogonal_selection(self, selection: Any) -> Any:
-        """The elements by a list, mask, slice or integer for each axis on its own."""
+        """Read the elements selected by a list, mask, slice or integer for each axis."""
         return await run(lambda: self.blocking.oindex[selection])
 
     async def get_coordinate_selection(self, selection: Any) -> Any:
-        """Single elements by lists of positions."""
+        """Read single elements by lists of coordinates."""
         return await run(lambda: self.blocking.vindex[selection])
 
     get_mask_selection = get_coordinate_selection
 
     async def nchunks_initialized(self) -> int:
-        """How many chunks the store has."""
+        """Return the number of stored chunks."""
         return await run(lambda: int(self.blocking.nchunks_initialized))
 
 
 class AsyncGroup(_AsyncNode):
-    """A group whose members are awaited."""
+    """A group whose members are opened and changed with ``await``."""
 
     getitem = _method(Group.__getitem__)
     setitem = _method(Group.__setitem__)

@@ -1,4 +1,4 @@
-"""CF and the NetCDF data model: decoded values, times, dimensions of a whole dataset.
+"""CF and the NetCDF data model: datasets with dimensions, decoded values and times.
 
 >>> import omnizarr as oz
 >>> ocean = oz.cf.open("ocean.zarr")

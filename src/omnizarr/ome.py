@@ -1,4 +1,4 @@
-"""OME-Zarr: images, labels and plates of microscopes.
+"""OME-Zarr: images, labels and plates from microscopes.
 
 >>> import omnizarr as oz
 >>> image = oz.ome.open("cell.ome.zarr")

@@ -1,4 +1,4 @@
-"""Stores under the names that zarr-python has for them.
+"""Stores, under the same names as in zarr-python.
 
 >>> from omnizarr.storage import LocalStore
 >>> omnizarr.open(LocalStore("ocean.zarr"))

@@ -1,11 +1,11 @@
-"""Datasets of xarray: written here, read by ``xarray.open_dataset(path, engine="omnizarr")``.
+"""Write datasets of xarray; ``xarray.open_dataset(path, engine="omnizarr")`` reads them.
 
 >>> import omnizarr.xarray
 >>> dataset.omnizarr.to("ocean.zarr")
 >>> more.omnizarr.to("ocean.zarr", append_dim="time")
 >>> omnizarr.xarray.write(dataset, "copy.zarr", zarr_format=2)
 
-Importing this module gives datasets, arrays and trees of xarray their method ``omnizarr.to``.
+Importing this module adds the method ``omnizarr.to`` to xarray's datasets, arrays and trees.
 """
 
 from omnizarr.errors import MissingModule

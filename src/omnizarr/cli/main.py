@@ -20,11 +20,11 @@ from omnizarr.cli.terminal import (
     errors,
     node_option,
     path_argument,
+    progress_bar,
     show_findings,
     show_left_out,
     show_problems,
     storage_option,
-    watched,
 )
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.info import counted, size_text
@@ -169,7 +169,7 @@ def verify(path: str, node: str, depth: Any, missing: Any, storage_options: Opti
 
     The exit code is 1 if anything is damaged. Keys that belong to no node are only warnings.
     """
-    with watched() as step:
+    with progress_bar() as step:
         report = omnizarr.verify(
             path,
             path=node,
@@ -223,7 +223,7 @@ def convert(
     if (destination is None) != in_place:
         both = ", not both" if in_place else ""
         raise click.UsageError(f"give a DESTINATION or --in-place{both}")
-    with watched() as step:
+    with progress_bar() as step:
         report = omnizarr.convert(
             source,
             destination,

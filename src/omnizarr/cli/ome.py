@@ -17,10 +17,10 @@ from omnizarr.cli.terminal import (
     destination_option,
     node_option,
     path_argument,
+    progress_bar,
     show_left_out,
     show_problems,
     storage_option,
-    watched,
 )
 from omnizarr.conventions.ome.check import ADVICE
 from omnizarr.conventions.ome.migrate import migrate as migrate_ome
@@ -150,7 +150,7 @@ def write(source: str, destination: str, **given: Any) -> None:
             sized = name == "shards" and text.lower().endswith("b")
             given[name] = text if sized else _numbers(text, int, f"--{name}")
     array, image = open_source(source, here)
-    with watched() as step:
+    with progress_bar() as step:
         image = write_ome(
             destination, image or array, progress=step, storage_options=there, **given
         )
@@ -207,7 +207,7 @@ def migrate(
         raise click.UsageError("give a DESTINATION or --in-place, not both")
     if remove_old and not in_place:
         raise click.UsageError("--remove-old requires --in-place")
-    with watched() as step:
+    with progress_bar() as step:
         done = migrate_ome(
             source,
             destination,

@@ -22,37 +22,39 @@ path_argument = click.argument("path", type=click.Path(path_type=str))
 node_option = click.option("--node", default="", help="Path of a node inside the hierarchy.")
 
 
-def _parsed(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Options:
+def _parse_options(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> Options:
     """Return the given options as a dictionary, or None if there are none."""
     options: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise click.BadParameter(f"expected KEY=VALUE, got {text!r}", context, parameter)
-        options[name] = _value(value)
+        options[name] = _parse_value(value)
     return options or None
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """Parse an option's value as JSON (``true``, 30, an object), or return the text itself.
 
     A number stays text if JSON would write it differently: ``007`` and ``1e5`` may be keys.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_reject_constant)
     except ValueError:
         return text
     return text if isinstance(value, (int, float)) and json.dumps(value) != text else value
 
 
-def _refuse(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
 def _repeatable(name: str, text: str) -> Callable[[F], F]:
     return click.option(
         name, f"{name.removeprefix('--').replace('-', '_')}s",
-        multiple=True, metavar="KEY=VALUE", callback=_parsed, help=text,
+        multiple=True, metavar="KEY=VALUE", callback=_parse, help=text,
     )  # fmt: skip
 
 
@@ -102,8 +104,8 @@ def show_left_out(left_out: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def watched() -> Iterator[Callable[[int, int, str], None] | None]:
-    """Give a function that moves a progress bar, or None if there is no terminal."""
+def progress_bar() -> Iterator[Callable[[int, int, str], None] | None]:
+    """Provide a function that updates a progress bar, or None if there is no terminal."""
     if not errors.is_terminal:
         yield None
         return

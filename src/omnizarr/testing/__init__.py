@@ -1,4 +1,4 @@
-"""For people who test: stores that record, fail or wait, and suites that a store can run.
+"""Test tools: stores that record, fail or wait, and test suites for stores.
 
 The suites are in `omnizarr.testing.stores`, which needs `pytest` and `hypothesis`.
 """

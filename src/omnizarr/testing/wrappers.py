@@ -1,4 +1,4 @@
-"""Stores around a store that record what is asked, fail on request, or take their time."""
+"""Wrappers that record the calls to a store, inject errors, or delay calls."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ T = TypeVar("T")
 
 
 class Call(NamedTuple):
-    """One operation on a store, with the keys or the prefix it was about."""
+    """One operation on a store, with its keys or prefix."""
 
     operation: str
     keys: tuple[str, ...]
 
 
 class RecordingStore(WrapperStore):
-    """`inner`, with a list of all calls; one call is one request to the store."""
+    """Records all calls to `inner`; one call is one request to the store."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
         self.calls: list[Call] = []
 
     def counts(self) -> Counter[str]:
-        """How often each operation was called."""
+        """Return the number of calls of each operation."""
         return Counter(call.operation for call in self.calls)
 
     def _call(self, operation: str, keys: Sequence[str], run: Callable[[], T]) -> T:
@@ -38,9 +38,9 @@ class RecordingStore(WrapperStore):
 
 
 class FaultyStore(WrapperStore):
-    """`inner`, with faults: `fault(operation, key)` gives the error to raise, or None.
+    """Injects errors into calls to `inner`: `fault(operation, key)` returns an error, or None.
 
-    It is asked once for each key of a call, before anything is done.
+    It is called once for each key of a call, before the call.
     """
 
     def __init__(self, inner: Store, fault: Callable[[str, str], Exception | None]) -> None:
@@ -56,9 +56,9 @@ class FaultyStore(WrapperStore):
 
 
 class SlowStore(WrapperStore):
-    """`inner`, where every call takes `seconds` longer, as one request over a network would.
+    """Delays every call to `inner` by `seconds`, like a request over a network.
 
-    `most` is the largest number of calls that were under way at one time.
+    `most` is the largest number of concurrent calls.
     """
 
     def __init__(self, inner: Store, seconds: float) -> None:

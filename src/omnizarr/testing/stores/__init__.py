@@ -1,6 +1,6 @@
-"""Suites for stores, one for each ability; they need `pytest` and `hypothesis`.
+"""Test suites for stores, one for each ability; they need `pytest` and `hypothesis`.
 
-A class of tests inherits the suites that its store claims to pass and makes an empty store::
+A test class inherits the suites for the abilities of its store and creates an empty store::
 
     from omnizarr.testing.stores import StoreTests
 
@@ -9,10 +9,10 @@ A class of tests inherits the suites that its store claims to pass and makes an 
         def store(self, tmp_path):
             return MyStore(tmp_path)
 
-`StoreTests` is what a store that reads, writes and lists should pass. The others come on top: for
-optional abilities (`PartialTests`, `VersionedTests`, `ConditionalTests`), for what a store is used
-for (`SharedTests`, `ForkTests`, `ClosableTests`, `ReadOnlyTests`), and for failures
-(`AbsenceTests`). A store with an ability whose suite is left out fails one test that says so.
+`StoreTests` is for every store that reads, writes and lists. There are further suites for optional
+abilities (`PartialTests`, `VersionedTests`, `ConditionalTests`), for the use of a store
+(`SharedTests`, `ForkTests`, `ClosableTests`, `ReadOnlyTests`), and for failures (`AbsenceTests`).
+One test fails if a store has an ability whose suite is not inherited.
 """
 
 import pytest
@@ -72,4 +72,4 @@ class StoreTests(
     ThreadTests,
     HierarchyTests,
 ):
-    """What a store that reads, writes and lists should pass."""
+    """The tests for every store that reads, writes and lists."""

@@ -1,4 +1,4 @@
-"""Suites for all abilities of a store together, and for hierarchies in it."""
+"""Suites that check the complete set of abilities, and hierarchies in a store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from omnizarr.testing.stores.writable import ListableTests, PartialTests
 
 
 class AbilityTests(Suite):
-    """No ability goes untested."""
+    """Every ability of the store has its suite."""
 
     def test_every_ability_of_the_store_has_its_suite(self, store: Store) -> None:
         claims = {
@@ -44,7 +44,7 @@ FORMATS: list[Any] = [2, 3, "3-draft"]
 
 
 def build(store: Store, zarr_format: Any) -> np.ndarray[Any, Any]:
-    """Make a small hierarchy, and give the values of its array ``g/a``."""
+    """Create a small hierarchy, and return the values of its array ``g/a``."""
     values = np.arange(35, dtype="<i4").reshape(5, 7)
     root = omnizarr.create_group(store, zarr_format=zarr_format, attributes={"title": "é"})
     made = root.create_array(

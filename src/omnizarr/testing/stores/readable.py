@@ -16,22 +16,22 @@ from omnizarr.stores.base import SetsPartially
 TEN = bytes(range(10))
 BAD_KEYS = ["", "/", "/x", "x/", "a//b", ".", "..", "../x", "a/..", "a/../../x", "a/./b", "a\0b"]
 
-# Examples of one test share its store, and classes of tests share the test.
+# Examples of one test share its store, and test classes share the test.
 ONE_STORE = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
 
 ranges = st.builds(Range, st.integers(-15, 15), st.one_of(st.none(), st.integers(0, 15)))
 
 
 class Suite:
-    """What all suites need: an empty store, and a way to put values into it."""
+    """The parent class of all suites: an empty store, and a method to fill it."""
 
     @pytest.fixture
     def store(self) -> Store:
-        """An empty store; a class of tests makes its own."""
-        raise NotImplementedError(f"{type(self).__name__} has to define the fixture `store`")
+        """Return an empty store; a test class overrides it."""
+        raise NotImplementedError(f"{type(self).__name__} must define the fixture `store`")
 
     def put(self, store: Store, values: dict[str, bytes]) -> None:
-        """Store the values; for a store that cannot write, by another way."""
+        """Store values; a test class of a read-only store overrides it."""
         for key, value in values.items():
             store.set(key, value)
 
@@ -120,11 +120,11 @@ class ReadableTests(Suite):
 
 
 class AbsenceTests(Suite):
-    """A store that cannot be reached raises; it never says that a key is not there."""
+    """A store that cannot be reached raises an error; it never reports a missing key."""
 
     @pytest.fixture
     def broken(self) -> Store:
-        """A store whose back end fails every request; a class of tests makes its own."""
+        """Return a store whose back end fails every request; a test class overrides it."""
         raise NotImplementedError(f"{type(self).__name__} has to define the fixture `broken`")
 
     def test_a_failed_read_is_an_error_that_names_the_key(self, broken: Store) -> None:
@@ -152,11 +152,11 @@ class AbsenceTests(Suite):
 
 
 class ReadOnlyTests(Suite):
-    """A store that is opened for reading refuses to write before anything is touched."""
+    """A read-only store refuses to write before anything is changed."""
 
     @pytest.fixture
     def reader(self) -> Store:
-        """A read-only store that holds ``a/k: b"1"``; a class of tests makes its own."""
+        """Return a read-only store with ``a/k: b"1"``; a test class overrides it."""
         raise NotImplementedError(f"{type(self).__name__} has to define the fixture `reader`")
 
     def test_every_write_is_refused(self, reader: Store) -> None:

@@ -21,7 +21,7 @@ FORK_SECONDS = 60
 
 
 def run_in_threads(work: Callable[[int], None], count: int) -> None:
-    """Run `work` in several threads at once, and raise what one of them raised."""
+    """Run `work` in several threads concurrently, and raise the first error of one of them."""
     errors: list[BaseException] = []
     start = threading.Barrier(count)
 
@@ -42,7 +42,7 @@ def run_in_threads(work: Callable[[int], None], count: int) -> None:
 
 
 def run_in_fork(work: Callable[[], None]) -> None:
-    """Run `work` in a forked child that must end well, and in time."""
+    """Run `work` in a forked child, which must succeed before a time-out."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -112,7 +112,7 @@ class PicklableTests(Suite):
 
 
 class SharedTests(Suite):
-    """Two store objects of one place see each other's values."""
+    """Two store objects for the same storage see each other's values."""
 
     def test_a_pickled_store_is_the_same_place(self, store: Store) -> None:
         again: Any = pickle.loads(pickle.dumps(store))
@@ -140,7 +140,7 @@ class SharedTests(Suite):
 
 
 class ForkTests(Suite):
-    """A store that has been used goes on working in a forked child and in its parent."""
+    """A store that has been used still works in a forked child and in its parent."""
 
     pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
@@ -268,7 +268,7 @@ class VersionedTests(Suite):
 
 
 class ConditionalTests(VersionedTests):
-    """`set_if`: compare and replace."""
+    """`set_if`: compare-and-set."""
 
     @pytest.fixture
     def conditional(self, store: Store) -> SetsIf:

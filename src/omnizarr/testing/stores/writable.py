@@ -30,7 +30,7 @@ steps = st.one_of(
 
 
 class WritableTests(Suite):
-    """`set`, `erase` and what follows from them."""
+    """`set`, `erase`, and the functions derived from them."""
 
     @pytest.mark.parametrize(
         "value",
@@ -103,7 +103,7 @@ class WritableTests(Suite):
     def test_a_wrong_part_is_an_error_before_anything_changes(
         self, store: Store, wrong: tuple[str, int, bytes]
     ) -> None:
-        """A15: an offset before the value's beginning, or a key that leads elsewhere."""
+        """A15: a negative offset, or a key that leads outside the store."""
         self.put(store, {"j": b"j", "k": b"abc"})
         with pytest.raises((StoreError, InvalidArgument), match=repr(wrong[0])):
             stores.set_partial_values(store, [("j", 0, b"x"), wrong])
@@ -159,7 +159,7 @@ class WritableTests(Suite):
 
 
 class PartialTests(Suite):
-    """`set_partial`: a part is changed without the caller fetching the rest."""
+    """`set_partial`: change a part without reading the rest."""
 
     def test_a_part_is_changed_in_place(self, store: Store) -> None:
         if not isinstance(store, SetsPartially):
