@@ -18,7 +18,7 @@ import omnizarr as oz
 from omnizarr import stores
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
 from omnizarr.stores.staging import FOLDER, MARKER, interrupted, recover, stage
-from omnizarr.testing.wrappers import FaultyStore
+from omnizarr.testing import FaultyStore
 
 VALUES = np.arange(60, dtype="i4").reshape(6, 10)
 STORES: dict[str, Callable[[Path], Any]] = {

@@ -14,7 +14,7 @@ import omnizarr as oz
 from omnizarr import stores
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.staging import FOLDER, Extent, interrupted, stage
-from omnizarr.testing.wrappers import FaultyStore
+from omnizarr.testing import FaultyStore
 from tests.hierarchy.test_build import STORES, VALUES, Killed
 
 

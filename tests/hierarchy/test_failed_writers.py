@@ -11,7 +11,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.stores import LocalStore, MemoryStore
-from omnizarr.testing.wrappers import FaultyStore
+from omnizarr.testing import FaultyStore
 
 VALUES = np.arange(1, 61, dtype="i4").reshape(6, 10)
 WRITES = ("set", "erase", "set_new", "erase_prefix", "set_many")

@@ -14,7 +14,7 @@ import pytest
 import omnizarr as oz
 from omnizarr.stores import Range
 from omnizarr.stores.wrappers import WrapperStore
-from omnizarr.testing.wrappers import FaultyStore
+from omnizarr.testing import FaultyStore
 from tests.conformance.key_value import SmallestStore
 
 T = TypeVar("T")

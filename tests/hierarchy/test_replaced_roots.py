@@ -11,7 +11,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.stores import ZipStore
-from omnizarr.testing.wrappers import FaultyStore
+from omnizarr.testing import FaultyStore
 
 FORMATS = (1, 2, "3-draft", 3)
 STORES: dict[str, Callable[[Path], Any]] = {

@@ -21,7 +21,7 @@ from omnizarr.chunk_grids import RegularAxis
 from omnizarr.integrations.dask import axis_spans
 from omnizarr.integrations.zarr_python import from_zarr, to_zarr
 from omnizarr.stores import MemoryStore, PrefixStore, resolve
-from omnizarr.testing.wrappers import RecordingStore
+from omnizarr.testing import RecordingStore
 
 VALUES = np.arange(37 * 23).reshape(37, 23)
 

@@ -14,7 +14,7 @@ from omnizarr import stores
 from omnizarr.integrations.zarr_python import from_zarr, to_zarr
 from omnizarr.stores import LocalStore, MemoryStore, overlap, same_storage, storage_identity
 from omnizarr.stores.fsspec import FsspecStore
-from omnizarr.testing.wrappers import RecordingStore
+from omnizarr.testing import RecordingStore
 
 
 def ways(directory: Path) -> dict[str, Any]:

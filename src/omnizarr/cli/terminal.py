@@ -22,9 +22,7 @@ path_argument = click.argument("path", type=click.Path(path_type=str))
 node_option = click.option("--node", default="", help="Path of a node inside the hierarchy.")
 
 
-def _parse_options(
-    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
-) -> Options:
+def _parse(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Options:
     """Return the given options as a dictionary, or None if there are none."""
     options: dict[str, Any] = {}
     for text in given:

@@ -17,15 +17,18 @@ One test fails if a store has an ability whose suite is not inherited.
 
 import pytest
 
-_MODULES = "abilities readable sharing writable"
+_MODULES = "abilities access sharing"
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES.split()))
 
 from omnizarr.testing.stores.abilities import AbilityTests, HierarchyTests  # noqa: E402
-from omnizarr.testing.stores.readable import (  # noqa: E402
+from omnizarr.testing.stores.access import (  # noqa: E402
     AbsenceTests,
+    ListableTests,
+    PartialTests,
     ReadableTests,
     ReadOnlyTests,
     Suite,
+    WritableTests,
 )
 from omnizarr.testing.stores.sharing import (  # noqa: E402
     ClosableTests,
@@ -35,11 +38,6 @@ from omnizarr.testing.stores.sharing import (  # noqa: E402
     SharedTests,
     ThreadTests,
     VersionedTests,
-)
-from omnizarr.testing.stores.writable import (  # noqa: E402
-    ListableTests,
-    PartialTests,
-    WritableTests,
 )
 
 __all__ = [

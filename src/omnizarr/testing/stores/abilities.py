@@ -11,9 +11,8 @@ import omnizarr
 from omnizarr import stores
 from omnizarr.stores import MemoryStore, SetsIf, Store, Versioned, can_list
 from omnizarr.stores.base import SetsPartially
-from omnizarr.testing.stores.readable import Suite
+from omnizarr.testing.stores.access import ListableTests, PartialTests, Suite
 from omnizarr.testing.stores.sharing import ClosableTests, ConditionalTests, VersionedTests
-from omnizarr.testing.stores.writable import ListableTests, PartialTests
 
 
 class AbilityTests(Suite):

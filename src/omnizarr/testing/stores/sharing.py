@@ -15,7 +15,7 @@ import pytest
 from omnizarr import stores
 from omnizarr.errors import InvalidArgument
 from omnizarr.stores import Range, SetsIf, Store, Versioned
-from omnizarr.testing.stores.readable import BAD_KEYS, TEN, Suite
+from omnizarr.testing.stores.access import BAD_KEYS, TEN, Suite
 
 FORK_SECONDS = 60
 

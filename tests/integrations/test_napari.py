@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.integrations.napari.reader import LazyArray, get_reader, mosaic, part
+from omnizarr.integrations.napari import LazyArray, get_reader, mosaic, part
 from tests.conventions.recording import Recording
 
 with warnings.catch_warnings():

@@ -1,1 +1,0 @@
-"""A napari reader for OME-Zarr and any Zarr array."""
