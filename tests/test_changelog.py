@@ -31,7 +31,7 @@ def test_every_fragment_says_its_kind() -> None:
     }  # raises SystemExit and names the file otherwise
 
 
-def test_sections_come_in_order_and_old_entries_stay() -> None:
+def test_sections_are_ordered_and_old_entries_kept() -> None:
     old = "## [0.1.0] - 2026-01-01\n\n### Fixed\n\n- **Old:** entry.\n"
     once = MERGE["merge"](f"{START}\n{old}", [("fixed", "**A:** one.\n"), ("added", "**B:** two.")])
     twice = MERGE["merge"](once, [("fixed", f"**C:** {'long ' * 30}\nend.")])
@@ -42,7 +42,7 @@ def test_sections_come_in_order_and_old_entries_stay() -> None:
     )  # fmt: skip
 
 
-def test_a_release_gets_what_was_unreleased() -> None:
+def test_a_release_takes_over_the_unreleased_entries() -> None:
     text = MERGE["merge"](START, [("added", "**A:** one.")])
     day = datetime.date(2026, 12, 1)
     released = MERGE["release"](text, "0.1.0", day)

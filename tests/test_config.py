@@ -56,7 +56,7 @@ def test_a_cgroup_limit_bounds_the_threads(limit: str, most: int, tmp_path: Path
     assert config.processors(*groups(tmp_path, limit)) == min(unlimited, most)
 
 
-def test_cgroups_of_version_1_bound_threads_and_memory_too(tmp_path: Path) -> None:
+def test_cgroups_of_version_1_bound_threads_and_memory(tmp_path: Path) -> None:
     for controller, files in {
         "cpu": {"cpu.cfs_quota_us": "100000", "cpu.cfs_period_us": "100000"},
         "memory": {"memory.limit_in_bytes": "123456789"},

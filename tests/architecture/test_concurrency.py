@@ -78,7 +78,7 @@ def test_one_module_registers_fork_hooks(hook: str) -> None:
     assert files == ["fork.py"]
 
 
-def test_one_class_keeps_what_is_made_from_equal_descriptions() -> None:
+def test_every_bounded_table_is_a_cache() -> None:
     """A table that empties itself when it is full is a `Cache`."""
     found = []
     for name, tree in _sources():

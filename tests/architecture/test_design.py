@@ -121,7 +121,7 @@ def test_importing_loads_no_optional_package_and_nothing_slow() -> None:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason=COMPILER)
-def test_the_compiled_parts_are_built_where_there_is_a_compiler() -> None:
+def test_the_compiled_modules_are_built_if_there_is_a_compiler() -> None:
     names = re.findall(r'"(omnizarr(?:\.\w+)+)"', (ROOT / "setup.py").read_text())
     assert len(names) >= 4
     for name in names:

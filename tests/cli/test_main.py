@@ -82,7 +82,7 @@ def test_convert_replaces_only_on_request(ocean: Path) -> None:
     assert oz.open("new.zarr").zarr_format == 3
 
 
-def test_convert_says_what_a_format_cannot_express(ocean: Path) -> None:
+def test_convert_reports_what_a_format_cannot_express(ocean: Path) -> None:
     result = run("convert", "ocean.zarr", "new.zarr", "--to", "3-draft")
     assert result.exit_code == 1
     assert "/name" in result.output
@@ -112,7 +112,7 @@ def test_a_missing_path_is_a_helpful_one_line_error(in_tmp: Path) -> None:
     assert "Is the path right?" in run("validate", "nothing.zarr").output
 
 
-def test_a_folder_without_zarr_says_what_it_holds(in_tmp: Path) -> None:
+def test_the_error_for_a_folder_without_zarr_lists_its_contents(in_tmp: Path) -> None:
     (in_tmp / "folder").mkdir()
     (in_tmp / "folder/notes.txt").write_text("hello")
     assert "it holds: notes.txt" in run("info", "folder").output
@@ -140,7 +140,7 @@ def test_convert_writes_one_line_without_a_terminal(ocean: Path) -> None:
     assert result.output.startswith("wrote zarr 3 to new.zarr")
 
 
-def test_info_boasts_of_compression_only_where_there_is_some(in_tmp: Path) -> None:
+def test_info_shows_a_compression_ratio_only_if_data_is_compressed(in_tmp: Path) -> None:
     oz.create_array("raw.zarr", data=np.arange(100, dtype="i8"), compressors=None)
     oz.create_array("small.zarr", data=np.ones(1000, dtype="i8"))
     assert "times smaller" not in run("info", "raw.zarr").output

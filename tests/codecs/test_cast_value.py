@@ -149,7 +149,7 @@ def test_the_examples_of_the_specification_work(
 
 
 @pytest.mark.parametrize(("number", "want"), [(-81, 0), (300, 255), (7, 7)])
-def test_integers_that_are_all_on_one_side_are_clamped(number: int, want: int) -> None:
+def test_integers_all_below_or_above_the_range_are_clamped(number: int, want: int) -> None:
     of, to = numbers_of("int16"), numbers_of("uint8")
     assert cast(np.array([number], "i2"), of, to, out_of_range="clamp").tolist() == [want]
 
@@ -188,7 +188,7 @@ def test_defaults_are_not_written() -> None:
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_shards_see_the_fill_value_that_the_chain_makes_of_it(inside: bool) -> None:
+def test_shards_have_the_fill_value_after_the_cast(inside: bool) -> None:
     pairs = {"encode": [["NaN", 0]], "decode": [[0, "NaN"]]}
     steps = [
         {"name": "scale_offset", "configuration": {"offset": -10, "scale": 0.5}},

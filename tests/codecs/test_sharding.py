@@ -250,7 +250,7 @@ def test_inner_chunks_get_the_codecs_of_any_notation() -> None:
     assert np.array_equal(oz.open_array(store)[...], data)
 
 
-def test_the_byte_order_is_stated_inside_shards_too() -> None:
+def test_the_byte_order_is_stated_inside_shards() -> None:
     store: dict[str, bytes] = {}
     short = {"codecs": ["bytes"], "index_codecs": ["bytes", "crc32c"]}
     nested = sharding(4, codecs=[sharding(2, **short)], index_codecs=["bytes"])

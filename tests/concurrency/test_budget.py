@@ -97,7 +97,7 @@ def test_many_callers_do_not_multiply_threads() -> None:
 
 
 @pytest.mark.parametrize(("busy", "most"), [(4, 4), (2, 4), (1, 4)])
-def test_a_call_from_inside_a_worker_gets_what_is_left(busy: int, most: int) -> None:
+def test_a_call_inside_a_worker_gets_the_remaining_threads(busy: int, most: int) -> None:
     seen: list[int] = []
     inside = threading.Barrier(busy)
 
@@ -113,7 +113,7 @@ def test_a_call_from_inside_a_worker_gets_what_is_left(busy: int, most: int) -> 
     assert sum(seen) == most
 
 
-def test_everything_is_given_back_also_after_an_error() -> None:
+def test_threads_and_bytes_are_released_after_an_error() -> None:
     def fail() -> None:
         raise KeyError("no")
 

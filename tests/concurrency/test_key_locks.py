@@ -37,7 +37,7 @@ def test_a_deadlock_of_threads_is_an_error(count: int) -> None:
     keys = [f"c/{n}" for n in range(count)]
     assert len({hash(key) % key_locks.SLOTS for key in keys}) == count
     all_have_one = threading.Barrier(count)
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     done: list[str] = []
 
     def work(number: int) -> None:
@@ -48,36 +48,36 @@ def test_a_deadlock_of_threads_is_an_error(count: int) -> None:
                 with key_locks.locked(key_locks.CHUNKS, [wanted]):
                     done.append(wanted)
             except oz.StoreError as e:
-                told[wanted] = str(e)
+                reported[wanted] = str(e)
 
     together(*(lambda n=n: work(n) for n in range(count)))  # type: ignore[misc]  # n is bound
-    assert told
-    assert sorted([*told, *done]) == keys
-    assert all(f"cannot change {key!r}: another thread" in words for key, words in told.items())
+    assert reported
+    assert sorted([*reported, *done]) == keys
+    assert all(f"cannot change {key!r}: another thread" in words for key, words in reported.items())
 
 
 def test_locking_in_order_never_fails_even_if_a_finaliser_waits() -> None:
     both = threading.Barrier(2)
-    told: list[str] = []
+    reported: list[str] = []
     first, second = sorted(("c/0", "c/1"), key=lambda key: hash(key) % key_locks.SLOTS)
 
     def in_order() -> None:
         with key_locks.locked(key_locks.SHAPE, ["x"]):
             both.wait()
             with key_locks.locked(key_locks.CHUNKS, [first, second]):
-                told.append("done")
+                reported.append("done")
 
     def finaliser() -> None:
         with key_locks.locked(key_locks.CHUNKS, [second]):
             both.wait()
             try:
                 with key_locks.locked(key_locks.SHAPE, ["x"]):
-                    told.append("not told")
+                    reported.append("not reported")
             except oz.StoreError:
-                told.append("told")
+                reported.append("reported")
 
     together(in_order, finaliser)
-    assert told == ["told", "done"]
+    assert reported == ["reported", "done"]
 
 
 def test_locking_in_order_waits_without_a_limit() -> None:
@@ -113,7 +113,7 @@ def test_locks_are_made_when_they_are_needed() -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "directory", "sqlite"])
-def test_a_finaliser_cannot_append_to_what_its_own_thread_appends_to(
+def test_a_finaliser_cannot_append_to_an_array_its_thread_appends_to(
     kind: str, tmp_path: Path
 ) -> None:
     stores: dict[str, Callable[[], oz.Store]] = {

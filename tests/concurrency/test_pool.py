@@ -67,7 +67,9 @@ def test_a_thread_that_does_not_begin_is_given_up(monkeypatch: pytest.MonkeyPatc
     assert done == []
 
 
-def test_work_is_done_here_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_runs_in_the_calling_thread_if_none_can_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(*_: object) -> int:
         raise RuntimeError("can't start new thread")
 
@@ -81,7 +83,7 @@ def test_work_is_done_here_where_no_thread_can_be_started(monkeypatch: pytest.Mo
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_child_has_a_pool_of_its_own() -> None:
+def test_a_forked_child_has_its_own_pool() -> None:
     assert in_parallel(lambda n: n, range(8)) == list(range(8))
     child = os.fork()
     if child == 0:

@@ -77,7 +77,7 @@ def test_options_make_the_policy() -> None:
             take_retry(dict(wrong))
 
 
-def test_the_last_conflict_is_raised_as_it_is() -> None:
+def test_the_last_conflict_is_raised_unchanged() -> None:
     calls = []
 
     def attempt() -> None:

@@ -84,7 +84,7 @@ def test_a_last_block_of_any_length_is_read_by_c_blosc(
 @pytest.mark.parametrize("shuffle", [0, 1, 2])
 @pytest.mark.parametrize("typesize", [1, 3, 8, 17])
 @pytest.mark.parametrize("blocksize", [0, 300, 1000, 5000])
-def test_the_kernel_reads_what_c_blosc_wrote(
+def test_the_kernel_reads_buffers_of_c_blosc(
     cname: str, shuffle: int, typesize: int, blocksize: int, tmp_path: Path
 ) -> None:
     data = (np.arange(9_001) // 5 % 11).astype("u1")

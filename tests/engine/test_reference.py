@@ -357,9 +357,9 @@ def test_a_chunk_that_cannot_be_stored_is_named_and_others_are_stored(
     steps: list[Any] = [{"name": "bytes"}, *CODECS[codecs]]
     array = oz.create_array(tmp_path, shape=(95,), chunks=(10,), dtype="u1", codecs=steps)
     (tmp_path / "c" / "6").mkdir(parents=True)
-    with oz.configure(engine=engine, threads=1), pytest.raises(oz.ChunkError) as told:
+    with oz.configure(engine=engine, threads=1), pytest.raises(oz.ChunkError) as caught:
         array[...] = np.arange(95) + 1
-    assert told.value.chunk == (6,)
+    assert caught.value.chunk == (6,)
     assert array[:60].tolist() == list(range(1, 61))
     (tmp_path / "c" / "6").rmdir()
     with oz.configure(engine=engine):

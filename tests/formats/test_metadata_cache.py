@@ -130,7 +130,7 @@ def model(node: Any) -> Node:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_new_node_is_what_will_be_read_of_it(format: Any) -> None:
+def test_a_new_node_equals_the_reopened_one(format: Any) -> None:
     store: dict[str, bytes] = {}
     options: dict[str, Any] = {"attributes": {"t": (1, 2), "n": np.float32(0.5)}}
     made = oz.create_array(
@@ -233,16 +233,16 @@ def test_metadata_with_another_shape_is_read_like_new_metadata(
     shape = ",\n    ".join(numbers)
     [text] = format.write("x", made_up([5] * len(numbers), attributes)).values()
     text = text.replace(b",\n    ".join([b"5"] * len(numbers)), shape.encode(), 1)
-    told: list[Any] = []
+    results: list[Any] = []
     for read in (
         lambda: format._read_any("x/zarr.json", text, []),
         lambda: format.read("x", {"x/zarr.json": text}, []),
     ):
         try:
-            told.append(read())
+            results.append(read())
         except oz.InvalidMetadata as e:
-            told.append(str(e))
-    assert told[0] == told[1]
+            results.append(str(e))
+    assert results[0] == results[1]
 
 
 def described_by(codecs: list[Any]) -> dict[str, bytes]:

@@ -46,7 +46,7 @@ def fill_of(format: int, dtype: str, text: str) -> Any:
     st.sampled_from([-1, 0, 1]),
     st.integers(40, 60),
 )
-def test_a_number_near_the_middle_of_two_floats_goes_to_the_nearer(
+def test_a_number_near_the_middle_of_two_floats_rounds_to_the_nearer(
     format: int, dtype: str, low: int, power: int, side: int, digits: int
 ) -> None:
     bits = np.finfo(dtype).nmant
@@ -78,7 +78,7 @@ def test_rewritten_metadata_keeps_the_value() -> None:
     assert isinstance(json.loads(store["zarr.json"])["fill_value"], float)
 
 
-def test_the_middle_of_two_32_bit_floats_stays_as_it_is_for_64_bits() -> None:
+def test_the_middle_of_two_32_bit_floats_is_kept_for_64_bits() -> None:
     assert fill_of(3, "float64", "1.00000017881393432617187499") == 1.00000017881393432617187499
 
 

@@ -91,7 +91,7 @@ def test_stored_bytes_are_counted_without_fetching_values() -> None:
     assert store.counts() == {"list_prefix": 1, "sizes": 2}
 
 
-def test_empty_chunks_are_stored_by_a_handle_that_says_so() -> None:
+def test_empty_chunks_are_stored_by_a_handle_configured_so() -> None:
     store: dict[str, bytes] = {}
     array = oz.create_array(store, shape=4, chunks=2, write_empty_chunks=True)
     array[...] = 0
@@ -311,7 +311,7 @@ def test_every_way_to_select_shows_itself() -> None:
 @pytest.mark.parametrize(
     "layout", [{"chunks": 10}, {"chunks": 5, "shards": 20}, {"chunks": [[2, 9]]}], ids=str
 )
-def test_an_assignment_to_all_keeps_what_another_handle_appended(
+def test_assigning_to_everything_keeps_values_appended_by_another_handle(
     layout: dict[str, Any], on_disk: bool, engine: Any, tmp_path: Path
 ) -> None:
     """A11: the chunk at the end was stored as if nothing could be beyond the shape."""

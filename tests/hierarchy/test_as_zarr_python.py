@@ -34,7 +34,7 @@ from omnizarr.stores.sqlite import SQLiteStore
     st.sets(st.sampled_from(["cname", "clevel", "shuffle", "blocksize", "typesize", "level"])),
     st.sampled_from(["u1", "f4", "i8"]),
 )
-def test_a_compressor_may_leave_out_what_zarr_python_has_a_default_for(
+def test_a_compressor_has_the_defaults_of_zarr_python(
     name: str, stated: set[str], dtype: str
 ) -> None:
     """D11b: and the array is the one that zarr-python makes."""

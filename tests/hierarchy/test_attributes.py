@@ -128,7 +128,7 @@ def test_a_store_that_compares_notices_another_process(zarr_format: int | str) -
     assert oz.open_array(store).attrs == {"first": 1, "a": 1, "b": 2}
 
 
-def test_a_writer_that_is_always_overtaken_gives_up_and_says_so() -> None:
+def test_a_writer_that_always_loses_the_race_raises_an_error() -> None:
     store = ComparingStore()
     one, _ = two_handles(3, store)
     store.set_if = lambda key, value, generation: False  # type: ignore[method-assign]

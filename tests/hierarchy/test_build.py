@@ -82,9 +82,7 @@ DATA: dict[str, tuple[Callable[[Any], Any], Any]] = {
 
 @pytest.mark.parametrize("zarr_format", FORMATS)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_node_may_be_replaced_by_what_is_read_from_it(
-    store: Any, zarr_format: Any, way: str
-) -> None:
+def test_a_node_can_be_replaced_by_its_own_values(store: Any, zarr_format: Any, way: str) -> None:
     """A1: afterwards all was the fill value."""
     for lazy, expected in DATA.values():
         group = _filled(store, zarr_format)
@@ -209,7 +207,7 @@ def test_a_failed_image_leaves_nothing(tmp_path: Path, kind: str) -> None:
     assert _clean(store)
 
 
-def test_labels_and_maps_are_replaced_by_what_is_read_from_them(tmp_path: Path) -> None:
+def test_labels_and_maps_can_be_replaced_by_their_own_values(tmp_path: Path) -> None:
     """A1: write_labels and geo.write erased what they were to read."""
     labels = np.arange(64, dtype="u1").reshape(8, 8)
     oz.ome.write(tmp_path / "i", np.ones((8, 8)))
@@ -221,7 +219,7 @@ def test_labels_and_maps_are_replaced_by_what_is_read_from_them(tmp_path: Path) 
     np.testing.assert_array_equal(oz.open(tmp_path / "m")["0"][...], labels)
 
 
-def test_a_dataset_is_replaced_by_what_is_read_from_it(tmp_path: Path) -> None:
+def test_a_dataset_can_be_replaced_by_its_own_values(tmp_path: Path) -> None:
     """A1: xarray.write with mode 'w' of a dataset in blocks erased it first."""
     xr = pytest.importorskip("xarray")
     dataset = xr.Dataset({"t": (("y", "x"), VALUES)}).chunk(y=2)
@@ -378,7 +376,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("number", range(30))
-def test_a_store_without_renaming_loses_nothing_either(number: int) -> None:
+def test_a_store_without_renaming_loses_nothing(number: int) -> None:
     inner = FaultyStore(MemoryStore(), lambda operation, key: None)
     oz.create_array(inner, data=VALUES, chunks=(4, 4))
     left = number

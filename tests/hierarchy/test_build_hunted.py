@@ -20,7 +20,7 @@ from tests.hierarchy.test_build import STORES, VALUES, Killed
 
 @pytest.mark.parametrize("overwrite", [True, False])
 @pytest.mark.parametrize("kind", ["directory", "sqlite", "fsspec"])
-def test_arrays_beside_which_there_is_no_group_are_not_written_over(
+def test_arrays_without_a_parent_group_are_not_overwritten(
     tmp_path: Path, kind: str, overwrite: bool
 ) -> None:
     """Their chunks were erased, or written over, since no node was at the root."""
@@ -58,7 +58,7 @@ def test_a_failed_array_takes_nothing_with_it_and_leaves_nothing(
 
 @pytest.mark.parametrize("operation", ["set", "erase"])
 @pytest.mark.parametrize("number", range(1, 16))
-def test_a_copy_whose_store_fails_is_whole_or_not_there(operation: str, number: int) -> None:
+def test_a_copy_to_a_failing_store_is_complete_or_absent(operation: str, number: int) -> None:
     """Chunks were erased after metadata had been stored: arrays of fill values."""
     source = oz.create_group({})
     source.create_array("g/x", data=VALUES, chunks=(4, 4))
@@ -160,7 +160,7 @@ def _killed_stage(store: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["directory", "sqlite"])
-def test_repair_does_not_put_what_was_left_over_a_newer_node(
+def test_repair_does_not_replace_a_newer_node_by_remains(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("omnizarr.ops.repair._is_running", lambda process: False)

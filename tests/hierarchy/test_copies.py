@@ -30,7 +30,7 @@ FORMATS = (2, 3)
 
 
 class Counting(SmallestStore):
-    """Counts requests; can list only if told so."""
+    """A store that counts requests and can list only if configured so."""
 
     def __init__(self, values: dict[str, bytes]) -> None:
         super().__init__(values)
@@ -131,7 +131,7 @@ def test_changes_by_another_library_are_noticed_before_data_is_read(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_array_that_is_gone_is_not_read_by_its_copy(tmp_path: Path, format: int) -> None:
+def test_a_deleted_array_is_not_read_by_consolidated_metadata(tmp_path: Path, format: int) -> None:
     hierarchy(format, tmp_path)
     asked = oz.open_group(tmp_path, use_consolidated=True)
     for name in ("zarr.json", ".zarray"):

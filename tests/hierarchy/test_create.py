@@ -93,7 +93,7 @@ def test_a_codec_is_given_as_our_object_zarr_pythons_or_json(given: Any) -> None
     assert oz.create_array(data=array[...], compressors=array.compressors).codecs == array.codecs
 
 
-def test_numcodecs_objects_come_back_as_codecs() -> None:
+def test_numcodecs_objects_become_codecs() -> None:
     array = oz.create_array(
         data=np.arange(9, dtype="i4"),
         zarr_format=2,
@@ -172,7 +172,7 @@ def test_a_hierarchy_is_created_from_metadata_models_and_json() -> None:
         list(oz.create_hierarchy(store={}, nodes={"w": 3}))
 
 
-def test_a_hierarchy_that_cannot_be_made_leaves_the_store_as_it_was() -> None:
+def test_a_hierarchy_that_cannot_be_created_leaves_the_store_unchanged() -> None:
     sample = oz.create_array(shape=4, dtype="i4").metadata
     old = oz.create_group(zarr_format=2).metadata
     for nodes, words in (
@@ -197,7 +197,7 @@ def test_a_hierarchy_that_cannot_be_made_leaves_the_store_as_it_was() -> None:
     assert isinstance(oz.open(store, path="p"), oz.Array)
 
 
-def test_options_that_need_nothing_here_are_taken_and_others_are_refused() -> None:
+def test_options_without_effect_are_accepted_and_others_refused() -> None:
     assert oz.create_array(shape=2, synchronizer=object(), cache_attrs=True).shape == (2,)
     with pytest.raises(oz.InvalidArgument, match="chunk_store is not offered"):
         oz.create_array(shape=2, chunk_store={})
@@ -224,7 +224,7 @@ def test_dir_shows_public_names_only() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_wrong_values_are_listed_where_fields_are_missing_too(version: int) -> None:
+def test_invalid_values_are_listed_together_with_missing_fields(version: int) -> None:
     found = oz.validate({"zarr_format": version, "shape": [3, 0], "chunks": [0, 0]})
     fields = {problem.field for problem in found}
     assert {"dtype", "order", "chunks[0]"} <= fields
@@ -233,9 +233,7 @@ def test_wrong_values_are_listed_where_fields_are_missing_too(version: int) -> N
 
 @pytest.mark.parametrize("code", ["M8[ns]", "m8[s]"])
 @pytest.mark.parametrize("version", [1, 2, 3, "3-draft"])
-def test_times_that_were_never_written_are_none_where_the_format_can_say_so(
-    version: Any, code: str
-) -> None:
+def test_unwritten_times_are_nat_if_the_format_can_express_it(version: Any, code: str) -> None:
     options = {"shape": 2, "dtype": code, "zarr_format": version}
     store: dict[str, bytes] = {}
     expected = version in (2, 3)
@@ -247,7 +245,7 @@ def test_times_that_were_never_written_are_none_where_the_format_can_say_so(
         assert array[...].view("i8").tolist() == [0, 0]
 
 
-def test_times_and_texts_of_a_group_are_zero_where_zeros_are_asked_for() -> None:
+def test_zeros_of_times_and_text_are_zero() -> None:
     group = oz.group()
     assert group.zeros("t", 2, dtype="M8[s]")[...].view("i8").tolist() == [0, 0]
     assert group.zeros("s", 2, dtype="U3")[...].tolist() == ["", ""]
@@ -285,7 +283,7 @@ def test_an_argument_of_the_wrong_type_is_a_type_error() -> None:
         oz.group().attrs["x"] = object()
 
 
-def test_chunks_are_an_array_too() -> None:
+def test_chunks_can_be_an_array() -> None:
     assert oz.create_array({}, shape=(6, 4), dtype="i4", chunks=np.array([3, 2])).chunks == (3, 2)
 
 
@@ -306,7 +304,7 @@ def test_opening_refuses_an_option_that_does_not_exist(in_tmp: Path) -> None:
         (b"text", "a file; give the directory"),
     ],
 )
-def test_a_file_that_is_not_zarr_is_called_what_it_is(
+def test_the_error_for_a_file_that_is_not_zarr_names_its_format(
     in_tmp: Path, start: bytes, message: str
 ) -> None:
     (in_tmp / "data").write_bytes(start + bytes(64))

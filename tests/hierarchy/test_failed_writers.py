@@ -81,7 +81,7 @@ def test_a_store_that_fails_once_leaves_no_array_without_its_values(
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("kind", ["directory", "memory"])
-def test_an_array_that_cannot_be_filled_goes_and_all_beside_it_stays(
+def test_an_array_that_cannot_be_filled_is_removed_and_its_siblings_kept(
     kind: str, zarr_format: Any, overwrite: bool, tmp_path: Path
 ) -> None:
     """Foreign files kept it from being erased, so that it was there with fill values; nodes

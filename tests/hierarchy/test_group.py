@@ -292,7 +292,7 @@ def test_an_interrupted_move_can_be_tried_again(zarr_format: int | str, after: i
     assert oz.validate(root.store) == []
 
 
-def test_a_move_leaves_what_is_not_zarr_where_it_is() -> None:
+def test_a_move_keeps_files_that_are_not_zarr() -> None:
     root = sample()
     root.store.set("b/notes.txt", b"mine")
     before = dict(root.store.values)
@@ -312,7 +312,7 @@ def test_deleting_takes_all_below_and_nothing_beside(zarr_format: int | str) -> 
     assert len(root) == 2
 
 
-def test_a_store_that_cannot_list_says_so_and_opens_by_name() -> None:
+def test_a_store_that_cannot_list_is_reported_and_opens_by_name() -> None:
     store = SmallestStore()
     oz.create_group(store).create_array("a", shape=3)
     root = oz.open_group(store)

@@ -51,9 +51,7 @@ def test_help_explains_every_option(function: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("zarr_format", [1, 2, "3-draft", 3])
 @pytest.mark.parametrize("dtype", ["i4", "M8[s]", str])
-def test_a_default_that_is_shown_is_what_leaving_the_option_out_means(
-    zarr_format: int | str, dtype: Any
-) -> None:
+def test_the_shown_defaults_are_used(zarr_format: int | str, dtype: Any) -> None:
     if dtype is str and zarr_format in (1, "3-draft"):
         dtype = "U3"
     given: dict[str, Any] = {"shape": 4, "dtype": dtype, "zarr_format": zarr_format}

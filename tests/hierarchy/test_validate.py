@@ -56,9 +56,9 @@ ODD: dict[str, tuple[Store, str]] = {
 def test_a_readable_violation_of_the_specification_is_a_warning(case: str) -> None:
     """C6: these were not reported."""
     store, field = ODD[case]
-    told = [(p.field, p.level) for p in oz.validate(store)]
-    assert (field, "warning") in told
-    assert {level for _, level in told} == {"warning"}
+    reported = [(p.field, p.level) for p in oz.validate(store)]
+    assert (field, "warning") in reported
+    assert {level for _, level in reported} == {"warning"}
     with pytest.warns(oz.OmnizarrWarning) as warned:
         node: Any = oz.open(store, path="a" if "meta/a.array.json" in store else None)
     assert any(f": {field}: " in str(w.message) for w in warned)
@@ -123,9 +123,9 @@ def test_stale_consolidated_metadata_is_reported(case: str, version: int, replac
     change, expected, mended = STALE[case]
     store = consolidated_store(version)
     change(store, version)
-    told = [(p.field, p.message, p.level) for p in oz.validate(store)]
-    assert len(told) == len(expected)
-    for (field, message, level), (path, words) in zip(told, expected, strict=True):
+    reported = [(p.field, p.message, p.level) for p in oz.validate(store)]
+    assert len(reported) == len(expected)
+    for (field, message, level), (path, words) in zip(reported, expected, strict=True):
         assert level == "error"
         assert field.endswith(f"metadata[{path!r}]")
         assert words in message

@@ -134,9 +134,7 @@ def test_a_chain_is_the_same_chain_in_numpy_and_reads_the_keys_it_names(
 
 
 @given(st.data(), st.sampled_from(["memory", "directory"]))
-def test_an_assignment_through_a_view_changes_what_it_shows_and_nothing_else(
-    data: Any, where: str
-) -> None:
+def test_an_assignment_through_a_view_changes_only_its_elements(data: Any, where: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         array = stored(LAYOUTS[0], None if where == "memory" else folder)
         view, _ = chain(data, array, 3)
@@ -173,7 +171,7 @@ def test_part_of_a_view_is_assigned_with_broadcasting() -> None:
     assert np.array_equal(array[...], wanted)
 
 
-def test_no_chunk_is_read_before_the_values_are_asked_for() -> None:
+def test_no_chunk_is_read_before_values_are_requested() -> None:
     store = RecordingStore()
     array = stored(LAYOUTS[0], store)
     store.read.clear()
@@ -191,7 +189,7 @@ def test_objects_and_elements_keep_their_type() -> None:
     assert np.asarray(array.view[::-1], dtype="S3").tolist() == [b"bcd", b"a"]
 
 
-def test_a_view_of_an_array_that_became_smaller_says_so() -> None:
+def test_a_view_of_an_array_that_shrank_is_an_error() -> None:
     array = oz.create_array(None, data=np.arange(10), chunks=3)
     views = [array.view[2:8], array.view[[7, 1]], array.view[9], array.view.vindex[[0, 8],]]
     array.resize(5, outside="erase")

@@ -102,7 +102,7 @@ def test_values_assigned_before_an_error_are_stored() -> None:
         writer[0] = 1
 
 
-def test_flush_shows_what_was_assigned_so_far() -> None:
+def test_flush_makes_assigned_values_visible() -> None:
     array = fresh(None)
     with array.writer() as writer:
         writer[2, 3] = 5
@@ -192,7 +192,7 @@ def test_elements_removed_by_another_handle_are_reported() -> None:
     assert oz.open_array(store)[...].tolist() == [0, 5, 5, 0, 0, 0, 0, 6]
 
 
-def test_a_writer_that_is_dropped_warns_of_what_is_not_stored() -> None:
+def test_a_writer_deleted_without_closing_warns_of_unstored_values() -> None:
     """A11: data are not lost without a word."""
     array = oz.create_array({}, shape=(100,), chunks=(10,), dtype="i4")
     writer = array.writer()

@@ -98,7 +98,7 @@ def test_misaligned_blocks_written_side_by_side_lose_nothing(
     np.testing.assert_array_equal(array[...], expected)
 
 
-def test_blocks_are_the_stored_values_unless_others_are_asked_for() -> None:
+def test_blocks_are_the_stored_chunks_or_shards_by_default() -> None:
     plain = oz.create_array({}, shape=(10, 10), chunks=(4, 5), dtype="u1")
     sharded = oz.create_array({}, shape=(10, 10), chunks=(2, 2), shards=(4, 6), dtype="u1")
     uneven = oz.create_array({}, shape=(10,), chunks=[[3, 3, 4]], dtype="u1")
@@ -182,7 +182,7 @@ def test_dask_stores_into_an_array_by_itself() -> None:
     np.testing.assert_array_equal(da.from_array(array).compute(), VALUES)
 
 
-def test_blocks_that_dask_chooses_are_made_of_shards_and_have_one_name(tmp_path: Path) -> None:
+def test_blocks_chosen_by_dask_consist_of_shards_and_have_one_name(tmp_path: Path) -> None:
     array = oz.create_array(tmp_path / "a", data=VALUES, chunks=(2, 3), shards=(4, 6))
     with dask.config.set({"array.chunk-size": 8 * 12 * 8}):
         chosen = da.from_array(array).chunks

@@ -39,9 +39,7 @@ def month(number: int) -> xr.Dataset:
     return dataset
 
 
-def test_workers_open_several_files_and_store_what_they_compute(
-    tmp_path: Path, client: Client
-) -> None:
+def test_workers_open_several_files_and_store_results(tmp_path: Path, client: Client) -> None:
     for number in range(4):
         ozx.write(month(number), tmp_path / f"{number}.zarr")
     paths = sorted(map(str, tmp_path.glob("*.zarr")))

@@ -132,7 +132,7 @@ def test_labels_of_a_plate_are_shown_over_its_fields(tmp_path: Path, reader: Rea
     assert not data[:, :, 50:].any()
 
 
-def test_fields_that_do_not_fit_together_say_so(tmp_path: Path, reader: Reader) -> None:
+def test_fields_that_do_not_fit_together_are_an_error(tmp_path: Path, reader: Reader) -> None:
     path = tmp_path / "plate.zarr"
     fields = {"A/1": [VALUES[0]], "A/2": [VALUES[0, :, :30]]}
     oz.ome.write_plate(path, fields, axes="zyx", levels=1)
@@ -172,7 +172,7 @@ def test_an_image_that_is_broken_says_why(tmp_path: Path, reader: Reader) -> Non
         reader(path)
 
 
-def test_only_what_is_shown_is_read_and_chunks_are_read_once() -> None:
+def test_only_shown_chunks_are_read_and_only_once() -> None:
     store = Recording()
     array = oz.create_array(store, shape=(4, 8, 8), dtype="u2", chunks=(2, 8, 8))
     array[...] = np.arange(256).reshape(4, 8, 8)

@@ -209,7 +209,7 @@ def test_a_chunk_of_fill_values_needs_no_deleting(kind: str, engine: str, tmp_pa
 # Found by themselves
 
 
-def test_a_store_of_zarr_python_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_a_store_of_zarr_python_is_accepted(tmp_path: Path) -> None:
     theirs = zarr.storage.MemoryStore()
     data = np.arange(12).reshape(3, 4)
     array = zarr.create_array(theirs, name="g/a", shape=(3, 4), chunks=(2, 2), dtype="i8")
@@ -285,7 +285,7 @@ def test_a_store_that_does_not_open_itself_is_opened(tmp_path: Path) -> None:
     assert oz.open_array(zarr.storage.ZipStore(tmp_path / "x.zip", mode="r"))[3] == 3
 
 
-def test_a_store_that_cannot_delete_says_so(tmp_path: Path) -> None:
+def test_deleting_from_a_store_that_cannot_delete_is_an_error(tmp_path: Path) -> None:
     store = from_zarr(zarr.storage.ZipStore(tmp_path / "x.zip", mode="w"))
     store.set("k", b"1")
     with pytest.raises(StoreError, match="cannot delete"):

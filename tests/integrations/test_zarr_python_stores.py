@@ -184,7 +184,7 @@ def test_a_web_server_that_hides_dot_files_serves_version_3() -> None:
 
 
 @pytest.mark.parametrize("name", ["__init__", "from_url", "from_mapper", "from_upath"])
-def test_the_fsspec_store_is_made_as_that_of_zarr_python(name: str) -> None:
+def test_the_fsspec_store_is_created_like_that_of_zarr_python(name: str) -> None:
     """D6b: the same parameters, in the same order; ours may have more after them."""
     theirs = inspect.signature(getattr(zarr.storage.FsspecStore, name)).parameters
     ours = inspect.signature(getattr(FsspecStore, name)).parameters
@@ -208,7 +208,7 @@ def test_an_fsspec_store_takes_options_as_a_dictionary(tmp_path: Path) -> None:
     assert FsspecStore.from_url(url, options, True).read_only
 
 
-def test_an_fsspec_store_says_what_its_second_parameter_is() -> None:
+def test_a_wrong_second_argument_of_an_fsspec_store_is_explained() -> None:
     """D6b: it was the path."""
     with pytest.raises(WrongType, match="read_only must be True or False, got '/data'; path="):
         FsspecStore(fsspec.filesystem("memory"), "/data")  # type: ignore[arg-type]

@@ -158,7 +158,7 @@ def test_converting_onto_itself_is_refused(in_tmp: Path) -> None:
         ("link.zarr/a", "x.zarr"),
     ],
 )
-def test_converting_into_or_over_what_holds_the_other_is_refused_and_loses_nothing(
+def test_converting_into_or_over_the_source_is_refused_and_loses_nothing(
     in_tmp: Path, source: str, destination: str
 ) -> None:
     oz.create_group("x.zarr").create_array("a", data=np.arange(5))
@@ -187,9 +187,9 @@ def test_chunks_written_to_another_grid_are_counted_and_reported() -> None:
     source: dict[str, bytes] = {}
     oz.create_array(source, data=np.arange(10), chunks=[[3, 7]])
     target: dict[str, bytes] = {}
-    told: list[tuple[int, int, str]] = []
-    report = oz.convert(source, target, zarr_format=2, progress=lambda *step: told.append(step))
-    assert told == [(2, 2, "/")]
+    steps: list[tuple[int, int, str]] = []
+    report = oz.convert(source, target, zarr_format=2, progress=lambda *step: steps.append(step))
+    assert steps == [(2, 2, "/")]
     assert report.bytes_written == sum(len(v) for k, v in target.items() if not k.startswith("."))
 
 
@@ -217,7 +217,7 @@ def with_checksums(**options: Any) -> dict[str, bytes]:
     ids=str,
 )
 @pytest.mark.parametrize("source", [2, 3])
-def test_version_2_is_written_without_checksums_and_says_so(
+def test_version_2_is_written_without_checksums_and_reported(
     compressors: list[Any], left_out: str | None, source: int
 ) -> None:
     """B1: no value changes, not even by encoding a lossy filter again."""
@@ -233,7 +233,7 @@ def test_version_2_is_written_without_checksums_and_says_so(
     assert [f["id"] for f in document["filters"]] == ["delta"]
 
 
-def test_checksums_stay_in_version_2_where_they_are_asked_for() -> None:
+def test_checksums_are_kept_in_version_2_on_request() -> None:
     a, b, c = with_checksums(), {}, {}  # type: dict[str, bytes], dict[str, bytes], dict[str, bytes]
     assert oz.convert(a, b, zarr_format=2, checksum=True).left_out == {}
     assert [f["id"] for f in json.loads(b[".zarray"])["filters"]] == ["delta", "blosc", "crc32c"]

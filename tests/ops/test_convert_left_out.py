@@ -20,18 +20,18 @@ def mixed(tmp_path: Path) -> Path:
     return tmp_path / "s"
 
 
-def test_convert_names_what_is_not_zarr(mixed: Path, tmp_path: Path) -> None:
+def test_convert_names_files_that_are_not_zarr(mixed: Path, tmp_path: Path) -> None:
     with pytest.warns(oz.OmnizarrWarning, match=r"not Zarr: 'README', 'g/points.parquet/'"):
         report = oz.convert(mixed, tmp_path / "t", zarr_format=2)
     assert report.foreign == ["README", "g/points.parquet/"]
     assert oz.open(tmp_path / "t")["g/x"][:].tolist() == [1, 2, 3]
 
 
-def test_copy_names_what_is_not_zarr(mixed: Path) -> None:
+def test_copy_names_files_that_are_not_zarr(mixed: Path) -> None:
     target = oz.create_group({})
-    with pytest.warns(oz.OmnizarrWarning) as told:
+    with pytest.warns(oz.OmnizarrWarning) as caught:
         oz.copy_all(oz.open_group(mixed), target)
-    assert [str(w.message).partition(" in ")[0] for w in told] == [
+    assert [str(w.message).partition(" in ")[0] for w in caught] == [
         "left out, since it is not Zarr: 'README'",
         "left out, since it is not Zarr: 'g/points.parquet/'",
     ]

@@ -11,7 +11,7 @@ import omnizarr as oz
 
 
 @pytest.mark.parametrize("zarr_format", [1, 2, "3-draft", 3])
-def test_an_array_is_made_from_another_with_all_it_has(zarr_format: Any) -> None:
+def test_an_array_is_created_from_another_with_all_properties(zarr_format: Any) -> None:
     source = (
         oz.create_array(
             data=np.arange(60).reshape(10, 6),
@@ -60,7 +60,7 @@ def test_text_and_bytes_of_any_length_are_copied(
         assert np.array_equal(made[...], array[...]), name
 
 
-def test_an_array_is_made_from_values_and_lists() -> None:
+def test_an_array_is_created_from_values_and_lists() -> None:
     assert oz.from_array(data=[[1, 2], [3, 4]])[...].tolist() == [[1, 2], [3, 4]]
     assert oz.from_array(data=np.ones(3), write_data=False)[...].tolist() == [0, 0, 0]
 

@@ -153,7 +153,7 @@ def test_the_compiled_form_agrees_with_numpy_to_the_last_bit(
 
 @pytest.mark.skipif(not compiled(), reason=COMPILER)
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i2", "u4", "i4", "f4", "f8"])
-def test_long_rows_agree_too(dtype: str) -> None:
+def test_long_rows_agree_with_numpy(dtype: str) -> None:
     random = np.random.default_rng(0)
     for length, factor in ((5000, 1), (9001, 2), (7000, 3), (6000, 2500)):
         values = (random.random((3, length)) * 100).astype(dtype)
@@ -167,7 +167,7 @@ def test_long_rows_agree_too(dtype: str) -> None:
 
 
 @pytest.mark.skipif(not compiled(), reason=COMPILER)
-def test_the_compiled_form_refuses_what_does_not_fit_and_leaves_what_it_does_not_know() -> None:
+def test_the_compiled_code_refuses_invalid_and_leaves_unsupported_input() -> None:
     fold, mean = module._blocks.fold, module._blocks.MEAN
     values, out = np.zeros((4, 4), "u2"), np.zeros((2, 2), "u2")
     assert fold(mean, values, out, (2, 2))

@@ -64,7 +64,7 @@ def test_a_fresh_file_may_belong_to_another_machine(damaged: Path) -> None:
     assert states == {"in use"}
 
 
-def test_a_lock_that_is_held_stays(tmp_path: Path) -> None:
+def test_a_held_lock_is_kept(tmp_path: Path) -> None:
     with LocalStore(tmp_path).lock_keys("", ["k"], "chunks"):
         [found] = oz.repair(tmp_path, dry_run=False)
         assert found.state == "in use"

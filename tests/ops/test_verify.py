@@ -240,7 +240,7 @@ def test_another_depth_is_refused(tmp_path: Path) -> None:
         oz.verify(hierarchy(tmp_path), depth="deep")  # type: ignore[arg-type]  # the point
 
 
-def test_the_command_lists_damage_and_says_so_by_its_exit_code(tmp_path: Path) -> None:
+def test_the_command_lists_damage_and_exits_with_an_error(tmp_path: Path) -> None:
     hierarchy(tmp_path)
     sound = CliRunner().invoke(main, ["verify", str(tmp_path)])
     assert sound.exit_code == 0
@@ -262,8 +262,8 @@ def test_folders_that_link_to_each_other_end(tmp_path: Path) -> None:
     assert len(list(itertools.islice(list_prefix(group.store, ""), 100))) == 9
 
 
-@pytest.mark.parametrize(("second", "told"), [((1, 2), True), ((0, 2), False), ((2, 2), False)])
-def test_overlapping_inner_chunks_are_reported(second: tuple[int, int], told: bool) -> None:
+@pytest.mark.parametrize(("second", "reported"), [((1, 2), True), ((0, 2), False), ((2, 2), False)])
+def test_overlapping_inner_chunks_are_reported(second: tuple[int, int], reported: bool) -> None:
     """Equal chunks may be stored once: then they share all."""
     store = MemoryStore()
     given: dict[str, Any] = {"shape": (4,), "chunks": (2,), "shards": (4,), "compressors": None}
@@ -272,7 +272,7 @@ def test_overlapping_inner_chunks_are_reported(second: tuple[int, int], told: bo
     store.set("c/0", bytes([1, 2, 3, 4]) + bytes(Crc32c().encode(index)))
     found = [f.message for f in oz.verify(store, depth="present").findings]
     shared = "the index gives it bytes 1 to 2, which belong to chunk (0,)"
-    assert [shared in text for text in found] == ([True] if told else [])
+    assert [shared in text for text in found] == ([True] if reported else [])
 
 
 # Absent chunks, other documents, unknown codecs

@@ -32,7 +32,7 @@ def expected(wanted: Sequence[tuple[str, Range | None]]) -> list[bytes | None]:
 
 
 @given(asked, st.integers(0, 60), st.integers(1, 120))
-def test_joined_requests_hold_exactly_what_was_asked_for(
+def test_joined_requests_return_exactly_the_requested_ranges(
     wanted: list[tuple[str, Range | None]], gap: int, largest: int
 ) -> None:
     fetches = coalesce(wanted, gap=gap, largest=largest)

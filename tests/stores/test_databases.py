@@ -181,7 +181,7 @@ def test_a_writer_waits_for_another_and_says_when_it_gives_up(tmp_path: Path) ->
         assert store.get("k") == b"old"
 
 
-def test_a_database_that_is_full_says_what_to_do(tmp_path: Path) -> None:
+def test_the_error_of_a_full_database_has_a_remedy(tmp_path: Path) -> None:
     with LMDBStore(tmp_path / "x.lmdb", map_size=2**16) as store:
         store.set("small", b"1")
         with pytest.raises(StoreError, match=r"'large'.*larger map_size"):
@@ -189,7 +189,7 @@ def test_a_database_that_is_full_says_what_to_do(tmp_path: Path) -> None:
         assert store.get("small") == b"1"
 
 
-def test_one_level_is_listed_without_looking_at_what_is_deeper(tmp_path: Path) -> None:
+def test_listing_one_level_does_not_read_deeper_keys(tmp_path: Path) -> None:
     keys = [f"a/{i}/{j}" for i in range(3) for j in range(500)]
     for store in (SQLiteStore(tmp_path / "x.sqlite"), LMDBStore(tmp_path / "x.lmdb")):
         store.set_many([(key, b"") for key in [*keys, "a/z", "b"]])

@@ -104,7 +104,7 @@ def test_only_a_file_that_is_not_found_is_absent(store: FsspecStore) -> None:
     assert store.get("a/b") == b"x"
 
 
-def test_a_connection_that_comes_back_is_not_noticed(store: FsspecStore) -> None:
+def test_a_short_connection_loss_is_retried(store: FsspecStore) -> None:
     store.set("k", DIGITS)
     real, calls = store.fs.cat_file, []
 
@@ -243,7 +243,7 @@ def test_without_the_package_the_error_says_how_to_install_it(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_forked_process_can_go_on_and_so_can_its_parent(web: Web) -> None:
+def test_the_store_works_in_a_forked_process_and_its_parent(web: Web) -> None:
     web.values |= {"data/k": DIGITS}
     store = FsspecStore(fsspec.filesystem("http"), path=f"{web.url}/data")
     assert store.get("k") == DIGITS

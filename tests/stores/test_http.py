@@ -127,7 +127,7 @@ def test_writing_is_refused_before_any_request(web: Web) -> None:
     assert web.log == []
 
 
-def test_listing_is_said_to_be_impossible(web: Web) -> None:
+def test_listing_is_reported_as_impossible(web: Web) -> None:
     store = open_store(web)
     assert not stores.can_list(store)
     with pytest.raises(StoreError, match="cannot list"):
@@ -148,7 +148,7 @@ def test_a_failure_that_passes_is_not_noticed(web: Web, fault: str, part: Range 
 
 @pytest.mark.parametrize("fault", ["403", "429", "500", "reset", "short", "wrong range", "page"])
 @pytest.mark.parametrize("part", [None, Range(2, 3), Range(-2)])
-def test_a_failure_that_stays_is_an_error_that_names_the_key(
+def test_a_persistent_failure_is_an_error_that_names_the_key(
     web: Web, fault: str, part: Range | None
 ) -> None:
     web.values["data/a/k"] = DIGITS
@@ -234,7 +234,7 @@ def test_a_password_does_not_follow_a_redirect_to_another_server(web: Web) -> No
         assert "authorization" not in other.log[0][2]
 
 
-def test_a_status_can_be_said_to_mean_absent(web: Web) -> None:
+def test_a_status_can_be_configured_as_missing(web: Web) -> None:
     web.break_down("403")
     with pytest.raises(StoreError, match="absent_status"):
         open_store(web).get("k")
@@ -283,7 +283,7 @@ def test_a_value_replaced_within_its_second_is_not_stale(web: Web, tag: str, cac
     assert found == [[0] * 4, [1] * 4, [2] * 4, [2] * 4]
 
 
-def test_a_cache_keeps_what_has_only_a_date_when_that_is_a_while_ago(web: Web) -> None:
+def test_a_value_with_only_a_date_is_cached_if_the_date_is_old(web: Web) -> None:
     web.values["data/k"] = DIGITS
     web.extra_headers = {"ETag": "", "Last-Modified": "Sun, 01 Jan 2023 00:00:00 GMT"}
     store = CacheStore(open_store(web))
@@ -342,7 +342,7 @@ def test_the_proxy_of_the_environment_is_used(web: Web, monkeypatch: pytest.Monk
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_forked_process_can_go_on_and_so_can_its_parent(web: Web) -> None:
+def test_the_store_works_in_a_forked_process_and_its_parent(web: Web) -> None:
     web.values |= {"data/k": DIGITS, "data/l": b"l"}
     store = open_store(web)
     many = [("k", None), ("l", None), ("no", None)]

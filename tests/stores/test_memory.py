@@ -47,7 +47,7 @@ def test_the_given_mapping_holds_the_values(kind: type[MutableMapping[str, bytes
     assert dict(values) == {"c": b"y"}
 
 
-def test_an_empty_mapping_is_shared_too() -> None:
+def test_an_empty_mapping_is_shared() -> None:
     values: dict[str, bytes] = {}
     MemoryStore(values).set("k", b"x")
     assert values == {"k": b"x"}
@@ -109,7 +109,7 @@ def test_keys_that_no_store_may_have_are_refused(key: str) -> None:
     assert store.values == {"a": b"x"}
 
 
-def test_erasing_what_is_not_there_is_no_error() -> None:
+def test_erasing_a_missing_key_is_no_error() -> None:
     store = MemoryStore({"a": b"x"})
     store.erase("b")
     stores.erase_prefix(store, "a/")

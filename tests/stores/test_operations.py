@@ -132,7 +132,7 @@ def test_a_read_that_always_meets_a_new_value_is_an_error(
         oz.open(web.url)[20:24]
 
 
-def test_one_shard_that_is_replaced_does_not_hold_up_the_others(web: Web) -> None:
+def test_a_replaced_shard_does_not_delay_the_others(web: Web) -> None:
     values, other = arrays({**SHARDED, "shards": (32,)}, OLD, np.r_[NEW[:32], OLD[32:]])
     web.values = dict(values.values)
     after_parts(web, "c/0", lambda: web.values.update({"c/0": other}))

@@ -101,7 +101,7 @@ def test_times_kept_in_seconds_are_trusted_later(tmp_path: Path) -> None:
     assert local._generation(old) == local._generation(old)
 
 
-def test_a_memory_store_notices_what_was_put_into_its_dictionary() -> None:
+def test_a_memory_store_notices_changes_of_its_dictionary() -> None:
     values: dict[str, Any] = {"a": b"one"}
     store, other = oz.MemoryStore(values), oz.MemoryStore(values)
     first = store.generation("a")

@@ -105,7 +105,7 @@ def test_changes_that_an_archive_can_no_longer_store_are_reported(
         os.replace(aside, path)
     with pytest.raises(StoreError, match="removed or replaced"):
         getattr(old, end)()
-    with suppress(StoreError):  # told again only where it was not the reason before
+    with suppress(StoreError):  # reported again unless it was the reason before
         old.close()
     if how == "removed":
         assert not path.exists()
@@ -116,7 +116,7 @@ def test_changes_that_an_archive_can_no_longer_store_are_reported(
             assert file.read("k") == b"old"  # it is complete where it is now
 
 
-def test_a_new_archive_is_made_where_one_was_removed_while_it_was_written(tmp_path: Path) -> None:
+def test_an_archive_removed_during_a_write_is_created_again(tmp_path: Path) -> None:
     """A8: a store whose file was to be created was still found by its path when it was gone."""
     old = ZipStore(tmp_path / "x.zip", mode="a")
     old.set("k", b"old")
@@ -149,7 +149,7 @@ def test_a_file_with_the_number_of_one_that_was_replaced_is_another(tmp_path: Pa
     assert compacted.get("more") is None
 
 
-def test_an_archive_goes_on_after_the_working_directory_changed(
+def test_an_archive_works_after_the_working_directory_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

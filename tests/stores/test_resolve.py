@@ -55,7 +55,7 @@ def test_a_string_names_a_store(
     assert repr(store) == text
 
 
-def test_a_name_in_memory_is_one_store_for_all() -> None:
+def test_a_name_in_memory_is_a_shared_store() -> None:
     data = np.arange(5)
     omnizarr.create_array("memory://of-this-test", data=data)
     np.testing.assert_array_equal(omnizarr.open("memory://of-this-test")[...], data)
@@ -101,7 +101,7 @@ def test_urls_are_shown_without_secrets(url: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?sig=a/b.zip"])
-def test_a_zip_file_on_a_web_server_is_one_string_too(web: Web, query: str) -> None:
+def test_a_zip_file_on_a_web_server_is_opened_by_a_string(web: Web, query: str) -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         held: dict[str, bytes] = {}

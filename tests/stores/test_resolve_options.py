@@ -185,7 +185,7 @@ def test_a_server_of_the_environment_is_asked(
     assert np.array_equal(oz.load(f"{s3.url}/a", storage_options=s3.options), DATA)
 
 
-def test_a_server_of_the_environment_goes_with_the_store(
+def test_an_endpoint_of_the_environment_is_pickled_with_the_store(
     s3: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D3: buckets of one name on two servers are two stores, and workers ask the same server."""
@@ -221,7 +221,7 @@ def test_an_emulator_of_google_is_asked(gs: Cloud, monkeypatch: pytest.MonkeyPat
     assert resolve(gs.url, storage_options=gs.options).get("k") == b"1"
 
 
-def test_options_have_the_names_of_the_variables_too(s3: Cloud) -> None:
+def test_options_can_have_the_names_of_environment_variables(s3: Cloud) -> None:
     """D3: with their prefix, in capitals; such credentials were not seen as credentials."""
     names = {
         "endpoint": "AWS_ENDPOINT_URL",

@@ -151,7 +151,7 @@ def test_a_wrapper_has_no_ability_that_its_store_lacks(wrap: type[ReadOnlyStore]
     assert stores.get_many(store, [("k", None)]) == [None]
 
 
-def test_a_prefix_hides_what_is_beside_it() -> None:
+def test_a_prefix_hides_other_keys() -> None:
     values = {"a/b/k": b"1", "a/bc": b"2", "a/k": b"3", "k": b"4"}
     store = PrefixStore(MemoryStore(values), "a/b/")
     assert list(store.list()) == ["k"]
@@ -213,7 +213,7 @@ def test_a_cache_asks_for_a_value_once_until_it_changes(tmp_path: Path) -> None:
     assert store.get("k") is None
 
 
-def test_a_cache_stays_below_its_bound_and_keeps_what_is_used(tmp_path: Path) -> None:
+def test_a_cache_stays_below_its_bound_and_keeps_recently_used_values(tmp_path: Path) -> None:
     inner = RecordingStore(MemoryStore({f"k{i}": bytes(300) for i in range(5)}))
     kept = LocalStore(tmp_path / "cache")
     store = CacheStore(inner, kept, max_bytes=1000, validate=False)
@@ -324,7 +324,7 @@ def test_a_cache_takes_paths_for_both_of_its_stores(tmp_path: Path) -> None:
         assert [*LocalStore(tmp_path / "cache").list()] != []
 
 
-def test_a_cache_says_what_it_cannot_use(tmp_path: Path) -> None:
+def test_a_cache_in_something_that_is_no_store_is_an_error(tmp_path: Path) -> None:
     store: Any = 3
     with pytest.raises(oz.StoreError, match="int is not a store; give a path"):
         CacheStore(MemoryStore(), store)

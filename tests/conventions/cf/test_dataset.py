@@ -59,9 +59,7 @@ def test_a_dataset_is_read_as_it_was_written(zarr_format: Any) -> None:
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_xarray_reads_what_was_written_and_the_other_way_round(
-    tmp_path: Path, zarr_format: Any
-) -> None:
+def test_datasets_are_exchanged_with_xarray(tmp_path: Path, zarr_format: Any) -> None:
     climate(tmp_path / "ours", zarr_format)
     options: dict[str, Any] = {"engine": "zarr", "consolidated": False}
     with xr.open_dataset(tmp_path / "ours", **options) as theirs:
@@ -228,7 +226,7 @@ def test_names_are_taken_from_nczarr_where_the_attribute_is_missing() -> None:
 
 
 @pytest.mark.parametrize("mode", ["nczarr", "zarr"])
-def test_xarray_sees_files_of_netcdf_c_as_netcdf_does(tmp_path: Path, mode: str) -> None:
+def test_xarray_reads_files_of_netcdf_c_as_netcdf_does(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "x.zarr"
     nczarr(path, mode)
     if mode == "nczarr":  # its own references name the dimensions as well

@@ -59,7 +59,7 @@ def test_values_and_types_are_those_of_xarray(case: Any) -> None:
 
 
 @given(packed())
-def test_decoded_integers_come_back_as_they_were_stored(case: Any) -> None:
+def test_decoded_integers_round_trip(case: Any) -> None:
     values, attributes = case
     assume(values.dtype.kind != "f" and values.dtype.itemsize < 8)
     packing = Packing.of(values.dtype, attributes)

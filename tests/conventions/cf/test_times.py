@@ -89,12 +89,12 @@ def test_fractions_of_a_unit_are_exact_to_the_microsecond() -> None:
     ]
 
 
-def test_nanoseconds_stay_nanoseconds() -> None:
+def test_nanoseconds_are_kept() -> None:
     found = Times("nanoseconds since 2000-01-01").decode(np.array([1]), NONE)
     assert str(found[0]) == "2000-01-01T00:00:00.000000001"
 
 
-def test_a_time_between_whole_units_is_not_stored_as_an_integer() -> None:
+def test_a_fractional_time_is_not_stored_as_an_integer() -> None:
     array = oz.create_array({}, shape=1, dtype="i4", attributes={"units": "days since 2000-01-01"})
     with pytest.raises(oz.InvalidArgument, match="not whole"):
         oz.cf.decode(array)[...] = np.array(["2000-01-01T12"], "M8[h]")
@@ -112,7 +112,7 @@ def test_a_time_between_whole_units_is_not_stored_as_an_integer() -> None:
         ("days since 2000-01-01", "mayan", "calendar 'mayan'"),
     ],
 )
-def test_units_without_sense_are_named_and_the_numbers_stay_readable(
+def test_invalid_units_are_named_and_the_numbers_stay_readable(
     units: str, calendar: str, words: str
 ) -> None:
     attributes = {"units": units, "calendar": calendar}

@@ -18,7 +18,7 @@ WORDS = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), 
 
 
 @given(WORDS, st.sampled_from([2, "3-draft", 3]))
-def test_texts_come_back_as_they_were_and_are_those_of_xarray(words: Any, zarr_format: Any) -> None:
+def test_text_round_trips_and_agrees_with_xarray(words: Any, zarr_format: Any) -> None:
     dataset = oz.cf.create({}, zarr_format=zarr_format)
     attributes = {"_Encoding": "utf-8"}
     given_ = np.array(words, "U6")
@@ -55,7 +55,7 @@ def test_parts_are_read_and_assigned_by_text() -> None:
     assert texts[0, 0] == b"a"
 
 
-def test_bytes_that_are_no_text_are_an_error_and_can_be_read_as_they_are() -> None:
+def test_bytes_that_are_not_text_are_an_error_and_can_be_read_undecoded() -> None:
     array = oz.create_array({}, data=np.array([b"\xff"], "S1"), attributes={"_Encoding": "utf-8"})
     with pytest.raises(oz.InvalidMetadata, match=r"cannot decode .* with _Encoding 'utf-8'"):
         oz.cf.decode(array)[...]
@@ -65,7 +65,7 @@ def test_bytes_that_are_no_text_are_an_error_and_can_be_read_as_they_are() -> No
         oz.cf.decode(array)
 
 
-def test_characters_of_netcdf_c_are_texts_here_and_in_xarray(tmp_path: Path) -> None:
+def test_characters_of_netcdf_c_are_read_as_text(tmp_path: Path) -> None:
     path = tmp_path / "x.zarr"
     with netCDF4.Dataset(f"file://{path}#mode=nczarr,file", "w") as made:
         made.createDimension("station", 2)

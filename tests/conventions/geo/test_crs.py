@@ -87,7 +87,7 @@ def test_a_grid_mapping_is_found_in_a_group_around_and_in_its_longer_form() -> N
     assert found.code == "EPSG:32633"
 
 
-def test_parameters_alone_are_a_system_too() -> None:
+def test_parameters_alone_are_a_reference_system() -> None:
     parameters = pyproj.CRS.from_epsg(32633).to_cf()
     del parameters["crs_wkt"]
     root = oz.create_group({})

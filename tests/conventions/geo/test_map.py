@@ -119,7 +119,7 @@ def test_a_transform_is_found_in_every_attribute() -> None:
     assert oz.geo.read_transform(uneven) is None
 
 
-def test_levels_in_groups_of_their_own_are_found() -> None:
+def test_levels_in_their_own_groups_are_found() -> None:
     root = oz.create_group({})
     for name, step in (("r10m", 10), ("r20m", 20)):
         size = 120 // step
@@ -217,7 +217,7 @@ def test_of_several_pyramids_one_is_chosen_and_the_others_are_named() -> None:
 
 @pytest.mark.parametrize("rank", [2, 5])
 @pytest.mark.parametrize(("source", "target"), [(2, 3), (3, 2)])
-def test_a_pyramid_states_its_version_and_stays_a_map_where_it_is_converted(
+def test_a_pyramid_states_its_version_and_stays_a_map_after_conversion(
     rank: int, source: int, target: int
 ) -> None:
     """B4: version 0.1 of the convention is also that of OME-Zarr 0.1, which came from it."""
@@ -331,7 +331,7 @@ def test_maps_of_gdal_are_read_and_placed(name: str) -> None:
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("convention", ["multiscales", "geozarr"])
-def test_levels_with_a_variable_have_coordinates_beside_it(
+def test_levels_with_a_variable_have_coordinates_next_to_it(
     tmp_path: Path, convention: Any, zarr_format: Any
 ) -> None:
     path = tmp_path / "m.zarr"

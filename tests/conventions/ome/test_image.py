@@ -85,7 +85,9 @@ def test_a_level_is_chosen_by_the_size_of_its_pixels() -> None:
         ({"c": 2}, "has 2 channels"),
     ],
 )
-def test_a_region_that_is_not_there_says_what_is(region: dict[str, object], words: str) -> None:
+def test_the_error_for_an_invalid_region_states_the_reason(
+    region: dict[str, object], words: str
+) -> None:
     with pytest.raises(oz.SelectionError, match=words):
         example().read(region)
 
@@ -108,7 +110,7 @@ def test_units_are_converted() -> None:
     assert unit_kind("parrot") is None
 
 
-def test_a_repr_says_what_a_stranger_wants_to_know() -> None:
+def test_the_repr_of_an_image_is_informative() -> None:
     image = example(name="cell")
     assert repr(image) == (
         "<Image cell  OME-Zarr 0.5  uint16 (c 2, z 10, y 40, x 50)"

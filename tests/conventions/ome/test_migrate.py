@@ -100,7 +100,7 @@ def test_migrating_in_place_writes_only_metadata(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("OME-22")
-def test_metadata_move_under_ome_and_the_rest_stays() -> None:
+def test_metadata_moves_under_ome_and_other_attributes_are_kept() -> None:
     start = image("0.4")
     there: dict[str, bytes] = {}
     oz.ome.migrate(start, there)
@@ -120,7 +120,7 @@ def test_metadata_move_under_ome_and_the_rest_stays() -> None:
 
 @pytest.mark.shows("OME-23")
 @pytest.mark.parametrize("codec", [numcodecs.Blosc(), numcodecs.GZip(), numcodecs.Zlib(), None])
-def test_chunks_with_a_form_in_version_3_stay(codec: Any) -> None:
+def test_chunks_that_version_3_can_express_are_kept(codec: Any) -> None:
     start = image("0.4", compressor=codec)
     before = chunks(start)
     oz.ome.migrate(start, in_place=True)
@@ -141,7 +141,7 @@ def test_an_inexpressible_image_is_refused_before_anything_is_written() -> None:
 
 
 @pytest.mark.shows("OME-24")
-def test_a_sharded_image_goes_back_only_with_its_data_rewritten() -> None:
+def test_migrating_a_sharded_image_back_needs_rewriting_its_data() -> None:
     start = image("0.5", shards=(1, 4, 16, 16))
     before = dict(start)
     with pytest.raises(oz.CannotExpress, match="chunks cannot be kept unchanged"):
@@ -180,7 +180,7 @@ def test_an_interrupted_migration_leaves_nothing_behind() -> None:
     assert start == before
 
 
-def test_undo_refuses_to_lose_what_came_later() -> None:
+def test_undo_refuses_to_lose_later_changes() -> None:
     start = image("0.4")
     oz.ome.migrate(start, in_place=True)
     with pytest.warns(oz.OmnizarrWarning):
@@ -214,7 +214,7 @@ def test_a_copy_onto_itself_and_a_second_migration_are_refused() -> None:
 DOTS = {"chunk_key_encoding": {"name": "v2", "separator": "."}}
 
 
-def test_levels_with_dots_in_their_keys_do_not_stay_for_0_4() -> None:
+def test_levels_with_dots_in_their_keys_cannot_become_0_4_in_place() -> None:
     """B2: OME-Zarr 0.4 has chunk keys with "/"."""
     start = image("0.5", compressors=["gzip"], **DOTS)
     before = dict(start)
@@ -291,7 +291,7 @@ def test_convert_in_place_gives_an_image_the_metadata_of_the_other_zarr() -> Non
 
 
 @pytest.mark.parametrize("change", ["dots", "draft"])
-def test_convert_refuses_what_would_not_be_an_image_any_more(change: str) -> None:
+def test_convert_refuses_results_that_are_no_longer_images(change: str) -> None:
     """B2, B3: other chunk keys, and a Zarr that no OME-Zarr stands on."""
     there: dict[str, bytes] = {}
     options = {"dots": {"zarr_format": 2, "dimension_separator": "."},

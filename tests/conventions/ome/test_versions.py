@@ -30,13 +30,13 @@ def errors(attributes: dict[str, Any]) -> list[str]:
 
 
 @given(ome_metadata.MEMBERS)
-def test_made_up_metadata_are_valid_in_both_versions(members: dict[str, Any]) -> None:
+def test_generated_metadata_is_valid_in_both_versions(members: dict[str, Any]) -> None:
     for version in ("0.4", "0.5"):
         assert errors(to_attributes(members, version, {})) == []
 
 
 @given(ome_metadata.MEMBERS)
-def test_the_model_writes_what_it_read(members: dict[str, Any]) -> None:
+def test_the_model_writes_the_metadata_that_it_read(members: dict[str, Any]) -> None:
     before = copy.deepcopy(members)
     assert to_json(from_json(members)) == before
     assert members == before
@@ -140,7 +140,7 @@ def test_before_0_4_axes_were_five_or_strings() -> None:
     assert errors(objects)
 
 
-def test_a_release_candidate_of_0_6_is_read_where_it_says_what_0_5_can() -> None:
+def test_a_release_candidate_of_0_6_is_read_if_0_5_can_express_it() -> None:
     def sixth(*transforms: dict[str, Any]) -> dict[str, Any]:
         last = (
             {"type": "sequence", "transformations": list(transforms)}

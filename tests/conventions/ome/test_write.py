@@ -48,7 +48,7 @@ def check_levels(image: oz.ome.Image, values: npt.NDArray[Any], method: str) -> 
     factors=st.lists(st.tuples(*[st.integers(1, 3)] * 3), min_size=1, max_size=3),
     unit=st.sampled_from([2**6, 2**10, 2**24]),
 )
-def test_levels_equal_what_numpy_makes_of_the_data(
+def test_levels_agree_with_numpy(
     method: str, shape: Any, chunks: Any, shards: Any, factors: Any, unit: int
 ) -> None:
     values = np.random.default_rng(0).integers(0, 50, shape).astype("u2")

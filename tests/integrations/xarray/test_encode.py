@@ -76,7 +76,7 @@ def outcome(write: Callable[[], Any]) -> Raw | type[Exception]:
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), dtype=st.one_of(numbers, numbers, others), encoding=encodings)
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_every_encoding_stores_what_xarray_stores(
+def test_every_encoding_stores_the_same_as_xarray(
     zarr_format: int, data: st.DataObject, dtype: str, encoding: dict[str, Any]
 ) -> None:
     kind = np.dtype(dtype).kind
@@ -138,7 +138,7 @@ def test_parts_are_appended_and_written_to_regions_with_their_axes_in_order() ->
     xr.testing.assert_equal(xr.open_dataset(store, engine="omnizarr").load(), packed(values))
 
 
-def test_numbers_are_encoded_part_by_part_as_they_are_stored() -> None:
+def test_numbers_are_encoded_in_parts_while_they_are_stored() -> None:
     dataset = packed(np.arange(70.0).reshape(10, 7))
     late = encode.encoded("v", dataset["v"].variable)
     assert (late.dtype, late.attrs["_FillValue"]) == (np.dtype("i2"), -9)

@@ -89,7 +89,7 @@ def test_a_dataset_of_zarr_python_reads_the_same(
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_zarr_python_reads_the_same_of_what_was_written(tmp_path: Path, zarr_format: int) -> None:
+def test_zarr_python_reads_written_datasets_equally(tmp_path: Path, zarr_format: int) -> None:
     data = with_text(climate())
     data.omnizarr.to(tmp_path / "x.zarr", zarr_format=zarr_format)
     theirs = opened(tmp_path / "x.zarr", "zarr")
@@ -98,7 +98,7 @@ def test_zarr_python_reads_the_same_of_what_was_written(tmp_path: Path, zarr_for
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3, "3-draft"])
-def test_every_format_gives_back_what_was_written(tmp_path: Path, zarr_format: Any) -> None:
+def test_datasets_round_trip_in_every_format(tmp_path: Path, zarr_format: Any) -> None:
     data = climate()
     group = ozx.write(data, tmp_path / "x", zarr_format=zarr_format)
     assert group.zarr_format == zarr_format
@@ -223,7 +223,7 @@ def test_blocks_of_dask_are_shards_or_chunks(tmp_path: Path) -> None:
     xr.testing.assert_identical(pickle.loads(pickle.dumps(found)).compute(), data)
 
 
-def test_a_tree_goes_there_and_back_and_both_engines_agree(tmp_path: Path) -> None:
+def test_a_tree_round_trips_and_both_engines_agree(tmp_path: Path) -> None:
     tree = xr.DataTree.from_dict(
         {
             "/": xr.Dataset(attrs={"a": 1}),
@@ -243,7 +243,7 @@ def test_a_tree_goes_there_and_back_and_both_engines_agree(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("inherited", [False, True])
-def test_coordinates_of_groups_above_are_stored_where_asked_for(
+def test_coordinates_of_parent_groups_are_stored_on_request(
     tmp_path: Path, inherited: bool
 ) -> None:
     below = xr.Dataset({"v": ("lat", [1, 2])})
@@ -325,7 +325,7 @@ def test_regions_are_found_by_coordinates_or_given(tmp_path: Path) -> None:
         xr.testing.assert_identical(found[name].variable, data[name].variable)
 
 
-def test_modes_say_what_may_change(tmp_path: Path) -> None:
+def test_modes_limit_what_is_changed(tmp_path: Path) -> None:
     one, two = xr.Dataset({"a": ("x", [1, 2])}), xr.Dataset({"b": ("x", [3, 4])})
     one.omnizarr.to(tmp_path / "x")
     with pytest.raises(FileExistsError):
@@ -434,7 +434,7 @@ def test_loading_can_be_awaited(tmp_path: Path) -> None:
         xr.DataArray(np.ones((2, 3)), dims=["array", "y"], name="y"),
     ],
 )
-def test_an_array_on_its_own_comes_back_with_its_name(
+def test_a_single_array_round_trips_with_its_name(
     tmp_path: Path, array: xr.DataArray, zarr_format: int
 ) -> None:
     array.omnizarr.to(tmp_path / "x", zarr_format=zarr_format)

@@ -59,7 +59,7 @@ indices = st.one_of(
         },
     ),
 )
-def test_any_selection_of_packed_numbers_is_what_xarray_decodes(
+def test_any_selection_of_packed_numbers_agrees_with_xarray(
     data: st.DataObject, dtype: str, attributes: dict[str, Any]
 ) -> None:
     values = data.draw(

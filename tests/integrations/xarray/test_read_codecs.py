@@ -39,7 +39,7 @@ def dataset() -> xr.Dataset:
 
 
 @pytest.mark.parametrize(("zarr_format", "options"), CHOICES)
-def test_codecs_stay_with_a_dataset_whichever_engine_writes_it(
+def test_codecs_are_kept_by_either_engine(
     tmp_path: Path, zarr_format: Any, options: dict[str, Any]
 ) -> None:
     data = dataset() if zarr_format != "3-draft" else dataset()[["v"]]
@@ -61,7 +61,7 @@ def test_codecs_stay_with_a_dataset_whichever_engine_writes_it(
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
-def test_the_byte_order_goes_with_the_encoding(tmp_path: Path, order: str) -> None:
+def test_the_byte_order_is_part_of_the_encoding(tmp_path: Path, order: str) -> None:
     """D9b: the draft has it in the data type, and zarr-python 3.4 refuses a codec without it."""
     kind = np.dtype("i4").newbyteorder("<" if order == "little" else ">")
     data = xr.Dataset({"v": ("x", np.arange(9, dtype=kind)), "w": ("x", np.arange(9, dtype="u1"))})
@@ -73,7 +73,7 @@ def test_the_byte_order_goes_with_the_encoding(tmp_path: Path, order: str) -> No
     xr.testing.assert_identical(xr.open_zarr(tmp_path / "b").load(), data)
 
 
-def test_a_codec_that_is_not_known_here_does_not_keep_other_variables_from_being_read(
+def test_an_unknown_codec_does_not_prevent_reading_other_variables(
     tmp_path: Path,
 ) -> None:
     ozx.write(dataset(), tmp_path / "a", zarr_format=2)

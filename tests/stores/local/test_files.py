@@ -69,7 +69,7 @@ def test_files_have_the_rights_that_the_mask_leaves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["there", "nowhere"])
-def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path, target: str) -> None:
+def test_a_link_is_replaced_and_its_target_kept(tmp_path: Path, target: str) -> None:
     (tmp_path / "there").write_bytes(b"old")
     (tmp_path / "k").symlink_to(tmp_path / target)
     replace_file.replace_file(str(tmp_path / "k"), b"new", False)
@@ -90,7 +90,7 @@ def test_a_failed_write_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == b"old"
 
 
-def test_a_folder_that_others_remove_while_it_is_empty_is_made_again(tmp_path: Path) -> None:
+def test_an_empty_folder_removed_by_others_is_created_again(tmp_path: Path) -> None:
     stop = threading.Event()
 
     def remove() -> None:
@@ -181,7 +181,7 @@ def test_several_values_are_stored_up_to_one_that_cannot_be(
 
 
 @pytest.mark.parametrize("sync", [False, True])
-def test_a_new_file_is_stored_only_where_there_is_none(tmp_path: Path, sync: bool) -> None:
+def test_a_new_file_is_stored_only_if_there_is_none(tmp_path: Path, sync: bool) -> None:
     path = str(tmp_path / "a" / "b" / "k")
     assert replace_file.replace_file(path, b"first", sync, only_new=True) is True
     assert replace_file.replace_file(path, b"second", sync, only_new=True) is False

@@ -35,12 +35,12 @@ KEYS = [
 
 @COMPILED
 @pytest.mark.parametrize("key", KEYS)
-def test_it_answers_what_a_single_look_answers(store: LocalStore, key: str) -> None:
+def test_a_batch_gives_the_results_of_single_calls(store: LocalStore, key: str) -> None:
     asked = [("empty", None), (key, None), ("none", None)]
     assert store.get_many(asked) == [b"", store.get(key), None]
 
 
-def test_parts_of_files_can_be_asked_for_too(store: LocalStore) -> None:
+def test_a_batch_can_request_parts_of_files(store: LocalStore) -> None:
     asked = [("zarr.json", Range(1)), ("none", None), ("a/ü/b", Range(-3, 2)), ("empty", None)]
     assert store.get_many(asked) == [b"}", None, b"\0\0", b""]
 

@@ -218,7 +218,7 @@ def test_a_conditional_write_whose_answer_was_lost_counts_as_written(cloud: Clou
 def test_a_conditional_write_of_another_with_the_same_bytes_does_not_count(
     cloud: Cloud, old: bytes | None
 ) -> None:
-    """Two that count from 0 to 1 are not both told that they did, also after a failed attempt."""
+    """Only one of two concurrent counters succeeds, even after a failed attempt."""
     store, other = open_store(cloud), open_store(cloud)
     if old is not None:
         store.set("k", old)
@@ -299,7 +299,7 @@ def forget_credentials(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setenv("HOME", str(home))
 
 
-def test_forbidden_is_an_error_unless_it_is_said_to_mean_absent(cloud: Cloud) -> None:
+def test_forbidden_is_an_error_unless_configured_as_missing(cloud: Cloud) -> None:
     cloud.server.break_down("403")
     with pytest.raises(StoreError, match=r"'a/k'.*denied"):
         open_store(cloud).get("a/k")
@@ -414,7 +414,7 @@ def test_closing_twice_is_no_error(gs: Cloud) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_forked_process_can_go_on_and_so_can_its_parent(cloud: Cloud) -> None:
+def test_the_store_works_in_a_forked_process_and_its_parent(cloud: Cloud) -> None:
     store = open_store(cloud)
     store.set("k", b"x")
     for _ in range(2):

@@ -109,7 +109,7 @@ def read_back(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("compression", [0, 8])
-def test_other_programs_read_what_was_written(tmp_path: Path, compression: int) -> None:
+def test_other_programs_read_our_archives(tmp_path: Path, compression: int) -> None:
     values = {"zarr.json": b"{}", "Ω/c/0": b"x" * 1000, "empty": b""}
     with ZipStore(tmp_path / "x.zip", mode="w", compression=compression) as store:
         stores.set_many(store, values.items())
@@ -212,7 +212,7 @@ def test_modes_create_keep_or_refuse(tmp_path: Path) -> None:
         ZipStore(tmp_path / "file" / "x.zip", mode="w")
 
 
-def test_a_closed_store_says_so(tmp_path: Path) -> None:
+def test_using_a_closed_store_is_an_error(tmp_path: Path) -> None:
     store = ZipStore(tmp_path / "x.zip", mode="w")
     store.close()
     with pytest.raises(StoreError, match="closed"):
@@ -269,7 +269,7 @@ def test_more_entries_than_sixteen_bits_count(tmp_path: Path) -> None:
 # Stores that share a file
 
 
-def test_stores_of_one_path_see_what_is_not_yet_complete(tmp_path: Path) -> None:
+def test_stores_of_one_path_share_unfinished_archives(tmp_path: Path) -> None:
     writer = ZipStore(tmp_path / "x.zip", mode="w")
     other = ZipStore(tmp_path / "x.zip", mode="a")
     reader = ZipStore(tmp_path / "x.zip")

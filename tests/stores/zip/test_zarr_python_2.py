@@ -170,7 +170,7 @@ def test_nested_data_without_a_stated_separator_are_read(tmp_path: Path) -> None
         assert opened[...].tolist() == [[7] * 4] * 4
 
 
-def test_a_separator_that_is_asked_for_is_stated(tmp_path: Path) -> None:
+def test_a_requested_separator_is_stated(tmp_path: Path) -> None:
     store = NestedDirectoryStore(tmp_path)
     made = oz.create_array(store, shape=4, chunks=2, dtype="i4", dimension_separator=".")
     made[...] = 7
