@@ -9,7 +9,7 @@ from omnizarr.stores.base import Bytes
 
 
 class Recording(MemoryStore):
-    """Remembers the keys and ranges that were read, and the keys that were set, in order."""
+    """Records the keys and ranges that were read, and the keys that were set, in order."""
 
     def __init__(self, values: MutableMapping[str, bytes] | None = None) -> None:
         super().__init__(values)

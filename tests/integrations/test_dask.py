@@ -133,7 +133,7 @@ def test_tokens_are_the_same_until_the_data_change(tmp_path: Path) -> None:
 
 
 def test_arrays_of_different_stores_have_different_names(tmp_path: Path) -> None:
-    """A5: names were made of a text that leaves out references, endpoints and dictionaries."""
+    """A5: names were made from text without references, endpoints and dictionaries."""
     stores: list[Any] = []
     for i, folder in enumerate(("a", "b")):
         values: dict[str, bytes] = {}

@@ -111,7 +111,7 @@ class TestObstore(AbilityTests, ReadableTests, WritableTests, ListableTests, Clo
 
 
 class TestFsspec(AbilityTests, ReadableTests, WritableTests, ListableTests, ClosableTests):
-    """A20: whose `exists` is true of folders, too."""
+    """A20: its `exists` is True for folders too."""
 
     @pytest.fixture(params=["memory", "file", "slash", "logged"])
     def store(self, request: Any, tmp_path: Path) -> Store:
@@ -119,7 +119,7 @@ class TestFsspec(AbilityTests, ReadableTests, WritableTests, ListableTests, Clos
 
 
 class TestBack(StoreTests, ClosableTests, SharedTests):
-    """There and back again."""
+    """A store adapted in both directions."""
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
@@ -130,7 +130,7 @@ class TestBack(StoreTests, ClosableTests, SharedTests):
 
 
 def filled(kind: str, path: Path) -> zarr.abc.store.Store:
-    """Return a hierarchy in a store of zarr-python, with names that begin alike."""
+    """Return a hierarchy in a store of zarr-python, with names that have a common prefix."""
     store = THEIRS[kind](path)
     root = zarr.create_group(store)
     for name in ("a", "a/b", "ab", "g/deep/er"):
@@ -156,7 +156,7 @@ async def names_in(store: zarr.abc.store.Store, prefix: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", [kind for kind in THEIRS if kind != "slash"])
 def test_listing_and_erasing_agree_with_zarr_python(kind: str, tmp_path: Path) -> None:
-    """A20: what a store of zarr-python lists, and what is left when a prefix is erased."""
+    """A20: listings of a store of zarr-python, and its keys after a prefix is erased."""
     theirs = filled(kind, tmp_path)
     ours = from_zarr(theirs)
     assert sorted(stores.list_prefix(ours, "")) == sorted(contents(theirs))
@@ -189,7 +189,7 @@ def test_listing_and_erasing_agree_with_zarr_python(kind: str, tmp_path: Path) -
 @pytest.mark.parametrize("kind", THEIRS)
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_a_chunk_of_fill_values_needs_no_deleting(kind: str, engine: str, tmp_path: Path) -> None:
-    """A21: a store that cannot delete is asked to only where there is something to delete."""
+    """A21: a store that cannot delete is only asked to if there is something to delete."""
     with oz.configure(engine=engine):
         array = oz.create_array(THEIRS[kind](tmp_path), shape=(6,), chunks=(2,), dtype="i4")
         array[...] = [0, 0, 1, 0, 0, 0]

@@ -53,7 +53,7 @@ def pictures(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_a_tiff_file_is_read_by_the_store_of_tifffile(pictures: dict[str, Any]) -> None:
-    """D6: it was an error that there is no key ``meta``."""
+    """D6: the missing key ``meta`` was an error."""
     array = oz.open(pictures["one"])
     assert np.array_equal(array[...], DATA)
     assert array[17, 33] == DATA[17, 33]
@@ -75,7 +75,7 @@ def test_a_tiff_file_is_converted(pictures: dict[str, Any]) -> None:
 
 
 class DocumentsOnly(zarr.storage.MemoryStore):
-    """A store that lists documents and no chunks, as tifffile's did until 2026."""
+    """A store that lists metadata but no chunks, as tifffile's did until 2026."""
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         for key in [*self._store_dict]:
@@ -84,7 +84,7 @@ class DocumentsOnly(zarr.storage.MemoryStore):
 
 
 def test_chunks_that_a_store_does_not_list_are_copied_and_counted() -> None:
-    """D6: a conversion left out all data without a word."""
+    """D6: a conversion silently skipped all data."""
     store = DocumentsOnly()
     group = oz.create_group(store)
     group.create_array("a", data=DATA, chunks=(16, 16))
@@ -138,7 +138,7 @@ DOCUMENTS = {"zarr.json": V3, ".zgroup": b'{"zarr_format": 2}', "meta": b"{}"}
 def test_a_probe_for_another_format_is_no_error_of_opening(
     present: set[str], refused: set[str]
 ) -> None:
-    """D6b: what is preferred decides, and what is preferred to it must have been read."""
+    """D6b: the preferred format decides, so its keys must have been read without an error."""
     values = {k: v for k, v in DOCUMENTS.items() if k in present}
     store = Refusing(values, frozenset(refused))
     probe, order = Probe(""), Probe("").keys_in_order()
@@ -156,7 +156,7 @@ def test_a_probe_for_another_format_is_no_error_of_opening(
 
 
 class NoDots(Web):
-    """A web server that gives out no hidden files, as many are set up."""
+    """A web server that does not serve hidden files, which is a common setting."""
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         if "/." in path:
@@ -165,7 +165,7 @@ class NoDots(Web):
 
 
 def test_a_web_server_that_hides_dot_files_serves_version_3() -> None:
-    """D6b: 403 for ``.zarray`` was an error, though ``zarr.json`` is there."""
+    """D6b: 403 for ``.zarray`` was an error although ``zarr.json`` exists."""
     store: dict[str, bytes] = {}
     oz.create_group(store).create_array("a", data=DATA)
     with running(NoDots(store)) as server:
@@ -185,7 +185,7 @@ def test_a_web_server_that_hides_dot_files_serves_version_3() -> None:
 
 @pytest.mark.parametrize("name", ["__init__", "from_url", "from_mapper", "from_upath"])
 def test_the_fsspec_store_is_created_like_that_of_zarr_python(name: str) -> None:
-    """D6b: the same parameters, in the same order; ours may have more after them."""
+    """D6b: the same parameters in the same order, with additional ones after them."""
     theirs = inspect.signature(getattr(zarr.storage.FsspecStore, name)).parameters
     ours = inspect.signature(getattr(FsspecStore, name)).parameters
     assert [*ours][: len(theirs)] == [*theirs]
@@ -194,7 +194,7 @@ def test_the_fsspec_store_is_created_like_that_of_zarr_python(name: str) -> None
 
 
 def test_an_fsspec_store_takes_options_as_a_dictionary(tmp_path: Path) -> None:
-    """D6b: ``storage_options=`` went to fsspec as an option of that name."""
+    """D6b: ``storage_options=`` was passed to fsspec as an option of that name."""
     url = f"file://{tmp_path}"
     options = {"auto_mkdir": True}
     for store in (
@@ -215,7 +215,7 @@ def test_a_wrong_second_argument_of_an_fsspec_store_is_explained() -> None:
 
 
 def test_an_asynchronous_file_system_is_taken(web: Web, tmp_path: Path) -> None:
-    """D6b: zarr-python wants those that were made with ``asynchronous=True``."""
+    """D6b: zarr-python requires those created with ``asynchronous=True``."""
     web.values["a/b"] = b"123"
     fs = fsspec.filesystem("http", asynchronous=True)
     assert FsspecStore(fs, path=web.url).get("a/b") == b"123"
@@ -276,7 +276,7 @@ def test_obstore_memory_is_shared_by_all_stores_of_it() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
 def test_memory_of_obstore_is_refused_in_a_forked_process() -> None:
-    """D6b: it would wait for ever."""
+    """D6b: it would be a deadlock."""
     store = ObjectStore(obstore.store.MemoryStore())
     child = os.fork()
     if not child:

@@ -197,7 +197,7 @@ DELTA = {"name": "numcodecs.delta", "configuration": {"dtype": "<f4"}}
 
 
 def with_checksums(**options: Any) -> dict[str, bytes]:
-    """Return an array of floats whose differences are stored: encoding it again changes bits."""
+    """Return an array of floats stored as differences: re-encoding changes bits."""
     store: dict[str, bytes] = {}
     data = np.random.default_rng(0).normal(size=8).astype("f4")
     oz.create_array(store, data=data, chunks=3, filters=[DELTA], **options)
@@ -220,7 +220,7 @@ def with_checksums(**options: Any) -> dict[str, bytes]:
 def test_version_2_is_written_without_checksums_and_reported(
     compressors: list[Any], left_out: str | None, source: int
 ) -> None:
-    """B1: no value changes, not even by encoding a lossy filter again."""
+    """B1: no value changes, not even by re-encoding with a lossy filter."""
     a = with_checksums(compressors=compressors, zarr_format=source)
     b: dict[str, bytes] = {}
     report = oz.convert(a, b, zarr_format=2)
@@ -242,7 +242,7 @@ def test_checksums_are_kept_in_version_2_on_request() -> None:
 
 
 def test_a_checksum_is_checked_before_it_is_left_out() -> None:
-    """B1: a damaged chunk cannot pass for a sound one."""
+    """B1: a damaged chunk must not look valid."""
     a = with_checksums()
     a["c/1"] = a["c/1"][:-5] + bytes([a["c/1"][-5] ^ 1]) + a["c/1"][-4:]
     with pytest.raises(oz.ChunkError, match=r"chunk \(1,\) of /.*crc32c"):
@@ -250,7 +250,7 @@ def test_a_checksum_is_checked_before_it_is_left_out() -> None:
 
 
 def test_converting_checksummed_chunks_in_place_needs_a_request() -> None:
-    """B1: a document that leaves out the checksum would not describe the chunks."""
+    """B1: metadata without the checksum would not describe the chunks."""
     keys = {"name": "v2", "separator": "."}
     a = with_checksums(chunk_key_encoding=keys)
     before = dict(a)

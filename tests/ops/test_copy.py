@@ -46,7 +46,7 @@ def test_an_array_is_created_from_another_with_all_properties(zarr_format: Any) 
 def test_text_and_bytes_of_any_length_are_copied(
     shape: tuple[int, ...], dtype: Any, value: Any, source: int, target: int
 ) -> None:
-    """NumPy calls byte strings of any length objects, which need not be byte strings."""
+    """NumPy has variable-length byte strings as objects, which may have other types."""
     array = oz.create_array({}, shape=shape, dtype=dtype, zarr_format=source)
     array[...] = value
     group = oz.create_group({}, zarr_format=target)

@@ -122,7 +122,7 @@ TYPES = "? u1 u2 u4 u8 i1 i2 i4 i8 f2 f4 f8 >u2 >f4 c8"
 
 @st.composite
 def layouts(draw: st.DrawFn) -> tuple[Values, tuple[int, ...]]:
-    """Draw values of any type and size, with rows that may lie apart, backwards or across."""
+    """Draw values of any type and size, with any strides."""
     dtype = np.dtype(draw(st.sampled_from(TYPES.split())))
     shape = draw(hnp.array_shapes(min_dims=1, max_dims=4, max_side=9))
     values = draw(hnp.arrays(dtype, shape, elements=hnp.from_dtype(dtype, allow_nan=False)))

@@ -54,7 +54,7 @@ def test_sound_data_are_sound_at_every_depth(zarr_format: Any, depth: Any, tmp_p
 
 @pytest.mark.parametrize("zarr_format", FORMATS)
 def test_arrays_without_a_chunk_are_sound(zarr_format: Any, tmp_path: Path) -> None:
-    """Nothing is stored at the place where chunks would be."""
+    """No chunk is stored."""
     oz.create_array(tmp_path / "x", shape=3, dtype="i4", zarr_format=zarr_format)
     assert not oz.verify(tmp_path / "x").findings
 
@@ -264,7 +264,7 @@ def test_folders_that_link_to_each_other_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("second", "reported"), [((1, 2), True), ((0, 2), False), ((2, 2), False)])
 def test_overlapping_inner_chunks_are_reported(second: tuple[int, int], reported: bool) -> None:
-    """Equal chunks may be stored once: then they share all."""
+    """Equal chunks may be stored once, with the same byte range."""
     store = MemoryStore()
     given: dict[str, Any] = {"shape": (4,), "chunks": (2,), "shards": (4,), "compressors": None}
     oz.create_array(store, dtype="u1", **given)[:] = [1, 2, 3, 4]
@@ -285,7 +285,7 @@ def test_overlapping_inner_chunks_are_reported(second: tuple[int, int], reported
 def test_absent_chunks_are_listed_with_their_keys(
     kind: tuple[Any, tuple[int, int] | None], written: set[tuple[int, int]]
 ) -> None:
-    """D8: they were only counted; whatever is stored, the list is exactly the rest."""
+    """D8: they were only counted; the list has exactly the chunks that are not stored."""
     zarr_format, shards = kind
     store = MemoryStore()
     array = oz.create_array(
@@ -364,7 +364,7 @@ def test_metadata_left_by_a_conversion_in_place_is_not_an_unknown_key(
 def test_chunks_of_an_array_that_is_not_understood_are_not_strays(
     field: str, tmp_path: Path
 ) -> None:
-    """D9: one finding tells of the array, not one of every chunk."""
+    """D9: there is one finding for the array, not one for every chunk."""
     store = hierarchy(tmp_path / "x")
     document = store / "plain" / "zarr.json"
     stated = json.loads(document.read_text())
@@ -386,7 +386,7 @@ def test_info_counts_chunks_as_nchunks_does() -> None:
 
 
 def test_the_packages_that_are_used_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """D9: crc32c was said not to be installed; google-crc32c is what is used."""
+    """D9: crc32c was reported as missing although google-crc32c is used."""
     oz.print_debug_info()
     shown = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines())
     assert {"google-crc32c", "numcodecs", "zstandard", "obstore", "zarr"} <= shown.keys()

@@ -237,9 +237,9 @@ def convert(
             storage_options=storage_options,
             destination_options=destination_options,
         )
-    place = source if in_place else destination
+    target = source if in_place else destination
     console.print(
-        f"wrote zarr {to} to {place}: {counted(report.groups, 'group')},"
+        f"wrote zarr {to} to {target}: {counted(report.groups, 'group')},"
         f" {counted(report.arrays, 'array')}, {counted(report.chunks_copied, 'chunk')} copied,"
         f" {report.chunks_encoded} re-encoded, {size_text(report.bytes_written)}",
         markup=False,

@@ -78,15 +78,15 @@ def token(array: Array) -> tuple[Any, ...]:
     """
     store: Any = array.store
     bound = array._bound
-    place: Any = key_digest(unique_key(store))
+    identity: Any = key_digest(unique_key(store))
     if getattr(store, "process_local", False):  # stores with the same values are equal
-        place = type(store), hash(store)
-    documents = array._location.format.write(array.path, array._model)
+        identity = type(store), hash(store)
+    metadata = array._location.format.write(array.path, array._model)
     if not has_cheap_requests(store) or not can_list(store):
-        return ("omnizarr.Array", place, array.path, documents)
+        return ("omnizarr.Array", identity, array.path, metadata)
     keys = [*array._location.format.keys(array.path), *sorted(k for _, k in stored_keys(bound))]
     generations = [(key, _generation(store, key)) for key in keys]
-    return ("omnizarr.Array", place, array.path, documents, generations)
+    return ("omnizarr.Array", identity, array.path, metadata, generations)
 
 
 def _generation(store: Versioned, key: str) -> str | None:
@@ -224,7 +224,7 @@ def check_apart_from(x: Any, target: Array | Location) -> None:
 def reads_from(x: Any, target: Array | Location) -> bool:
     """Return True if a Dask array reads values at or below a node."""
     own = storage_identity(target.store, paths.prefix(target.path))
-    return any(overlap(own, place) for place in sources(x))
+    return any(overlap(own, identity) for identity in sources(x))
 
 
 def sources(x: Any) -> set[StorageIdentity]:

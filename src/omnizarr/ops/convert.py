@@ -266,11 +266,11 @@ def _check_readable(source: BoundArray) -> None:
 
 def _with_fill_value(model: ArrayModel, source: BoundArray, goal: Format) -> ArrayModel:
     """Return the model with its fill value in the JSON form of the other format."""
-    stated = model.fill_value
-    if stated.dialect == goal.dialect:
+    old = model.fill_value
+    if old.dialect == goal.dialect:
         return model
     if not source.fill_defined and goal.undefined_fill:
-        fill = type(stated)(None, goal.dialect)
+        fill = type(old)(None, goal.dialect)
     else:
         fill = source.data_type.fill_json(source.fill, goal.dialect)
     return model.with_(fill_value=fill)

@@ -20,7 +20,7 @@ INTEGERS = ("i1", "u1", "i2", ">i2", "u2", "i4", "i8")
 
 @st.composite
 def packed(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
-    """Stored numbers, and attributes that say something about them."""
+    """Draw stored numbers, and attributes that describe them."""
     dtype = np.dtype(draw(st.sampled_from((*INTEGERS, "f4", "f8"))))
     values = draw(npst.arrays(dtype, npst.array_shapes(max_dims=2, max_side=5)))
     attributes: dict[str, Any] = {}
@@ -120,7 +120,7 @@ def test_several_missing_values_are_missing_and_impossible_ones_do_not_matter() 
 
 @st.composite
 def bounded(draw: st.DrawFn) -> tuple[np.ndarray[Any, Any], dict[str, Any]]:
-    """Stored numbers, and attributes with bounds among them."""
+    """Draw stored numbers, and attributes with bounds among them."""
     values, attributes = draw(packed())
     if values.dtype.kind == "f":
         values = np.nan_to_num(values, posinf=1, neginf=-1)

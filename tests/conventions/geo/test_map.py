@@ -201,7 +201,7 @@ def test_odd_lengths_keep_the_corner_and_whole_factors() -> None:
 
 
 def test_of_several_pyramids_one_is_chosen_and_the_others_are_named() -> None:
-    """B4: the second was passed over silently."""
+    """B4: the second was ignored silently."""
     stated = [{"datasets": [{"path": "0"}]}, {"name": "fine", "datasets": [{"path": "1"}]}]
     group = oz.create_group({}, attributes={"multiscales": stated})
     group.create_array("0", shape=(4, 4))

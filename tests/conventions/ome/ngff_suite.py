@@ -51,7 +51,7 @@ def cases_0_6(folder: Path) -> Iterator[tuple[str, dict[str, Any], str, bool, bo
 
 
 def verdict(attributes: dict[str, Any], member: str, strict: bool) -> list[str]:
-    """Why the attributes are not valid; empty where they are."""
+    """Return the reason why attributes are invalid; empty if they are valid."""
     problems = validate_attributes(attributes)
     counted = [
         str(p)

@@ -282,7 +282,7 @@ def test_convert_gives_images_and_plates_the_metadata_of_the_other_zarr(
 
 
 def test_convert_in_place_gives_an_image_the_metadata_of_the_other_zarr() -> None:
-    """B3: documents are written as `migrate` writes them."""
+    """B3: metadata is written as `migrate` writes it."""
     a, b = image("0.4"), image("0.4")
     oz.convert(a, in_place=True)
     oz.ome.migrate(b, in_place=True)
@@ -292,7 +292,7 @@ def test_convert_in_place_gives_an_image_the_metadata_of_the_other_zarr() -> Non
 
 @pytest.mark.parametrize("change", ["dots", "draft"])
 def test_convert_refuses_results_that_are_no_longer_images(change: str) -> None:
-    """B2, B3: other chunk keys, and a Zarr that no OME-Zarr stands on."""
+    """B2, B3: other chunk keys, and a Zarr version that no OME-Zarr version is based on."""
     there: dict[str, bytes] = {}
     options = {"dots": {"zarr_format": 2, "dimension_separator": "."},
                "draft": {"zarr_format": "3-draft"}}[change]  # fmt: skip

@@ -61,7 +61,7 @@ def test_converting_there_and_back_gives_identical_metadata(
 def test_a_value_of_the_wrong_kind_never_breaks_the_validator(
     members: dict[str, Any], data: st.DataObject
 ) -> None:
-    """Any one value is replaced by any other kind of JSON; steps and rules must cope."""
+    """Any one value is replaced by any other kind of JSON; no step or rule may fail."""
     attributes = to_attributes(members, data.draw(st.sampled_from(["0.4", "0.5"])), {})
     ome_metadata.spoil(attributes, data)
     before = copy.deepcopy(attributes)

@@ -269,7 +269,7 @@ def test_labels_that_threads_write_at_once_are_all_listed(tmp_path: Path) -> Non
     ids=str,
 )
 def test_version_0_4_is_not_written_with_dots_in_its_keys(keys: Any) -> None:
-    """B2: OME-Zarr 0.4 has chunk keys with "/"; nothing is created where others are asked for."""
+    """B2: OME-Zarr 0.4 has chunk keys with "/"; nothing is created if others are requested."""
     store: dict[str, bytes] = {}
     data = np.ones((8, 8), "u1")
     with pytest.raises(oz.InvalidArgument, match=r"0\.4 requires the separator '/', not '\.'"):
@@ -285,7 +285,7 @@ def test_version_0_4_is_not_written_with_dots_in_its_keys(keys: Any) -> None:
 
 
 def test_validate_reports_dots_in_the_keys_of_0_4() -> None:
-    """B2: what others wrote so is read, and `validate` says what is wrong."""
+    """B2: files of other writers are read, and `validate` reports the problem."""
     store: dict[str, bytes] = {}
     oz.ome.write(store, np.arange(16, dtype="u1").reshape(4, 4), version="0.4", levels=1)
     oz.open_group(store, "r+").create_array(

@@ -51,7 +51,7 @@ def climate(days: int = 6, first: str = "2000-01-01") -> xr.Dataset:
 
 
 def with_text(dataset: xr.Dataset) -> xr.Dataset:
-    """Return the same with text of any length, which the draft cannot hold."""
+    """Return the same with variable-length text, which the draft cannot store."""
     return dataset.assign(text=("lat", np.array(["a", "ä€", "", "x" * 50], object)))
 
 
@@ -61,7 +61,7 @@ def opened(path: Any, engine: str = "omnizarr", **options: Any) -> xr.Dataset:
 
 
 class Recording(WrapperStore):
-    """Remembers the keys that were read."""
+    """Records the keys that were read."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__(inner)
@@ -154,7 +154,7 @@ def test_only_the_chunks_that_are_needed_are_read() -> None:
 def test_blocks_count_more_than_the_chunks_of_the_file(
     tmp_path: Path, zarr_format: int, blocks: dict[str, Any], stored: tuple[int, ...]
 ) -> None:
-    """D7: ``ds.chunk(time=-1).omnizarr.to()`` kept the old chunks without a word."""
+    """D7: ``ds.chunk(time=-1).omnizarr.to()`` kept the old chunks silently."""
     data = xr.Dataset({"a": (("t", "x"), np.arange(84.0).reshape(12, 7))})
     data.omnizarr.to(tmp_path / "old", encoding={"a": {"chunks": (3, 4)}}, zarr_format=zarr_format)
     old = xr.open_dataset(tmp_path / "old", engine="omnizarr", chunks={}).chunk(blocks)
@@ -192,7 +192,7 @@ def test_blocks_become_shards_where_the_file_has_some(
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("missing", [False, True])
 def test_text_of_any_length_is_stored_as_such(zarr_format: int, lazy: bool, missing: bool) -> None:
-    """D11b: it became text of one length; xarray's own `to_zarr` stores `string` too."""
+    """D11b: it became fixed-length text; xarray's own `to_zarr` stores `string` too."""
     kind = np.dtypes.StringDType(na_object=None) if missing else np.dtypes.StringDType()
     text = ["a", None if missing else "", "longer", "ü"]
     data = xr.Dataset({"s": ("x", np.array(text, kind))})

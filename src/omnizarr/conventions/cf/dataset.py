@@ -170,8 +170,8 @@ class Dataset(Mapping[str, Variable]):
 
     def _declared(self) -> dict[str, int]:
         """Return the dimensions that NCZarr lists in the group, used or not."""
-        stated = {**self.group.metadata.extra, **self.group.attrs.asdict()}
-        for key, value in stated.items():
+        members = {**self.group.metadata.extra, **self.group.attrs.asdict()}
+        for key, value in members.items():
             if key.lower() != "_nczarr_group" or not isinstance(value, dict):
                 continue
             listed = value.get("dims", value.get("dimensions"))
@@ -234,17 +234,17 @@ class Dataset(Mapping[str, Variable]):
         were never written are `_FillValue`. Strings with ``dtype="S1"`` and one more dimension are
         stored as single characters. Other options are those of `create_array`.
         """
-        stated = dict(options.get("attributes") or {})
+        attributes = dict(options.get("attributes") or {})
         given = None if values is None else np.asarray(values)
         letters = given is not None and _character_count(dtype, given, len(dimensions))
         if shape is None:
             shape = tuple(map(self.dimension, dimensions)) if given is None else given.shape
             shape = (*shape, letters) if letters else shape
         self._check_dimensions(name, tuple(dimensions), shape)
-        stored = _stored_type(dtype, given, stated)
-        fills = Packing.of(stored, {FILL: stated.get(FILL)}).missing
+        stored = _stored_type(dtype, given, attributes)
+        fills = Packing.of(stored, {FILL: attributes.get(FILL)}).missing
         fill = fills[0] if fills else None
-        array_attributes = dict(stated)
+        array_attributes = dict(attributes)
         format = self.group._location.format
         if fill is not None and not format.undefined_fill:
             array_attributes[FILL] = encode_fill(fill, stored)
@@ -366,9 +366,9 @@ def _zero(dtype: np.dtype[Any]) -> Any:
     return "" if dtype.kind in "UT" else np.zeros((), dtype)[()]
 
 
-def _size(stated: Any) -> int | None:
+def _size(value: Any) -> int | None:
     """Return a dimension's size in NCZarr: a number, or an object with it if unlimited."""
-    size = stated.get("size") if isinstance(stated, dict) else stated
+    size = value.get("size") if isinstance(value, dict) else value
     return size if isinstance(size, int) and not isinstance(size, bool) else None
 
 

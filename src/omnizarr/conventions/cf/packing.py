@@ -194,12 +194,12 @@ class Packing:
             return cls(dtype)
         unsigned = str(attributes.get("_Unsigned", "")).lower()
         signed = {"true": False, "false": True}.get(unsigned) if dtype.kind in "iu" else None
-        stated = [
+        listed = [
             _number(value, dtype, name, signed is not None)
             for name in (FILL, "missing_value")
             for value in _several(attributes.get(name))
         ]
-        found = [value for value in (*stated, fill) if value is not None]
+        found = [value for value in (*listed, fill) if value is not None]
         scale, offset = _factor(attributes, "scale_factor"), _factor(attributes, "add_offset")
         several = tuple({repr(v): v for v in found}.values())
         packing = cls(dtype, scale, offset, signed, several)

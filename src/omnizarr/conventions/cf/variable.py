@@ -381,6 +381,6 @@ def is_scalar(array: Array) -> bool:
         return False
     if array.dimension_names == (_SCALAR,):
         return True
-    stated = {**array.metadata.extra, **array.attrs}
-    own = next((v for k, v in stated.items() if k.lower() == "_nczarr_array"), None)
+    members = {**array.metadata.extra, **array.attrs}
+    own = next((v for k, v in members.items() if k.lower() == "_nczarr_array"), None)
     return isinstance(own, dict) and (own.get("storage") == "scalar" or bool(own.get("scalar")))

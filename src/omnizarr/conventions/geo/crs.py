@@ -135,15 +135,15 @@ class CRS:
     def to_pyproj(self) -> Any:
         """Return the system as a CRS of pyproj."""
         pyproj = _pyproj("as an object of pyproj")
-        stated = self.definition
+        definition = self.definition
         try:
-            if stated is self.parameters and stated is not None:
-                return pyproj.CRS.from_cf(dict(stated))
-            if stated is self.projjson and stated is not None:
-                return pyproj.CRS.from_json_dict(dict(stated))
-            return pyproj.CRS.from_user_input(self.code if stated == self.url else stated)
+            if definition is self.parameters and definition is not None:
+                return pyproj.CRS.from_cf(dict(definition))
+            if definition is self.projjson and definition is not None:
+                return pyproj.CRS.from_json_dict(dict(definition))
+            return pyproj.CRS.from_user_input(self.code if definition == self.url else definition)
         except (pyproj.exceptions.CRSError, KeyError) as e:
-            raise InvalidMetadata(f"pyproj does not understand {stated!r}: {e}") from e
+            raise InvalidMetadata(f"pyproj does not understand {definition!r}: {e}") from e
 
     def to_wkt2(self) -> str:
         """Return the system as WKT:2019, converted by pyproj if necessary."""
@@ -179,11 +179,11 @@ def from_grid_mapping(attributes: Mapping[str, Any]) -> CRS | None:
     return None
 
 
-def from_gdal(stated: Any) -> CRS | None:
+def from_gdal(value: Any) -> CRS | None:
     """Return the system of GDAL's `_CRS`, an object with `url`, `wkt` or `projjson`, or None."""
-    if not isinstance(stated, Mapping):
-        raise InvalidMetadata(f"_CRS: expected an object with url, wkt or projjson, got {stated!r}")
-    url, wkt, projjson = (stated.get(name) for name in ("url", "wkt", "projjson"))
+    if not isinstance(value, Mapping):
+        raise InvalidMetadata(f"_CRS: expected an object with url, wkt or projjson, got {value!r}")
+    url, wkt, projjson = (value.get(name) for name in ("url", "wkt", "projjson"))
     found = CRS(
         url=url if isinstance(url, str) and url else None,
         wkt=wkt if isinstance(wkt, str) and wkt else None,
@@ -311,10 +311,10 @@ def _warn(array: Array, message: str) -> None:
 
 def grid_mapping(array: Array) -> Array | None:
     """Return the grid mapping variable of an array: in its group, or in a parent group."""
-    stated = array.attrs.get("grid_mapping")
-    if not isinstance(stated, str) or not stated.split():
+    reference = array.attrs.get("grid_mapping")
+    if not isinstance(reference, str) or not reference.split():
         return None
-    name = stated.split()[0].rstrip(":")  # "crs: x y" names the coordinates it is for
+    name = reference.split()[0].rstrip(":")  # "crs: x y" names the coordinates it is for
     return sibling(array, name)
 
 

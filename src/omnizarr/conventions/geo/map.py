@@ -52,9 +52,11 @@ _NORTH_FIRST = ("lat", "y", "n")
 _TOLERANCE = 1e-6
 
 
-def tile_levels(group: Group, stated: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def tile_levels(
+    group: Group, multiscales: Mapping[str, Any]
+) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the children of a group that are levels of a tile matrix set, with transforms."""
-    given = stated[SET]
+    given = multiscales[SET]
     if isinstance(given, str):
         names = sorted((n for n in group.group_keys() if n.isdigit()), key=int)
         found: list[tuple[str, Mapping[str, Any]]] = [(name, {}) for name in names]
@@ -69,7 +71,7 @@ def tile_levels(group: Group, stated: Mapping[str, Any]) -> list[tuple[str, Mapp
                 f" 'tileMatrices', each with an 'id', got {given!r}"
             )
         limits: Any = next(
-            (stated[key] for key in _LIMITS if isinstance(stated.get(key), dict)), {}
+            (multiscales[key] for key in _LIMITS if isinstance(multiscales.get(key), dict)), {}
         )
         stored, axes = set(group.keys()), given.get("orderedAxes")
         found = [
@@ -84,9 +86,9 @@ def tile_levels(group: Group, stated: Mapping[str, Any]) -> list[tuple[str, Mapp
     return found
 
 
-def tile_crs(stated: Any) -> CRS | None:
+def tile_crs(multiscales: Any) -> CRS | None:
     """Return the reference system of a tile matrix set, or None."""
-    given = stated.get(SET) if isinstance(stated, Mapping) else None
+    given = multiscales.get(SET) if isinstance(multiscales, Mapping) else None
     if not isinstance(given, Mapping):
         return None
     crs = given.get("crs", given.get("supportedCRS"))
@@ -214,43 +216,43 @@ def open(
     node = open_zarr(store, mode, path=path, storage_options=storage_options)
     if isinstance(node, Array):
         return Map((_level(node),), read_crs(node))
-    stated = node.attrs.get("multiscales")
-    if stated is None:
+    multiscales = node.attrs.get("multiscales")
+    if multiscales is None:
         array = _variable(node, variable)
         return Map((_level(array),), read_crs(array))
-    entries = _entries(node, _chosen(node, stated, multiscale))
+    entries = _entries(node, _chosen(node, multiscales, multiscale))
     levels = _levels([(_array(node, path, variable), extra) for path, extra in entries], node)
-    return Map(levels, read_crs(levels[0].array) or from_proj(node.attrs) or tile_crs(stated))
+    return Map(levels, read_crs(levels[0].array) or from_proj(node.attrs) or tile_crs(multiscales))
 
 
-def _chosen(group: Group, stated: Any, wanted: int | str | None) -> Any:
+def _chosen(group: Group, multiscales: Any, wanted: int | str | None) -> Any:
     """Return the metadata of one pyramid if a group lists several."""
-    several = stated if isinstance(stated, list) else [stated]
+    several = multiscales if isinstance(multiscales, list) else [multiscales]
     if wanted is None and len(several) < 2:
-        return stated
+        return multiscales
     names = [m.get("name") if isinstance(m, Mapping) else None for m in several]
     where = f"{group.name} in {group.store!r}"
     shown = ", ".join(f"{i} ({name})" if name else str(i) for i, name in enumerate(names))
     if wanted is None:
         warn(f"{where} has several pyramids: {shown}; using the first, pass multiscale= to choose")
-        return stated
+        return multiscales
     if isinstance(wanted, str) and names.count(wanted) == 1:
         wanted = names.index(wanted)
     if isinstance(wanted, int) and 0 <= wanted < len(several):
-        return [stated[wanted]] if several is stated else stated
+        return [multiscales[wanted]] if several is multiscales else multiscales
     raise NoSuchLabel(f"{where} has no unique pyramid {wanted!r}; known: {shown}")
 
 
-def _entries(group: Group, stated: Any) -> list[tuple[str, Mapping[str, Any]]]:
+def _entries(group: Group, multiscales: Any) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the paths of all levels, each with its other metadata."""
     keys: tuple[str, ...] = ()
     listed: Any = None
-    if isinstance(stated, list) and stated and isinstance(stated[0], Mapping):
-        listed, keys = stated[0].get("datasets"), ("path",)
-    elif isinstance(stated, Mapping) and SET in stated and "layout" not in stated:
-        return tile_levels(group, stated)
-    elif isinstance(stated, Mapping):
-        listed, keys = stated.get("layout"), ("asset", "path", "id")
+    if isinstance(multiscales, list) and multiscales and isinstance(multiscales[0], Mapping):
+        listed, keys = multiscales[0].get("datasets"), ("path",)
+    elif isinstance(multiscales, Mapping) and SET in multiscales and "layout" not in multiscales:
+        return tile_levels(group, multiscales)
+    elif isinstance(multiscales, Mapping):
+        listed, keys = multiscales.get("layout"), ("asset", "path", "id")
     good = isinstance(listed, list) and listed and all(
         isinstance(e, Mapping) and isinstance(_first(e, keys), str) for e in listed
     )  # fmt: skip

@@ -127,8 +127,8 @@ def spatial_axes(array: Array, attributes: Mapping[str, Any] | None = None) -> t
     if array.ndim < 2:
         raise InvalidMetadata(f"{array.name} has {array.ndim} axes; a map has at least two")
     names = array.dimension_names or (None,) * array.ndim
-    stated = (attributes or {}).get("spatial:dimensions", array.attrs.get("spatial:dimensions"))
-    pairs = [tuple(stated)] if isinstance(stated, list) else []
+    dimensions = (attributes or {}).get("spatial:dimensions", array.attrs.get("spatial:dimensions"))
+    pairs = [tuple(dimensions)] if isinstance(dimensions, list) else []
     for pair in (*pairs, *_AXIS_NAMES):
         if len(pair) == 2 and all(name in names for name in pair):
             return names.index(pair[0]), names.index(pair[1])
@@ -155,10 +155,10 @@ def from_attributes(attributes: Mapping[str, Any]) -> Affine | None:
     """
     if attributes.get("spatial:transform_type", "affine") != "affine":
         return None
-    stated = attributes.get("spatial:transform", attributes.get("proj:transform"))
-    if stated is None:
+    numbers = attributes.get("spatial:transform", attributes.get("proj:transform"))
+    if numbers is None:
         return None
-    found = Affine.of(stated)
+    found = Affine.of(numbers)
     node = attributes.get("spatial:registration") == "node"
     return found.shifted(-0.5, -0.5) if node else found
 

@@ -146,8 +146,11 @@ def _check(
         raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
     if convention not in ("multiscales", "geozarr"):
         raise InvalidArgument(f"convention must be 'multiscales' or 'geozarr', got {convention!r}")
-    stated = options.get("attributes") or {}
-    if method in ("mean", "gaussian", "max") and {"_FillValue", "missing_value"} & stated.keys():
+    attributes = options.get("attributes") or {}
+    if (
+        method in ("mean", "gaussian", "max")
+        and {"_FillValue", "missing_value"} & attributes.keys()
+    ):
         raise InvalidArgument(
             f"method {method!r} would mix the number for missing values with valid values; use"
             " 'nearest' or 'mode', or floats with NaN"
@@ -202,9 +205,9 @@ def _create(
     options = {**options, "dimension_names": names}
     if "fill_value" not in options:  # readers of maps interpret a fill value as "no data"
         zero = np.nan if np.dtype(source.dtype).kind == "f" else 0
-        stated = (options.get("attributes") or {}).get("_FillValue")
+        fill = (options.get("attributes") or {}).get("_FillValue")
         none = None if format.undefined_fill else zero
-        options["fill_value"] = stated if isinstance(stated, (int, float)) else none
+        options["fill_value"] = fill if isinstance(fill, (int, float)) else none
     if not _COMPRESSION & options.keys() and isinstance(config.get().codecs, str):
         codecs = format.default_codecs(np.dtype(source.dtype).itemsize, None, "portable")
         options["compressors"] = list(codecs[1:])  # without the serializer

@@ -120,7 +120,7 @@ class Inspector:
             self.error(name, f"expected a number, got {kind_of(value)}")
 
     def numbers(self, name: str, value: Any) -> list[float] | None:
-        """A list of numbers, where it is one."""
+        """Return a list of numbers, or None if the value is not one."""
         good = isinstance(value, list) and not any(
             isinstance(n, bool) or not isinstance(n, (int, float)) for n in value
         )

@@ -331,8 +331,8 @@ def _image_label_json(label: ImageLabel) -> Json:
     ]
     properties = [{"label-value": v, **p} for v, p in label.properties.items()]
     source = None if label.source is None else {"image": label.source}
-    stated = {"colors": colors or None, "properties": properties or None, "source": source}
-    return _present(stated, label.extra)
+    members = {"colors": colors or None, "properties": properties or None, "source": source}
+    return _present(members, label.extra)
 
 
 def _names(values: Iterable[Json]) -> tuple[str, ...]:

@@ -114,9 +114,9 @@ class Packed(BackendArray):
             out += self._offset
 
 
-def _number(stated: Any) -> Any:
+def _number(value: Any) -> Any:
     """Return a factor or offset, which some files store as a list of one number."""
-    return np.asarray(stated).item() if np.ndim(stated) else stated
+    return np.asarray(value).item() if np.ndim(value) else value
 
 
 def _box(key: indexing.ExplicitIndexer, shape: tuple[int, ...]) -> Box | None:
