@@ -95,7 +95,7 @@ __all__ = [
 ]
 
 
-# Loaded on first use, so that importing the package stays quick.
+# Loaded on first use, so that importing the package stays fast.
 _LATER = {
     "CacheStore": "stores.cache:CacheStore",
     "PrefixStore": "stores.wrappers:PrefixStore",

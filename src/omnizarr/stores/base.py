@@ -81,7 +81,7 @@ GetMany: TypeAlias = Callable[[Iterable[tuple[str, Range | None]]], list[bytes |
 
 @runtime_checkable
 class Snapshots(Protocol):
-    """Can read several parts of a value as it was at the first, whoever replaces it meanwhile."""
+    """Can read several parts of a value as of the first, even if it is replaced meanwhile."""
 
     def snapshot(self) -> AbstractContextManager[GetMany]: ...
 
@@ -95,7 +95,7 @@ class SetsMany(Protocol):
 
 @runtime_checkable
 class SetsNew(Protocol):
-    """Can store a value only where there is none, whoever else tries at the same time."""
+    """Can store a value only if the key does not exist, also against concurrent writers."""
 
     def set_new(self, key: str, value: Bytes) -> bool:
         """Store a value unless the key exists; return True if it was stored."""

@@ -1,4 +1,4 @@
-"""Byte ranges that are fetched together: near ones of a key become one request."""
+"""Byte ranges that are fetched together: those of a key with small gaps become one request."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from omnizarr.concurrency.pool import in_parallel
 from omnizarr.stores.base import Range
 
-GAP = 2**18  # bytes between two ranges that are quicker fetched than requested separately
-LARGEST = 2**23  # bytes of a joined range: several connections are quicker than one
+GAP = 2**18  # bytes between two ranges that are faster fetched than requested separately
+LARGEST = 2**23  # bytes of a joined range: several connections are faster than one
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """One request, and the wanted parts (by their number) that its answer holds."""
+    """One request, and the wanted parts (by their number) that its response contains."""
 
     key: str
     range: Range | None
     parts: tuple[tuple[int, Range | None], ...]
 
     def cut(self, data: bytes | None) -> list[tuple[int, bytes | None]]:
-        """Return the wanted parts of an answer."""
+        """Return the wanted parts of a response."""
         if data is None:
             return [(number, None) for number, _ in self.parts]
         return [(number, data if part is None else part.of(data)) for number, part in self.parts]
@@ -30,7 +30,7 @@ class Fetch:
 def coalesce(
     wanted: Sequence[tuple[str, Range | None]], *, gap: int = GAP, largest: int = LARGEST
 ) -> list[Fetch]:
-    """Return few requests for all that is wanted, near ranges of one key joined.
+    """Return few requests for all that is wanted; join ranges of one key with small gaps.
 
     A key that is wanted whole is fetched once; ranges from the end, or to it, are not joined with
     others.
@@ -92,11 +92,11 @@ def fetch_many_versioned(
     wanted: Iterable[tuple[str, Range | None]],
 ) -> list[tuple[bytes | None, str | None]]:
     """Fetch as `fetch_many` does, values with their generations."""
-    asked = list(wanted)
-    fetches = coalesce(asked)
-    answers = in_parallel(lambda fetch: get(fetch.key, fetch.range), fetches)
-    found: list[tuple[bytes | None, str | None]] = [(None, None)] * len(asked)
-    for fetch, (data, generation) in zip(fetches, answers, strict=True):
+    requests = list(wanted)
+    fetches = coalesce(requests)
+    responses = in_parallel(lambda fetch: get(fetch.key, fetch.range), fetches)
+    found: list[tuple[bytes | None, str | None]] = [(None, None)] * len(requests)
+    for fetch, (data, generation) in zip(fetches, responses, strict=True):
         for number, part in fetch.cut(data):
             found[number] = part, generation
     return found

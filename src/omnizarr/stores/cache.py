@@ -27,7 +27,7 @@ class CacheStore(WrapperStore):
     Both are a store, or a path or URL of one. By default the cache is memory; one in a directory,
     such as ``"/scratch/cache"``, may be used again later, and by several stores: values of
     different stores are never mixed. Of a store in memory, or of a class of your own, nothing is
-    found again by another process or object. `inner` is asked for the generation of a value each
+    found again by another process or object. `inner` returns the generation of a value each
     time; a store without generations has to be wrapped with ``validate=False``, which is for data
     that never change, and makes the store read-only.
     """

@@ -122,18 +122,18 @@ class HTTPStore(Closeable):
         return data, validator.generation
 
     def _value(self, key: str, range: Range | None) -> tuple[bytes | None, _Validator]:
-        asked = range if range is None or range.length != 0 else Range(range.start, 1)
-        answer = self._call(key, asked)
-        if answer is None:
+        requested = range if range is None or range.length != 0 else Range(range.start, 1)
+        response = self._call(key, requested)
+        if response is None:
             return None, _Validator(None, False)
-        data, validator = answer
+        data, validator = response
         if range is not None and range.length is not None:
             data = data[: range.length]
         return data, validator
 
     def generation(self, key: str) -> str | None:
-        answer = self._call(key, None, "HEAD")
-        return None if answer is None else answer[1].generation
+        response = self._call(key, None, "HEAD")
+        return None if response is None else response[1].generation
 
     # Not offered
 
@@ -160,10 +160,10 @@ class HTTPStore(Closeable):
     def _request_when_possible(
         self, url: str, range: Range | None, method: str
     ) -> tuple[bytes, _Validator] | None:
-        """What the server answers; where no file can be opened, after others have finished.
+        """Return the response; if no descriptor is left, wait for other requests to finish.
 
-        Their connections are used again, so that a few descriptors are enough for any number of
-        requests, however long each of them takes.
+        Connections are used again, so that a few descriptors are enough for any number of requests,
+        however long each of them takes.
         """
         self._pool()  # in a forked process nobody else's requests are under way
         end, mine, failures = time.monotonic() + self.retry.timeout, object(), itertools.count(1)
@@ -213,12 +213,12 @@ class HTTPStore(Closeable):
         except MaxRetryError as e:
             reason = redact_urls(str(e.reason))
             kind = NoDescriptor if _no_descriptor(e.reason) else TransientError
-            raise kind(f"no answer from the server: {reason}") from None
+            raise kind(f"no response from the server: {reason}") from None
         except (HTTPError, OSError) as e:
             if isinstance(e, StoreError):
                 raise
             reason = redact_urls(str(e))
-            raise TransientError(f"the answer was cut or did not come: {reason}") from None
+            raise TransientError(f"the response was incomplete or did not come: {reason}") from None
         return self._interpret(response, body, range, "Range" in headers)
 
     def _interpret(
@@ -237,20 +237,20 @@ class HTTPStore(Closeable):
             )
         if status in TRANSIENT_STATUS:
             raise TransientError(
-                f"the server answers {_status_line(response)}", _retry_after(response)
+                f"the server responds {_status_line(response)}", _retry_after(response)
             )
         if status not in (200, 206):
-            raise StoreError(f"the server answers {_status_line(response)}")
+            raise StoreError(f"the server responds {_status_line(response)}")
         start = range.start if ranged and status == 206 and range is not None else 0
         if is_web_page(response.headers.get("Content-Type"), body, start):
             raise StoreError(
-                "a web page came instead of data: a login is needed, or the server answers"
-                " missing keys so"
+                "a web page came instead of data: a login is needed, or the server responds"
+                " so to missing keys"
             )
         validator = _validator(response)
         if status == 206:
             if not ranged or range is None:
-                raise TransientError("a part came (status 206) where all was asked for")
+                raise TransientError("a part came (status 206) instead of the whole value")
             _check_part(response, body, range)
             return body, validator
         if ranged:
@@ -331,12 +331,12 @@ def _body(response: Any, end: float) -> bytes:
         if response.status == 206:
             raise StoreError(f"a part of a value came in the encoding {encoded!r}")
         if encoded not in ("gzip", "x-gzip", "deflate"):
-            raise StoreError(f"the value came in the encoding {encoded!r}, which was not asked for")
+            raise StoreError(f"the value came in the encoding {encoded!r}, which was not requested")
     pieces = []
     for piece in response.stream(_PIECE, decode_content=True):
         pieces.append(piece)
         if time.monotonic() > end:
-            raise TransientError("the answer takes too long")
+            raise TransientError("the response takes too long")
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -352,7 +352,7 @@ def _check_part(response: Any, body: bytes, range: Range) -> None:
     text = response.headers.get("Content-Range", "")
     found = _CONTENT_RANGE.fullmatch(text)
     if found is None or found[1] is None:
-        raise TransientError(f"a part came without its place (Content-Range {text!r})")
+        raise TransientError(f"a part came without its range (Content-Range {text!r})")
     first, stop = int(found[1]), int(found[2]) + 1
     size = None if found[3] == "*" else int(found[3])
     if range.start < 0:
@@ -363,8 +363,10 @@ def _check_part(response: Any, body: bytes, range: Range) -> None:
             end = size if end is None else min(end, size)
         right = first == range.start and (end is None or stop == end)
     if not right or len(body) != stop - first:
-        asked = _range_header(range)
-        raise TransientError(f"{len(body)} bytes came as {text!r} where {asked!r} was asked for")
+        requested = _range_header(range)
+        raise TransientError(
+            f"{len(body)} bytes came as {text!r} where {requested!r} was requested"
+        )
 
 
 def _empty_after_end(response: Any, range: Range) -> bytes:

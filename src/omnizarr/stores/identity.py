@@ -73,8 +73,7 @@ def check_disjoint(source: Store, target: Store, remedy: str = "; give another p
         raise StoreError(f"source and destination are both {source!r}{remedy}")
     if overlap(one, other):
         raise StoreError(
-            f"of {source!r} and {target!r}, source and destination, one lies inside the"
-            f" other{remedy}"
+            f"of {source!r} and {target!r}, source and destination, one is inside the other{remedy}"
         )
 
 

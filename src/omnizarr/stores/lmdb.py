@@ -153,18 +153,18 @@ class LMDBStore(Closeable):
         return self.get_many([(key, range)])[0]
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
-        asked = [(check_key(key), range) for key, range in requests]
-        with self._transaction("read", ", ".join(key for key, _ in asked[:3])) as transaction:
+        requested = [(check_key(key), range) for key, range in requests]
+        with self._transaction("read", ", ".join(key for key, _ in requested[:3])) as transaction:
             if transaction is None:
-                return [None] * len(asked)
-            return [_cut(_find(transaction, key), range) for key, range in asked]
+                return [None] * len(requested)
+            return [_cut(_find(transaction, key), range) for key, range in requested]
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        asked = [*map(check_key, keys)]
-        with self._transaction("read", ", ".join(asked[:3])) as transaction:
+        requested = [*map(check_key, keys)]
+        with self._transaction("read", ", ".join(requested[:3])) as transaction:
             if transaction is None:
                 return {}
-            values = ((key, _find(transaction, key)) for key in asked)
+            values = ((key, _find(transaction, key)) for key in requested)
             return {key: len(value) for key, value in values if value is not None}
 
     def generation(self, key: str) -> str | None:

@@ -110,34 +110,34 @@ class RedisStore(Closeable):
         return self.get_many([(key, range)])[0]
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
-        asked = [(self._name(key), range) for key, range in requests]
-        if not asked:
+        requested = [(self._name(key), range) for key, range in requests]
+        if not requested:
             return []
         with translated_errors(
-            "read", ", ".join(self._keys(name for name, _ in asked[:3])), self, _ERRORS
+            "read", ", ".join(self._keys(name for name, _ in requested[:3])), self, _ERRORS
         ):
             pipeline = self._redis().pipeline(transaction=True)
-            for name, range in asked:
+            for name, range in requested:
                 if range is None:
                     pipeline.get(name)
                 else:
                     pipeline.exists(name)
                     pipeline.getrange(name, *_bounds(range))
-            answers = iter(pipeline.execute())
+            replies = iter(pipeline.execute())
         return [
-            next(answers) if range is None else _part(next(answers), next(answers), range)
-            for _, range in asked
+            next(replies) if range is None else _part(next(replies), next(replies), range)
+            for _, range in requested
         ]
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        asked = [*keys]
-        with translated_errors("read", ", ".join(asked[:3]), self, _ERRORS):
+        requested = [*keys]
+        with translated_errors("read", ", ".join(requested[:3]), self, _ERRORS):
             pipeline = self._redis().pipeline(transaction=True)
-            for key in asked:
+            for key in requested:
                 pipeline.exists(self._name(key))
                 pipeline.strlen(self._name(key))
-            answers = iter(pipeline.execute() if asked else ())
-        found = ((key, next(answers), next(answers)) for key in asked)
+            replies = iter(pipeline.execute() if requested else ())
+        found = ((key, next(replies), next(replies)) for key in requested)
         return {key: size for key, exists, size in found if exists}
 
     def generation(self, key: str) -> str | None:
@@ -150,8 +150,8 @@ class RedisStore(Closeable):
     ) -> tuple[bytes | None, str | None]:
         name = self._name(key)
         with translated_errors("read", key, self, _ERRORS):
-            answer: Any = self._redis().eval(_GET_VERSIONED, 1, name, *_bounds(range or Range()))
-        return _part(answer[1] is not None, answer[0], range or Range()), _text(answer[1])
+            reply: Any = self._redis().eval(_GET_VERSIONED, 1, name, *_bounds(range or Range()))
+        return _part(reply[1] is not None, reply[0], range or Range()), _text(reply[1])
 
     # Writing
 
@@ -254,5 +254,5 @@ def _part(exists: bool, value: bytes, range: Range) -> bytes | None:
     return value if range.length is None else value[: range.length]
 
 
-def _text(answer: Any) -> str | None:
-    return None if answer is None else bytes(answer).decode()
+def _text(reply: Any) -> str | None:
+    return None if reply is None else bytes(reply).decode()

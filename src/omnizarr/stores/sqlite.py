@@ -161,19 +161,19 @@ class SQLiteStore(Closeable):
         return self.get_many([(key, range)])[0]
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
-        asked = [(check_key(key), range) for key, range in requests]
-        with self._connection_for("read", ", ".join(key for key, _ in asked[:3])) as connection:
+        requested = [(check_key(key), range) for key, range in requests]
+        with self._connection_for("read", ", ".join(key for key, _ in requested[:3])) as connection:
             if connection is None:
-                return [None] * len(asked)
-            return [_read(connection, key, range) for key, range in asked]
+                return [None] * len(requested)
+            return [_read(connection, key, range) for key, range in requested]
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        asked = [*map(check_key, keys)]
+        requested = [*map(check_key, keys)]
         size = "SELECT length(CAST(v AS BLOB)) FROM zarr WHERE k = ?"
-        with self._connection_for("read", ", ".join(asked[:3])) as connection:
+        with self._connection_for("read", ", ".join(requested[:3])) as connection:
             if connection is None:
                 return {}
-            rows = ((key, connection.execute(size, (key,)).fetchone()) for key in asked)
+            rows = ((key, connection.execute(size, (key,)).fetchone()) for key in requested)
             return {key: row[0] or 0 for key, row in rows if row is not None}
 
     def generation(self, key: str) -> str | None:

@@ -285,9 +285,9 @@ class DeferredMetadataStore:
         return value if value is None or range is None else range.of(value)
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-        asked = [*requests]
-        mine = [key == self.hidden or self.is_metadata(key) for key, _ in asked]
-        pairs = list(zip(asked, mine, strict=True))
+        requested = [*requests]
+        mine = [key == self.hidden or self.is_metadata(key) for key, _ in requested]
+        pairs = list(zip(requested, mine, strict=True))
         others = iter(get_many(self.inner, [request for request, own in pairs if not own]))
         return [self.get(*request) if own else next(others) for request, own in pairs]
 
@@ -319,9 +319,9 @@ class DeferredMetadataStore:
         yield from (key for key in tuple(self.metadata) if key.startswith(prefix))
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        asked = [*keys]
-        found = sizes(self.inner, [key for key in asked if not self.is_metadata(key)])
-        mine = {key: len(self.metadata[key]) for key in asked if key in self.metadata}
+        requested = [*keys]
+        found = sizes(self.inner, [key for key in requested if not self.is_metadata(key)])
+        mine = {key: len(self.metadata[key]) for key in requested if key in self.metadata}
         return {**found, **mine}
 
     def identity(self, prefix: str = "") -> StorageIdentity:

@@ -97,18 +97,18 @@ class WrapperStore(Closeable):
         return self._call("get", [key], lambda: self.inner.get(inside, range))
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
-        asked = [(operations.check_key(key), range) for key, range in requests]
-        inside = [(self._to_inner(key), range) for key, range in asked]
+        requested = [(operations.check_key(key), range) for key, range in requests]
+        inside = [(self._to_inner(key), range) for key, range in requested]
         return self._call(
             "get_many",
-            [key for key, _ in asked],
+            [key for key, _ in requested],
             lambda: operations.get_many(self.inner, inside),
         )
 
     def _get_many_versioned(self, requests: Iterable[tuple[str, Range | None]]) -> VersionedValues:
-        asked = [(operations.check_key(key), range) for key, range in requests]
-        inside = [(self._to_inner(key), range) for key, range in asked]
-        names = [key for key, _ in asked]
+        requested = [(operations.check_key(key), range) for key, range in requests]
+        inside = [(self._to_inner(key), range) for key, range in requested]
+        names = [key for key, _ in requested]
         inner: Any = self.inner  # it has the method, or this would not be bound
         return self._call("get_many", names, lambda: inner.get_many_versioned(inside))
 
@@ -125,9 +125,9 @@ class WrapperStore(Closeable):
         )
 
     def _sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        asked = [operations.check_key(key) for key in keys]
-        inside = [*map(self._to_inner, asked)]
-        found = self._call("sizes", asked, lambda: operations.sizes(self.inner, inside))
+        requested = [operations.check_key(key) for key in keys]
+        inside = [*map(self._to_inner, requested)]
+        found = self._call("sizes", requested, lambda: operations.sizes(self.inner, inside))
         return {self._from_inner(key): size for key, size in found.items()}
 
     def set(self, key: str, value: Bytes) -> None:
@@ -298,13 +298,13 @@ class StoreWithPartialAccess:
         return self.get_many([(key, range)])[0]
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
-        asked = [(check_key(key), range or Range()) for key, range in requests]
+        requested = [(check_key(key), range or Range()) for key, range in requests]
         # The draft has no ranges from the end: fetch the whole value and cut it.
-        ranges = [(key, (0, None) if r.start < 0 else (r.start, r.length)) for key, r in asked]
+        ranges = [(key, (0, None) if r.start < 0 else (r.start, r.length)) for key, r in requested]
         values = self.inner.get_partial_values(ranges)
         return [
             range.of(value) if value is not None and range.start < 0 else value
-            for (_, range), value in zip(asked, values, strict=True)
+            for (_, range), value in zip(requested, values, strict=True)
         ]
 
     def set(self, key: str, value: Bytes) -> None:

@@ -49,14 +49,14 @@ def fetch(client: Any, path: str, options: dict[str, Any]) -> tuple[bytes, Meta]
 
 def _is_other_part(options: dict[str, Any], first: int, end: int, size: int) -> bool:
     """Return True if another part of a value came than was requested."""
-    asked = options.get("range")
-    if asked is None:
+    requested = options.get("range")
+    if requested is None:
         return (first, end) != (0, size)
-    if isinstance(asked, tuple):
-        return (first, end) != (asked[0], min(asked[1], size))
-    if "suffix" in asked:
-        return (first, end) != (max(0, size - asked["suffix"]), size)
-    return (first, end) != (asked["offset"], size)
+    if isinstance(requested, tuple):
+        return (first, end) != (requested[0], min(requested[1], size))
+    if "suffix" in requested:
+        return (first, end) != (max(0, size - requested["suffix"]), size)
+    return (first, end) != (requested["offset"], size)
 
 
 def generation_of(meta: Meta) -> str:
@@ -200,9 +200,11 @@ class ObjectStore(Closeable):
         return self._call("read", key, lambda client: generation_of(client.head(path)), None)
 
     def sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        asked = [(key, self._path(key)) for key in keys]
-        found = in_parallel(self._size, asked)
-        return {key: size for (key, _), size in zip(asked, found, strict=True) if size is not None}
+        requested = [(key, self._path(key)) for key in keys]
+        found = in_parallel(self._size, requested)
+        return {
+            key: size for (key, _), size in zip(requested, found, strict=True) if size is not None
+        }
 
     def _size(self, names: tuple[str, str]) -> int | None:
         return self._call("read", names[0], lambda client: int(client.head(names[1])["size"]), None)
@@ -388,10 +390,10 @@ class ObjectStore(Closeable):
             except (OSError, ValueError, library.library().exceptions.BaseError) as e:
                 if isinstance(e, StoreError):
                     raise
-                answer = self._result_of(e, absent, **flags)
-                if answer is ...:
+                result = self._result_of(e, absent, **flags)
+                if result is ...:
                     self._refuse(e)
-                return answer  # type: ignore[no-any-return]  # absent is of the caller's type
+                return result  # type: ignore[no-any-return]  # absent is of the caller's type
 
         try:
             return interruptible(lambda: self._try(attempt))

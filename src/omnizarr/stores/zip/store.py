@@ -132,13 +132,15 @@ class ZipStore(Closeable):
         return self.get_many([(key, range)])[0]
 
     def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> Values:
-        asked = [(check_key(key), range) for key, range in requests]
-        with translated_errors("read", ", ".join(key for key, _ in asked[:3]), self):
+        requested = [(check_key(key), range) for key, range in requests]
+        with translated_errors("read", ", ".join(key for key, _ in requested[:3]), self):
             source, entries = self._live()
             wanted = {
-                i: (entries[key], range) for i, (key, range) in enumerate(asked) if key in entries
+                i: (entries[key], range)
+                for i, (key, range) in enumerate(requested)
+                if key in entries
             }
-            values: Values = [None] * len(asked)
+            values: Values = [None] * len(requested)
             if source is not None and wanted:
                 for i, value in zip(wanted, fetch(source, [*wanted.values()]), strict=True):
                     values[i] = value
