@@ -1,4 +1,4 @@
-"""Byte ranges are joined to few requests, and each answer holds exactly its range."""
+"""Byte ranges are joined to few requests, and each response has exactly its range."""
 
 from __future__ import annotations
 

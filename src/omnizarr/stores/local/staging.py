@@ -88,7 +88,7 @@ class DirectoryStage(Stage):
         return {
             "old": self._entries(self.root, old, metadata_first=True),
             "new": self._entries(os.path.join(self._folder, "new", ""), new, metadata_first=False),
-            "whole": bool(old.prefixes),  # all that is there belongs to the old node
+            "whole": bool(old.prefixes),  # everything below belongs to the old node
         }
 
     def _apply(self, plan: Plan) -> None:

@@ -301,7 +301,7 @@ class Bucket:
         held: obstore_library.Client | None = self.__dict__.get("_held")
         if held is None or held.process != os.getpid():
             held = obstore_library.client(self._client_key(), self._make)
-            self.__dict__["_held"] = held  # as long as this bucket is there
+            self.__dict__["_held"] = held  # as long as this bucket exists
         return held.store
 
     def __getstate__(self) -> dict[str, Any]:
