@@ -55,7 +55,7 @@ def test_every_element_is_in_exactly_one_chunk(grid: Grid) -> None:
     for coords in np.ndindex(grid.shape):
         origin, shape = grid.origin(coords), grid.chunk_shape(coords)
         box = tuple(slice(o, o + n) for o, n in zip(origin, shape, strict=True))
-        assert owners[box].size or not owners.ndim  # no chunk lies wholly outside of the array
+        assert owners[box].size or not owners.ndim  # no chunk is entirely outside the array
         owners[box] += 1
         assert all(a.begins(o) for a, o in zip(grid.axes, origin, strict=True))
     assert (owners == 1).all()

@@ -72,7 +72,7 @@ def test_the_examples_of_a_page_run_in_order(document: Path, in_tmp: Path) -> No
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for line, code in examples(document):
-            # Line numbers as in the document, for whoever reads the traceback.
+            # Line numbers of the page, for tracebacks.
             program = compile("\n" * line + code, str(document), "exec", dont_inherit=True)
             exec(program, names)
 

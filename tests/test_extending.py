@@ -94,7 +94,7 @@ class NoBase:
 
 
 @dataclass(frozen=True)
-class OfProtocol(NoBase, BytesBytes):  # type: ignore[misc]  # as somebody may write it
+class OfProtocol(NoBase, BytesBytes):  # type: ignore[misc]  # as a user may write it
     """A codec that has the protocol as its base."""
 
     name = "example.protocol"

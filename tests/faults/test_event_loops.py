@@ -115,7 +115,7 @@ def test_a_loop_can_be_closed_while_an_operation_runs() -> None:
         return task
     loop = asyncio.new_event_loop()
     task = loop.run_until_complete(main())
-    task._log_destroy_pending = False  # asyncio tells of it; that is not the question here
+    task._log_destroy_pending = False  # asyncio warns of it, which is not tested here
     loop.close()
     go_on.set()
     assert done.wait(20)

@@ -108,7 +108,7 @@ def test_an_interrupt_is_prompt_and_leaves_neither_torn_values_nor_locks(
         tmp_path, [*interrupts.TASKS][number], engine, "64 KiB", count=2, size=2**23
     )
     assert found.pop("slowest") < PROMPT
-    # Right between making a file and noting it there is nobody to remove it, but `repair`.
+    # Between creating and recording a file, an interrupt leaves it to `repair`.
     assert found.pop("left") <= 1
     assert found == {"interrupts": 2, "torn": 0, "stuck": 0, "busy": 0, "noise": 0}
 

@@ -21,7 +21,7 @@ HANDFUL = 5
 @contextmanager
 def free_descriptors(count: int) -> Iterator[None]:
     """Limit the number of files that can be opened until the block ends."""
-    gc.collect()  # so that no garbage gives back others meanwhile
+    gc.collect()  # so that collected garbage does not free others later
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(map(int, os.listdir("/proc/self/fd")))
     taken = [os.open(os.devnull, os.O_RDONLY)]

@@ -1,5 +1,4 @@
-"""Consolidated metadata: used where asked for, kept in step with every change, never believed
-against an array's own document."""
+"""Consolidated metadata is used on request, updated by every change, and checked before use."""
 
 from __future__ import annotations
 
