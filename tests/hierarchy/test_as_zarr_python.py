@@ -227,6 +227,6 @@ def test_a_store_that_was_opened_to_be_read_only_says_how_to_change_it(tmp_path:
     SQLiteStore(tmp_path / "x").set("k", b"1")
     reader = SQLiteStore(tmp_path / "x", read_only=True)
     assert reader.with_read_only(True) is reader
-    with pytest.raises(StoreError, match="open it anew to change it"):
+    with pytest.raises(StoreError, match="open it again to change it"):
         reader.with_read_only(False)
     assert ReadOnlyStore(reader).with_read_only(False) is reader

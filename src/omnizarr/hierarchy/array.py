@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -17,7 +18,7 @@ from omnizarr.codecs import bind_codec
 from omnizarr.codecs.specify import inner_chunk_shape, memory_order, pipeline
 from omnizarr.config import byte_size
 from omnizarr.data_types import own_type
-from omnizarr.engine import BoundArray, Missing
+from omnizarr.engine import BoundArray
 from omnizarr.errors import (
     OmnizarrError,
     WrongNode,
@@ -25,7 +26,7 @@ from omnizarr.errors import (
 )
 from omnizarr.formats.draft.extensions import packed_shard_shape
 from omnizarr.formats.format import ARRAY_DIMENSIONS, check_attributes
-from omnizarr.hierarchy import chunks as stored
+from omnizarr.hierarchy import chunks as stored_chunks
 from omnizarr.hierarchy import info, selection
 from omnizarr.hierarchy.attributes import lock_shape
 from omnizarr.hierarchy.chunks import (
@@ -65,15 +66,18 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     """
 
     _config = ArrayConfig()
-    _compared: tuple[tuple[int, ...], str | None] | None = None  # shape and document that agree
+    # The shape, and the generation of metadata that have it.
+    _compared: tuple[tuple[int, ...], str | None] | None = None
 
-    def _open(self, location: Location, model: Node) -> None:
+    def _set_model(self, location: Location, model: Node) -> None:
         if not isinstance(model, ArrayModel):
             raise WrongNode(f"{location} is a group, not an array; use open_group")
         prefix = location.format.chunk_prefix(location.path)
         bound = BoundArray(location.store, location.path, prefix, model)
         bound.check()
         self._location, self._model, self._bound = location, model, bound
+        self._missing = location.missing
+        self.__dict__.pop("_data", None)
 
     def _warn_of_skipped(self) -> None:
         for name in self._bound.skipped:
@@ -82,16 +86,16 @@ class Array(Selectable, NodeHandle[ArrayModel]):
                 " allows; nothing can be written",
             )
 
-    @property
+    @cached_property
     def _data(self) -> BoundArray:
-        """The array to read and write, after consolidated metadata were compared with its own."""
+        """The array to read, after consolidated metadata were compared with its own."""
         if self._from_consolidated:
-            copy = self._model
+            consolidated = self._model
             self.refresh()
-            if copy != self._model:
+            if consolidated != self._model:
                 warn(
                     f"the consolidated metadata of {self._location} are out of date; its own"
-                    " document is used. Call consolidate_metadata again",
+                    " metadata are used. Call consolidate_metadata again",
                 )
         return self._bound
 
@@ -108,7 +112,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
                 self._compared = self.shape, generation
         return bound
 
-    # What it is
+    # Properties
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -140,7 +144,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         if not self._bound.fill_defined:
             return None
         fill = self._bound.fill
-        if fill.dtype.kind == "V":  # the scalars of other kinds cannot be changed
+        if fill.dtype.kind == "V":  # scalars of other kinds are immutable
             own = np.empty((), self.dtype)
             own[...] = fill
             fill = own
@@ -186,7 +190,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     @property
     def cdata_shape(self) -> tuple[int, ...]:
         """The number of chunks along each axis; for a sharded array, of those in its shards."""
-        return stored.chunk_counts(self._bound)
+        return stored_chunks.chunk_counts(self._bound)
 
     @property
     def nchunks(self) -> int:
@@ -244,10 +248,6 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     def _check_writable(self) -> None:
         self._location.check_writable()
 
-    @property
-    def _missing(self) -> Missing:
-        return self._location.missing
-
     @classmethod
     def __class_getitem__(cls, item: Any) -> type[Self]:
         """Return the class itself; annotations for zarr-python name a kind of metadata here."""
@@ -294,11 +294,11 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         of what it has not stored. Other handles may append or resize meanwhile.
         """
         self._location.check_writable()
-        stream = engine.Stream(self._data, byte_size(budget, "budget"), self._settled)
-        return Writer(stream, lambda: self._data, self._settled, self._configured)
+        stream = engine.Stream(self._data, byte_size(budget, "budget"), self._with_locked_shape)
+        return Writer(stream, lambda: self._data, self._with_locked_shape, self._configured)
 
     @contextmanager
-    def _settled(self) -> Iterator[BoundArray]:
+    def _with_locked_shape(self) -> Iterator[BoundArray]:
         """Refresh the array, and keep others from changing its shape until the block ends."""
         with lock_shape(self._location):
             self.refresh()
@@ -323,28 +323,30 @@ class Array(Selectable, NodeHandle[ArrayModel]):
 
     def chunks_present(self) -> npt.NDArray[np.bool_]:
         """Return for every chunk whether it is stored; the indexes of shards are read."""
-        return stored.chunks_present(self._data, self.cdata_shape)
+        return stored_chunks.chunks_present(self._data, self.cdata_shape)
 
     @property
     def nchunks_initialized(self) -> int:
         """The number of chunks that are stored."""
-        return stored.count_present(self._data, self.cdata_shape)
+        return stored_chunks.count_present(self._data, self.cdata_shape)
 
     def nbytes_stored(self) -> int:
         """Return the number of bytes that the array's metadata and chunks have in the store."""
-        documents = sizes(self.store, self._location.format.keys(self.path))
-        return sum(documents.values()) + stored.stored_size(self._data)[1]
+        metadata = sizes(self.store, self._location.format.keys(self.path))
+        return sum(metadata.values()) + stored_chunks.stored_size(self._data)[1]
 
     def get_encoded_chunk(self, coords: Iterable[int]) -> bytes | None:
         """Return the stored bytes of one chunk (a shard in version 3), or None."""
         bound = self._data
-        return stored.encoded_chunk(bound, stored.check_coords(bound, tuple(coords)))
+        return stored_chunks.encoded_chunk(bound, stored_chunks.check_coords(bound, tuple(coords)))
 
     def set_encoded_chunk(self, coords: Iterable[int], data: bytes) -> None:
         """Store one chunk (a shard in version 3) as bytes; raise if they cannot be decoded."""
         self._check_writable()
         bound = self._data
-        stored.put_encoded_chunk(bound, stored.check_coords(bound, tuple(coords)), data)
+        stored_chunks.put_encoded_chunk(
+            bound, stored_chunks.check_coords(bound, tuple(coords)), data
+        )
 
     # Changing the shape
 
@@ -362,7 +364,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         chunks outside the shape.
         """
         lengths = lengths_of(shape[0] if len(shape) == 1 else shape)
-        # No shape may show elements that are gone, so it shrinks first and grows last.
+        # No shape may include erased elements, so it shrinks first and grows last.
         shrink = [lambda: shrunken_shape(self._bound, lengths)] if outside == "erase" else []
         self._reshape(*shrink, lambda: resize(self._bound, lengths, outside).shape)
 
@@ -387,10 +389,10 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         with lock_shape(self._location):
             self.refresh()
             for chunks in steps:
-                while not self._take_shape(self.shape, chunks()):
+                while not self._store_shape(self.shape, chunks()):
                     pass
 
-    def _take_shape(self, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    def _store_shape(self, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
         """Store a new shape; return False if the array no longer has the old one."""
         same = []
 
@@ -401,7 +403,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         self._change(reshaped)
         return same[-1]
 
-    # Looking at it
+    # Summaries
 
     @property
     def info(self) -> Info:
@@ -416,7 +418,7 @@ class Array(Selectable, NodeHandle[ArrayModel]):
         return info.array_line(self._model, self._location)
 
 
-# Options that say how chunks become bytes.
+# Options that describe the codec pipeline.
 CODEC_OPTIONS = {"codecs", "filters", "serializer", "compressors", "compressor", "order"}
 
 

@@ -36,8 +36,8 @@ from omnizarr.storage_transformers import stored_key
 from omnizarr.stores import Range, can_list, erase_values, get_many, list_prefix, sizes
 
 Coords = tuple[int, ...]
-BATCH = 256  # chunks that are asked for together
-MAX_GRID = 2**32  # chunks, a byte each, that are told one by one
+BATCH = 256  # chunks in one batch of requests
+MAX_GRID = 2**32  # chunks, each with one byte of an array in memory
 
 
 def stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
@@ -85,8 +85,8 @@ def missing_chunk_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
         coords = tuple(map(int, row))
         outer = coords
         if inner is not None:
-            places = zip(array.grid.axes, coords, inner, strict=True)
-            outer = tuple(axis.chunk_of(n * c) for axis, n, c in places)
+            triples = zip(array.grid.axes, coords, inner, strict=True)
+            outer = tuple(axis.chunk_of(n * c) for axis, n, c in triples)
         yield coords, stored_key(array.chunk_store, array.key(outer))
 
 
@@ -103,8 +103,8 @@ def chunks_present(
             " nchunks_initialized counts those that are stored"
         )
     found = np.zeros(counts, bool)
-    for place, there in _present(array, counts, damaged):
-        found[tuple(slice(p, p + n) for p, n in zip(place, there.shape, strict=True))] = there
+    for first, there in _present(array, counts, damaged):
+        found[tuple(slice(p, p + n) for p, n in zip(first, there.shape, strict=True))] = there
     return found
 
 
@@ -123,7 +123,7 @@ def _present(
             yield coords, np.ones((1,) * len(coords), bool)
             continue
         shape = array.grid.chunk_shape(coords)
-        place = tuple(o // c for o, c in zip(array.grid.origin(coords), inner, strict=True))
+        first = tuple(o // c for o, c in zip(array.grid.origin(coords), inner, strict=True))
         try:
             with chunk_context("read", array, coords):
                 there = _in_shard(array, shape, key)
@@ -133,7 +133,7 @@ def _present(
             pairs = zip(shape, inner, strict=True)
             there = np.ones([-(-n // c) for n, c in pairs], bool)
         if there is not None:  # cut at the end of the array
-            yield place, there[tuple(slice(n - p) for n, p in zip(counts, place, strict=True))]
+            yield first, there[tuple(slice(n - p) for n, p in zip(counts, first, strict=True))]
 
 
 def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool_] | None:
@@ -227,15 +227,15 @@ class Writer:
     def __init__(
         self,
         stream: Stream,
-        known: Callable[[], BoundArray],
-        settled: Callable[[], AbstractContextManager[BoundArray]],
+        array: Callable[[], BoundArray],
+        lock_shape: Callable[[], AbstractContextManager[BoundArray]],
         settings: Callable[[], AbstractContextManager[object]],
     ) -> None:
         self._open = True
         self._process = os.getpid()
         self._stream = stream
-        self._known = known
-        self._settled = settled
+        self._array = array
+        self._lock_shape = lock_shape
         self._settings = settings
 
     def __enter__(self) -> Self:
@@ -247,14 +247,14 @@ class Writer:
     def __setitem__(self, selection: Any, value: Any) -> None:
         if not self._open:
             raise ReadOnly("this writer is closed; call array.writer() for a new one")
-        array = self._known()
+        array = self._array()
         try:
-            chosen, values = _planned(array, selection, value)
+            planned, values = _plan_values(array, selection, value)
         except SelectionError:
-            with self._settled() as array:  # another handle may have changed the shape
-                chosen, values = _planned(array, selection, value)
+            with self._lock_shape() as array:  # another handle may have changed the shape
+                planned, values = _plan_values(array, selection, value)
         with self._settings():
-            self._stream.put(array, chosen, values)
+            self._stream.put(array, planned, values)
 
     def flush(self) -> None:
         """Store everything that was assigned so far."""
@@ -280,9 +280,9 @@ class Writer:
             warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
 
 
-def _planned(array: BoundArray, selection: Any, value: Any) -> tuple[Plan, npt.NDArray[Any]]:
-    chosen = plan(array.grid, selection)
-    return chosen, broadcast_values(value, array.dtype, chosen)
+def _plan_values(array: BoundArray, selection: Any, value: Any) -> tuple[Plan, npt.NDArray[Any]]:
+    planned = plan(array.grid, selection)
+    return planned, broadcast_values(value, array.dtype, planned)
 
 
 MAX_LISTED = 10**7

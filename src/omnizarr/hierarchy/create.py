@@ -70,8 +70,8 @@ def new_location(
     storage_options: Mapping[str, Any] | None = None,
 ) -> Location:
     """Return the location of a new node, in the given format or in that of its hierarchy."""
-    where, node_path = resolve_store_path(store, path, "r+", storage_options)
-    return Location(where, node_path, format_for(where, node_path, zarr_format))
+    resolved, node_path = resolve_store_path(store, path, "r+", storage_options)
+    return Location(resolved, node_path, format_for(resolved, node_path, zarr_format))
 
 
 @document_options(CreateOptions)
@@ -124,23 +124,23 @@ def group(
     """
     check_group_options(unused)
     zarr_format = one_format(zarr_format, zarr_version)
-    where, node_path = resolve_store_path(store, path, "a", storage_options)
-    found = None if overwrite else _group_at(where, node_path, zarr_format)
+    resolved, node_path = resolve_store_path(store, path, "a", storage_options)
+    found = None if overwrite else _group_at(resolved, node_path, zarr_format)
     if found is not None:
         return found
     try:
         return create_group(
-            where,
+            resolved,
             path=node_path,
             zarr_format=zarr_format,
             attributes=attributes,
             overwrite=overwrite,
         )
     except NodeExists:
-        found = None if overwrite else _group_at(where, node_path, zarr_format)
+        found = None if overwrite else _group_at(resolved, node_path, zarr_format)
         if found is None:
             raise
-        return found  # another writer was quicker
+        return found  # another writer has just created it
 
 
 def _group_at(store: Store, path: str, zarr_format: int | str | None) -> Group | None:
@@ -228,9 +228,9 @@ def create_hierarchy(
     Missing groups above them are created and yielded, too. Nothing is stored if formats differ, if
     an array has nodes below it, or, without `overwrite`, if a node exists.
     """
-    where, path = resolve_store_path(store, storage_options=storage_options)
+    resolved, node_path = resolve_store_path(store, storage_options=storage_options)
     wanted, version = complete_hierarchy(nodes)
-    start = Location(where, path, format_for(where, path, version))
+    start = Location(resolved, node_path, format_for(resolved, node_path, version))
     for name, location, node in create_nodes(start, wanted, overwrite):
         yield name, open_node(location, node)
 

@@ -46,7 +46,7 @@ from omnizarr.model import ArrayModel, GroupModel, Node
 class Group(NodeHandle[GroupModel]):
     """A group of arrays and groups, used like a dictionary; names may be paths."""
 
-    def _open(self, location: Location, model: Node) -> None:
+    def _set_model(self, location: Location, model: Node) -> None:
         if not isinstance(model, GroupModel):
             raise WrongNode(f"{location} is an array, not a group; use open_array")
         self._location = location
@@ -128,12 +128,12 @@ class Group(NodeHandle[GroupModel]):
         self, location: Location, max_depth: int | None
     ) -> Iterator[tuple[str, Array | Group]]:
         for name, node in sorted(self._nodes(location).items()):
-            place = location.child(name)
-            member = open_node(place.without_listing(), node)
+            below = location.child(name)
+            member = open_node(below.without_listing(), node)
             yield name, member
             if isinstance(member, Group) and max_depth != 0:
                 deeper = None if max_depth is None else max_depth - 1
-                yield from ((f"{name}/{p}", m) for p, m in member._members(place, deeper))
+                yield from ((f"{name}/{p}", m) for p, m in member._members(below, deeper))
 
     def nmembers(self, max_depth: int | None = 0) -> int:
         """Return the number of members."""
@@ -194,11 +194,11 @@ class Group(NodeHandle[GroupModel]):
 
         They are read from the store in one request.
         """
-        copies = self._location.consolidated
-        if copies is None or not copies.requested:
-            copies = ConsolidatedMetadata(self.store, self.path, self._location.format)
-        found = copies.all(self.path)
-        return None if found is None else {path: frozen(node) for path, node in found.items()}
+        found = self._location.consolidated
+        if found is None or not found.requested:
+            found = ConsolidatedMetadata(self.store, self.path, self._location.format)
+        nodes = found.all(self.path)
+        return None if nodes is None else {path: frozen(node) for path, node in nodes.items()}
 
     # Creating, moving and erasing
 
@@ -229,7 +229,7 @@ class Group(NodeHandle[GroupModel]):
             try:
                 return self.create_group(name, overwrite=overwrite)
             except NodeExists:
-                member = self._member(name)  # another writer was quicker
+                member = self._member(name)  # another writer has just created it
                 if member is None:
                     raise
         if not isinstance(member, Group):
@@ -296,7 +296,7 @@ class Group(NodeHandle[GroupModel]):
             try:
                 return self.create_array(name, shape=shape, dtype=dtype, **options)
             except NodeExists:
-                member = self._member(name)  # another writer was quicker
+                member = self._member(name)  # another writer has just created it
                 if member is None:
                     raise
         check_required(member, shape, dtype, exact)
@@ -381,7 +381,7 @@ class Group(NodeHandle[GroupModel]):
                 parent.save(None, node.with_(implicit=False))
         location.erase(foreign=foreign)
 
-    # Looking at it
+    # Summaries
 
     def tree(
         self,

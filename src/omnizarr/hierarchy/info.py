@@ -19,7 +19,7 @@ from omnizarr.hierarchy.chunks import chunk_counts, stored_size
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 
-# html.escape does the same, but its module brings a table of all entities along.
+# html.escape does the same, but its module is slow to import.
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 
 
@@ -230,16 +230,16 @@ def tree(
 ) -> Tree:
     """Return the tree of a node, level by level until one of the limits is reached."""
     root = _branch(paths.name(location.path) or "/", node)
-    place = location if level == 0 else location.with_listing()
-    waiting = deque([(root, place, 0)] if isinstance(node, GroupModel) else [])
+    below = location if level == 0 else location.with_listing()
+    waiting = deque([(root, below, 0)] if isinstance(node, GroupModel) else [])
     while waiting:
-        branch, place, depth = waiting.popleft()
+        branch, below, depth = waiting.popleft()
         if depth == level:
             continue
         if max_nodes <= 0:
             branch.left_out = "…"
             continue
-        children = sorted(place.children().items())
+        children = sorted(below.children().items())
         shown = children[:max_nodes]
         max_nodes -= len(shown)
         if len(shown) < len(children):
@@ -247,7 +247,7 @@ def tree(
         for name, child in shown:
             branch.below.append(_branch(name, child))
             if isinstance(child, GroupModel):
-                waiting.append((branch.below[-1], place.child(name), depth + 1))
+                waiting.append((branch.below[-1], below.child(name), depth + 1))
     return Tree(root, opened)
 
 
@@ -275,7 +275,7 @@ def _packages() -> list[str]:
     """Return the names of all packages that this one requires or can use."""
     try:
         lines = requires("omnizarr") or []
-    except PackageNotFoundError:  # run from a directory of sources
+    except PackageNotFoundError:  # not installed: run from its sources
         lines = []
     names = {re.split(r"[^\w.-]", line)[0] for line in lines if "'testing'" not in _marker(line)}
     return sorted(names)

@@ -27,7 +27,7 @@ class NodeHandle(Generic[M]):
 
     _location: Location
     _model: M
-    _from_consolidated = False  # whether the model comes from a copy of the node's documents
+    _from_consolidated = False  # True if the model was read from consolidated metadata
 
     def __init__(
         self,
@@ -39,16 +39,16 @@ class NodeHandle(Generic[M]):
     ) -> None:
         where, node_path = resolve_store_path(store, path, "r" if read_only else "r+")
         location, node = find_node(where, node_path, zarr_format=zarr_format, read_only=read_only)
-        self._open(location, node)
+        self._set_model(location, node)
         self._warn_of_skipped()
 
     @classmethod
     def at(cls, location: Location, model: Node) -> Self:
         """Return the handle for a model that was just read or written."""
         handle = cls.__new__(cls)
-        handle._open(location, model)
-        copies = location.consolidated
-        handle._from_consolidated = copies is not None and copies.provided(location.path, model)
+        handle._set_model(location, model)
+        found = location.consolidated
+        handle._from_consolidated = found is not None and found.provided(location.path, model)
         handle._warn_of_skipped()
         return handle
 
@@ -132,7 +132,7 @@ class NodeHandle(Generic[M]):
     def _with_attributes(self, model: M, attributes: dict[str, Any]) -> M:
         return model.with_(attributes=attributes)
 
-    def _open(self, location: Location, model: Node) -> None:
+    def _set_model(self, location: Location, model: Node) -> None:
         """Use a model that was just read or written; raise if it is of the other kind."""
         raise NotImplementedError
 
@@ -140,28 +140,28 @@ class NodeHandle(Generic[M]):
         """Store what `edit` makes of the stored model, and use that."""
 
         def changed(model: Node) -> Node:
-            self._take(model)
+            self._replace_model(model)
             return edit(self._model)
 
-        self._take(update_metadata(self._location, changed))
+        self._replace_model(update_metadata(self._location, changed))
         self._from_consolidated = False
 
     def refresh(self) -> None:
         """Read the metadata again, in case another handle or process changed them."""
-        self._take(self._location.load())
+        self._replace_model(self._location.load())
         self._from_consolidated = False
 
-    def _take(self, model: Node) -> None:
+    def _replace_model(self, model: Node) -> None:
         """Use a model that was just read or written, unless it is the current one."""
         if model is not self._model:
-            self._open(self._location, model)
+            self._set_model(self._location, model)
 
     def __getstate__(self) -> dict[str, Any]:
         location = self._location.without_listing()
         return {"location": location, "model": self._model, "copied": self._from_consolidated}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._open(state["location"], state["model"])
+        self._set_model(state["location"], state["model"])
         self._from_consolidated = state["copied"]
 
     def _repr_html_(self) -> str:
@@ -225,7 +225,7 @@ class Metadata:
         if name.startswith("_"):
             raise AttributeError(name)
         if name == "dimension_names" and ARRAY_DIMENSIONS in self._model.attributes:
-            # As in zarr-python, which xarray relies on to tell where the names are.
+            # As in zarr-python; xarray uses it to find the names.
             raise AttributeError(
                 f"the names of the dimensions are in the attribute {ARRAY_DIMENSIONS!r}"
             )
@@ -256,18 +256,18 @@ def node_from_description(path: str, given: Any) -> tuple[Node, str | None]:
         return given.model, str(given.zarr_format)
     if isinstance(given, (ArrayModel, GroupModel)):
         return frozen(given), None
-    document = given.to_dict() if hasattr(given, "to_dict") else given
-    if not isinstance(document, Mapping):
+    metadata = given.to_dict() if hasattr(given, "to_dict") else given
+    if not isinstance(metadata, Mapping):
         raise InvalidArgument(
             f"{path!r}: expected metadata, a model or a JSON document, got {type(given).__name__}"
         )
-    attributes = document.get("attributes") or {}
-    own = {k: v for k, v in document.items() if k not in ("attributes", "consolidated_metadata")}
-    guessed = guess_format(document, dumps(own))
+    attributes = metadata.get("attributes") or {}
+    own = {k: v for k, v in metadata.items() if k not in ("attributes", "consolidated_metadata")}
+    guessed = guess_format(metadata, dumps(own))
     if guessed is None:
         raise InvalidMetadata(f"{path!r}: this document describes no array or group")
-    format, documents = guessed
-    node = format.read("", documents, [])
+    format, keyed = guessed
+    node = format.read("", keyed, [])
     if node is None:
         raise InvalidMetadata(f"{path!r}: this document describes no array or group")
     return node.with_(attributes=copy.deepcopy(dict(attributes))), format.name

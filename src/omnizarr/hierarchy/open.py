@@ -65,23 +65,23 @@ def open(
     """
     check_missing(missing)
     check_options({k: v for k, v in options.items() if k not in ("shape", "dtype", "data")})
-    chosen = _mode(mode, store, options)
+    mode = _default_mode(mode, store, options)
     zarr_format = one_format(zarr_format, zarr_version)
-    where, node_path = resolve_store_path(store, path, chosen, storage_options)
-    if _should_open(where, node_path, chosen):
+    resolved, node_path = resolve_store_path(store, path, mode, storage_options)
+    if _should_open(resolved, node_path, mode):
         location, node = find_node(
-            where,
+            resolved,
             node_path,
             zarr_format=zarr_format,
-            read_only=chosen == "r",
+            read_only=mode == "r",
             use_consolidated=use_consolidated,
             missing=missing,
         )
         return _configured(open_node(location, node), options)
     given: Any = {"path": node_path, "zarr_format": zarr_format, "missing": missing, **options}
     if any(options.get(name) is not None for name in ("shape", "data", "dtype")):
-        return open_array(where, chosen, **given)
-    return open_group(where, chosen, **given)
+        return open_array(resolved, mode, **given)
+    return open_group(resolved, mode, **given)
 
 
 @document_options(ArrayOptions, explained=True)
@@ -107,16 +107,16 @@ def open_array(
     state it, for data that were written through a nested store. `missing` is as in `open`.
     """
     check_missing(missing)
-    chosen = _mode(mode, store, {"shape": shape, "data": data})
+    mode = _default_mode(mode, store, {"shape": shape, "data": data})
     zarr_format = one_format(zarr_format, zarr_version)
-    where, node_path = resolve_store_path(store, path, chosen, storage_options)
-    if _should_open(where, node_path, chosen):
+    resolved, node_path = resolve_store_path(store, path, mode, storage_options)
+    if _should_open(resolved, node_path, mode):
         check_options(options)
         location, node = find_node(
-            where,
+            resolved,
             node_path,
             zarr_format=zarr_format,
-            read_only=chosen == "r",
+            read_only=mode == "r",
             separator=check_separator(options.get("dimension_separator")),
             missing=missing,
         )
@@ -124,15 +124,15 @@ def open_array(
         array._config = runtime_config(options)
         return array
     location = Location(
-        where, node_path, format_for(where, node_path, zarr_format), missing=missing
+        resolved, node_path, format_for(resolved, node_path, zarr_format), missing=missing
     )
     try:
-        return make_array(location, shape, dtype, data, chosen == "w", options)
+        return make_array(location, shape, dtype, data, mode == "w", options)
     except NodeExists:
-        if chosen != "a":
+        if mode != "a":
             raise
-    # Another writer was quicker.
-    return open_array(where, "r+", path=node_path, missing=missing, **options)
+    # Another writer has just created it.
+    return open_array(resolved, "r+", path=node_path, missing=missing, **options)
 
 
 def open_group(
@@ -158,30 +158,30 @@ def open_group(
     effect.
     """
     check_missing(missing)
-    chosen = _mode(mode, store, {})
+    mode = _default_mode(mode, store, {})
     check_group_options(unused)
     zarr_format = one_format(zarr_format, zarr_version)
-    where, node_path = resolve_store_path(store, path, chosen, storage_options)
-    if _should_open(where, node_path, chosen):
+    resolved, node_path = resolve_store_path(store, path, mode, storage_options)
+    if _should_open(resolved, node_path, mode):
         location, node = find_node(
-            where,
+            resolved,
             node_path,
             zarr_format=zarr_format,
-            read_only=chosen == "r",
+            read_only=mode == "r",
             use_consolidated=use_consolidated,
             missing=missing,
             prefer_group=True,
         )
         return Group.at(location, node)
-    wanted = format_for(where, node_path, zarr_format)
-    location = Location(where, node_path, wanted, missing=missing)
+    wanted = format_for(resolved, node_path, zarr_format)
+    location = Location(resolved, node_path, wanted, missing=missing)
     try:
-        return make_group(location, attributes, chosen == "w")
+        return make_group(location, attributes, mode == "w")
     except NodeExists:
-        if chosen != "a":
+        if mode != "a":
             raise
-    # Another writer was quicker.
-    return open_group(where, "r+", path=node_path, missing=missing)
+    # Another writer has just created it.
+    return open_group(resolved, "r+", path=node_path, missing=missing)
 
 
 @document_options(CreateOptions)
@@ -196,7 +196,7 @@ def open_consolidated(store: Any, *, use_consolidated: bool | str = True, **opti
     if not use_consolidated:
         raise WrongType(
             f"open_consolidated needs use_consolidated=True or a key, got {use_consolidated!r};"
-            " use open_group to read the nodes' own documents"
+            " use open_group to read the nodes' own metadata"
         )
     return open_group(store, use_consolidated=use_consolidated, **options)
 
@@ -213,8 +213,8 @@ def consolidate_metadata(
     This library updates them whenever it changes a node below the group; if they are larger than a
     megabyte, it drops them instead, with a warning.
     """
-    where, node_path = resolve_store_path(store, path, storage_options=storage_options)
-    location, node = find_node(where, node_path, zarr_format=zarr_format)
+    resolved, node_path = resolve_store_path(store, path, storage_options=storage_options)
+    location, node = find_node(resolved, node_path, zarr_format=zarr_format)
     group = Group.at(location, node)
     location.check_writable()
     key = consolidated.key(location.format, location.path)
@@ -278,7 +278,7 @@ def load(
     return {name: array[...] for name, array in node.arrays()}
 
 
-def _mode(mode: str | None, store: Any, options: Mapping[str, Any]) -> Any:
+def _default_mode(mode: str | None, store: Any, options: Mapping[str, Any]) -> Any:
     """Return the mode, by default ``r``, or ``a`` if the call describes a new array."""
     if mode is not None:
         return mode
@@ -295,7 +295,7 @@ def one_format(zarr_format: int | str | None, zarr_version: int | str | None) ->
     return zarr_version if zarr_format is None else zarr_format
 
 
-_OF_GROUPS = ("path", "zarr_format", "attributes", "overwrite", "storage_options", "mode")
+_GROUP_OPTIONS = ("path", "zarr_format", "attributes", "overwrite", "storage_options", "mode")
 
 
 def check_group_options(options: dict[str, Any]) -> None:
@@ -303,7 +303,9 @@ def check_group_options(options: dict[str, Any]) -> None:
     known = ("cache_attrs", "synchronizer", "chunk_store", "meta_array")
     for name in options:
         if name not in known:
-            raise WrongType(f"unknown option {name!r}; {known_names(name, (*_OF_GROUPS, *known))}")
+            raise WrongType(
+                f"unknown option {name!r}; {known_names(name, (*_GROUP_OPTIONS, *known))}"
+            )
     check_options(options)
 
 

@@ -34,15 +34,23 @@ TARGET_BYTES = 2**20  # of a chunk
 SHARD_BYTES = 2**26
 
 _REFUSED = {
-    "chunk_store": "documents and chunks lie in one store",
-    "meta_array": "arrays are read as NumPy arrays; np.asarray and DLPack lead on from there",
+    "chunk_store": "metadata and chunks are stored in one store",
+    "meta_array": "arrays are read as NumPy arrays; convert them with np.asarray or DLPack",
 }
-# What the functions that take options also take, for whoever misspells it.
-_BESIDE = ("shape", "dtype", "data", "overwrite", "path", "zarr_format", "storage_options")
+# Further parameters of functions with options, for suggestions in messages.
+_PARAMETERS = (
+    "shape",
+    "dtype",
+    "data",
+    "overwrite",
+    "path",
+    "zarr_format",
+    "storage_options",
+)
 _VARIABLE = {"string": "vlen-utf8", "bytes": "vlen-bytes", "variable_length_bytes": "vlen-bytes"}
 
 _models: Cache[Hashable, tuple[Format, ArrayModel]] = Cache(64)
-ZERO: Any = object()  # as a fill value: the zero, or the empty text, of whichever type
+ZERO: Any = object()  # as a fill value: zero, or empty text, of any type
 
 
 class ArrayOptions(TypedDict, total=False):
@@ -155,7 +163,7 @@ class _Default:
 
 DEFAULT_FILL = _Default()
 
-# What leaving an option out means, where that is not None.
+# Defaults of options other than None.
 DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(("chunks", "filters", "serializer", "compressors", "compressor"), AUTO),
     "fill_value": DEFAULT_FILL,
@@ -175,7 +183,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     unknown = options.keys() - ArrayOptions.__annotations__.keys()
     if unknown:
         name = sorted(unknown)[0]
-        known = sorted({*ArrayOptions.__annotations__, *_BESIDE})
+        known = sorted({*ArrayOptions.__annotations__, *_PARAMETERS})
         raise WrongType(f"unknown option {name!r}; {known_names(name, known)}")
     for name, remedy in _REFUSED.items():
         if options.get(name) is not None:
@@ -190,9 +198,9 @@ def array_model(
     found = None if key is None else _models.get(key)
     if found is not None:
         return found[1]
-    model = _made(format, shape, dtype, options)
+    model = _make_model(format, shape, dtype, options)
     if key is not None:
-        _models.put(key, (format, model))  # which keeps the format's id its own
+        _models.put(key, (format, model))  # the format is kept, so that its id stays unique
     return model
 
 
@@ -202,7 +210,7 @@ def _key(format: Format, shape: Any, dtype: Any, options: ArrayOptions) -> Hasha
     return None if given is None else (id(format), registry.generation(), given)
 
 
-def _made(
+def _make_model(
     format: Format, shape: int | Iterable[int], dtype: Any, options: ArrayOptions
 ) -> ArrayModel:
     check_options(options)
@@ -356,7 +364,7 @@ def _codecs(
     if not has_serializer:
         if isinstance(stated_filters, str) and stated_filters == AUTO:
             filters += defaults["array->array"]
-        if defaults["array->bytes"] != [Named("bytes")]:  # which goes where bytes are needed
+        if defaults["array->bytes"] != [Named("bytes")]:  # with_bytes adds it
             filters += defaults["array->bytes"]
     compressors = options.get("compressors", AUTO)
     if isinstance(compressors, str) and compressors == AUTO:
@@ -411,7 +419,7 @@ def default_codecs(format: Format, itemsize: int | None, variable: str | None) -
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-_WORDS = inspect.cleandoc(ArrayOptions.__doc__ or "").partition("\n\n")[2]
+_OPTIONS_HELP = inspect.cleandoc(ArrayOptions.__doc__ or "").partition("\n\n")[2]
 
 
 def document_options(
@@ -424,22 +432,24 @@ def document_options(
     """
 
     def give(function: F) -> F:
-        function.__signature__ = Expanded(function, options, returns)  # type: ignore[attr-defined]
+        function.__signature__ = ExpandedSignature(function, options, returns)  # type: ignore[attr-defined]
         if explained and function.__doc__:
-            function.__doc__ = f"{inspect.cleandoc(function.__doc__)}\n\nOptions:\n\n{_WORDS}"
+            function.__doc__ = (
+                f"{inspect.cleandoc(function.__doc__)}\n\nOptions:\n\n{_OPTIONS_HELP}"
+            )
         return function
 
     return give
 
 
-class Expanded(inspect.Signature):
+class ExpandedSignature(inspect.Signature):
     """A signature that is computed on first use, so that importing stays quick."""
 
     def __init__(self, function: Callable[..., Any], options: type, returns: str | None) -> None:
         self._of = function, options, returns
 
     @cached_property
-    def _made(self) -> inspect.Signature:
+    def _expanded(self) -> inspect.Signature:
         function, options, returns = self._of
         own = inspect.signature(_copy(function))
         kept = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -456,22 +466,22 @@ class Expanded(inspect.Signature):
         made = own.replace(parameters=[*kept, *more])
         return made if returns is None else made.replace(return_annotation=returns)
 
-    # What the methods of the base class look at
+    # Attributes that the methods of the base class use
 
     @property
     def _parameters(self) -> Any:
-        return self._made.parameters
+        return self._expanded.parameters
 
     @property
     def _return_annotation(self) -> Any:
-        return self._made.return_annotation
+        return self._expanded.return_annotation
 
     def replace(self, **changes: Any) -> inspect.Signature:  # type: ignore[override]
         """Return a plain signature with changes."""
-        return self._made.replace(**changes)
+        return self._expanded.replace(**changes)
 
     def __reduce__(self) -> Any:
-        return self._made.__reduce__()
+        return self._expanded.__reduce__()
 
 
 def _copy(function: Any) -> FunctionType:
@@ -545,10 +555,10 @@ def shard_options(shards: Any) -> tuple[Any, str]:
             f"shards: expected a shape, or an object with 'shape' and 'index_location', got"
             f" {dict(shards)!r}"
         )
-    place = shards.get("index_location") or "end"
-    if place not in ("start", "end"):
-        raise InvalidArgument(f"shards: index_location must be 'start' or 'end', got {place!r}")
-    return shards["shape"], str(place)
+    location = shards.get("index_location") or "end"
+    if location not in ("start", "end"):
+        raise InvalidArgument(f"shards: index_location must be 'start' or 'end', got {location!r}")
+    return shards["shape"], str(location)
 
 
 def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[int, ...]:
@@ -558,7 +568,7 @@ def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[in
         raise InvalidArgument(f"shards {shards!r} need chunks of one shape")
     if shards is True or isinstance(shards, str):
         target = SHARD_BYTES if shards in (True, AUTO) else byte_size(str(shards), "shards")
-        return _grown(tuple(chunks), array.shape, _itemsize(data_type), target)
+        return _grow_shard(tuple(chunks), array.shape, _itemsize(data_type), target)
     if isinstance(shards, (int, np.integer)):
         shards = (shards,) * len(chunks)
     sizes = tuple(shards)
@@ -572,7 +582,7 @@ def shard_shape(shards: Any, array: ArrayModel, data_type: DataType) -> tuple[in
     return sizes
 
 
-def _grown(
+def _grow_shard(
     chunks: tuple[int, ...], shape: tuple[int, ...], itemsize: int, target: int
 ) -> tuple[int, ...]:
     """Double the shard along its relatively shortest axis until it has the size."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
+from functools import cached_property
 from reprlib import repr as repr_of
 from typing import Any, Literal, Protocol
 
@@ -17,7 +18,6 @@ from omnizarr.chunk_grids import Grid
 from omnizarr.config import configure
 from omnizarr.engine import BoundArray, Missing
 from omnizarr.errors import InvalidArgument, SelectionError, WrongType, known_names
-from omnizarr.hierarchy.location import Location
 from omnizarr.indexing import Plan, axis_plan, block_plan, mask_plan, plan, point_plan
 
 
@@ -70,12 +70,11 @@ class Selectable(Shaped):
 
     _bound: BoundArray
     _config: ArrayConfig
-    _from_consolidated: bool
-    _location: Location
+    _missing: Missing
 
-    @property
+    @cached_property
     def _data(self) -> BoundArray:
-        """The array to read and write."""
+        """The array to read."""
         raise NotImplementedError
 
     @property
@@ -91,11 +90,6 @@ class Selectable(Shaped):
         keep = self._config.write_empty_chunks
         return nullcontext() if keep is None else configure(write_empty_chunks=keep)
 
-    @property
-    def _missing(self) -> Missing:
-        """The treatment of missing chunks."""
-        raise NotImplementedError
-
     def _read(
         self,
         planner: Planner,
@@ -104,8 +98,8 @@ class Selectable(Shaped):
         missing: Missing | None = None,
         filled: list[tuple[int, ...]] | None = None,
     ) -> Any:
-        chosen = self._missing if missing is None else missing
-        values = read(self._data, planner, selection, out, chosen, filled)
+        missing = self._missing if missing is None else missing
+        values = read(self._data, planner, selection, out, missing, filled)
         return values if self._config.order == "C" or out is not None else _as_fortran(values)
 
     def _write(self, planner: Planner, selection: Any, value: Any) -> None:
@@ -114,12 +108,12 @@ class Selectable(Shaped):
             write(self._target, planner, selection, value)
 
     def __getitem__(self, selection: Any) -> Any:
-        array = self._data if self._from_consolidated else self._bound
+        array = self._data
         try:
             chosen = plan(array.grid, selection)
         except SelectionError:  # it may name fields, or have stored arrays as indices
             return self._read(plan, selection)
-        values = engine.read(array, chosen, None, self._location.missing)
+        values = engine.read(array, chosen, None, self._missing)
         return values if self._config.order == "C" else _as_fortran(values)
 
     def _ipython_key_completions_(self) -> list[str]:
@@ -263,32 +257,34 @@ def read(
     filled: list[tuple[int, ...]] | None = None,
 ) -> Any:
     """Return the selected elements as a NumPy array, or a scalar if every index is a number."""
-    chosen, fields = _planned(planner, array, selection)
+    fields = None
+    try:
+        chosen = planner(array.grid, selection)
+    except SelectionError as e:
+        chosen, fields = _plan_unusual(planner, array, selection, e)
     if out is not None:
         return _read_into(array, chosen, fields, out, missing, filled)
     result = engine.read(array, chosen, None, missing, filled)
     return result if fields is None else result[fields]
 
 
-def _planned(planner: Planner, array: BoundArray, selection: Any) -> tuple[Plan, Any]:
-    """Return the plan for a selection, and the names of fields in it.
+def _plan_unusual(
+    planner: Planner, array: BoundArray, selection: Any, error: SelectionError
+) -> tuple[Plan, Any]:
+    """Return the plan for a selection that a planner refuses, and the names of fields in it.
 
-    Planners do not know names of fields, nor stored arrays as indices, which must be read first.
-    Both are looked for only if there is no plan otherwise.
+    Planners do not know names of fields, nor stored arrays as indices, which are read first. The
+    planner's error is raised again if there are neither.
     """
-    grid = array.grid
-    try:
-        return planner(grid, selection), None
-    except SelectionError:
-        fields, selection = split_fields(selection, array.dtype)
-        items = selection if isinstance(selection, tuple) else (selection,)
-        known = (np.ndarray, np.generic)
-        stored = any(hasattr(i, "__array__") and not isinstance(i, known) for i in items)
-        if fields is None and not stored:
-            raise
+    fields, selection = split_fields(selection, array.dtype)
+    items = selection if isinstance(selection, tuple) else (selection,)
+    known = (np.ndarray, np.generic)
+    stored = any(hasattr(i, "__array__") and not isinstance(i, known) for i in items)
+    if fields is None and not stored:
+        raise
     if stored:
         selection = tuple(np.asarray(i) if hasattr(i, "__array__") else i for i in items)
-    return planner(grid, selection), fields
+    return planner(array.grid, selection), fields
 
 
 def _read_into(
@@ -321,7 +317,11 @@ def _read_into(
 
 def write(array: BoundArray, planner: Planner, selection: Any, value: Any) -> None:
     """Store values, broadcast to the shape of the selection."""
-    chosen, fields = _planned(planner, array, selection)
+    fields = None
+    try:
+        chosen = planner(array.grid, selection)
+    except SelectionError as e:
+        chosen, fields = _plan_unusual(planner, array, selection, e)
     if fields is None:
         engine.write(array, chosen, broadcast_values(value, array.dtype, chosen))
     else:

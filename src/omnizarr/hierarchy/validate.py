@@ -44,9 +44,9 @@ def validate(
     Errors prevent reading; warnings do not. Without any problem the list is empty.
     """
     if isinstance(what, Mapping) and not _looks_like_store(what):
-        return _validate_document(dumps(dict(what)))
+        return _validate_metadata(dumps(dict(what)))
     if isinstance(what, bytes) or (isinstance(what, str) and what.lstrip().startswith("{")):
-        return _validate_document(what if isinstance(what, bytes) else what.encode())
+        return _validate_metadata(what if isinstance(what, bytes) else what.encode())
     store = stores.resolve(what, read_only=True, storage_options=storage_options)
     return _validate_store(store, paths.normalize(path))
 
@@ -55,7 +55,7 @@ def _looks_like_store(what: Mapping[str, Any]) -> bool:
     return bool(what) and all(isinstance(v, (bytes, bytearray, memoryview)) for v in what.values())
 
 
-def _validate_document(data: bytes) -> list[Problem]:
+def _validate_metadata(data: bytes) -> list[Problem]:
     try:
         doc = loads(data, "document", allow_nan=True)
     except InvalidMetadata as e:
@@ -70,17 +70,17 @@ def _validate_document(data: bytes) -> list[Problem]:
         except InvalidMetadata as e:
             _merge(problems, e)
         return problems
-    format, documents = guessed
-    _validate_node(MemoryStore(dict(documents)), format, "", documents, problems)
+    format, metadata = guessed
+    _validate_node(MemoryStore(dict(metadata)), format, "", metadata, problems)
     return problems
 
 
 def _validate_store(store: Store, path: str) -> list[Problem]:
     probe = Probe(path)
-    documents = fetch_probe(store, probe)
+    metadata = fetch_probe(store, probe)
     problems: list[Problem] = []
     try:
-        formats = probe.formats(documents, problems)
+        formats = probe.formats(metadata, problems)
     except InvalidMetadata as e:
         _merge(problems, e)
         return problems
@@ -97,11 +97,11 @@ def _validate_store(store: Store, path: str) -> list[Problem]:
 def _walk(location: Location, problems: list[Problem], seen: dict[str, Node]) -> None:
     """Check a node and all below it; collect the readable ones in `seen`."""
     format, store = location.format, location.store
-    documents = get_existing(store, format.keys(location.path))
-    node = _validate_node(store, format, location.path, documents, problems)
+    metadata = get_existing(store, format.keys(location.path))
+    node = _validate_node(store, format, location.path, metadata, problems)
     if node is not None:
         seen[location.path] = node
-    if node is None and documents:
+    if node is None and metadata:
         return
     if isinstance(node, ArrayModel) or not format.has_groups:
         return
@@ -117,22 +117,22 @@ def _walk(location: Location, problems: list[Problem], seen: dict[str, Node]) ->
 
 
 def _validate_node(
-    store: Store, format: Format, path: str, documents: Documents, problems: list[Problem]
+    store: Store, format: Format, path: str, metadata: Documents, problems: list[Problem]
 ) -> Node | None:
-    own: list[Problem] = []  # reading stops where the list has errors, whosever they are
+    own: list[Problem] = []  # reading stops if the list has errors, so each node has its own
     try:
-        node = format.read(path, documents, own)
+        node = format.read(path, metadata, own)
         format.check_name(path)
         odd = format.name_warning(path)
         if node is not None and odd is not None:
-            own.append(Problem(next(iter(documents)), "", f"the path {path!r} {odd}", "warning"))
+            own.append(Problem(next(iter(metadata)), "", f"the path {path!r} {odd}", "warning"))
     except InvalidMetadata as e:
-        _merge(own, e, next(iter(documents), paths.show(path)))
+        _merge(own, e, next(iter(metadata), paths.show(path)))
         problems += own
         return None
     problems += own
     if isinstance(node, ArrayModel):
-        key = next(k for k in format.keys(path) if k in documents)
+        key = next(k for k in format.keys(path) if k in metadata)
         bound = BoundArray(store, path, format.chunk_prefix(path), node)
         _check_array(bound, key, problems)
     elif node is None and format.implicit_groups:
@@ -164,7 +164,7 @@ def _check_array(bound: BoundArray, key: str, problems: list[Problem]) -> None:
         try:
             check()
         except OmnizarrError as e:
-            # What follows the innermost place; each part names the one that it needed.
+            # The innermost message; each part adds the context of the one that it needed.
             text = str(e).rpartition(f" in {bound.store!r}: ")[2]
             found = (e.kind, e.name) if isinstance(e, UnknownExtension) else text
             if found in seen:
@@ -207,13 +207,13 @@ def check_consolidated(
     problem = partial(_problem, key, f"{inside}metadata")
     for path in bad:
         problems.append(problem(path, "no node can have this path"))
-    documents = _documents(store, format, group, entries)
+    metadata = _fetch_metadata(store, format, group, entries)
     for path, entry in sorted(entries.items()):
-        own = documents[path]
+        own = metadata[path]
         node = _read(format, path, own)
         if node is None:
             problems.append(problem(path, "there is no such node"))
-        elif not consolidated.is_same(entry, own) and _copied(format, path, entry) != node:
+        elif not consolidated.is_same(entry, own) and _entry_node(format, path, entry) != node:
             problems.append(problem(path, "differs from the node's own document"))
     start = paths.prefix(group)
     below = {path[len(start) :] for path in nodes if path.startswith(start) and path != group}
@@ -221,7 +221,7 @@ def check_consolidated(
         problems.append(problem(path, "this node is missing"))
 
 
-def _documents(
+def _fetch_metadata(
     store: Store, format: Format, group: str, entries: Collection[str]
 ) -> dict[str, Documents]:
     """Return the metadata of nodes by name, from one batch of requests."""
@@ -233,24 +233,24 @@ def _documents(
     }
 
 
-def _read(format: Format, path: str, documents: Documents) -> Node | InvalidMetadata | None:
+def _read(format: Format, path: str, metadata: Documents) -> Node | InvalidMetadata | None:
     """Return the node, the error if its metadata are not valid, or None without metadata."""
-    own = {paths.prefix(path) + name: text for name, text in documents.items()}
+    own = {paths.prefix(path) + name: text for name, text in metadata.items()}
     try:
-        return _alone(format.read(path, own, []))
+        return _without_consolidated(format.read(path, own, []))
     except InvalidMetadata as e:
         return e
 
 
-def _copied(format: Format, path: str, entry: consolidated.Entry) -> Node | None:
+def _entry_node(format: Format, path: str, entry: consolidated.Entry) -> Node | None:
     """Return the node of an entry of consolidated metadata, None if it is not valid."""
     try:
-        return _alone(consolidated.node(format, path, entry))
+        return _without_consolidated(consolidated.node(format, path, entry))
     except InvalidMetadata:
         return None
 
 
-def _alone(node: Node | None) -> Node | None:
+def _without_consolidated(node: Node | None) -> Node | None:
     """Return the node without consolidated metadata of its own."""
     return node.with_(consolidated=None) if isinstance(node, GroupModel) else node
 

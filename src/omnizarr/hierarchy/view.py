@@ -28,16 +28,16 @@ class View(Shaped):
     views. However many views are combined, every chunk is read once.
     """
 
-    def __init__(self, array: Array, chosen: Selection) -> None:
+    def __init__(self, array: Array, selection: Selection) -> None:
         self.array = array
-        self._chosen = chosen
+        self._selection = selection
 
-    # What it is
+    # Properties
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The length of every axis."""
-        return self._chosen.shape
+        return self._selection.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -52,29 +52,29 @@ class View(Shaped):
     def chunk_keys(self) -> list[str]:
         """Return the keys of the chunks, or shards, that are needed to read all of it."""
         bound = self.array._data
-        rows = self._chosen.plan(bound.grid).rows()
+        rows = self._selection.plan(bound.grid).rows()
         keys = (stored_key(bound.chunk_store, bound.key(row.coords)) for row in rows)
         return list(dict.fromkeys(keys))
 
-    # Choosing further
+    # Selecting further
 
     @property
     def view(self) -> Viewer:
         """Views of this view."""
-        return Viewer(self.array, self._chosen)
+        return Viewer(self.array, self._selection)
 
     def transpose(self, *axes: Any) -> View:
         """Return a view with the axes in the given order, or in reverse order; as in NumPy."""
         one = len(axes) == 1 and isinstance(axes[0], (int, np.integer))
         wanted = axes if one or len(axes) != 1 else axes[0]
-        backwards = wanted is None or not len(wanted)
-        order = tuple(reversed(range(self.ndim))) if backwards else tuple(map(int, wanted))
+        is_reversed = wanted is None or not len(wanted)
+        order = tuple(reversed(range(self.ndim))) if is_reversed else tuple(map(int, wanted))
         whole = tuple(axis + self.ndim if axis < 0 else axis for axis in order)
         if sorted(whole) != list(range(self.ndim)):
             raise SelectionError(
                 f"axes {order} are not the {self.ndim} axes of the view, each once"
             )
-        return View(self.array, self._chosen.transpose(whole))
+        return View(self.array, self._selection.transpose(whole))
 
     @property
     def T(self) -> View:
@@ -95,15 +95,15 @@ class View(Shaped):
         `out` is an array to fill instead of a new one; `missing` and `filled` are as in
         `Array.read`.
         """
-        axes = self._chosen.stored_order
+        axes = self._selection.stored_order
         wanted = self.array._missing if missing is None else missing
-        bound, chosen = self.array._data, self._chosen
+        bound, selection = self.array._data, self._selection
         if out is not None:
             if out.shape != self.shape:
                 raise SelectionError(f"out must have shape {self.shape}, got {out.shape}")
-            access.read(bound, _planned, chosen, out.transpose(axes), wanted, filled)
+            access.read(bound, _make_plan, selection, out.transpose(axes), wanted, filled)
             return out
-        found = access.read(bound, _planned, chosen, None, wanted, filled)
+        found = access.read(bound, _make_plan, selection, None, wanted, filled)
         return found.transpose(np.argsort(axes)) if axes else found
 
     def __getitem__(self, selection: Any) -> Any:
@@ -114,7 +114,7 @@ class View(Shaped):
 
     def _write(self, value: Any) -> None:
         self.array._check_writable()
-        if self._chosen.repeats:
+        if self._selection.repeats:
             raise SelectionError(
                 "the view has an element of the array more than once, so it is not defined what"
                 " an assignment stores; choose each once"
@@ -126,8 +126,8 @@ class View(Shaped):
             raise SelectionError(
                 f"cannot put values of shape {values.shape} into a view of shape {self.shape}"
             ) from None
-        turned = spread.transpose(self._chosen.stored_order)
-        self.array._write(_planned, self._chosen, turned)
+        transposed = spread.transpose(self._selection.stored_order)
+        self.array._write(_make_plan, self._selection, transposed)
 
     def _values(self) -> npt.NDArray[Any]:
         return cast(npt.NDArray[Any], self.read(out=np.empty(self.shape, self.dtype)))
@@ -142,28 +142,28 @@ class View(Shaped):
 class Viewer:
     """Make views by square brackets, `oindex` and `vindex`, as an array is read."""
 
-    def __init__(self, array: Array, chosen: Selection | None = None) -> None:
+    def __init__(self, array: Array, selection: Selection | None = None) -> None:
         self._array = array
-        self._chosen = everything(array.shape) if chosen is None else chosen
+        self._selection = everything(array.shape) if selection is None else selection
 
     def __getitem__(self, selection: Any) -> View:
-        return View(self._array, self._chosen.select(selection))
+        return View(self._array, self._selection.select(selection))
 
     @property
-    def oindex(self) -> _Way:
+    def oindex(self) -> _ViewSelector:
         """Select with a list, mask, slice or integer for each axis separately."""
-        return _Way(self._array, self._chosen.along)
+        return _ViewSelector(self._array, self._selection.along)
 
     @property
-    def vindex(self) -> _Way:
+    def vindex(self) -> _ViewSelector:
         """Select single points by lists of positions, or by a mask of the whole shape."""
-        return _Way(self._array, self._chosen.points)
+        return _ViewSelector(self._array, self._selection.points)
 
     def __repr__(self) -> str:
         return f"<views of {self._array!r}; choose with [...], .oindex[...] or .vindex[...]>"
 
 
-class _Way:
+class _ViewSelector:
     def __init__(self, array: Array, choose: Callable[[Any], Selection]) -> None:
         self._array = array
         self._choose = choose
@@ -172,5 +172,5 @@ class _Way:
         return View(self._array, self._choose(selection))
 
 
-def _planned(grid: Any, chosen: Any) -> Plan:
-    return cast(Selection, chosen).plan(grid)
+def _make_plan(grid: Any, selection: Any) -> Plan:
+    return cast(Selection, selection).plan(grid)

@@ -136,7 +136,7 @@ def store_shape(array: Array, shape: tuple[int, ...]) -> None:
     written to the same elements.
     """
     old = array.shape
-    if not array._take_shape(old, shape):
+    if not array._store_shape(old, shape):
         raise _changed(array, old, shape)
 
 
