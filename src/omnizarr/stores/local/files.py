@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 import unicodedata
 from collections.abc import Iterator
 from functools import partial
 
-from omnizarr.concurrency.retry import REMOVED_DIRECTORY, retry_on_emfile
+from omnizarr.concurrency.retry import EMFILE, REMOVED_DIRECTORY, retry_on_emfile
 from omnizarr.errors import InvalidName, StoreError
 from omnizarr.stores.base import Bytes, flat
 
@@ -45,6 +46,31 @@ def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) ->
         return replace(path, value, sync, only_new)
 
     return REMOVED_DIRECTORY.call(replace_with_folder, FileNotFoundError)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder with all that is in it, also where few file descriptors are left."""
+    try:
+        shutil.rmtree(path)
+    except OSError as e:
+        if e.errno not in EMFILE:
+            raise
+        _remove_level_by_level(path)
+
+
+def _remove_level_by_level(path: str) -> None:
+    """Remove a folder with one descriptor; `rmtree` has one open for every level."""
+    for inside, folders, names in os.walk(path, topdown=False, onerror=_raise):
+        for name in names:
+            os.unlink(os.path.join(inside, name))
+        for name in folders:
+            folder = os.path.join(inside, name)
+            (os.unlink if os.path.islink(folder) else os.rmdir)(folder)
+    os.rmdir(path)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def replace_files(pairs: list[tuple[str, Bytes]]) -> int:

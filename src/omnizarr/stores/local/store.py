@@ -10,7 +10,6 @@ import contextlib
 import errno
 import itertools
 import os
-import shutil
 import stat
 import sys
 import time
@@ -27,7 +26,7 @@ from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores.base import Bytes, Closeable, GetMany, LockKind, Range, split_path
 from omnizarr.stores.identity import StorageIdentity, directory
 from omnizarr.stores.local import files
-from omnizarr.stores.local.files import OURS, PARTIAL, replace_file, replace_files
+from omnizarr.stores.local.files import OURS, PARTIAL, remove_folder, replace_file, replace_files
 from omnizarr.stores.local.staging import DirectoryStage
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, raised_by_system
 from omnizarr.stores.staging import Stage
@@ -291,7 +290,7 @@ class LocalStore(Closeable):
                 " its target"
             )
         try:
-            shutil.rmtree(path)
+            remove_folder(path)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as e:
