@@ -1,4 +1,4 @@
-"""Chunk key encodings: how grid indices become the last part of a key.
+"""Chunk key encodings: the last part of a chunk's key, from its coordinates.
 
 ``default``: ``c/1/23/45``; ``v2``: ``1.23.45``; ``v3-draft``: ``c1/23/45``, the identifiers of
 the 2022 draft. Configuration: ``{"separator": "/"}`` or ``"."``.
@@ -20,20 +20,20 @@ __all__ = ["V2", "ChunkKeyEncoding", "Default", "Draft", "bind"]
 
 @runtime_checkable
 class ChunkKeyEncoding(Protocol):
-    """Keys of chunks, relative to where the array's chunks lie; a base class for other packages.
+    """The keys of chunks, relative to their array; a base class for other packages.
 
     Such a class is a frozen dataclass, whose fields are the members of its configuration.
     """
 
     def key(self, coords: Sequence[int]) -> str:
-        """The key under which a chunk is written."""
+        """Return the key under which a chunk is written."""
 
     def other_keys(self, coords: Sequence[int]) -> tuple[str, ...]:
-        """Further keys under which some writers put the same chunk."""
+        """Return further keys under which some writers put the same chunk."""
         return ()
 
     def coords(self, key: str, rank: int) -> tuple[int, ...] | None:
-        """The chunk behind a key, or None where the key is not a chunk's."""
+        """Return the coordinates of a key, or None if it is not a chunk's."""
 
 
 def _indices(text: str, separator: str, rank: int) -> tuple[int, ...] | None:
@@ -47,6 +47,8 @@ def _indices(text: str, separator: str, rank: int) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class Default:
+    """``default`` of version 3: ``c/1/23/45``."""
+
     separator: str = "/"
 
     def key(self, coords: Sequence[int]) -> str:
@@ -64,6 +66,8 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class V2:
+    """``v2`` of version 3, and the keys of versions 1 and 2: ``1.23.45``."""
+
     separator: str = "."
 
     def key(self, coords: Sequence[int]) -> str:
@@ -80,6 +84,8 @@ class V2:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
+    """The keys of the version 3 draft of 2022: ``c1/23/45``."""
+
     separator: str = "/"
 
     def key(self, coords: Sequence[int]) -> str:
@@ -101,7 +107,7 @@ registry.register("chunk_key_encoding", "v3-draft", Draft)
 
 
 def bind(named: Named) -> ChunkKeyEncoding:
-    """The encoding with its configuration."""
+    """Return the encoding with its configuration."""
     target = registry.lookup("chunk_key_encoding", named.name, "chunk_key_encoding")
     if target in _OWN:
         check_members(named, "chunk key encoding", optional=("separator",))

@@ -203,7 +203,7 @@ def test_a_thread_waiting_for_a_failed_decode_tries_itself() -> None:
         with pytest.raises(ChunkError, match="broken"):
             first.result()
         assert second.result()[0].tolist() == [1, 1, 1]
-    assert not found._flights
+    assert not found._loading
 
 
 def test_callers_cannot_change_cached_chunks(kept: ChunkCache) -> None:
@@ -366,7 +366,7 @@ def test_a_child_forked_during_a_fetch_does_not_hang(kept: ChunkCache, tmp_path:
 
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(read)
-        while not kept._flights:
+        while not kept._loading:
             time.sleep(1e-3)
         process = multiprocessing.get_context("fork").Process(target=child)
         process.start()
@@ -567,7 +567,7 @@ def test_stores_that_differ_in_more_than_their_location_share_nothing(kept: Chun
 
 def test_old_cache_numbers_are_dropped_and_never_reused() -> None:
     cache = ChunkCache(100)
-    seen = [cache.number(("store", i)) for i in range(3 * caches.MOST_NUMBERS)]
-    assert len(cache._numbers) == caches.MOST_NUMBERS
+    seen = [cache.number(("store", i)) for i in range(3 * caches.MAX_NUMBERS)]
+    assert len(cache._numbers) == caches.MAX_NUMBERS
     assert len({*seen, cache.number(("store", 0))}) == len(seen) + 1
     assert cache.number(("store", len(seen) - 1)) == seen[-1]

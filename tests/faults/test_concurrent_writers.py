@@ -79,7 +79,7 @@ def test_a_shard_replaced_during_a_read_is_read_again(store: Any) -> None:
     array = oz.create_array(store, name="x", shape=(8,), dtype="i4", fill_value=0, **options)
     array[4:6] = 2
     bound = array._data
-    steps = reference._steps(bound, (0,), (slice(4, 6, 1),))
+    steps = reference._read_part(bound, (0,), (slice(4, 6, 1),))
     index = get_many(bound.store, next(steps))
     array[:] = [1, 1, 1, 1, 2, 2, 3, 3]  # where the third chunk was, the first is now
     wanted = steps.send(index)

@@ -1,11 +1,4 @@
-"""bytes: items of fixed size, one after the other in C order, in a stated byte order.
-
-Specification: ``bytes`` of version 3; ``endian`` in 2023 and in the draft
-(``https://purl.org/zarr/spec/codecs/endian/1.0``). Versions 1 and 2 imply it.
-Configuration: ``{"endian": "little"}``. Without `endian` the order is that of the data type,
-which is little unless an older format says otherwise; version 3 wants it stated for
-multi-byte types, and we always do.
-"""
+"""bytes: items of fixed size, one after the other in C order, in a stated byte order."""
 
 from __future__ import annotations
 
@@ -22,6 +15,13 @@ from omnizarr.errors import InvalidMetadata
 
 @dataclass(frozen=True, slots=True)
 class Bytes(Configured):
+    """``bytes`` of version 3: ``{"endian": "little"}``.
+
+    ``endian`` in 2023, and ``https://purl.org/zarr/spec/codecs/endian/1.0`` in the draft; versions
+    1 and 2 imply it. Without `endian` the byte order is that of the data type: little, unless an
+    older format says otherwise. Version 3 demands it for multi-byte types; we always write it.
+    """
+
     endian: str | None = None
 
     name: ClassVar[str] = "bytes"
@@ -41,14 +41,14 @@ class Bytes(Configured):
         return spec.nbytes
 
     def stored(self, spec: Spec) -> np.dtype[Any]:
-        """The NumPy type of the stored items."""
+        """Return the NumPy type of the stored items."""
         dtype = spec.data_type.dtype
         if self.endian is None:
             return dtype
         return dtype.newbyteorder("<" if self.endian == "little" else ">")
 
     def plain(self, spec: Spec) -> bool:
-        """Whether stored items are those in memory, bit for bit, whatever they hold."""
+        """Return True if stored items are always the same bytes as in memory."""
         dtype, bits = spec.data_type.dtype, spec.data_type.bits
         if dtype.itemsize == 0 or holds_text(dtype) or (bits is not None and bits < 8):
             return False
@@ -70,14 +70,14 @@ class Bytes(Configured):
 
 
 def holds_text(dtype: np.dtype[Any]) -> bool:
-    """Whether items are, or have inside, text whose code points must be checked."""
+    """Return True if items are or contain text, whose code points must be checked."""
     if dtype.names is not None:
         return any(holds_text(dtype[name].base) for name in dtype.names)
     return dtype.kind == "U"
 
 
 def _check_text(array: npt.NDArray[Any]) -> None:
-    """Raise where text has code points that do not exist: NumPy fails on them much later."""
+    """Raise if text has code points that do not exist: NumPy fails on them much later."""
     if array.dtype.names is not None:
         for name in array.dtype.names:
             _check_text(array[name])
@@ -89,7 +89,7 @@ def _check_text(array: npt.NDArray[Any]) -> None:
 
 
 def _masked(array: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
-    """Items of a few bits with the unused upper bits, which may hold anything, made regular."""
+    """Return items of a few bits with their unused upper bits cleared, or sign-extended."""
     shift = 8 - bits
     signed = array.dtype.name.startswith("int")
     raw = array.view(np.int8 if signed else np.uint8)

@@ -1,13 +1,7 @@
 """cast_value: the same numbers as another data type.
 
-Every step is exact: floats are rounded once, and 64-bit integers do not pass through floats.
-Specification: registered extension ``cast_value`` of version 3, for integers and floats.
-Configuration: ``{"data_type": "uint8", "rounding": "nearest-even", "out_of_range": "clamp",
-"scalar_map": {"encode": [["NaN", 0]], "decode": [[0, "NaN"]]}}``; all but the first optional. The
-scalar map comes first, then rounding, then what is out of range, which is an error unless stated.
-
-Reading takes documents whose fill value is another after the way there and back, as zarr-python
-writes them; writing refuses them, as the text demands.
+The first half of the file is the cast itself. It is exact: floats are rounded once, and 64-bit
+integers are not converted to floats on the way.
 """
 
 from __future__ import annotations
@@ -64,7 +58,7 @@ class Reals:
 
 
 def reals(data_type: DataType) -> Reals | None:
-    """What a type can hold, or None where its items are not real numbers."""
+    """Return the numbers that a type can hold, or None if its items are not real numbers."""
     if data_type.variable:
         return None
     return _reals(data_type.named.name, data_type.dtype.newbyteorder("="))
@@ -111,7 +105,7 @@ def cast(
     rounding: str = "nearest-even",
     out_of_range: str | None = None,
 ) -> npt.NDArray[Any]:
-    """The array as the target type; ValueError names a number that has no place in it."""
+    """Return the array as the target type; raise ValueError for a number that does not fit."""
     values = array.astype(source.work, copy=False)
     if source.integer and target.integer:
         return _integers(values, target, out_of_range)
@@ -128,7 +122,7 @@ def cast(
 
 
 def _holds(target: Reals, source: Reals) -> bool:
-    """Whether every float of one type is also of the other."""
+    """Return True if the target type holds every float of the source type."""
     return (
         target.digits >= source.digits
         and target.least <= source.least
@@ -162,7 +156,7 @@ def _integers(
 def _whole(
     values: npt.NDArray[Any], target: Reals, rounding: str, out_of_range: str | None
 ) -> npt.NDArray[Any]:
-    """Floats as integers."""
+    """Return floats as integers."""
     if values.dtype.itemsize < 4:  # to compare with the limits of any integer
         values = values.astype("f4")
     whole = np.asarray(_rounded(values, rounding))
@@ -183,7 +177,7 @@ def _whole(
 
 
 def _significant(values: npt.NDArray[Any], digits: int, rounding: str) -> npt.NDArray[Any]:
-    """Integers rounded to so many significant bits, as float64."""
+    """Return integers rounded to so many significant bits, as float64."""
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
     if max(-low, high) <= 1 << digits:
         return values.astype("f8")
@@ -213,7 +207,7 @@ def _significant(values: npt.NDArray[Any], digits: int, rounding: str) -> npt.ND
 def _quantised(
     values: npt.NDArray[np.float64], target: Reals, rounding: str
 ) -> npt.NDArray[np.float64]:
-    """Floats rounded to the digits of the target, as if it had no largest number."""
+    """Return floats rounded to the digits of the target, as if it had no largest number."""
     exponent = np.frexp(values)[1]
     unit = np.maximum(exponent - target.digits, target.least)
     with np.errstate(over="ignore"):
@@ -224,7 +218,7 @@ def _quantised(
 
 
 def _rounded(values: npt.NDArray[Any], rounding: str) -> npt.NDArray[Any]:
-    """Floats rounded to whole numbers; zeros keep their sign."""
+    """Return floats rounded to whole numbers; zeros keep their sign."""
     if rounding == "nearest-away":
         whole = np.trunc(values)
         with np.errstate(invalid="ignore"):
@@ -242,7 +236,7 @@ def _rounded(values: npt.NDArray[Any], rounding: str) -> npt.NDArray[Any]:
 def _narrowed(
     values: npt.NDArray[Any], target: Reals, out_of_range: str | None
 ) -> npt.NDArray[Any]:
-    """Floats as narrower ones of NumPy, which rounds to the nearest, even one."""
+    """Return floats as narrower ones; NumPy rounds to the nearest, ties to even."""
     with np.errstate(over="ignore"):
         out = values.astype(target.dtype)
     if out_of_range != "clamp" and not np.isfinite(out).all():
@@ -255,7 +249,7 @@ def _narrowed(
 def _fitted(
     values: npt.NDArray[np.float64], target: Reals, out_of_range: str | None
 ) -> npt.NDArray[Any]:
-    """Numbers with no more digits than the target has, as that type."""
+    """Return numbers that have no more digits than the target as that type."""
     if not target.nan:
         _refuse(values, np.isnan(values), target)
     if not target.infinite:
@@ -287,6 +281,15 @@ Pairs = tuple[tuple[Any, Any], ...]
 
 @dataclass(frozen=True, slots=True)
 class CastValue(Configured):
+    """The registered extension ``cast_value`` of version 3, for integers and floats.
+
+    ``{"data_type": "uint8", "rounding": "nearest-even", "out_of_range": "clamp", "scalar_map":
+    {"encode": [["NaN", 0]], "decode": [[0, "NaN"]]}}``; all but the first are optional. The scalar
+    map comes first, then rounding, then the rule for numbers out of range, which are errors without
+    one. Arrays whose fill value changes when it is encoded and decoded can be read, as zarr-python
+    writes them, but not written, as the specification demands.
+    """
+
     data_type: Named
     rounding: str = "nearest-even"
     out_of_range: str | None = None
@@ -320,7 +323,7 @@ class CastValue(Configured):
         return cls(**{**stated.configuration, "data_type": data_type})
 
     def _pairs(self, given: Any) -> dict[str, Pairs]:
-        """The scalar map as pairs, which users may also give as dictionaries."""
+        """Return the scalar map as pairs; users may also give dictionaries."""
         expected = "an object with lists of pairs under encode and decode"
         self.check("scalar_map", isinstance(given, Mapping), expected)
         self.check("scalar_map", given.keys() <= {"encode", "decode"}, expected)
@@ -335,7 +338,7 @@ class CastValue(Configured):
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """The codec as a document states it; what is the default is left out."""
+        """Return the codec as metadata state it, without defaults."""
         target = self.data_type
         plain: Any = target.name
         if target.configuration:
@@ -351,7 +354,7 @@ class CastValue(Configured):
         return {"name": self.name, "configuration": stated}
 
     def for_spec(self, spec: Spec) -> Casts:
-        """The codec bound to arrays of one type."""
+        """Return the codec bound to arrays of one type."""
         source, target = spec.data_type, bind_type(self.data_type)
         of, to = (self._reals(data_type) for data_type in (source, target))
         if self.out_of_range == "wrap" and not to.integer:
@@ -374,7 +377,7 @@ class CastValue(Configured):
     def _map(
         self, direction: str, pairs: Pairs, of: tuple[DataType, Reals], to: tuple[DataType, Reals]
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
-        """Keys in order, each once, and their values; NaN stands last."""
+        """Return the sorted keys, each once and NaN last, and their values."""
         if not pairs:
             return None
         columns = []
@@ -400,7 +403,7 @@ class CastValue(Configured):
             message = str(e).replace("fill_value of", "of type", 1)
             raise invalid("codec", self.name, where, message) from None
 
-    # The chain replaces this object by `for_spec`; these complete the protocol.
+    # A pipeline replaces this object by `for_spec`; these complete the protocol.
 
     def resolve(self, spec: Spec) -> Spec:
         return self.for_spec(spec).resolve(spec)
@@ -414,7 +417,7 @@ class CastValue(Configured):
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """One direction: the scalar map, as keys in order and their values, before all else."""
+    """One direction of the codec: the scalar map first, as sorted keys and values, then a cast."""
 
     source: Reals
     target: Reals
@@ -442,7 +445,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Casts:
-    """Arrays of one type as another, and back."""
+    """The codec bound to arrays of one type."""
 
     there: Cast
     back: Cast
@@ -476,5 +479,5 @@ class Casts:
 
 
 def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """Whether two numbers are equal; all NaNs are."""
+    """Return True if two numbers are equal, or both NaN."""
     return bool((one == other) | ((one != one) & (other != other)))

@@ -1,6 +1,5 @@
 """crc32c: the bytes and their CRC-32C (RFC 3720) as four little-endian bytes.
 
-Specification: ``crc32c`` of version 3; no configuration.
 The package google-crc32c does the work, or crc32c, or, slowly, Python.
 """
 
@@ -27,7 +26,7 @@ def _table() -> tuple[int, ...]:
 
 
 def in_python(data: bytes) -> int:
-    """The CRC-32C, byte by byte: some 10 MB/s."""
+    """Return the CRC-32C, computed byte by byte at some 10 MB/s."""
     table, value = _table(), 0xFFFFFFFF
     for byte in data:
         value = value >> 8 ^ table[(value ^ byte) & 255]
@@ -35,7 +34,7 @@ def in_python(data: bytes) -> int:
 
 
 def implementations() -> dict[str, Callable[[bytes], int]]:
-    """What is installed here, the quickest first."""
+    """Return the implementations that are installed, the quickest first."""
     names = {"google_crc32c": "value", "crc32c": "crc32c"}
     found = {package: import_optional(package) for package in names}
     quick = {p: getattr(found[p], name) for p, name in names.items() if found[p] is not None}
@@ -47,6 +46,8 @@ _value = next(iter(implementations().values()))
 
 @dataclass(frozen=True, slots=True)
 class Crc32c(Configured):
+    """``crc32c`` of version 3; it has no configuration."""
+
     name: ClassVar[str] = "crc32c"
     kind: ClassVar[Kind] = "bytes->bytes"
     borrows: ClassVar[bool] = True
@@ -65,7 +66,7 @@ class Crc32c(Configured):
         found = _checksum(body)
         if found != stored:
             got, want = (int.from_bytes(c, "little") for c in (found, stored))
-            raise ValueError(f"crc32c says 0x{got:08x}, stored 0x{want:08x}")
+            raise ValueError(f"checksum mismatch: computed 0x{got:08x}, stored 0x{want:08x}")
         return body
 
 

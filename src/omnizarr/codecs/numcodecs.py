@@ -1,8 +1,8 @@
-"""Any codec of the package numcodecs, under ``numcodecs.<id>``.
+"""The codecs of the package numcodecs that have no file here, under ``numcodecs.<id>``.
 
-Specification: filters, object codecs and compressors of version 2 by their id; zarr-python
-calls them ``numcodecs.<id>`` in version 3. The configuration is handed to numcodecs as it is.
-pickle runs code from the data and is refused by name.
+They are the filters, object codecs and compressors of version 2 by their id; zarr-python calls them
+``numcodecs.<id>`` in version 3. The configuration is passed to numcodecs as it is. pickle, which
+runs code from the data, is refused by name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REFUSED = ("pickle", "json", "msgpack")
 
 
 def bind(named: Named) -> Codec:
-    """The numcodecs codec behind ``numcodecs.<id>``."""
+    """Return the codec of numcodecs for the name ``numcodecs.<id>``."""
     id_ = named.name.removeprefix(PREFIX)
     if id_ in _REFUSED:
         reason = "runs code from the data" if id_ == "pickle" else "is not read by numcodecs"
@@ -65,7 +65,7 @@ def _names() -> list[str]:
 
 
 class Numcodecs:
-    """Every ``numcodecs.<id>`` that has no file of its own."""
+    """All ``numcodecs.<id>`` that have no class of their own."""
 
     bind = staticmethod(bind)
 
@@ -75,7 +75,7 @@ class Bitround:
 
     @staticmethod
     def bind(named: Named) -> Codec:
-        """The codec, as numcodecs has it: for floats."""
+        """Return the codec of numcodecs, which takes floats."""
         return bind(Named("numcodecs.bitround", named.configuration))
 
 
@@ -89,7 +89,7 @@ class OnBytes:
 
     @staticmethod
     def bind(named: Named) -> Codec:
-        """The filter of that id, working on bytes."""
+        """Return the filter of that id for bytes."""
         id_ = named.configuration.get("id")
         codec = bind(Named(f"{PREFIX}{id_}", named.without("id").configuration))
         if not isinstance(codec, NumcodecsArray):
@@ -190,7 +190,7 @@ class NumcodecsSerializer:
 
 @dataclass(frozen=True, slots=True)
 class NumcodecsBytes:
-    """A compressor, checksum or other step on bytes."""
+    """A compressor, checksum or other codec on bytes."""
 
     name: str
     codec: Any
@@ -210,7 +210,7 @@ class NumcodecsBytes:
         out = _to_bytes(self.codec.decode(as_bytes_array(data)))
         limit = limit_of(size)
         if len(out) > limit:
-            raise ValueError(f"it unpacks to {len(out)} bytes, expected at most {limit}")
+            raise ValueError(f"it decompresses to {len(out)} bytes, expected at most {limit}")
         return out
 
 

@@ -1,9 +1,4 @@
-"""packbits: items of a few bits packed without gaps.
-
-Specification: registered extension ``packbits`` of version 3. (Version 2's filter of that name
-is ``numcodecs.packbits``.) Configuration: ``{"padding_encoding": "none", "first_bit": null,
-"last_bit": null}``.
-"""
+"""packbits: items of a few bits packed without gaps."""
 
 from __future__ import annotations
 
@@ -19,6 +14,12 @@ from omnizarr.errors import InvalidMetadata
 
 @dataclass(frozen=True, slots=True)
 class Packbits(Configured):
+    """The registered extension ``packbits`` of version 3.
+
+    ``{"padding_encoding": "none", "first_bit": null, "last_bit": null}``. The filter of that name
+    in version 2 is ``numcodecs.packbits``.
+    """
+
     padding_encoding: str = "none"
     first_bit: int | None = None
     last_bit: int | None = None
@@ -35,7 +36,7 @@ class Packbits(Configured):
                 self.check_integer(member, 0, 63)
 
     def _layout(self, spec: Spec) -> tuple[int, int, int, int]:
-        """Components an item, bits a component in memory, first and last bit kept."""
+        """Return components per item, bits per component in memory, first and last bit kept."""
         data_type = spec.data_type
         if data_type.variable or data_type.dtype.kind not in "biufcV" or data_type.dtype.names:
             raise InvalidMetadata(f"codec 'packbits' cannot pack {data_type.named.name!r}")

@@ -1,9 +1,4 @@
-"""reshape: the same items in the same order, in another shape.
-
-Specification: registered extension ``reshape`` of version 3. Configuration: ``{"shape": [[0, 1],
-10, -1]}``: an axis of the result has a length, the product of the named axes of the input, or -1
-for what is left over. Named axes must be those that the result's axis really covers.
-"""
+"""reshape: the same items in the same order, in another shape."""
 
 from __future__ import annotations
 
@@ -21,6 +16,12 @@ from omnizarr.model.node import invalid
 
 @dataclass(frozen=True, slots=True)
 class Reshape(Configured):
+    """The registered extension ``reshape`` of version 3: ``{"shape": [[0, 1], 10, -1]}``.
+
+    The length of an axis of the result is a number, the product of the listed axes of the input, or
+    -1 for the rest. Listed axes must be those that the axis of the result covers.
+    """
+
     shape: tuple[int | tuple[int, ...], ...]
 
     name: ClassVar[str] = "reshape"
@@ -42,7 +43,7 @@ class Reshape(Configured):
         self.check("shape", rising, "input axes in rising order (transpose is another codec)")
 
     def after(self, before: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape that an array of a shape gets."""
+        """Return the shape of an encoded array, from that of the array."""
         known = [self._resolved(n, before) for n in self.shape]
         rest = math.prod(n for n in known if n != -1)
         whole = math.prod(before)

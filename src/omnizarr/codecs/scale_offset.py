@@ -1,10 +1,4 @@
-"""scale_offset: an offset subtracted, then a scale multiplied, in the array's own type.
-
-Specification: registered extension ``scale_offset`` of version 3; the type stays, so that
-``cast_value`` usually follows. Configuration: ``{"offset": 5, "scale": 0.1}``, both spelled like
-fill values and both optional. A result that the type cannot hold is an error, also where an
-integer is not a multiple of the scale; floats are rounded as usual.
-"""
+"""scale_offset: an offset subtracted, then a scale multiplied, in the array's own type."""
 
 from __future__ import annotations
 
@@ -23,6 +17,13 @@ from omnizarr.model.node import invalid
 
 @dataclass(frozen=True, slots=True)
 class ScaleOffset(Configured):
+    """The registered extension ``scale_offset`` of version 3: ``{"offset": 5, "scale": 0.1}``.
+
+    Both are optional and spelled like fill values. The type stays, so ``cast_value`` usually
+    follows. A result that the type cannot hold is an error, also an integer that is not a multiple
+    of the scale; floats are rounded as usual.
+    """
+
     offset: Any = 0
     scale: Any = 1
 
@@ -40,7 +41,7 @@ class ScaleOffset(Configured):
             self.check(member, good, "a number, spelled like a fill value")
 
     def to_dict(self) -> dict[str, Any]:
-        """The codec as a document states it; what changes nothing is left out."""
+        """Return the codec as metadata state it, without members that change nothing."""
         stated = {"offset": self.offset} if self.offset != 0 else {}
         if self.scale != 1:
             stated["scale"] = self.scale
@@ -85,7 +86,7 @@ class ScaleOffset(Configured):
         return values.astype(spec.data_type.dtype, copy=False)
 
     def _bound(self, spec: Spec) -> tuple[Reals, Any, Any]:
-        """What the type can hold, and the two numbers as it holds them."""
+        """Return the numbers that the type can hold, and the offset and scale in that type."""
         numbers = reals(spec.data_type)
         if numbers is None:
             raise InvalidMetadata(
@@ -102,7 +103,7 @@ class ScaleOffset(Configured):
     def _number(self, member: str, spec: Spec, numbers: Reals) -> Any:
         json = getattr(self, member)
         if numbers.integer and isinstance(json, float) and json.is_integer():
-            json = int(json)  # zarr-python takes and writes such numbers
+            json = int(json)  # zarr-python reads and writes such numbers
         try:
             scalar = spec.data_type.scalar(spec.data_type.decode(json, "v3"))
         except InvalidMetadata as e:
@@ -120,7 +121,7 @@ def _ends(values: npt.NDArray[Any]) -> tuple[int, int]:
 
 
 def _check(low: int, high: int, numbers: Reals, what: str) -> None:
-    """Raise unless all between two exact results fits the type."""
+    """Raise unless all numbers between two exact results fit the type."""
     for value in (low, high):
         if not numbers.low <= value <= numbers.high:
             raise ValueError(
@@ -164,7 +165,7 @@ def _divided(values: npt.NDArray[Any], scale: int, numbers: Reals) -> npt.NDArra
 def _rounded(
     operation: Any, values: npt.NDArray[Any], number: float, numbers: Reals
 ) -> npt.NDArray[Any]:
-    """The result of floats, each rounded once to the type; one that becomes infinite is refused."""
+    """Return the result, rounded once to the type; raise if a number becomes infinite."""
     if operation in (np.multiply, np.divide) and number == 1:
         return values
     with np.errstate(over="ignore", under="ignore"):

@@ -1,4 +1,4 @@
-"""Codecs as users write them: an object, a name, or JSON of either style."""
+"""Codecs as users give them: an object, a name, or JSON of either style."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MEMBERS = {**_DEFAULTS, "blosc": {"cname": "zstd", "clevel": 5, "blocksize": 0}
 
 
 def to_named(codec: Any, itemsize: int | None = 1) -> Named:
-    """The name and configuration of a codec, however it is given.
+    """Return the name and configuration of a codec, however it is given.
 
     A codec object of this library or of numcodecs, a name, ``{"id": …}`` as in version 2, or
     ``{"name": …, "configuration": …}`` as in version 3. `itemsize` completes what an object
@@ -47,7 +47,7 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
         if not isinstance(configuration, dict):
             raise InvalidMetadata(f"configuration: expected an object, got {configuration!r}")
         named = with_defaults("codec", Named(codec["name"], configuration))
-        if itemsize is None:  # a part of a document, which says all
+        if itemsize is None:  # part of metadata, which are complete
             return named
         stated = {**_MEMBERS.get(named.name, {}), **named.configuration}
         return _completed(Named(named.name, stated), itemsize)
@@ -71,7 +71,7 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
 
 
 def all_named(codecs: Iterable[Any], where: str, itemsize: int | None = 1) -> list[Named]:
-    """The names and configurations of codecs; errors name the place of one in `where`."""
+    """Return the names and configurations of codecs; errors name the position in `where`."""
     found = []
     for i, codec in enumerate(codecs):
         with error_context(f"{where}[{i}]", catch=(InvalidMetadata, InvalidArgument)):
@@ -80,7 +80,7 @@ def all_named(codecs: Iterable[Any], where: str, itemsize: int | None = 1) -> li
 
 
 def kind(named: Named) -> str:
-    """What a codec turns into what, as far as its name tells."""
+    """Return the kind of a codec, as far as its name shows it."""
     target = registry.find("codec", named.name)
     found = getattr(target, "kind", None)
     if isinstance(found, str):
@@ -92,7 +92,7 @@ def kind(named: Named) -> str:
 
 
 def with_bytes(codecs: Iterable[Named]) -> tuple[Named, ...]:
-    """The list with `bytes` where arrays become bytes, unless another codec does that."""
+    """Return the list with `bytes` inserted, unless another codec makes bytes of arrays."""
     found = list(codecs)
     kinds = [kind(c) for c in found]
     if "array->bytes" not in kinds:
@@ -102,7 +102,7 @@ def with_bytes(codecs: Iterable[Named]) -> tuple[Named, ...]:
 
 
 def _completed(named: Named, itemsize: int | None) -> Named:
-    """A codec object may leave to the array what depends on the size of its items."""
+    """Return a codec with the members that depend on the size of the array's items."""
     inner = named.configuration.get("codecs")
     if itemsize is not None and isinstance(inner, list):
         found = all_named(inner, "configuration.codecs", itemsize)
@@ -123,7 +123,7 @@ class Endian(StrEnum):
 
 
 class BloscShuffle(StrEnum):
-    """What `BloscCodec` does to bytes before it packs them."""
+    """The shuffle of `BloscCodec`, which comes before compression."""
 
     noshuffle = "noshuffle"
     shuffle = "shuffle"
@@ -131,7 +131,7 @@ class BloscShuffle(StrEnum):
 
 
 class BloscCname(StrEnum):
-    """What `BloscCodec` packs bytes with."""
+    """The compressor of `BloscCodec`."""
 
     lz4 = "lz4"
     lz4hc = "lz4hc"
@@ -142,14 +142,14 @@ class BloscCname(StrEnum):
 
 
 class ShardingCodecIndexLocation(StrEnum):
-    """Where `ShardingCodec` puts the index of a shard."""
+    """The place of the shard index of `ShardingCodec`."""
 
     start = "start"
     end = "end"
 
 
 def inner_chunk_shape(array: ArrayModel) -> tuple[int, ...] | None:
-    """The shape of the chunks inside shards, along the array's axes; None without shards.
+    """Return the shape of the chunks inside shards, along the array's axes; None without shards.
 
     Also None where a configuration is wrong, which an unknown data type may have kept unnoticed.
     """
@@ -180,7 +180,7 @@ class Pipeline:
 
 
 def pipeline(array: ArrayModel) -> Pipeline:
-    """The codecs of an array in groups; of a sharded one those that its chunks go through."""
+    """Return the codecs of an array in groups; of a sharded one those of its inner chunks."""
     return _grouped(array.codecs)
 
 

@@ -1,9 +1,4 @@
-"""transpose: axes in another order.
-
-Specification: ``transpose`` of version 3. Versions 1 and 2 say ``"order": "F"`` and the draft
-``"chunk_memory_layout": "F"`` for the reversed order.
-Configuration: ``{"order": [1, 0]}``; writers of 2023 also wrote ``"C"`` and ``"F"``.
-"""
+"""transpose: axes in another order."""
 
 from __future__ import annotations
 
@@ -19,6 +14,12 @@ from omnizarr.errors import InvalidMetadata
 
 @dataclass(frozen=True, slots=True)
 class Transpose(Configured):
+    """``transpose`` of version 3: ``{"order": [1, 0]}``; writers of 2023 also wrote "C" and "F".
+
+    Versions 1 and 2 have ``"order": "F"``, and the draft ``"chunk_memory_layout": "F"``, for the
+    reversed order.
+    """
+
     order: tuple[int, ...] | str
 
     name: ClassVar[str] = "transpose"
@@ -37,7 +38,7 @@ class Transpose(Configured):
         self.check("order", good, "a permutation of the axes")
 
     def axes(self, rank: int) -> tuple[int, ...]:
-        """The permutation for an array of that rank."""
+        """Return the permutation for an array of that rank."""
         if isinstance(self.order, str):
             return tuple(range(rank)) if self.order == "C" else tuple(reversed(range(rank)))
         if len(self.order) != rank:

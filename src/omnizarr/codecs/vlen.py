@@ -1,8 +1,6 @@
-"""vlen-utf8 and vlen-bytes: items of variable length, each behind its length.
+"""vlen-utf8 and vlen-bytes: items of variable length.
 
-Specification: registered extensions ``vlen-utf8`` and ``vlen-bytes``; object codecs of the
-same names in version 2. A 4-byte count, then for each item its 4-byte length and its bytes,
-all little-endian. No configuration.
+A count in four bytes, then for each item its length in four bytes and its bytes, all little-endian.
 """
 
 from __future__ import annotations
@@ -31,6 +29,8 @@ def _check_count(data: Buffer, spec: Spec) -> None:
 
 @dataclass(frozen=True, slots=True)
 class VlenUtf8(Configured):
+    """The registered extension ``vlen-utf8``, an object codec of version 2; no configuration."""
+
     name: ClassVar[str] = "vlen-utf8"
     kind: ClassVar[Kind] = "array->bytes"
 
@@ -60,6 +60,8 @@ class VlenUtf8(Configured):
 
 @dataclass(frozen=True, slots=True)
 class VlenBytes(Configured):
+    """The registered extension ``vlen-bytes``, an object codec of version 2; no configuration."""
+
     name: ClassVar[str] = "vlen-bytes"
     kind: ClassVar[Kind] = "array->bytes"
 

@@ -1,9 +1,7 @@
 """zstd: Zstandard frames (RFC 8878).
 
-Specification: registered extension ``zstd``; ``zstd`` in version 2.
-Configuration: ``{"level": 0, "checksum": false}``.
-The package zstandard packs, and unpacks small chunks, with one context a thread: chunks of 64 KiB
-are packed in half the time. numcodecs does everything else, and all where zstandard is missing.
+The package zstandard compresses, and decompresses small chunks, with one context per thread: chunks
+of 64 KiB are compressed in half the time. numcodecs does the rest, and all without zstandard.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ class _Contexts(threading.local):
 
     def __init__(self) -> None:
         self.found: dict[Zstd, Any] = {}
-        self.unpacker: Any = None if zstandard is None else zstandard.ZstdDecompressor()
+        self.decompressor: Any = None if zstandard is None else zstandard.ZstdDecompressor()
 
 
 _contexts = _Contexts()
@@ -42,6 +40,11 @@ _contexts = _Contexts()
 
 @dataclass(frozen=True, slots=True)
 class Zstd(Configured):
+    """The registered extension ``zstd``, and ``zstd`` in version 2.
+
+    ``{"level": 0, "checksum": false}``
+    """
+
     level: int = 0
     checksum: bool = False
 
@@ -71,7 +74,7 @@ class Zstd(Configured):
             raise ValueError(f"the frame says {stated} bytes, expected {len(out)}")
         if zstandard is not None and stated is not None and stated <= SMALL:
             try:
-                found = _contexts.unpacker.decompress(data, allow_extra_data=False)
+                found = _contexts.decompressor.decompress(data, allow_extra_data=False)
             except zstandard.ZstdError:
                 found = b""  # several frames, or damage: numcodecs knows both
             if len(found) == len(out):
@@ -92,11 +95,11 @@ class Zstd(Configured):
 
 
 def content_size(data: Buffer) -> int | None:
-    """The size that the frame's header states, or None where it states none."""
+    """Return the size in the frame's header, or None if it has none."""
     if bytes(data[:4]) != b"\x28\xb5\x2f\xfd":
         raise ValueError("this is not a zstd frame")
     if len(data) < 6:
-        raise ValueError("the zstd frame is cut off")
+        raise ValueError("the zstd frame is truncated")
     descriptor = data[4]
     single = bool(descriptor & 0x20)
     width = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
@@ -105,5 +108,5 @@ def content_size(data: Buffer) -> int | None:
     start = 5 + (not single) + (0, 1, 2, 4)[descriptor & 3]
     field = bytes(data[start : start + width])
     if len(field) < width:
-        raise ValueError("the zstd frame is cut off")
+        raise ValueError("the zstd frame is truncated")
     return int.from_bytes(field, "little") + (256 if width == 2 else 0)

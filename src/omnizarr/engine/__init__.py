@@ -1,4 +1,4 @@
-"""The engine: binds names to code and runs plans. Threads live here and nowhere else."""
+"""The engine: binds the names of a model to code, and reads and writes by plans."""
 
 from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.dispatch import exclusive, read, write, write_fields

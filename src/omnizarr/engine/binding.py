@@ -1,4 +1,4 @@
-"""An array with its names bound to code: what an engine works on.
+"""Bound arrays: the model of an array with its names bound to code, for the engines.
 
 An unknown codec, data type or transformer does not stop an array from being opened; asking for
 what needs it raises then, naming it.
@@ -41,31 +41,31 @@ _pipelines: Cache[Key, CodecPipeline] = Cache(512)
 # The parts of bound models by the ids of all that they depend on, which the model keeps alive. So
 # what is opened again need not be checked again.
 _checked: Cache[Key, tuple[ArrayModel, dict[str, Any]]] = Cache(512)
-# What binding depends on, beside the shape.
-_MATTERS = (
+# The parts of a model that binding depends on, besides the shape.
+_BOUND_PARTS = (
     *("data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
     "storage_transformers",
 )
-_matters = attrgetter(*_MATTERS)
+_bound_parts = attrgetter(*_BOUND_PARTS)
 _PARTS = ("data_type", "fill", "encoding", "skipped", "_pipelines", "layouts")
 
 
 @dataclass(eq=False)
 class BoundArray:
-    """A store, a place in it, and the array's model."""
+    """An array in a store, with its model bound to code."""
 
     store: Store
     path: str
     prefix: str
     model: ArrayModel
     _pipelines: dict[tuple[int, ...], CodecPipeline] = field(default_factory=dict)
-    # What the compiled kernel knows of the array, with and without empty chunks, by kind of store.
+    # The layout for the compiled kernel, with and without empty chunks, by type of store.
     layouts: dict[tuple[bool, type], Any] = field(default_factory=dict)
-    # Whether chunks at the end may hold elements of a larger shape that somebody else stored.
+    # True if chunks at the end may hold elements of a larger shape that another writer stored.
     outgrown: bool = False
 
     def check(self) -> bool:
-        """Raise for everything that is wrong; what is merely unknown may wait: False."""
+        """Raise if the model is invalid; return False if part of it is only unknown."""
         if self._was_checked():
             return True
         unknown = False
@@ -87,10 +87,10 @@ class BoundArray:
         return not unknown
 
     def _identity(self) -> Key:
-        return registry.generation(), *map(id, _matters(self.model))
+        return registry.generation(), *map(id, _bound_parts(self.model))
 
     def _was_checked(self) -> bool:
-        """Whether the same model, but perhaps for its shape, was bound before; then it is now."""
+        """Bind the array as an equal one was bound before; return False if there is none."""
         found = _checked.get(self._identity())
         if found is None:
             return False
@@ -114,7 +114,7 @@ class BoundArray:
         return any(a + b > n for (a, b), n in zip(ends, self.grid.array_shape, strict=True))
 
     def reshaped(self, model: ArrayModel) -> BoundArray:
-        """The same array with another shape; whatever does not depend on it stays bound."""
+        """Return the array with another shape; what does not depend on it stays bound."""
         other = BoundArray(self.store, self.path, self.prefix, model)
         other.__dict__.update({p: self.__dict__[p] for p in _PARTS if p in self.__dict__})
         grid = self.grid.resized(model.shape)
@@ -153,7 +153,7 @@ class BoundArray:
 
     @cached_property
     def fill_defined(self) -> bool:
-        """Whether absent chunks have a value that every reader agrees on."""
+        """True if the metadata state the value of missing chunks."""
         return self.model.fill_value.json is not None
 
     @cached_property
@@ -171,12 +171,12 @@ class BoundArray:
 
     @cached_property
     def encoded_prefix(self) -> bytes:
-        """The prefix as it stands in names of files."""
+        """The prefix as bytes of file names."""
         return os.fsencode(self.prefix)
 
     @cached_property
     def chunk_store(self) -> Store:
-        """The store as the array sees it, above its storage transformers."""
+        """The store of the array's chunks: above its storage transformers."""
         if not self.model.storage_transformers:
             return self.store
         return self._named(
@@ -187,7 +187,7 @@ class BoundArray:
         )
 
     def pipeline(self, chunk_shape: tuple[int, ...]) -> CodecPipeline:
-        """The codecs bound to chunks of that shape."""
+        """Return the codec pipeline for chunks of that shape."""
         found = self._pipelines.get(chunk_shape)
         if found is None:
             spec = Spec(chunk_shape, self.data_type, self.fill)
@@ -207,12 +207,12 @@ class BoundArray:
         return found
 
     def pipeline_at(self, coords: tuple[int, ...]) -> CodecPipeline:
-        """The codecs bound to the shape of one chunk."""
+        """Return the codec pipeline for one chunk."""
         return self._regular_pipeline or self.pipeline(self.grid.chunk_shape(coords))
 
     @property
     def first_pipeline(self) -> CodecPipeline:
-        """The codecs bound to the shape of the first chunk, which all have in a regular grid."""
+        """The codec pipeline for the first chunk; in a regular grid it is that of all chunks."""
         return self.pipeline_at((0,) * len(self.grid.axes))
 
     @cached_property
@@ -221,13 +221,13 @@ class BoundArray:
         return None if regular is None else self.pipeline(regular)
 
     def pipeline_key(self, chunk_shape: tuple[int, ...]) -> Key | None:
-        """Return what decides how chunks of a shape are encoded; None where that has no key."""
+        """Return a key for all that decides how chunks of a shape are encoded, or None."""
         rest = self.codecs_key
         return None if rest is None else (registry.generation(), chunk_shape, rest)
 
     @cached_property
     def codecs_key(self) -> Key | None:
-        """A key for all that decides how chunks are encoded, beside their shape, or None."""
+        """A key for all that decides how chunks are encoded, besides their shape, or None."""
         data_type, fill = self.data_type, self.fill
         value = fill[()] if data_type.variable else fill
         steps = self.model.codecs, self.model.storage_transformers
@@ -235,16 +235,16 @@ class BoundArray:
 
     @cached_property
     def source(self) -> Key:
-        """A key that tells the values of the store from others; it keeps no store alive."""
+        """A key that identifies the store; it does not keep the store alive."""
         return unique_key(self.store)
 
     def key(self, coords: tuple[int, ...]) -> str:
-        """The key of a chunk."""
+        """Return the key of a chunk."""
         return self.prefix + self.encoding.key(coords)
 
     @cached_property
     def skipped(self) -> tuple[str, ...]:
-        """Names of codecs and transformers that are unknown here and may be ignored."""
+        """The names of unknown codecs and transformers that may be ignored."""
         transformers = (
             t.name
             for t in self.model.storage_transformers
@@ -253,7 +253,7 @@ class BoundArray:
         return (*_skipped(self.model.codecs), *transformers)
 
     def check_skipped(self) -> None:
-        """Raise where chunks would be written without a step that reading may leave out."""
+        """Raise if chunks would be written without a codec that only reading may skip."""
         if self.skipped:
             raise StoreError(
                 f"array {paths.show(self.path)!r} has {self.skipped[0]!r}, which is unknown here;"
@@ -273,7 +273,7 @@ def chunk_context(verb: str, array: BoundArray, coords: tuple[int, ...]) -> erro
 
 
 def _skipped(codecs: tuple[Named, ...]) -> Iterator[str]:
-    """Names of unknown codecs that may be ignored, also of those inside others."""
+    """Yield the names of unknown codecs that may be ignored, also inside others."""
     for codec in codecs:
         if codec.must_understand and "codecs" not in codec.configuration:
             continue
@@ -283,6 +283,6 @@ def _skipped(codecs: tuple[Named, ...]) -> Iterator[str]:
             if not codec.must_understand:
                 yield codec.name
         except OmnizarrError:
-            continue  # told by `check`, or when data are asked for
+            continue  # reported by `check`, or when data are read
         else:
             yield from _skipped(getattr(bound, "inside", ()))

@@ -42,26 +42,26 @@ from omnizarr.stores import Range, Versioned, file_root, get_many
 
 Values: TypeAlias = npt.NDArray[Any]
 ENTRY = 512  # bytes that an entry takes besides its values
-MOST_NUMBERS = 2**10
+MAX_NUMBERS = 2**10
 
 
 @dataclass(slots=True)
-class Flight:
-    """A chunk that a thread is about to bring."""
+class Loading:
+    """A chunk that a thread is loading."""
 
     thread: int = field(default_factory=threading.get_ident)
-    landed: threading.Event = field(default_factory=threading.Event)
-    values: Values | None = None  # None after it has landed: it failed
+    done: threading.Event = field(default_factory=threading.Event)
+    values: Values | None = None  # None when done: it failed
 
 
 class ChunkCache:
-    """Arrays by name, up to a number of bytes; what was used longest ago goes first."""
+    """Arrays by key, up to a number of bytes; the least recently used go first."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.nbytes = 0
         self._kept: OrderedDict[Hashable, Values] = OrderedDict()
-        self._flights: dict[Hashable, Flight] = {}
+        self._loading: dict[Hashable, Loading] = {}
         self._numbers: OrderedDict[Hashable, int] = OrderedDict()
         self._next = itertools.count()
         self._lock = fork.lock()
@@ -69,24 +69,24 @@ class ChunkCache:
     def get(
         self, names: Sequence[Hashable], load: Callable[[list[int]], Sequence[Values]]
     ) -> list[Values]:
-        """The arrays of all names; `load` brings those that are missing, by their places.
+        """Return the arrays of all names; `load` loads those that are missing, by their numbers.
 
-        What another thread is bringing already is waited for.
+        What another thread is loading already is waited for.
         """
         found: list[Values | None] = [None] * len(names)
-        mine: dict[int, Flight] = {}
-        theirs: dict[int, Flight] = {}
+        mine: dict[int, Loading] = {}
+        theirs: dict[int, Loading] = {}
         try:
             with no_helpers, self._lock:
                 for i, name in enumerate(names):
                     found[i] = self._kept.get(name)
-                    flight = self._flights.get(name)
+                    loading = self._loading.get(name)
                     if found[i] is not None:
                         self._kept.move_to_end(name)
-                    elif flight is None:
-                        mine[i] = self._flights[name] = Flight()
-                    elif flight.thread != threading.get_ident():  # else this is a finaliser
-                        theirs[i] = flight
+                    elif loading is None:
+                        mine[i] = self._loading[name] = Loading()
+                    elif loading.thread != threading.get_ident():  # else this is a finaliser
+                        theirs[i] = loading
             if mine:
                 for i, values in zip(mine, load(list(mine)), strict=True):
                     found[i] = mine[i].values = values
@@ -94,20 +94,20 @@ class ChunkCache:
         finally:
             with no_helpers, self._lock:
                 for i, own in mine.items():
-                    if self._flights.get(names[i]) is own:
-                        del self._flights[names[i]]
-                    own.landed.set()
-        # Nobody waits before its own have landed, so that no two wait for each other.
-        for i, flight in theirs.items():
-            flight.landed.wait()
-            found[i] = flight.values
+                    if self._loading.get(names[i]) is own:
+                        del self._loading[names[i]]
+                    own.done.set()
+        # Nobody waits before its own are done, so that no two wait for each other.
+        for i, loading in theirs.items():
+            loading.done.wait()
+            found[i] = loading.values
         failed = [i for i, values in enumerate(found) if values is None]
         for i, values in zip(failed, load(failed) if failed else (), strict=True):
             found[i] = values
         return [values for values in found if values is not None]
 
     def has(self, name: Hashable) -> bool:
-        """Whether an array is kept now."""
+        """Return True if an array is in the cache."""
         with no_helpers, self._lock:
             return name in self._kept
 
@@ -123,15 +123,15 @@ class ChunkCache:
                 self.nbytes -= _cost(self._kept.popitem(last=False)[1])
 
     def number(self, key: Hashable) -> int:
-        """A number for equal keys, short and quick to compare.
+        """Return a number for equal keys, which is short and quick to compare.
 
-        A key that was not asked for in long is forgotten, and gets another number then.
+        A key that was not used for long is dropped, and gets another number then.
         """
         with no_helpers, self._lock:
             found = self._numbers.get(key)
             if found is None:
                 found = self._numbers[key] = next(self._next)
-                if len(self._numbers) > MOST_NUMBERS:
+                if len(self._numbers) > MAX_NUMBERS:
                     self._numbers.popitem(last=False)
             else:
                 self._numbers.move_to_end(key)
@@ -147,7 +147,7 @@ _lock = fork.lock()
 
 
 def current() -> ChunkCache | None:
-    """The cache that the settings ask for."""
+    """Return the cache of the current settings, or None."""
     budget = config.get().chunk_cache
     if budget is None:
         return None
@@ -175,12 +175,12 @@ NOTHING: Known = ({}, {})
 
 
 class Changed(Exception):
-    """The key has got another value since its generation was asked for."""
+    """Raised when a key got another value after its generation was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Part of a value, or all of it (None)."""
+    """A byte range of a value, or all of it (None), that was fetched ahead."""
 
     part: Range | None
     data: bytes | None
@@ -189,15 +189,15 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One stored value of one key: every part of it, or `Changed`."""
+    """One generation of one key's value; reading another one raises `Changed`."""
 
     store: Any
     key: str
     generation: str
-    fetched: Fetched | None = None  # what was fetched ahead
+    fetched: Fetched | None = None
 
     def parts(self, ranges: Sequence[Range | None]) -> list[Buffer]:
-        """Several parts, all of this generation; None is the whole."""
+        """Return several byte ranges, all of this generation; None is the whole value."""
         out: list[Buffer] = []
         if len(ranges) > 1 and hasattr(self.store, "get_many"):
             found = get_many(self.store, [(self.key, part) for part in ranges])
@@ -259,18 +259,20 @@ def read(
     if file_root(array.store) is not None or not hasattr(array.store, "get_many"):
         for_each(rows, count, one, out.nbytes, waits=False)
         return
-    # Far away a request takes long, so those of many chunks run side by side.
-    batch = max(1, config.get().in_flight // (2 * reference.fetched(array, out.nbytes // count)))
+    # Requests that take long run side by side, those of many chunks at a time.
+    batch = max(
+        1, config.get().in_flight // (2 * reference.estimate_fetched(array, out.nbytes // count))
+    )
     while some := [*itertools.islice(rows, batch)]:
-        known = _ahead(cache, array, some, name)
+        known = _fetch_ahead(cache, array, some, name)
         here = partial(one, known=known)
         for_each(iter(some), len(some), here, out.nbytes, waits=False)
 
 
-def _ahead(
+def _fetch_ahead(
     cache: ChunkCache, array: BoundArray, rows: list[Row], name: Callable[[tuple[int, ...]], Name]
 ) -> Known:
-    """The generations of some chunks, and of those that are not kept the value or the index."""
+    """Fetch the generations of some chunks, and the values or indexes that are not cached."""
     store = cast(Versioned, array.chunk_store)
     wanted: list[tuple[str, Range | None]] = []
     try:
@@ -284,7 +286,7 @@ def _ahead(
                 wanted.append((key, sharded[0].layout.index_range if sharded else None))
         answers = in_parallel(lambda pair: store.get_versioned(*pair), wanted)
     except OmnizarrError:
-        return NOTHING  # each row asks for itself, and what fails then is named
+        return NOTHING  # each row asks on its own, and its errors name the chunk
     fetched = {
         key: Fetched(part, *answer) for (key, part), answer in zip(wanted, answers, strict=True)
     }
@@ -346,29 +348,29 @@ def _fill_from_shard(
         return [np.array(shards.index(stored))]
 
     [index] = cache.get([(*name, "index")], load_index)
-    pieces = shards.inner_chunks(index, region)
-    there = [p for p in pieces if p.range is not None]
+    touched = shards.inner_chunks(index, region)
+    present = [p for p in touched if p.range is not None]
 
-    def load(places: list[int]) -> list[Values]:
-        wanted = coalesce(there[i].range or Range() for i in places)
+    def load(numbers: list[int]) -> list[Values]:
+        wanted = coalesce(present[i].range or Range() for i in numbers)
         parts = wanted.split(value.parts(wanted.ranges))
         found = []
-        for piece in (there[i] for i in places):
-            with inner_chunk_context(piece.coords):
-                found.append(_decoded(shards.inner, parts[piece.range or Range()]))
+        for chunk_part in (present[i] for i in numbers):
+            with inner_chunk_context(chunk_part.coords):
+                found.append(_decoded(shards.inner, parts[chunk_part.range or Range()]))
         return found
 
-    chunks = iter(cache.get([(*name, p.coords) for p in there], load))
-    for piece in pieces:
-        outside: Any = (*piece.outside, ...)
-        inside: Any = (*piece.inside, ...)
-        out[outside] = shards.spec.fill if piece.range is None else next(chunks)[inside]
-        if piece.range is None:
-            report_missing(shards.to_shard(piece.coords, piece.inside))
+    chunks = iter(cache.get([(*name, p.coords) for p in present], load))
+    for chunk_part in touched:
+        outside: Any = (*chunk_part.outside, ...)
+        inside: Any = (*chunk_part.inside, ...)
+        out[outside] = shards.spec.fill if chunk_part.range is None else next(chunks)[inside]
+        if chunk_part.range is None:
+            report_missing(shards.to_shard(chunk_part.coords, chunk_part.inside))
 
 
 def _decoded(pipeline: CodecPipeline, data: Buffer) -> Values:
-    """A whole chunk in memory of its own."""
+    """Return a whole chunk in memory of its own."""
     out = np.empty(pipeline.spec.shape, pipeline.spec.data_type.dtype)
     pipeline.decode_into(data, tuple(slice(0, n, 1) for n in pipeline.spec.shape), out)
     return out

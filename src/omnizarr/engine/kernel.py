@@ -1,7 +1,7 @@
-"""The compiled kernel, where it was built and where it knows an array's layout.
+"""The compiled kernel: reads and writes files and values in memory, for many kinds of arrays.
 
-It says yes or no for an array as a whole. Of a batch it reports the rows that it could not do,
-damaged ones among them; the reference engine does those again and raises what there is to raise.
+It accepts or refuses an array as a whole. Of a plan it returns the rows that it could not do,
+damaged chunks among them; the reference engine does those again and raises the errors.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ except ImportError:  # no compiler when it was installed
 
 MAX_ITEM = 1024
 MAX_AXES = 32
-LARGE = 2**22  # bytes of a result whose memory is worth keeping
-SMALL = 2**17  # bytes that a thread has to read, decode or encode to be worth its start
+LARGE = 2**22  # bytes of a result whose memory is worth reusing
+SMALL = 2**17  # bytes that a thread must read, decode or encode to be worth its start
 _STYLES = {Default: 0, V2: 1, Draft: 2}
 _CRC32C, _BLOSC, _ZSTD, _LZ4, _GZIP, _ZLIB = 1, 2, 3, 4, 5, 6
 _BLOSC_NAMES = {"lz4": 0, "lz4hc": 1, "zstd": 2, "snappy": 3}
 _OTHER = 4
 
-Step = tuple[int, int, int, int, int, int, int]
+CodecNumbers = tuple[int, int, int, int, int, int, int]
 
 
 def available() -> bool:
-    """Whether the kernel was built."""
+    """Return True if the kernel was built."""
     return _kernel is not None
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the kernel needs to know of one array."""
+    """The description of one array for the kernel."""
 
     capsule: Any
     style: int
@@ -179,7 +179,7 @@ def _store_values(
 
 
 class _Items(dict[int, np.dtype[Any]]):
-    """The type of any items by their size; not every type has a buffer of its own."""
+    """Types without a meaning by item size; not every type has a buffer of its own."""
 
     def __missing__(self, size: int) -> np.dtype[Any]:
         found = self[size] = np.dtype(f"V{size}")
@@ -190,14 +190,14 @@ _items = _Items()
 
 
 def _coords(plan: Plan) -> Iterable[tuple[int, ...]]:
-    """The place in the grid of each chunk touched, in the order of rows."""
+    """Return the coordinates of each chunk touched, in the order of rows."""
     if isinstance(plan, PointPlan):
         return map(tuple, plan.coords.tolist())
     return itertools.product(*(a.chunk.tolist() for a in plan.axes))
 
 
 def _columns(plan: Plan) -> tuple[Any, ...] | list[Any]:
-    """A plan as the kernel takes it."""
+    """Return a plan in the form that the kernel takes."""
     if isinstance(plan, PointPlan):
         parts = (plan.coords, plan.begin, plan.inner, plan.outer)
         return [np.ascontiguousarray(p, np.int64) for p in parts]
@@ -212,7 +212,7 @@ def _columns(plan: Plan) -> tuple[Any, ...] | list[Any]:
 
 
 def _layout(array: BoundArray) -> Layout | None:
-    """Return what the kernel needs to know of an array, or None if it cannot work on it."""
+    """Return the description of an array for the kernel, or None if it refuses the array."""
     settings = config.get()
     if settings.engine == "reference":
         return None
@@ -249,7 +249,7 @@ def _make_layout(array: BoundArray, keep_empty: bool) -> Layout | None:
 
 
 def _capsule(pipeline: CodecPipeline, keep_empty: bool) -> Any:
-    """The pipeline as the kernel knows it, or None where it does not."""
+    """Return the pipeline as an object of the kernel, or None if it lacks a codec."""
     spec = pipeline.spec
     data_type, dtype = spec.data_type, spec.data_type.dtype
     if data_type.variable or not 0 < dtype.itemsize <= MAX_ITEM or 0 in spec.shape:
@@ -261,7 +261,7 @@ def _capsule(pipeline: CodecPipeline, keep_empty: bool) -> Any:
         if not isinstance(codec, Transpose):
             return None
         order = tuple(order[i] for i in codec.axes(len(order)))
-    steps = _steps(pipeline)
+    codecs = _codecs(pipeline)
     swap = _swap(pipeline, dtype)
     inner, index = None, (False, False, False)
     counts = getattr(pipeline.array_bytes, "counts", None)
@@ -275,30 +275,30 @@ def _capsule(pipeline: CodecPipeline, keep_empty: bool) -> Any:
         index, swap = found, 0
     elif not isinstance(pipeline.array_bytes, Bytes):
         return None
-    if steps is None or swap is None:
+    if codecs is None or swap is None:
         return None
     fill = spec.fill.tobytes()
     try:
         return _kernel.chain(
-            spec.shape, order, dtype.itemsize, swap, steps, fill, keep_empty, inner, *index
+            spec.shape, order, dtype.itemsize, swap, codecs, fill, keep_empty, inner, *index
         )
     except ValueError:
         return None
 
 
 def _index(pipeline: CodecPipeline, at_end: bool) -> tuple[bool, bool, bool] | None:
-    """Whether a shard's index has a checksum, is big-endian, stands at the end; None: other."""
-    steps = _steps(pipeline)
+    """Return if a shard index has a checksum, is big-endian, is at the end; None: other."""
+    codecs = _codecs(pipeline)
     serializer = pipeline.array_bytes
-    if pipeline.array_array or not isinstance(serializer, Bytes) or steps is None:
+    if pipeline.array_array or not isinstance(serializer, Bytes) or codecs is None:
         return None
-    if [s[0] for s in steps] not in ([], [_CRC32C]):
+    if [s[0] for s in codecs] not in ([], [_CRC32C]):
         return None
-    return bool(steps), serializer.endian == "big", at_end
+    return bool(codecs), serializer.endian == "big", at_end
 
 
 def _swap(pipeline: CodecPipeline, dtype: np.dtype[Any]) -> int | None:
-    """The size of units whose bytes differ in order between memory and store; None: mixed."""
+    """Return the size of units whose bytes are swapped between memory and store; None: mixed."""
     serializer = pipeline.array_bytes
     if not isinstance(serializer, Bytes):
         return 0
@@ -312,17 +312,17 @@ def _swap(pipeline: CodecPipeline, dtype: np.dtype[Any]) -> int | None:
     return dtype.itemsize // (2 if dtype.kind == "c" else 1)
 
 
-def _steps(pipeline: CodecPipeline) -> tuple[Step, ...] | None:
-    out: list[Step] = []
+def _codecs(pipeline: CodecPipeline) -> tuple[CodecNumbers, ...] | None:
+    out: list[CodecNumbers] = []
     for codec, _ in pipeline.bytes_bytes:
-        step = _step(codec)
-        if step is None:
+        codec_numbers = _codec(codec)
+        if codec_numbers is None:
             return None
-        out.append(step)
+        out.append(codec_numbers)
     return tuple(out)
 
 
-def _step(codec: Any) -> Step | None:
+def _codec(codec: Any) -> CodecNumbers | None:
     name = getattr(codec, "name", "")
     if name == "crc32c":
         return (_CRC32C, 0, 0, 0, 0, 0, 0)
@@ -342,15 +342,15 @@ def _step(codec: Any) -> Step | None:
 
 @cache
 def _has_deflate() -> bool:
-    """Whether the kernel can call the libdeflate inside the package that the codec has loaded."""
+    """Return True if the kernel can call the libdeflate of the package that the codec uses."""
     file = getattr(sys.modules.get("deflate._deflate"), "__file__", None)
     return file is not None and _kernel.load_deflate(file)
 
 
 def _writable(pipeline: CodecPipeline) -> bool:
-    """Whether the kernel can also encode: not every compressor inside Blosc."""
+    """Return True if the kernel can also encode: it lacks some compressors inside Blosc."""
     shards: Any = pipeline.array_bytes
     if hasattr(shards, "counts"):
         return _writable(shards.inner)
-    steps = _steps(pipeline) or ()
-    return all(not (s[0] == _BLOSC and s[2] == _OTHER) for s in steps)
+    codecs = _codecs(pipeline) or ()
+    return all(not (s[0] == _BLOSC and s[2] == _OTHER) for s in codecs)

@@ -1,7 +1,7 @@
-"""What a read does where the store proves that a chunk is absent: fill, warn or raise.
+"""Missing chunks: a read fills them, warns or raises.
 
-Chunks are counted as the user knows them: of an array with shards those inside them, whether the
-shard is absent or only its chunk.
+Chunks are counted as the user knows them: in a sharded array those inside shards, whether the whole
+shard is missing or only its chunk.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from omnizarr.model import paths
 Coords: TypeAlias = tuple[int, ...]
 Missing: TypeAlias = Literal["fill", "warn", "raise"]
 CHOICES = ("fill", "warn", "raise")
-SHOWN = 3  # places that a warning names
+SHOWN = 3  # chunks that a warning names
 
 
 def check_missing(missing: object) -> None:
-    """Raise where `missing` is none of the choices."""
+    """Raise if `missing` is none of the choices."""
     if missing not in CHOICES:
         raise InvalidArgument(f"missing must be one of {CHOICES}, got {missing!r}")
 
@@ -38,35 +38,35 @@ class Filled:
         check_missing(missing)
         self.array = array
         self.missing = missing
-        self.places: set[Coords] = set()
+        self.coords: set[Coords] = set()
 
     def add_chunk(self, row: Row) -> None:
-        """A chunk, or shard, that the store does not have."""
+        """Add a chunk, or shard, that the store does not have."""
         self.add(row, [tuple(slice(0, s.stop) for s in row.region)])
 
-    def add(self, row: Row, holes: list[Region]) -> None:
-        """Boxes of a chunk without one inside it; those that the row does not select are not."""
-        found = {place for box in holes for place in self._places(row, box)}
+    def add(self, row: Row, boxes: list[Region]) -> None:
+        """Add the chunks in boxes of a shard that are missing and that the row selects."""
+        found = {coords for box in boxes for coords in self._coords_in(row, box)}
         if found and self.missing == "raise":
             raise self._error(row, min(found))
-        self.places |= found
+        self.coords |= found
 
     def finish(self, filled: list[Coords] | None) -> None:
-        """Put the places in order into a list, and warn where that is wanted."""
-        places = sorted(self.places)
+        """Append the coordinates in order to a list, and warn if `missing` says so."""
+        coords = sorted(self.coords)
         if filled is not None:
-            filled.extend(places)
-        if places and self.missing == "warn":
-            several = len(places) > SHOWN
-            names = ", ".join(map(str, places[:SHOWN])) + (", …" if several else "")
+            filled.extend(coords)
+        if coords and self.missing == "warn":
+            several = len(coords) > SHOWN
+            names = ", ".join(map(str, coords[:SHOWN])) + (", …" if several else "")
             warn(
-                f"{len(places)} missing chunks of {paths.show(self.array.path)} in"
+                f"{len(coords)} missing chunks of {paths.show(self.array.path)} in"
                 f" {self.array.store!r} were read as the fill value"
                 f" {self.array.fill[()]!r}: {names}",
             )
 
-    def _places(self, row: Row, box: Region) -> Iterator[Coords]:
-        """The chunks with an element that is both in the box and selected."""
+    def _coords_in(self, row: Row, box: Region) -> Iterator[Coords]:
+        """Yield the chunks with an element that is both in the box and selected."""
         sizes = _inner_sizes(self.array, row.coords)
         if sizes is None:
             yield row.coords
@@ -84,29 +84,29 @@ class Filled:
         numbers = [(o + a[inside]) // n for a, o, n in zip(at, starts, sizes, strict=True)]
         yield from map(tuple, np.unique(np.stack(numbers, axis=-1), axis=0).tolist())
 
-    def _error(self, row: Row, place: Coords) -> MissingChunk:
+    def _error(self, row: Row, coords: Coords) -> MissingChunk:
         array, path = self.array, paths.show(self.array.path)
         key = array.key(row.coords)
-        what = f"chunk {place}"
-        if place != row.coords:
+        what = f"chunk {coords}"
+        if coords != row.coords:
             what += f", in shard {row.coords},"
         return MissingChunk(
             f"{what} of {path} (key {key!r} in {array.store!r}) is missing; missing='fill' reads"
             f" the fill value {array.fill[()]!r} in its place",
             path=path,
-            chunk=place,
+            chunk=coords,
             key=key,
         )
 
 
 def _inside(at: npt.NDArray[Any], box: slice) -> npt.NDArray[np.bool_]:
-    """Which positions along one axis lie in a box."""
+    """Return which positions along one axis are in a box."""
     found: npt.NDArray[np.bool_] = (box.start <= at) & (at < box.stop)
     return found
 
 
 def _inner_sizes(array: BoundArray, coords: Coords) -> Coords | None:
-    """The shape of chunks in a shard along the array's axes, or None without them."""
+    """Return the shape of chunks in a shard along the array's axes, or None without shards."""
     pipeline = array.pipeline_at(coords)
     inner = getattr(pipeline.array_bytes, "inner", None)
     if inner is None or pipeline.reshapes:

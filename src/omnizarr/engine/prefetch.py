@@ -1,8 +1,8 @@
-"""Fetching ahead: chunks of many rows in one request, decoded while the next are on their way.
+"""Fetching ahead, for stores that fetch several values in one call.
 
-For stores that can fetch several values in one go, which those far away do side by side. A row is
-a generator of requests (`codecs.steps`); those of a batch run side by side too, so that a batch of
-shards costs one round for all indexes and one for all inner chunks.
+The chunks of a batch run their requests (`codecs.pipeline.Requests`) side by side, so that a batch
+of shards costs one round for all indexes and one for all inner chunks; while one batch is decoded,
+the next one is fetched.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ T = TypeVar("T")
 def fetch_ahead(
     store: Store,
     rows: Iterator[R],
-    steps: Callable[[R], Requests[T]],
+    requests: Callable[[R], Requests[T]],
     use: Callable[[R, T], None],
     *,
     size: int,
     nbytes: int,
     threads: int,
 ) -> None:
-    """Call `use` for every row with what its steps returned.
+    """Call `use` for every row with the result of its requests.
 
     `size` is about how many bytes one row fetches, `nbytes` how many all of them.
     """
     with bytes_in_flight(nbytes) as granted:
         # Where not all fits, half of it is decoded while the other half is on its way.
         batch = granted if granted >= nbytes else granted // 2
-        feed = _Feed(store, rows, steps, max(1, batch // max(1, size)))
+        feed = _Feed(store, rows, requests, max(1, batch // max(1, size)))
 
         def work() -> None:
             for row, found in feed:
@@ -53,12 +53,12 @@ def fetch_ahead(
 
 
 class _Feed(Generic[R, T]):
-    """Rows with what was fetched for them, for several threads that take one at a time."""
+    """The rows with the data that were fetched for them; several threads take one at a time."""
 
     def __init__(
-        self, store: Store, rows: Iterator[R], steps: Callable[[R], Requests[T]], batch: int
+        self, store: Store, rows: Iterator[R], requests: Callable[[R], Requests[T]], batch: int
     ) -> None:
-        self._store, self._rows, self._steps, self._batch = store, rows, steps, batch
+        self._store, self._rows, self._requests, self._batch = store, rows, requests, batch
         self._ready: deque[tuple[R, T]] = deque()
         self._more, self._fetching = True, False
         self._changed = threading.Condition()
@@ -105,11 +105,13 @@ class _Feed(Generic[R, T]):
     def _several(self, rows: list[R]) -> list[T]:
         try:
             return run_requests(
-                gather_requests(map(self._steps, rows)), ConsistentReader(self._store)
+                gather_requests(map(self._requests, rows)), ConsistentReader(self._store)
             )
         except (OmnizarrError, ValueReplaced):
-            # Again one by one: what fails then is named.
+            # Again one by one, so that errors name the chunk.
             return [self._one(row) for row in rows]
 
     def _one(self, row: R) -> T:
-        return read_consistently(self._store, lambda fetch: run_requests(self._steps(row), fetch))
+        return read_consistently(
+            self._store, lambda fetch: run_requests(self._requests(row), fetch)
+        )

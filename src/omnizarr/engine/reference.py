@@ -1,4 +1,4 @@
-"""The reference engine: plain Python and NumPy, for every array."""
+"""The reference engine: reads and writes every array, in Python and NumPy."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def read(
     # Of files, threads that each read and decode some are quicker than fetching ahead.
     in_files = file_root(store) is not None
     if in_files and array.first_pipeline.sharded is None:
-        some, number = in_turn(array, plan.rows(), count)
+        some, number = in_batches(array, plan.rows(), count)
         several = partial(_read_some, array, out=out, filled=filled)
         for_each(some, number, several, out.nbytes, waits=False)
     elif in_files or not hasattr(store, "get_many"):
         one = partial(read_row, array, out=out, filled=filled)
         for_each(plan.rows(), count, one, out.nbytes, waits=False)
     elif count:
-        size = fetched(array, out.nbytes // count)
+        size = estimate_fetched(array, out.nbytes // count)
         fetch_ahead(
             store,
             plan.rows(),
-            lambda row: _steps(array, row.coords, row.region),
+            lambda row: _read_part(array, row.coords, row.region),
             lambda row, decode: fill_row(array, row, decode, out, filled),
             size=size,
             nbytes=size * count,
@@ -68,8 +68,8 @@ def read(
         )
 
 
-def fetched(array: BoundArray, selected: int) -> int:
-    """About how many bytes one chunk takes while it waits to be decoded."""
+def estimate_fetched(array: BoundArray, selected: int) -> int:
+    """Estimate how many bytes of one chunk are held until it is decoded."""
     pipeline = array.first_pipeline
     whole = pipeline.spec.nbytes or UNKNOWN
     found = pipeline.sharded
@@ -80,10 +80,10 @@ def fetched(array: BoundArray, selected: int) -> int:
     return min(whole, selected + around)
 
 
-def in_turn(
+def in_batches(
     array: BoundArray, rows: Iterator[Row], count: int, nbytes: int = TOGETHER
 ) -> tuple[Iterator[list[Row]], int]:
-    """Rows whose chunks are small enough to be taken together, and how often there are some."""
+    """Return batches of rows with chunks small enough to be read together, and their number."""
     size = array.first_pipeline.spec.nbytes or UNKNOWN
     share = count // (4 * config.get().threads)
     number = max(1, min(nbytes // max(1, size), share))
@@ -97,7 +97,7 @@ def _read_some(
     keys = [array.key(row.coords) for row in rows]
     try:
         found = get_many(array.chunk_store, [(key, None) for key in keys])
-    except OmnizarrError:  # of which chunk it is shows when each is asked for by itself
+    except OmnizarrError:  # asking for each chunk on its own shows which one it is
         found = [None] * len(rows)
     for row, data in zip(rows, found, strict=True):
         if data is None:
@@ -133,35 +133,37 @@ def fill_row(
         if filled is None:
             decode(part)
         else:
-            with record_missing() as holes:
+            with record_missing() as boxes:
                 decode(part)
-            filled.add(row, holes)
+            filled.add(row, boxes)
     if row.pick is not None:
         out[index] = part[row.pick]
 
 
-def _steps(
+def _read_part(
     array: BoundArray, coords: Coords, region: Region, held: bool = False
 ) -> Requests[Decode | None]:
-    """What it takes to read part of one chunk; None where the store has none.
+    """Fetch part of one chunk, and return its decoder, or None if the chunk is missing.
 
-    `held`: whatever is asked for is of one value, which needs no look whether it was replaced.
+    `held`: all answers are of one value, so that it need not be checked if it was replaced.
     """
     pipeline = array.pipeline_at(coords)
     with chunk_context("read", array, coords):
-        decode = yield from _settled(array, pipeline, array.key(coords), region, held)
+        decode = yield from _read_part_consistently(
+            array, pipeline, array.key(coords), region, held
+        )
         for other in array.encoding.other_keys(coords) if decode is None else ():
             decode = yield from pipeline.read_part(array.prefix + other, region)
     return decode
 
 
-def _settled(
+def _read_part_consistently(
     array: BoundArray, pipeline: CodecPipeline, key: str, region: Region, held: bool
 ) -> Requests[Decode | None]:
-    """The steps of a chunk, again where its shard was replaced between its index and its parts.
+    """Fetch part of a chunk, again if its shard was replaced between its index and its parts.
 
-    As long as the index is the same, what was read at its places is one value or the next of each
-    inner chunk. Far stores are not asked once more, but say what value a part is of.
+    As long as the index is the same, the bytes that it names are one value or the next of each
+    inner chunk. Stores with a high latency are not asked again: they tell the version of a part.
     """
     low_latency = has_low_latency(array.chunk_store)
     in_memory = direct_values(array.chunk_store) is not None
@@ -173,13 +175,13 @@ def _settled(
     if not low_latency or held:
         return (yield from pipeline.read_part(key, region))
     for _ in CONFLICTS.tries():
-        steps = pipeline.read_part(key, region)
-        first = next(steps)
+        requests = pipeline.read_part(key, region)
+        first = next(requests)
         answers = yield first
         try:
-            wanted = steps.send(answers)
+            wanted = requests.send(answers)
             while True:
-                wanted = steps.send((yield wanted))
+                wanted = requests.send((yield wanted))
         except StopIteration as end:
             decode: Decode | None = end.value
         if first == [(key, None)] or (yield first) == answers:
@@ -188,22 +190,22 @@ def _settled(
 
 
 def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None:
-    """What fills an array with part of one chunk, or None where the store has none."""
+    """Return the decoder of part of one chunk, or None if the chunk is missing."""
     pipeline = array.pipeline_at(coords)
     far = pipeline.reads_parts and not has_low_latency(array.chunk_store)
-    if pipeline.sharded is None and coords and not far:  # the same in fewer steps
+    if pipeline.sharded is None and coords and not far:  # the same with fewer calls
         with chunk_context("read", array, coords):
             data = array.chunk_store.get(array.key(coords))
         return None if data is None else partial(pipeline.decode_into, data, region)
     store = array.chunk_store
     held = hasattr(store, "snapshot")
     return read_consistently(
-        store, lambda fetch: run_requests(_steps(array, coords, region, held), fetch)
+        store, lambda fetch: run_requests(_read_part(array, coords, region, held), fetch)
     )
 
 
 def read_chunk(array: BoundArray, coords: Coords) -> npt.NDArray[Any] | None:
-    """One decoded chunk in full, or None where the store has none."""
+    """Return one whole chunk, or None if it is missing."""
     region = tuple(slice(0, n, 1) for n in array.grid.chunk_shape(coords))
     decode = _decoder(array, coords, region)
     if decode is None:
@@ -233,13 +235,13 @@ def _write(array: BoundArray, rows: Iterator[Row], count: int, value: npt.NDArra
     if array.encoding.other_keys((0,) * len(array.grid.axes)):
         several = None
     elif _lends_buffers(array, store):
-        some, number = in_turn(array, rows, count)
+        some, number = in_batches(array, rows, count)
         for_each(some, number, partial(_write_files, array, value), value.nbytes)
         return
     elif hasattr(store, "change_many"):
         several = _by_group(array, cast(SetsGroups, store), rows)
     elif hasattr(store, "set_many"):
-        several = _in_batches(array, rows, count)
+        several = _store_batches(array, rows, count)
     else:
         several = None
     waits = waits_for(array.store)
@@ -267,15 +269,15 @@ def _own(store: Store, data: Buffer) -> Buffer:
 
 
 def _by_group(array: BoundArray, store: SetsGroups, rows: Iterator[Row]) -> list[list[Row]]:
-    """Rows that share a value below, which is replaced once."""
+    """Return the rows in groups that one stored value holds, which is replaced once."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(store.group(array.key(row.coords)), []).append(row)
     return list(groups.values())
 
 
-def _in_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[list[Row]]:
-    """Rows to be stored in one call: while a thread waits for the store, another encodes."""
+def _store_batches(array: BoundArray, rows: Iterator[Row], count: int) -> list[list[Row]]:
+    """Return batches of rows to store in one call: one thread waits while another encodes."""
     threads = config.get().threads
     size = array.first_pipeline.spec.nbytes or UNKNOWN
     batch = max(1, min(config.get().in_flight // (threads * size), -(-count // threads)))
@@ -295,11 +297,11 @@ def _write_row(array: BoundArray, row: Row, value: npt.NDArray[Any]) -> None:
 def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> None:
     """Store some chunks of plain items in a directory, whole ones in one call.
 
-    They are gathered in memory that is kept, as fresh memory is slow, and that no codec keeps.
+    They are copied to memory that is reused, as new memory is slow, and that no codec keeps.
     """
     size = array.first_pipeline.plain_size
     found: list[tuple[Coords, Buffer]] = []
-    with temporary_buffer(size * (1 if array.first_pipeline.bytes_bytes else len(rows))) as room:
+    with temporary_buffer(size * (1 if array.first_pipeline.bytes_bytes else len(rows))) as buffer:
         for row in rows:
             pipeline = array.pipeline_at(row.coords)
             if not row.whole or row.pick is not None or pipeline.plain_size != size:
@@ -307,7 +309,7 @@ def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) ->
                 continue
             start = 0 if pipeline.bytes_bytes else len(found) * size  # packed, it is elsewhere
             with chunk_context("write", array, row.coords):
-                chunk = _gathered(array, pipeline, row, value, room[start : start + size])
+                chunk = _contiguous(array, pipeline, row, value, buffer[start : start + size])
                 data = _encoded(array, pipeline, chunk)
                 if data is None:
                     _put(array, row.coords, None)
@@ -315,26 +317,26 @@ def _write_files(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) ->
                     found.append((row.coords, data))
         try:
             set_many(array.chunk_store, [(array.key(coords), data) for coords, data in found])
-        except OmnizarrError:  # of which chunk it is shows when each is stored by itself
+        except OmnizarrError:  # storing each chunk on its own shows which one it is
             for coords, data in found:
                 with chunk_context("write", array, coords):
                     _put(array, coords, data)
 
 
-def _gathered(
+def _contiguous(
     array: BoundArray,
     pipeline: CodecPipeline,
     row: Row,
     value: npt.NDArray[Any],
-    room: npt.NDArray[np.uint8],
+    buffer: npt.NDArray[np.uint8],
 ) -> npt.NDArray[Any]:
-    """A whole chunk, in `room` unless it is one run of memory already."""
+    """Return a whole chunk, copied to `buffer` unless it is contiguous already."""
     index: Any = (*row.outer, ...)
     part: npt.NDArray[Any] = value[index]
     shape = pipeline.spec.shape
     if part.shape == shape and part.flags.c_contiguous:
         return part
-    chunk: npt.NDArray[Any] = room.view(array.dtype).reshape(shape)
+    chunk: npt.NDArray[Any] = buffer.view(array.dtype).reshape(shape)
     if part.shape != shape:
         chunk[...] = array.fill
     chunk[row.region] = part
@@ -379,7 +381,7 @@ def _replace(array: BoundArray, row: Row, change: Callable[[bytes | None], Buffe
 def _box(
     array: BoundArray, pipeline: CodecPipeline, row: Row, old: Buffer | None
 ) -> npt.NDArray[Any]:
-    """The part of a chunk that a row touches, as it is stored now."""
+    """Return the box of a chunk that a row touches, as it is stored now."""
     box = empty_box(array, row.region)
     if old is None:
         box[...] = array.fill
@@ -423,7 +425,7 @@ def _changed(
     value: npt.NDArray[Any],
     old: Callable[[], Buffer | None],
 ) -> Buffer | None:
-    """The new bytes of a chunk, or None for one with nothing but the fill value that may go."""
+    """Return the new bytes of a chunk, or None if it has only fill values and may be erased."""
     index: Any = (*row.outer, ...)
     part: npt.NDArray[Any] = value[index]
     if row.whole and part.shape == pipeline.spec.shape:
@@ -442,7 +444,7 @@ def _encoded(array: BoundArray, pipeline: CodecPipeline, chunk: npt.NDArray[Any]
 
 
 def _kept(array: BoundArray, pipeline: CodecPipeline, data: Buffer | None) -> Buffer | None:
-    """The bytes of a chunk of nothing but the fill value (None), where it must be stored."""
+    """Return the bytes to store; a chunk of only fill values (None) is encoded if it must be."""
     if data is None and (config.get().write_empty_chunks or not array.fill_defined):
         return pipeline.encode(_empty_chunk(array, pipeline))
     return data
@@ -470,7 +472,7 @@ def _put(array: BoundArray, coords: Coords, data: Buffer | None) -> None:
         store.set(key, _own(store, data))
     for other in array.encoding.other_keys(coords):
         if store.get(array.prefix + other) is not None:
-            store.erase(array.prefix + other)  # the old value would show again
+            store.erase(array.prefix + other)  # or the old value would be read again
 
 
 def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> None:
@@ -481,7 +483,7 @@ def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> N
 
 
 __all__ = [
-    "fetched",
+    "estimate_fetched",
     "fill_row",
     "read",
     "read_chunk",

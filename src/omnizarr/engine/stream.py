@@ -1,4 +1,4 @@
-"""Streaming writes: parts are gathered until a chunk or shard is complete, and stored once.
+"""Streaming writes: parts are collected until a chunk or shard is complete, and stored once.
 
 Writing an image plane by plane into shards of many planes would otherwise rewrite every shard for
 each plane. Chunks that are complete are stored at once, several in parallel; before the budget is
@@ -34,11 +34,11 @@ from omnizarr.stores.operations import waits_for
 
 Coords = tuple[int, ...]
 T = TypeVar("T")
-TOGETHER = 1024  # whole chunks that are stored in one go
+BATCH = 1024  # whole chunks that are stored together
 
 
-class Gathered:
-    """What was written to one chunk so far."""
+class PartialChunk:
+    """The elements of one chunk that were written so far."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.values = np.zeros(shape, dtype)
@@ -54,18 +54,20 @@ class Gathered:
         box: Any = (*row.region, ...)
         outer: Any = (*row.outer, ...)
         if row.pick is None:
-            fresh = int(self.known[box].size - np.count_nonzero(self.known[box]))
-            self.values[box] = values[outer]  # where there is no memory for it, nothing is known
+            new = int(self.known[box].size - np.count_nonzero(self.known[box]))
+            self.values[box] = values[
+                outer
+            ]  # first: if there is not enough memory, nothing is known
             self.known[box] = True
-            self.missing -= fresh
+            self.missing -= new
             return
         self.values[box][row.pick] = values[outer]
         self.known[box][row.pick] = True
         self.missing = int(self.known.size - np.count_nonzero(self.known))
 
-    def resized(self, shape: tuple[int, ...]) -> Gathered:
+    def resized(self, shape: tuple[int, ...]) -> PartialChunk:
         """Return the same with another shape; what is outside of it is left out."""
-        other = Gathered(shape, self.values.dtype)
+        other = PartialChunk(shape, self.values.dtype)
         both: Any = tuple(slice(min(a, b)) for a, b in zip(shape, self.known.shape, strict=True))
         other.values[both], other.known[both] = self.values[both], self.known[both]
         other.missing = int(other.known.size - np.count_nonzero(other.known))
@@ -73,7 +75,7 @@ class Gathered:
 
     @property
     def count(self) -> int:
-        """How many elements are known."""
+        """The number of known elements."""
         return self.known.size - self.missing
 
 
@@ -92,7 +94,7 @@ class Stream:
         self.array = array
         self.budget = budget
         self._settled = settled
-        self._chunks: OrderedDict[Coords, Gathered] = OrderedDict()
+        self._chunks: OrderedDict[Coords, PartialChunk] = OrderedDict()
         self._lock = fork.lock()
         self._nbytes = 0
         self._outside = 0
@@ -102,15 +104,15 @@ class Stream:
         with self._lock:
             self._adopt(array)
             rows = plan.rows()
-            while some := [*itertools.islice(rows, TOGETHER)]:
+            while some := [*itertools.islice(rows, BATCH)]:
                 self._put_some(array, some, values)
-            self._tell_outside()
+            self._raise_if_outside()
 
     def flush(self) -> None:
         """Store everything, complete or not."""
         with self._lock:
             self._store(list(self._chunks))
-            self._tell_outside()
+            self._raise_if_outside()
 
     def keys(self) -> list[str]:
         """Return the keys of chunks that are not stored yet."""
@@ -140,27 +142,27 @@ class Stream:
                 complete.append(row.coords)
         self._store(complete)
 
-    def _chunk(self, coords: Coords) -> Gathered:
+    def _chunk(self, coords: Coords) -> PartialChunk:
         found = self._chunks.get(coords)
         if found is None:
-            found = Gathered(self._inside(coords), self.array.dtype)
+            found = PartialChunk(self._inside(coords), self.array.dtype)
             self._chunks[coords] = found
             self._nbytes += found.nbytes
         self._chunks.move_to_end(coords)
         return found
 
     def _size(self, coords: Coords) -> int:
-        """The bytes that gathering a chunk takes."""
+        """Return the bytes of memory that a partial chunk takes."""
         return math.prod(self._inside(coords)) * (self.array.dtype.itemsize + 1)
 
     def _inside(self, coords: Coords) -> tuple[int, ...]:
-        """The shape of what a chunk has of the array."""
+        """Return the shape of the part of a chunk that is inside the array."""
         grid = self.array.grid
         parts = zip(grid.chunk_shape(coords), grid.origin(coords), grid.array_shape, strict=True)
         return tuple(min(size, length - start) for size, start, length in parts)
 
     def _at_end(self, coords: Coords) -> bool:
-        """Return whether a chunk would have more of the array if that grew."""
+        """Return True if a chunk would have more of the array if that grew."""
         return self._inside(coords) != self.array.grid.chunk_shape(coords)
 
     def _adopt(self, array: BoundArray) -> None:
@@ -178,7 +180,7 @@ class Stream:
                 self._chunks[coords] = other
                 self._nbytes += other.nbytes - chunk.nbytes
 
-    def _tell_outside(self) -> None:
+    def _raise_if_outside(self) -> None:
         if self._outside:
             count, self._outside = self._outside, 0
             raise SelectionError(

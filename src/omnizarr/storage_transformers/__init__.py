@@ -1,7 +1,7 @@
-"""Storage transformers: an array's view of its store, with other keys or values below.
+"""Storage transformers: stores between an array and its store, which change keys or values.
 
 A transformer is registered under its URI as a class called with the store below, the array's
-chunk prefix, its own entry in the document, the chunk key encoding and the grid; it has the
+chunk prefix, its own entry in the metadata, the chunk key encoding and the grid; it has the
 methods of a store. New arrays get transformers by the option ``storage_transformers``:
 
 >>> from omnizarr.storage_transformers import indexed_shards
@@ -27,15 +27,15 @@ __all__ = ["SetsGroups", "indexed_shards", "stored_key", "transform"]
 
 @runtime_checkable
 class SetsGroups(Protocol):
-    """A transformer that keeps several values in one below, and can replace that once."""
+    """A transformer that stores several values in one, and can replace that once."""
 
     read_only: bool
 
     def group(self, key: str) -> str:
-        """The key below that has the value of a key."""
+        """Return the stored key that has the value of a key."""
 
     def change_many(self, changes: Mapping[str, Bytes | None]) -> None:
-        """Store (or erase: None) several values, each value below once."""
+        """Store (or erase: None) several values, each stored value once."""
 
     def get(self, key: str, range: Range | None = None) -> bytes | None: ...
     def set(self, key: str, value: Bytes) -> None: ...
@@ -49,7 +49,7 @@ registry.register(
 
 @runtime_checkable
 class Transformer(Protocol):
-    """A store over another one that keeps values under other keys there."""
+    """A store on top of another one that has values under other keys."""
 
     store: Store
 
@@ -57,7 +57,7 @@ class Transformer(Protocol):
 
 
 def indexed_shards(chunks_per_shard: Iterable[int]) -> Named:
-    """The draft's sharding, with that many chunks along each axis in one shard."""
+    """Return the draft's sharding, with that many chunks along each axis in one shard."""
     config = {"chunks_per_shard": [int(n) for n in chunks_per_shard]}
     return Named(SHARDING, {"type": "indexed", "configuration": config})
 
@@ -69,7 +69,7 @@ def transform(
     encoding: ChunkKeyEncoding,
     grid: Grid,
 ) -> Store:
-    """The store as the array sees it; the first transformer listed sees its keys first."""
+    """Return the store for an array's chunks; the first transformer gets their keys first."""
     for i, named in reversed(list(enumerate(transformers))):
         where = f"storage_transformers[{i}]"
         try:
@@ -88,7 +88,7 @@ def transform(
 
 
 def stored_key(store: Store, key: str) -> str:
-    """The key in the store below all transformers that holds what `store` has at `key`."""
+    """Return the key below all transformers of the value that `store` has at `key`."""
     while isinstance(store, Transformer):
         key = store.stored_key(key)
         store = store.store

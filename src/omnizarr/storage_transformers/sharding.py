@@ -6,9 +6,9 @@ little-endian uint64 pair (offset, length) for every chunk in C order, both 2^64
 no chunk, without a checksum. zarr-python 2.13 to 2.18 wrote the same.
 
 A shard is always replaced as a whole: writing parts of it in place would be cheaper, but a crash
-could then damage chunks that nobody touched. Threads that change one take turns here, and the
-engine keeps other processes from changing it at the same time. Readers wait for nobody: they notice
-where a shard was replaced between their two requests, and begin again.
+could then damage chunks that nobody touched. Threads that change one shard lock it here, and the
+engine locks it against other processes. Readers take no lock: they notice if a shard was replaced
+between their two requests, and start again.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from omnizarr.stores import (
 from omnizarr.stores.base import Bytes, GetsManyVersioned, Snapshots
 from omnizarr.stores.operations import ConsistentReader, ValueReplaced, read_consistently
 
-BATCH = 256  # how many indices a listing asks for at once
+BATCH = 256  # indexes that a listing fetches at once
 
 Names: TypeAlias = list[str]  # inside the class `list` is a method
 Coords: TypeAlias = tuple[int, ...]
 
 
 class IndexedShards:
-    """Shows the single chunks of a store that holds shards; other keys pass through."""
+    """A store of single chunks on top of one of shards; other keys pass through."""
 
     def __init__(
         self, store: Store, prefix: str, named: Named, encoding: ChunkKeyEncoding, grid: Grid
@@ -65,16 +65,16 @@ class IndexedShards:
     def __repr__(self) -> str:
         return repr(self.store)
 
-    # Places: a shard has the key of a chunk in a coarser grid
+    # Keys: a shard has the key of a chunk in a coarser grid
 
     def _coords(self, key: str) -> Coords | None:
-        """The grid position that a key states, or None for keys that pass through."""
+        """Return the coordinates in a key, or None for keys that pass through."""
         if not key.startswith(self.prefix):
             return None
         return self.encoding.coords(key[len(self.prefix) :], self.rank)
 
     def _place(self, key: str) -> tuple[str, int] | None:
-        """The shard that a chunk lies in and its number there, or None for other keys."""
+        """Return the key of a chunk's shard and its number there, or None for other keys."""
         coords = self._coords(key)
         if coords is None:
             return None
@@ -84,7 +84,7 @@ class IndexedShards:
         return self._key(shard), number
 
     def stored_key(self, key: str) -> str:
-        """The key of the shard that a chunk lies in; other keys are their own."""
+        """Return the key of a chunk's shard; other keys stay as they are."""
         place = self._place(key)
         return key if place is None else place[0]
 
@@ -95,8 +95,10 @@ class IndexedShards:
         return self._key(self.layout.chunk(shard, number)) if shard else key
 
     def _partial(self, prefix: str) -> tuple[int, Coords] | None:
-        """The number of segments, and the position with zeros for what is left open, where a
-        prefix is the beginning of chunk keys."""
+        """Return the number of segments and the coordinates of a prefix of chunk keys, or None.
+
+        Coordinates that the prefix leaves open are 0.
+        """
         inside = prefix[len(self.prefix) :]
         segments = self.encoding.key((0,) * self.rank).split("/")
         depth = inside.count("/")
@@ -106,12 +108,12 @@ class IndexedShards:
         return None if coords is None else (depth, coords)
 
     def _start(self, coords: Coords, depth: int) -> str:
-        """The first segments of a key."""
+        """Return the first segments of a key."""
         segments = self.encoding.key(coords).split("/")[:depth]
         return self.prefix + "".join(f"{s}/" for s in segments)
 
     def _below(self, prefix: str) -> str:
-        """The prefix of all shards that can hold chunks below a prefix."""
+        """Return the prefix of all shards that can hold chunks below a prefix."""
         partial = self._partial(prefix)
         return (
             prefix
@@ -120,7 +122,7 @@ class IndexedShards:
         )
 
     def _possible(self, shards: str) -> Iterator[str]:
-        """Prefixes of all chunks that shards below a prefix may hold."""
+        """Yield the prefixes of all chunks that shards below a prefix may hold."""
         partial = self._partial(shards)
         if partial is None:
             yield shards
@@ -134,7 +136,7 @@ class IndexedShards:
     # Reading
 
     def _mark(self, shards: Iterable[str]) -> list[int] | None:
-        """What stays the same as long as nobody can have replaced a shard without a sign of it."""
+        """Return a mark that changes if a shard may have been replaced; None: it cannot tell."""
         if isinstance(self.store, Snapshots | GetsManyVersioned):
             return []
         others = has_low_latency(self.store) and not is_process_local(self.store)
@@ -143,7 +145,7 @@ class IndexedShards:
     def _indices(
         self, shards: Iterable[str], fetch: ConsistentReader | None = None
     ) -> dict[str, Index]:
-        """The indices of those shards that exist, in one request."""
+        """Return the indexes of those shards that exist, with one call."""
         keys = list(dict.fromkeys(shards))
         fetch = ConsistentReader(self.store) if fetch is None else fetch
         found = fetch([(key, self.layout.index_range) for key in keys])
@@ -205,7 +207,7 @@ class IndexedShards:
         self.change_many({key: None})
 
     def group(self, key: str) -> str:
-        """The key of the shard that has a chunk."""
+        """Return the key of the shard that has a chunk."""
         place = self._place(key)
         return key if place is None else place[0]
 
@@ -266,7 +268,7 @@ class IndexedShards:
         yield from self._chunks(list_prefix(self.store, self._below(prefix)), prefix)
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
-        """Keys are of chunks that exist; prefixes of all that the shards may hold."""
+        """Return the keys of existing chunks, and the prefixes of all that the shards may hold."""
         keys, prefixes = list_dir(self.store, self._below(prefix))
         possible = (p for shards in prefixes for p in self._possible(shards))
         return (
@@ -275,11 +277,11 @@ class IndexedShards:
         )
 
     def chunks_in(self, shard: str) -> Names:
-        """The keys of the chunks that one shard has."""
+        """Return the keys of the chunks that one shard has."""
         return [*self._chunks([shard], self.prefix)]
 
     def _chunks(self, keys: Iterable[str], prefix: str) -> Iterator[str]:
-        """Keys below a prefix, with those of chunks in place of those of shards."""
+        """Yield the keys below a prefix, with those of chunks in place of those of shards."""
         left = iter(keys)
         while some := [*itertools.islice(left, BATCH)]:
             shards = {key: c for key in some if (c := self._coords(key)) is not None}
@@ -293,14 +295,14 @@ class IndexedShards:
 
 
 def _same(before: Mapping[str, Index], after: Mapping[str, Index]) -> bool:
-    """Whether shards were not replaced while parts of them were read."""
+    """Return True if shards were not replaced while parts of them were read."""
     return before.keys() == after.keys() and all(
         np.array_equal(index, after[key]) for key, index in before.items()
     )
 
 
 def _chunks_per_shard(named: Named, rank: int) -> Coords:
-    """The checked configuration."""
+    """Return the number of chunks per shard, from the checked configuration."""
     kind = "storage transformer"
     type_ = named.configuration.get("type")
     if type_ != "indexed":
