@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 import omnizarr
-from omnizarr.cli.geo import cf, geo
 from omnizarr.cli.ome import ome
 from omnizarr.cli.terminal import (
     Options,
@@ -26,6 +25,9 @@ from omnizarr.cli.terminal import (
     show_problems,
     storage_option,
 )
+from omnizarr.conventions.cf.dataset import open as open_dataset
+from omnizarr.conventions.geo.map import Map
+from omnizarr.conventions.geo.map import open as open_map
 from omnizarr.errors import OmnizarrError
 from omnizarr.hierarchy.info import counted, size_text
 from omnizarr.stores.resolve import is_archive
@@ -68,8 +70,6 @@ def main() -> None:
     """Inspect, check and convert Zarr data of version 1, 2, the draft of 3, and 3."""
 
 
-main.add_command(cf)
-main.add_command(geo)
 main.add_command(ome)
 
 
@@ -250,3 +250,67 @@ def convert(
     for key, reason in report.damaged.items():
         console.print(f"  skipped damaged chunk {key!r}: {reason}", markup=False)
     sys.exit(1 if report.damaged else 0)
+
+
+@main.group()
+def cf() -> None:
+    """Inspect groups as CF and NetCDF datasets."""
+
+
+@cf.command("info")
+@path_argument
+@node_option
+@storage_option
+def cf_info(path: str, node: str, storage_options: Options) -> None:
+    """Show dimensions, variables and attributes, like ncdump -h.
+
+    Includes all groups below PATH.
+    """
+    found = open_dataset(path, path=node, storage_options=storage_options)
+    console.print(found.header(), markup=False)
+
+
+@cf.command("validate")
+@path_argument
+@node_option
+@storage_option
+def cf_validate(path: str, node: str, storage_options: Options) -> None:
+    """List inconsistencies in the dataset at PATH.
+
+    Checks for dimensions of different lengths and for references to missing variables. The exit
+    code is 1 if there are errors, and 0 if there are only warnings.
+    """
+    found = open_dataset(path, path=node, storage_options=storage_options)
+    sys.exit(1 if show_problems(found.problems()) else 0)
+
+
+@main.group()
+def geo() -> None:
+    """Inspect maps: coordinate reference system, bounds and levels."""
+
+
+@geo.command("info")
+@path_argument
+@node_option
+@click.option("--variable", default=None, help="Name of the array, if the group has several.")
+@storage_option
+def geo_info(path: str, node: str, variable: str | None, storage_options: Options) -> None:
+    """Show the coordinate reference system, bounds and levels of the map at PATH."""
+    found = open_map(path, path=node, variable=variable, storage_options=storage_options)
+    for line in _map_lines(found):
+        console.print(line, markup=False)
+
+
+def _map_lines(found: Map) -> list[str]:
+    bounds = found.bounds
+    lines = [
+        f"reference system  {found.crs or 'none'}",
+        f"bounds            {'unknown' if bounds is None else ' '.join(f'{v:g}' for v in bounds)}",
+    ]
+    for level, resolution in zip(found.levels, found.resolutions, strict=True):
+        rows, columns = level.shape
+        size = "unknown" if resolution is None else f"{resolution:g}"
+        lines.append(
+            f"{level.array.name}  {rows} by {columns}  {level.array.dtype}  pixels of {size}"
+        )
+    return lines

@@ -17,12 +17,13 @@ One test fails if a store has an ability whose suite is not inherited.
 
 import pytest
 
-_MODULES = "abilities access sharing"
+_MODULES = "access sharing"
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES.split()))
 
-from omnizarr.testing.stores.abilities import AbilityTests, HierarchyTests  # noqa: E402
 from omnizarr.testing.stores.access import (  # noqa: E402
+    AbilityTests,
     AbsenceTests,
+    HierarchyTests,
     ListableTests,
     PartialTests,
     ReadableTests,
