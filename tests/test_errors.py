@@ -119,3 +119,44 @@ def test_an_error_context_changes_the_class_only_of_errors_without_an_array() ->
         raise MemoryError
     with pytest.raises(ChunkError, match=r"^whole story$"), context:
         raise ChunkError("whole story", path="/a")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda: oz.open({}, mode="q"),
+        lambda: oz.create_array({}, shape=(2,), chunks=(0,)),
+        lambda: oz.create_array({}, shape=(-1,)),
+        lambda: oz.create_array({}, shape=2, order="X"),
+        lambda: oz.create_array({}, shape=2, zarr_format=9),
+        lambda: oz.create_array({}, shape=2, compressor=3.5),
+        lambda: oz.create_array({}, shape=2, dtype="S"),
+        lambda: oz.create_group({}, path="a/../b"),
+        lambda: hollow().resize((2, 2)),
+        lambda: hollow().read(missing="sometimes"),
+        lambda: oz.verify(hollow().store, depth="deep"),
+        lambda: oz.MemoryStore().get("../k"),
+        lambda: oz.config.set(threads=0),
+        lambda: oz.register("sandwich", "ham", object()),
+    ],
+)
+def test_a_bad_argument_is_a_value_error_and_not_invalid_metadata(
+    act: Callable[[], object],
+) -> None:
+    with pytest.raises(oz.InvalidArgument) as error:
+        act()
+    assert isinstance(error.value, ValueError)
+    named = isinstance(error.value, oz.InvalidName)  # names are stored too
+    assert named or not isinstance(error.value, oz.InvalidMetadata)
+
+
+def test_invalid_metadata_are_no_bad_argument() -> None:
+    with pytest.raises(oz.InvalidMetadata) as error:
+        oz.open({"zarr.json": b'{"zarr_format": 3, "node_type": "array"}'})
+    assert not isinstance(error.value, oz.InvalidArgument)
+
+
+def test_a_lost_race_is_an_error_that_retrying_loops_catch() -> None:
+    assert issubclass(oz.Conflict, oz.StoreError)
+    assert issubclass(oz.Conflict, OSError)
+    assert not issubclass(oz.Conflict, ValueError)

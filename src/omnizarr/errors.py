@@ -289,11 +289,11 @@ def known_names(given: object, known: Iterable[object]) -> str:
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
     """Return ``"did you mean 'zstd'? "`` if a known name resembles `given`, else an empty text."""
-    meant = near(given, known)
+    meant = closest_name(given, known)
     return "" if meant is None else f"did you mean {meant!r}? "
 
 
-def near(given: object, known: Iterable[str]) -> str | None:
+def closest_name(given: object, known: Iterable[str]) -> str | None:
     """Return the known name that most resembles `given`, or None if none does."""
     from difflib import get_close_matches  # noqa: PLC0415 - slow to import, rarely needed
 

@@ -10,7 +10,7 @@ from omnizarr.formats.detect import (
     is_metadata,
     unchecked_attributes,
 )
-from omnizarr.formats.draft.documents import V3Draft
+from omnizarr.formats.draft.metadata import V3Draft
 from omnizarr.formats.format import Documents, Format
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2

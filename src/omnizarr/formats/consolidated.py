@@ -44,7 +44,7 @@ def key(format: Format, path: str, name: str | None = None) -> str | None:
     return None
 
 
-def keys_beside(wanted: str | None, path: str, name: str | None) -> list[str]:
+def probe_keys(wanted: str | None, path: str, name: str | None) -> list[str]:
     """Return the keys of consolidated metadata next to a node's own; None stands for any format."""
     return [paths.prefix(path) + (name or KEY)] if wanted in (None, V2.name) else []
 
@@ -132,7 +132,7 @@ def _read_v3(data: bytes, key: str) -> Entries | None:
     return {path: {"zarr.json": copy} for path, copy in copies.items()}
 
 
-def has_copies(format: Format, data: bytes, key: str) -> bool:
+def has_consolidated(format: Format, data: bytes, key: str) -> bool:
     """Return True if a document has consolidated metadata that can be read."""
     try:
         return read(format, data, key) is not None

@@ -10,7 +10,7 @@ from typing import Any
 from omnizarr._json import load_object
 from omnizarr.concurrency.cache import cached
 from omnizarr.errors import InvalidArgument, Problem, known_names
-from omnizarr.formats.draft.documents import ENTRY, V3Draft
+from omnizarr.formats.draft.metadata import ENTRY, V3Draft
 from omnizarr.formats.format import Documents, Format
 from omnizarr.formats.metadata_cache import LARGEST
 from omnizarr.formats.v1 import V1

@@ -106,13 +106,13 @@ class Format(Protocol):
     def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
         """Return possible children in that listing; kind None if only their metadata tell."""
 
-    def owned(self, path: str) -> tuple[list[str], list[str]]:
+    def subtree(self, path: str) -> tuple[list[str], list[str]]:
         """Return the keys and the prefixes that belong to a node and to all below it."""
 
     def is_metadata(self, key: str) -> bool:
         """Return True if a key can only be that of a metadata document, never of a chunk."""
 
-    def looks_owned(self, key: str) -> bool:
+    def is_zarr_key(self, key: str) -> bool:
         """Return True if a key, relative to the hierarchy, can belong to this format."""
 
 
@@ -168,7 +168,7 @@ def check_attributes(attributes: Mapping[str, Any], rank: int) -> None:
         raise InvalidMetadata(f"{ARRAY_DIMENSIONS}: {_expected(attributes, rank)}")
 
 
-def without_misfit(attributes: Mapping[str, Any], rank: int) -> dict[str, Any]:
+def without_invalid_names(attributes: Mapping[str, Any], rank: int) -> dict[str, Any]:
     """Return the attributes without dimension names that no reader uses because they do not fit."""
     fits = ARRAY_DIMENSIONS in attributes and _names(attributes[ARRAY_DIMENSIONS], rank) is not None
     return {k: v for k, v in attributes.items() if k != ARRAY_DIMENSIONS or fits}
@@ -200,7 +200,7 @@ def to_attributes(array: ArrayModel, format_name: str) -> dict[str, Any]:
     return {**attributes, ARRAY_DIMENSIONS: list(names)}
 
 
-def beside_field(array: ArrayModel) -> dict[str, Any]:
+def without_duplicate_names(array: ArrayModel) -> dict[str, Any]:
     """Return the attributes without names that the field `dimension_names` already has."""
     attributes = dict(array.attributes)
     if array.dimension_names is not None and attributes.get(ARRAY_DIMENSIONS) == list(

@@ -198,13 +198,13 @@ class V1:
     def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
         return {}
 
-    def owned(self, path: str) -> tuple[list[str], list[str]]:
+    def subtree(self, path: str) -> tuple[list[str], list[str]]:
         return [], [""]
 
     def is_metadata(self, key: str) -> bool:
         return key in ("meta", "attrs")
 
-    def looks_owned(self, key: str) -> bool:
+    def is_zarr_key(self, key: str) -> bool:
         return key in ("meta", "attrs") or key.replace(".", "").isdigit()
 
 

@@ -216,13 +216,13 @@ class V2:
     def children(self, path: str, keys: list[str], prefixes: list[str]) -> dict[str, Kind | None]:
         return {paths.name(p[:-1]): None for p in prefixes}
 
-    def owned(self, path: str) -> tuple[list[str], list[str]]:
+    def subtree(self, path: str) -> tuple[list[str], list[str]]:
         return [], [paths.prefix(path)]
 
     def is_metadata(self, key: str) -> bool:
         return paths.name(key) in (*NAMES, ".zmetadata")
 
-    def looks_owned(self, key: str) -> bool:
+    def is_zarr_key(self, key: str) -> bool:
         last = paths.name(key)
         return last in (*NAMES, ".zmetadata") or last.replace(".", "").isdigit()
 

@@ -269,7 +269,7 @@ class V3:
             encoding = Named("default", dict(encoding.configuration))
         from_older = array.fill_value.dialect != self.dialect
         changed = {
-            "attributes": format.beside_field(array) if from_older else array.attributes,
+            "attributes": format.without_duplicate_names(array) if from_older else array.attributes,
             "data_type": without_order(array.data_type),
             "chunk_grid": _positive(array.chunk_grid),
             "codecs": codecs,
@@ -342,13 +342,13 @@ class V3:
         found = (paths.name(p[:-1]) for p in prefixes)
         return {name: None for name in found if name_problem(name) is None}
 
-    def owned(self, path: str) -> tuple[list[str], list[str]]:
+    def subtree(self, path: str) -> tuple[list[str], list[str]]:
         return [], [paths.prefix(path)]
 
     def is_metadata(self, key: str) -> bool:
         return paths.name(key) == "zarr.json"
 
-    def looks_owned(self, key: str) -> bool:
+    def is_zarr_key(self, key: str) -> bool:
         last = paths.name(key)
         parts = last.removeprefix("c").strip(".").split(".")
         reserved = any(segment.startswith("__") for segment in key.split("/"))

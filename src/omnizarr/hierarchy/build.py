@@ -122,7 +122,7 @@ def _erase_new_array(array: Array) -> None:
     """Erase the metadata and chunks of a new array, and nothing else at its path."""
     location = array._location
     store, path, format = location.store, location.path, location.format
-    erase_values(store, [*format.keys(path), *format.owned(path)[0]])
+    erase_values(store, [*format.keys(path), *format.subtree(path)[0]])
     erase_stray_chunks(array._bound)
     update_consolidated(store, format, {path: None})
 
@@ -377,7 +377,7 @@ def _leftovers(location: Location, overwrite: bool) -> tuple[str, ...]:
     if not can_list(store):
         return ()
     found = []
-    for prefix in format.owned(path)[1]:
+    for prefix in format.subtree(path)[1]:
         for key in list_prefix(store, prefix):
             if OURS in key:
                 continue
@@ -386,7 +386,7 @@ def _leftovers(location: Location, overwrite: bool) -> tuple[str, ...]:
                     f"{location} is no node, but others are below it, such as {key!r}; give"
                     " another path, or create a group there first and write into that"
                 )
-            if format.looks_owned(key):
+            if format.is_zarr_key(key):
                 found.append(key)
     found.sort(key=lambda key: not is_metadata(key))
     if found and not overwrite:
@@ -434,7 +434,7 @@ def _in_store(location: Location, store: Store) -> Location:
 
 def _extent(format: Format, path: str) -> Extent:
     """Return all keys of a node; those of a root include the root metadata of the hierarchy."""
-    keys, prefixes = format.owned(path)
+    keys, prefixes = format.subtree(path)
     metadata = format.keys(path) if path else (*format.keys(path), *format.root_documents())
     return Extent(metadata, tuple(keys), tuple(prefixes))
 
@@ -444,9 +444,9 @@ def _stray_chunk_keys(location: Location) -> list[str]:
     format = location.format
     return [
         key
-        for prefix in format.owned(location.path)[1]
+        for prefix in format.subtree(location.path)[1]
         for key in list_prefix(location.store, prefix)
-        if format.looks_owned(key) and not format.is_metadata(key)
+        if format.is_zarr_key(key) and not format.is_metadata(key)
     ]
 
 
@@ -514,7 +514,7 @@ def _only_from_move(target: Location, renamed: Mapping[str, str]) -> bool:
 
 def _stored_keys(location: Location) -> Iterator[str]:
     """Yield all stored keys of a node and of the nodes below it."""
-    keys, prefixes = location.format.owned(location.path)
+    keys, prefixes = location.format.subtree(location.path)
     yield from (key for key in keys if location.store.get(key) is not None)
     for prefix in prefixes:
         yield from list_prefix(location.store, prefix)
@@ -522,7 +522,7 @@ def _stored_keys(location: Location) -> Iterator[str]:
 
 def _renamed(source: Location, target: Location) -> Iterator[tuple[str, str]]:
     """Yield the old and the new key of every value of a node and of the nodes below it."""
-    old, new = source.format.owned(source.path), target.format.owned(target.path)
+    old, new = source.format.subtree(source.path), target.format.subtree(target.path)
     for key, other in zip(old[0], new[0], strict=True):
         if source.store.get(key) is not None:
             yield key, other

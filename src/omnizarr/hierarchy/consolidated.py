@@ -148,7 +148,7 @@ def update_consolidated(
         return
     fetched = get_existing(store, groups) if fetched is None else fetched
     for key, group in groups.items():
-        if key in fetched and consolidated.has_copies(format, fetched[key], key):
+        if key in fetched and consolidated.has_consolidated(format, fetched[key], key):
             start = paths.prefix(group)
             changed = {
                 path[len(start) :]: _by_name(metadata)
@@ -185,7 +185,7 @@ def _updated(
     data: bytes | None,
 ) -> bytes | None:
     """Return the stored consolidated metadata `data` with the entries of some nodes updated."""
-    if data is None or not consolidated.has_copies(format, data, key):
+    if data is None or not consolidated.has_consolidated(format, data, key):
         return data
     if len(data) > MAX_UPDATED and can_list(store):
         warn(

@@ -341,7 +341,7 @@ class Location:
         self.check_writable()
         if not foreign:
             check_erasable(self.store, self.path, self.format)
-        keys, prefixes = self.format.owned(self.path)
+        keys, prefixes = self.format.subtree(self.path)
         erase_values(self.store, keys)
         for prefix in prefixes:
             erase_prefix(self.store, prefix)
@@ -450,11 +450,11 @@ def check_erasable(store: Store, path: str, format: Format) -> None:
     if not can_list(store):
         raise StoreError(f"{store!r} cannot list its keys, so {where} cannot be erased")
     arrays: dict[str, Node | None] = {}
-    for prefix in format.owned(path)[1]:
+    for prefix in format.subtree(path)[1]:
         for key in list_prefix(store, prefix):
             if OURS in key:
                 continue
-            if not format.looks_owned(key) and not _is_chunk(store, format, key, arrays):
+            if not format.is_zarr_key(key) and not _is_chunk(store, format, key, arrays):
                 raise StoreError(
                     f"{where} holds something that is not Zarr: {key!r}; nothing was erased."
                     " Move it away first, or erase it too: group.delete(name, foreign=True)"

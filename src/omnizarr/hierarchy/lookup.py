@@ -20,8 +20,8 @@ from omnizarr.errors import (
     OmnizarrError,
     Problem,
     StoreError,
+    closest_name,
     did_you_mean,
-    near,
     warn,
 )
 from omnizarr.formats import Format, Probe, by_name, consolidated
@@ -111,9 +111,7 @@ def find_node(
     probe = Probe(path, wanted, separator or default_separator(store))
     name = use_consolidated if isinstance(use_consolidated, str) else None
     if use_consolidated:
-        metadata = fetch_probe(
-            store, probe, partial(consolidated.keys_beside, path=path, name=name)
-        )
+        metadata = fetch_probe(store, probe, partial(consolidated.probe_keys, path=path, name=name))
     else:
         metadata = fetch_probe(store, probe)
     problems: list[Problem] = []
@@ -301,7 +299,7 @@ def _similar_file(store: Store, path: str) -> str:
     with suppress(OSError):
         # Without suffixes, which most names have in common.
         names = {Path(name).stem: name for name in sorted(os.listdir(root.parent))}
-        meant = near(root.stem, names)
+        meant = closest_name(root.stem, names)
         if meant is not None:
             return f"Did you mean {names[meant]!r}?"
     return "Is the path right?"

@@ -251,7 +251,7 @@ def consolidated_is_stale(store: Any) -> bool:
     location, node = find_node(*resolve_store_path(store, None))
     key = consolidated.key(location.format, location.path)
     data = location.store.get(key) if key else None
-    if key is None or data is None or not consolidated.has_copies(location.format, data, key):
+    if key is None or data is None or not consolidated.has_consolidated(location.format, data, key):
         return False
     now = consolidated.write(location.format, location.path, readable_nodes(location, node))[key]
     return load_object(now, key, allow_nan=True) != load_object(data, key, allow_nan=True)

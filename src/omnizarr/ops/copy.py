@@ -17,7 +17,7 @@ from omnizarr.errors import (
     WrongType,
 )
 from omnizarr.formats import is_metadata
-from omnizarr.formats.format import without_misfit
+from omnizarr.formats.format import without_invalid_names
 from omnizarr.hierarchy.array import CODEC_OPTIONS, Array, options_like
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.chunks import stored_keys
@@ -75,7 +75,7 @@ def from_array(
     if "chunks" in wanted and "shards" not in wanted:
         found.pop("shards", None)
     if isinstance(data, Array):
-        found.setdefault("attributes", without_misfit(data.attrs, data.ndim))
+        found.setdefault("attributes", without_invalid_names(data.attrs, data.ndim))
         if CODEC_OPTIONS & wanted.keys():
             kept = options_like(data, {})
             found = {**{k: kept[k] for k in CODEC_OPTIONS if k in kept}, **found}
@@ -234,7 +234,7 @@ def _copy_array(
     source: Any, dest: Group, name: str, without_attrs: bool, options: dict[str, Any]
 ) -> int:
     own = {} if without_attrs else dict(getattr(source, "attrs", {}))
-    attributes = without_misfit(own, len(source.shape))
+    attributes = without_invalid_names(own, len(source.shape))
     wanted = {"zarr_format": dest.zarr_format, "attributes": attributes, **options}
     found = options_like(source, wanted)
     found.pop("zarr_format")

@@ -176,7 +176,7 @@ class _Verification:
         """Yield every stored chunk or shard; report other keys."""
         start = self.start
         listed: set[str] = set()
-        for prefix in start.format.owned(start.path)[1]:
+        for prefix in start.format.subtree(start.path)[1]:
             for key in list_prefix(start.store, prefix):
                 array = self._owner(key)
                 if array is None:
@@ -286,7 +286,7 @@ class _Verification:
 
     def _report_folders(self, root: Path) -> None:
         """Report folders in place of chunk files; such chunks read as if they were missing."""
-        for prefix in self.start.format.owned(self.start.path)[1]:
+        for prefix in self.start.format.subtree(self.start.path)[1]:
             top = os.path.join(root, prefix)
             for name in folders_below(top, os.path.join(root, "")):
                 key = prefix + name

@@ -164,13 +164,13 @@ class V3Draft:
                     found[name.removesuffix(ending)] = kind
         return found
 
-    def owned(self, path: str) -> tuple[list[str], list[str]]:
+    def subtree(self, path: str) -> tuple[list[str], list[str]]:
         return list(self.keys(path)), [self.listing(path), self.chunk_prefix(path)]
 
     def is_metadata(self, key: str) -> bool:
         return key == ENTRY or key.startswith("meta/")
 
-    def looks_owned(self, key: str) -> bool:
+    def is_zarr_key(self, key: str) -> bool:
         endings = tuple(f"{kind}{self.suffix}" for kind in ("array", "group"))
         document = key.startswith("meta/") and key.endswith(endings)
         chunk = key.startswith("data/") and _CHUNK.fullmatch(paths.name(key)) is not None
