@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import omnizarr as oz
 from omnizarr import aio, cf, geo, ome
 from omnizarr.cli.main import main
-from omnizarr.cli.terminal import _value
+from omnizarr.cli.terminal import _parse_value
 from omnizarr.errors import StoreError
 from omnizarr.integrations.zarr_python import to_zarr
 from omnizarr.stores import resolve
@@ -159,7 +159,7 @@ def test_every_command_reaches_a_bucket_by_options(s3: Cloud, tmp_path: Path) ->
     ],
 )
 def test_a_value_is_json_or_text(text: str, value: object) -> None:
-    found = _value(text)
+    found = _parse_value(text)
     assert found == value
     assert type(found) is type(value)
 

@@ -47,7 +47,7 @@ class FsspecStore(Closeable):
         if not all(hasattr(fs, name) for name in ("cat_file", "pipe_file", "find", "ls")):
             raise InvalidArgument(f"{type(fs).__name__} is not a file system of fsspec")
         fs = _blocking(fs)
-        self._in_use = os.getpid(), fs, _lock(fs)
+        self._process_state = os.getpid(), fs, _lock(fs)
         self.path = str(fs._strip_protocol(path)).rstrip("/")
         self.read_only = read_only
         self.allowed_exceptions = allowed_exceptions
@@ -109,11 +109,11 @@ class FsspecStore(Closeable):
         return self._in_process()[1]
 
     def _in_process(self) -> tuple[int, Any, AbstractContextManager[Any]]:
-        mine = self._in_use
+        mine = self._process_state
         if mine[0] != os.getpid():
             fork.never_release(mine[1])
             fs = pickle.loads(pickle.dumps(mine[1]))
-            mine = self._in_use = os.getpid(), fs, _lock(fs)
+            mine = self._process_state = os.getpid(), fs, _lock(fs)
         return mine
 
     # Reading
@@ -243,34 +243,34 @@ class FsspecStore(Closeable):
     # What it is
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_in_use": self._in_use[1]}
+        return {**self.__dict__, "_process_state": self._process_state[1]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._in_use = os.getpid(), state["_in_use"], _lock(state["_in_use"])
+        self._process_state = os.getpid(), state["_process_state"], _lock(state["_process_state"])
 
     def identity_details(self) -> tuple[Any, ...]:
         """Return all options of the file system, and the directory that relative paths depend on.
 
         A store with an object among its options has no portable key.
         """
-        fs = self._in_use[1]
+        fs = self._process_state[1]
         kind, given = type(fs), (fs.storage_args, dict(fs.storage_options))
         return kind.__module__, kind.__qualname__, given, os.getcwd(), self.path
 
     def identity(self, prefix: str = "") -> identity.StorageIdentity:
-        return path_identity(self._in_use[1], f"{self.path}/{prefix}")
+        return path_identity(self._process_state[1], f"{self.path}/{prefix}")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FsspecStore):
             return NotImplemented
-        return (self.path, self._in_use[1]) == (other.path, other._in_use[1])
+        return (self.path, self._process_state[1]) == (other.path, other._process_state[1])
 
     def __hash__(self) -> int:
-        return hash((self.path, type(self._in_use[1])))
+        return hash((self.path, type(self._process_state[1])))
 
     def __repr__(self) -> str:
-        protocol = self._in_use[1].protocol
+        protocol = self._process_state[1].protocol
         name = protocol if isinstance(protocol, str) else protocol[0]
         return redact_urls(self.path) if "://" in self.path else f"{name}://{self.path}"
 
