@@ -132,10 +132,10 @@ def _writers(folder: Path, given: Given) -> None:
         for kind in given.stores or STORES:
             count = 1 if kind == "zip" else PROCESSES
             rounds = max(1, given.rounds // SLOW) if kind == "moto" else given.rounds
-            place = folder / kind
-            place.mkdir()
+            location = folder / kind
+            location.mkdir()
             with ExitStack() as servers:
-                make = STORES[kind](place, servers)
+                make = STORES[kind](location, servers)
                 for task in writers.TASKS:
                     found = writers.run(make(task), task, count, THREADS, rounds)
                     yield LABELS.get(kind, kind), task, f"{THREADS} x {count}", *found.values()
@@ -156,8 +156,8 @@ def _libraries(folder: Path, given: Given) -> None:
     def rows() -> Rows:
         for library in peers.LIBRARIES:
             for task in (t for t in writers.TASKS if peers.can(library, t)):
-                place, rounds = str(folder / library / task), min(given.rounds, 100)
-                found = writers.run(place, task, PROCESSES, 2, rounds, library)
+                location, rounds = str(folder / library / task), min(given.rounds, 100)
+                found = writers.run(location, task, PROCESSES, 2, rounds, library)
                 yield peers.label(library), task, *found.values()
 
     show(LIBRARIES, rows())

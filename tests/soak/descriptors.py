@@ -43,9 +43,11 @@ def descriptors(most: int = 0) -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def files(place: Path) -> dict[str, bytes]:
+def files(location: Path) -> dict[str, bytes]:
     """Return the contents of all files below a directory, by path."""
-    return {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*") if p.is_file()}
+    return {
+        str(p.relative_to(location)): p.read_bytes() for p in location.rglob("*") if p.is_file()
+    }
 
 
 def run(folder: Path, operation: str) -> dict[str, int]:
@@ -65,22 +67,22 @@ def run(folder: Path, operation: str) -> dict[str, int]:
     return {"reported": sum(reported), "succeeded": len(reported) - sum(reported)}
 
 
-def _once(place: Path, operation: str, count: int) -> bool:
+def _once(location: Path, operation: str, count: int) -> bool:
     """Return True if there was an error; it must then work with free descriptors."""
-    steps = OPERATIONS[operation](place)
+    steps = OPERATIONS[operation](location)
     act = next(steps)
-    old, before, were = files(place), descriptors(), elements(place)
+    old, before, were = files(location), descriptors(), elements(location)
     with free_descriptors(count):
         words, found = _tried(act)
     if words:
         assert "Too many open files" in words, words
-        assert str(place) in words, words
-        between, are = files(place), elements(place)
+        assert str(location) in words, words
+        between, are = files(location), elements(location)
         left = [name for name in between if OURS in name and not name.endswith(MARKER)]
         assert not left, "something is left behind"
         assert count or between == old, "with no descriptor something was changed"
         found = act()
-        assert not torn(were, are, elements(place)), "elements that nobody wrote"
+        assert not torn(were, are, elements(location)), "elements that nobody wrote"
     finish(steps, found)
     del found
     assert descriptors(before) <= before, "descriptors were kept"

@@ -25,9 +25,9 @@ import atexit, os, sys, threading, time, weakref
 from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import omnizarr as oz
-place, engine = sys.argv[1:]
+location, engine = sys.argv[1:]
 oz.config.set(engine=engine, threads=4)
-array = oz.open_array(place, "r+")
+array = oz.open_array(location, "r+")
 def use():
     array[...] = 1
     array[3:200, 5:300] = 1
@@ -94,7 +94,7 @@ PROGRAMS = {
         import asyncio
         from omnizarr import aio
         async def later():
-            opened = await aio.open_array(place, "r+")
+            opened = await aio.open_array(location, "r+")
             await opened.setitem(..., 1)
         asyncio.run(later())
         atexit.register(lambda: asyncio.run(later()))
@@ -102,7 +102,7 @@ PROGRAMS = {
     "open stores": """
         from omnizarr.stores import ZipStore
         from omnizarr.stores.sqlite import SQLiteStore
-        stores = [ZipStore(place + ".zip", mode="a"), SQLiteStore(place + ".sqlite")]
+        stores = [ZipStore(location + ".zip", mode="a"), SQLiteStore(location + ".sqlite")]
         arrays = [oz.create_array(store, data=array[...], overwrite=True) for store in stores]
         for store in stores:
             atexit.register(lambda: oz.open_array(store, "r+")[...].sum())
@@ -135,21 +135,21 @@ PROGRAMS = {
 }
 
 
-def prepare(place: Path) -> None:
-    oz.create_array(place, shape=SHAPE, chunks=(64, 64), dtype="i4")[...] = 1
+def prepare(location: Path) -> None:
+    oz.create_array(location, shape=SHAPE, chunks=(64, 64), dtype="i4")[...] = 1
 
 
-def run(place: Path, program: str, engine: str, python: str = sys.executable) -> dict[str, Any]:
+def run(location: Path, program: str, engine: str, python: str = sys.executable) -> dict[str, Any]:
     """Run a program; return its duration, and in `wrong` what was wrong."""
     code = BEGIN + textwrap.dedent(PROGRAMS[program])
     begin = time.monotonic()
-    command = [python, "-W", "ignore::DeprecationWarning", "-c", code, str(place), engine]
+    command = [python, "-W", "ignore::DeprecationWarning", "-c", code, str(location), engine]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
     except subprocess.TimeoutExpired as e:
         return {"wrong": f"it hangs: {e.stderr!r}", "seconds": TIMEOUT}
     wrong = "" if done.returncode == 0 and not done.stderr else f"{done.returncode} {done.stderr}"
-    found = oz.open_array(place)[...]
+    found = oz.open_array(location)[...]
     if not np.array_equal(found, np.ones(SHAPE)):
         wrong += " torn"
     return {"wrong": wrong, "seconds": round(time.monotonic() - begin, 2)}

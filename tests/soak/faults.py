@@ -84,8 +84,8 @@ def _one_read(r: random.Random, array: oz.Array, data: npt.NDArray[Any]) -> str:
     try:
         found = array.read(chosen, missing=missing)
     except oz.MissingChunk as e:
-        place = tuple(slice(c * n, (c + 1) * n) for c, n in zip(e.chunk, array.chunks, strict=True))
-        require(not data[place].any(), f"chunk {e.chunk} is stored")
+        box = tuple(slice(c * n, (c + 1) * n) for c, n in zip(e.chunk, array.chunks, strict=True))
+        require(not data[box].any(), f"chunk {e.chunk} is stored")
         return "missing chunk reported"
     except oz.ChunkError as e:
         require("lost the line" in str(e) or "forbidden" in str(e), str(e))

@@ -102,13 +102,13 @@ def changed_bytes(r: random.Random, good: bytes) -> bytes:
     return bytes(data)
 
 
-def places(value: Any) -> Iterator[tuple[Any, Any]]:
+def members(value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield every container inside a JSON value with each of its keys."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in list(inside):
         yield value, key
         if isinstance(item, (dict, list)):
-            yield from places(item)
+            yield from members(item)
 
 
 def changed_document(r: random.Random, text: bytes) -> bytes:
@@ -117,7 +117,7 @@ def changed_document(r: random.Random, text: bytes) -> bytes:
         return changed_bytes(r, text)
     doc = json.loads(text)
     for _ in range(r.choice((1, 1, 2, 4))):
-        found = list(places(doc))
+        found = list(members(doc))
         if not found:
             break
         inside, key = r.choice(found)

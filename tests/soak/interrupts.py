@@ -39,7 +39,7 @@ TIMEOUT = 60.0  # seconds, after which a thread is taken to wait for ever
 
 
 @dataclass(frozen=True)
-class Place:
+class Workspace:
     """The folder of a task, and the size and number of its chunks."""
 
     folder: Path
@@ -77,76 +77,81 @@ def run(
     return {**found, "noise": len(done.stderr.splitlines())}
 
 
-def _values(place: Place, value: int) -> Any:
-    return np.tile(place.noise() + value, place.size // place.side)
+def _values(workspace: Workspace, value: int) -> Any:
+    return np.tile(workspace.noise() + value, workspace.size // workspace.side)
 
 
-def prepare(place: Place) -> None:
-    array = oz.create_array(place.source, shape=place.size, chunks=place.side, dtype="i4")
-    array[...] = _values(place, 1)
+def prepare(workspace: Workspace) -> None:
+    array = oz.create_array(
+        workspace.source, shape=workspace.size, chunks=workspace.side, dtype="i4"
+    )
+    array[...] = _values(workspace, 1)
 
 
-def _whole(place: Place, parts: int) -> bool:
+def _whole(workspace: Workspace, parts: int) -> bool:
     """Return True if every part of every chunk has a value that somebody wrote."""
-    rows = oz.open_array(place.source)[: place.size].reshape(-1, place.side) - place.noise()
-    inner = rows.reshape(-1, place.side // parts)[:, 10:-10]
+    rows = (
+        oz.open_array(workspace.source)[: workspace.size].reshape(-1, workspace.side)
+        - workspace.noise()
+    )
+    inner = rows.reshape(-1, workspace.side // parts)[:, 10:-10]
     return bool((inner == inner[:, :1]).all() and (inner > 0).all())
 
 
-def _read(place: Place) -> None:
-    found = oz.open_array(place.source)[...]
-    assert found[20] - place.noise()[20] > 0
+def _read(workspace: Workspace) -> None:
+    found = oz.open_array(workspace.source)[...]
+    assert found[20] - workspace.noise()[20] > 0
 
 
-def _write(place: Place) -> None:
-    oz.open_array(place.source, "r+")[...] = _values(place, time.time_ns() % 1000 + 1)
+def _write(workspace: Workspace) -> None:
+    oz.open_array(workspace.source, "r+")[...] = _values(workspace, time.time_ns() % 1000 + 1)
 
 
-def _parts(place: Place) -> None:
-    array, value = oz.open_array(place.source, "r+"), time.time_ns() % 1000 + 1
-    index = np.arange(place.size).reshape(-1, place.side)[:, 10:-10]
-    array.oindex[(index.reshape(-1),)] = _values(place, value)[index.reshape(-1)]
+def _parts(workspace: Workspace) -> None:
+    array, value = oz.open_array(workspace.source, "r+"), time.time_ns() % 1000 + 1
+    index = np.arange(workspace.size).reshape(-1, workspace.side)[:, 10:-10]
+    array.oindex[(index.reshape(-1),)] = _values(workspace, value)[index.reshape(-1)]
 
 
-def _stream(place: Place) -> None:
-    values = _values(place, time.time_ns() % 1000 + 1)
-    step = place.side // PIECES
-    with oz.open_array(place.source, "r+").writer() as writer:
+def _stream(workspace: Workspace) -> None:
+    values = _values(workspace, time.time_ns() % 1000 + 1)
+    step = workspace.side // PIECES
+    with oz.open_array(workspace.source, "r+").writer() as writer:
         for start in range(0, len(values), step):
             writer[start : start + step] = values[start : start + step]
 
 
-def _append(place: Place) -> None:
-    array = oz.open_array(place.source, "r+")
-    if len(array) > 4 * place.size:
-        array.resize(place.size, outside="erase")
-    array.append(np.tile(place.noise() + 2, 16))
+def _append(workspace: Workspace) -> None:
+    array = oz.open_array(workspace.source, "r+")
+    if len(array) > 4 * workspace.size:
+        array.resize(workspace.size, outside="erase")
+    array.append(np.tile(workspace.noise() + 2, 16))
 
 
-def _copy(place: Place) -> None:
-    oz.from_array(place.new(), data=oz.open_array(place.source))
+def _copy(workspace: Workspace) -> None:
+    oz.from_array(workspace.new(), data=oz.open_array(workspace.source))
 
 
-def _convert(place: Place) -> None:
-    oz.convert(place.source, place.new(), zarr_format=2)
+def _convert(workspace: Workspace) -> None:
+    oz.convert(workspace.source, workspace.new(), zarr_format=2)
 
 
-def _pyramid(place: Place) -> None:
-    image = oz.open_array(place.source)[: place.size // 2].reshape(-1, 2**10)
-    ome.write(place.new(), image, axes="yx", chunks=(place.side // 2**10, 2**10))
+def _pyramid(workspace: Workspace) -> None:
+    image = oz.open_array(workspace.source)[: workspace.size // 2].reshape(-1, 2**10)
+    ome.write(workspace.new(), image, axes="yx", chunks=(workspace.side // 2**10, 2**10))
 
 
-def _verify(place: Place) -> None:
-    assert oz.verify(place.source).ok
+def _verify(workspace: Workspace) -> None:
+    assert oz.verify(workspace.source).ok
 
 
-def _attributes(place: Place) -> None:
-    array = oz.open_array(place.source, "r+")
+def _attributes(workspace: Workspace) -> None:
+    array = oz.open_array(workspace.source, "r+")
     for value in range(100):
         array.attrs["value"] = value
 
 
-TASKS: dict[str, Callable[[Place], None]] = {
+TASKS: dict[str, Callable[[Workspace], None]] = {
     "read": _read,
     "write": _write,
     "parts": _parts,
@@ -174,22 +179,22 @@ class _Sender:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def _interrupted(work: Callable[[Place], None], place: Place, wait: float) -> float:
+def _interrupted(work: Callable[[Workspace], None], workspace: Workspace, wait: float) -> float:
     """Return the seconds from an interrupt to its exception."""
     sender = _Sender(wait)
     try:
         while True:
-            work(place)
+            work(workspace)
     except KeyboardInterrupt:
         return time.monotonic() - sender.sent
 
 
-def _goes_on(place: Place) -> bool:
+def _can_continue(workspace: Workspace) -> bool:
     """Return True if another thread can change the same chunks."""
 
     def use() -> None:
-        array = oz.open_array(place.source, "r+")
-        for start in range(0, place.size, place.side):
+        array = oz.open_array(workspace.source, "r+")
+        for start in range(0, workspace.size, workspace.side):
             array[start : start + 5] = 7
         array.attrs["other"] = 1
         assert (array[:5] == 7).all()
@@ -204,15 +209,18 @@ def main(folder: str, task: str, engine: str, chunk: str, size: str, count: str)
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     oz.config.set(engine=engine, threads=4)
-    place, chance = Place(Path(folder), CHUNKS[chunk] // 4, int(size) // 4), random.Random(count)
-    prepare(place)
-    TASKS[task](place)  # all is imported
+    workspace, chance = (
+        Workspace(Path(folder), CHUNKS[chunk] // 4, int(size) // 4),
+        random.Random(count),
+    )
+    prepare(workspace)
+    TASKS[task](workspace)  # all is imported
     times, torn, stuck, left = [], 0, 0, 0
     for _ in range(int(count)):
-        times.append(_interrupted(TASKS[task], place, chance.uniform(0.02, LONGEST)))
-        stuck += not _goes_on(place)
-        torn += not _whole(place, PIECES if task == "writer()" else 1)
-        names = (name for _, _, names in os.walk(place.folder) for name in names)
+        times.append(_interrupted(TASKS[task], workspace, chance.uniform(0.02, LONGEST)))
+        stuck += not _can_continue(workspace)
+        torn += not _whole(workspace, PIECES if task == "writer()" else 1)
+        names = (name for _, _, names in os.walk(workspace.folder) for name in names)
         left += sum(OURS in name and name != MARKER for name in names)
     found = {"interrupts": len(times), "slowest": round(max(times), 2), "torn": torn}
     print(json.dumps({**found, "stuck": stuck, "left": left, "busy": budget._used.threads}))

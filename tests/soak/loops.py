@@ -45,16 +45,16 @@ def use(store: Any) -> None:
     assert [name for name, _ in again.members()] == ["x"]
 
 
-async def _blocking(place: Path) -> None:
-    use(place / "blocking")
+async def _blocking(location: Path) -> None:
+    use(location / "blocking")
 
 
-async def _awaited(place: Path) -> None:
+async def _awaited(location: Path) -> None:
     """Write, change and read eight arrays at the same time."""
 
     async def one(number: int) -> None:
         array = await aio.create_array(
-            place / f"awaited {number}", data=DATA, chunks=(16, 16), overwrite=True
+            location / f"awaited {number}", data=DATA, chunks=(16, 16), overwrite=True
         )
         await array.setitem(PART, number)
         found = await array.getitem(...)
@@ -67,9 +67,9 @@ async def _awaited(place: Path) -> None:
             group.start_soon(one, number)
 
 
-async def _cancelled(place: Path) -> None:
+async def _cancelled(location: Path) -> None:
     """Cancel reads and writes; every chunk must have a value that somebody wrote."""
-    path = place / "cancelled"
+    path = location / "cancelled"
     if not path.exists():
         oz.create_array(path, shape=(64, 64), chunks=(16, 16), dtype="i4")[...] = 1
     array = await aio.open_array(path, "r+")
@@ -82,7 +82,7 @@ async def _cancelled(place: Path) -> None:
     assert (found > 0).all()
 
 
-async def _nested(place: Path) -> None:
+async def _nested(location: Path) -> None:
     """Run other loops in threads of this one."""
 
     async def inner() -> int:

@@ -72,37 +72,37 @@ def run(
     return found
 
 
-def _much(place: Path) -> oz.Array:
-    return oz.create_array(place / "x", data=MUCH, chunks=2**18, **OPTIONS)
+def _much(location: Path) -> oz.Array:
+    return oz.create_array(location / "x", data=MUCH, chunks=2**18, **OPTIONS)
 
 
-def read_much(place: Path) -> Operation:
-    array = _much(place)
+def read_much(location: Path) -> Operation:
+    array = _much(location)
     assert np.array_equal((yield lambda: array[...]), MUCH)
 
 
-def write_much(place: Path) -> Operation:
-    array, values = _much(place), MUCH[::-1].copy()
+def write_much(location: Path) -> Operation:
+    array, values = _much(location), MUCH[::-1].copy()
     yield lambda: array.__setitem__(..., values)
     assert np.array_equal(array[...], values)
 
 
-def change_much(place: Path) -> Operation:
-    array, values = _much(place), -MUCH[5:]
+def change_much(location: Path) -> Operation:
+    array, values = _much(location), -MUCH[5:]
     yield lambda: array.__setitem__(slice(5, None), values)
     assert np.array_equal(array[5:], values)
 
 
-def copy_much(place: Path) -> Operation:
-    array = _much(place)
-    yield lambda: oz.from_array(place / "y", data=array, chunks=3 * 10**5, overwrite=True)
-    assert np.array_equal(oz.open_array(place / "y")[...], MUCH)
+def copy_much(location: Path) -> Operation:
+    array = _much(location)
+    yield lambda: oz.from_array(location / "y", data=array, chunks=3 * 10**5, overwrite=True)
+    assert np.array_equal(oz.open_array(location / "y")[...], MUCH)
 
 
-def shrink_much(place: Path) -> Operation:
-    image = _much(place)[...].reshape(2**11, 2**11)
-    yield lambda: ome.write(place / "y", image, axes="yx", levels=3, overwrite=True, **OPTIONS)
-    assert np.array_equal(ome.open(place / "y").levels[0][...], image)
+def shrink_much(location: Path) -> Operation:
+    image = _much(location)[...].reshape(2**11, 2**11)
+    yield lambda: ome.write(location / "y", image, axes="yx", levels=3, overwrite=True, **OPTIONS)
+    assert np.array_equal(ome.open(location / "y").levels[0][...], image)
 
 
 LARGE: dict[str, Callable[[Path], Operation]] = {
@@ -161,28 +161,28 @@ class _Tries:
     def once(self, shortage: AbstractContextManager[list[int] | None]) -> bool:
         """Return True if memory was short: an error, or a tolerated allocation failure."""
         self.number += 1
-        place = self.folder / str(self.number)
-        steps = {**OPERATIONS, **LARGE}[self.operation](place)
-        act, old, error, found = *_prepared(steps, place), None, None
+        location = self.folder / str(self.number)
+        steps = {**OPERATIONS, **LARGE}[self.operation](location)
+        act, old, error, found = *_prepared(steps, location), None, None
         with shortage as failed:
             try:
                 found = act()
             except (MemoryError, OmnizarrError) as e:
                 error = e.with_traceback(None)
         if error is not None:
-            between = elements(place)
+            between = elements(location)
             found = act()
-            assert not torn(old, between, elements(place)), f"torn: {self.number}"
+            assert not torn(old, between, elements(location)), f"torn: {self.number}"
         finish(steps, found)
-        shutil.rmtree(place)
+        shutil.rmtree(location)
         short = error is not None or bool(failed and failed[0])
         self.failed += short
         self.errors += error is not None
         return short
 
 
-def _prepared(steps: Operation, place: Path) -> tuple[Any, dict[str, Any]]:
-    return next(steps), elements(place)
+def _prepared(steps: Operation, location: Path) -> tuple[Any, dict[str, Any]]:
+    return next(steps), elements(location)
 
 
 def main(folder: str, operation: str, engine: str, codec: str, step: str) -> None:

@@ -23,16 +23,16 @@ OPTIONS: dict[str, Any] = {}  # of the arrays, for those who want other codecs
 Operation: TypeAlias = Generator[Callable[[], Any], Any, None]
 
 
-def _array(place: Path, **options: Any) -> oz.Array:
-    return oz.create_array(place / "x", data=DATA, **{"chunks": (32, 32), **OPTIONS, **options})
+def _array(location: Path, **options: Any) -> oz.Array:
+    return oz.create_array(location / "x", data=DATA, **{"chunks": (32, 32), **OPTIONS, **options})
 
 
-def _shards(place: Path) -> oz.Array:
-    return _array(place, shards=(64, 64))
+def _shards(location: Path) -> oz.Array:
+    return _array(location, shards=(64, 64))
 
 
-def _group(place: Path) -> oz.Group:
-    group = oz.create_group(place / "x", attributes={"k": 1})
+def _group(location: Path) -> oz.Group:
+    group = oz.create_group(location / "x", attributes={"k": 1})
     for name in ("a", "inner/b", "inner/more/c"):
         group.create_array(name, data=DATA, chunks=(64, 64), **OPTIONS)
     return group
@@ -42,13 +42,13 @@ def _equal(found: Any, expected: Any = DATA) -> None:
     assert np.array_equal(found, expected)
 
 
-def read(place: Path) -> Operation:
-    array = _array(place)
+def read(location: Path) -> Operation:
+    array = _array(location)
     _equal((yield lambda: array[...]))
 
 
-def read_with_a_cache(place: Path) -> Operation:
-    array = _array(place)
+def read_with_a_cache(location: Path) -> Operation:
+    array = _array(location)
 
     def act() -> Any:
         with oz.configure(chunk_cache="1MB"):
@@ -57,25 +57,25 @@ def read_with_a_cache(place: Path) -> Operation:
     _equal((yield act))
 
 
-def read_points(place: Path) -> Operation:
-    array = _array(place)
+def read_points(location: Path) -> Operation:
+    array = _array(location)
     rows = np.arange(0, 128, 7)
     _equal((yield lambda: array.oindex[rows, rows]), DATA[np.ix_(rows, rows)])
 
 
-def read_shards(place: Path) -> Operation:
-    array = _shards(place)
+def read_shards(location: Path) -> Operation:
+    array = _shards(location)
     _equal((yield lambda: array[BOX]), DATA[BOX])
 
 
-def write(place: Path) -> Operation:
-    array = _array(place)
+def write(location: Path) -> Operation:
+    array = _array(location)
     yield lambda: array.__setitem__(..., DATA[::-1])
     _equal(array[...], DATA[::-1])
 
 
-def write_durably(place: Path) -> Operation:
-    array = _array(place)
+def write_durably(location: Path) -> Operation:
+    array = _array(location)
 
     def act() -> None:
         with oz.configure(durability="fsync"):
@@ -85,26 +85,26 @@ def write_durably(place: Path) -> Operation:
     _equal(array[...], DATA[::-1])
 
 
-def change(place: Path) -> Operation:
-    array = _array(place)
+def change(location: Path) -> Operation:
+    array = _array(location)
     yield lambda: array.__setitem__(BOX, 7)
     _equal(array[...], CHANGED)
 
 
-def write_shards(place: Path) -> Operation:
-    array = _shards(place)
+def write_shards(location: Path) -> Operation:
+    array = _shards(location)
     yield lambda: array.__setitem__(..., DATA[::-1])
     _equal(array[...], DATA[::-1])
 
 
-def change_shards(place: Path) -> Operation:
-    array = _shards(place)
+def change_shards(location: Path) -> Operation:
+    array = _shards(location)
     yield lambda: array.__setitem__(BOX, 7)
     _equal(array[...], CHANGED)
 
 
-def stream_shards(place: Path) -> Operation:
-    array = _shards(place)
+def stream_shards(location: Path) -> Operation:
+    array = _shards(location)
 
     def act() -> None:
         with array.writer() as writer:
@@ -115,8 +115,8 @@ def stream_shards(place: Path) -> Operation:
     _equal(array[...], CHANGED)
 
 
-def append(place: Path) -> Operation:
-    array = _array(place)
+def append(location: Path) -> Operation:
+    array = _array(location)
 
     def act() -> None:
         array.refresh()
@@ -126,171 +126,175 @@ def append(place: Path) -> Operation:
     _equal(array[...], np.concatenate([DATA, DATA]))
 
 
-def resize(place: Path) -> Operation:
-    array = _array(place)
+def resize(location: Path) -> Operation:
+    array = _array(location)
     yield lambda: array.resize((50, 128), outside="erase")
     _equal(array[...], DATA[:50])
 
 
-def fill(place: Path) -> Operation:
-    array = _array(place)
+def fill(location: Path) -> Operation:
+    array = _array(location)
     yield lambda: array.__setitem__(..., 0)
     _equal(array[...], 0 * DATA)
 
 
-def set_attributes(place: Path) -> Operation:
-    array = _array(place)
+def set_attributes(location: Path) -> Operation:
+    array = _array(location)
     yield lambda: array.attrs.update({"k": 1})
-    assert dict(oz.open(place / "x").attrs) == {"k": 1}
+    assert dict(oz.open(location / "x").attrs) == {"k": 1}
 
 
-def open_array(place: Path) -> Operation:
-    _array(place)
-    found = yield lambda: oz.open(place / "x")
+def open_array(location: Path) -> Operation:
+    _array(location)
+    found = yield lambda: oz.open(location / "x")
     _equal(found[...])
 
 
-def create_group(place: Path) -> Operation:
-    place.mkdir()
-    yield lambda: oz.create_group(place / "x", overwrite=True)
-    assert [*oz.open_group(place / "x").members()] == []
+def create_group(location: Path) -> Operation:
+    location.mkdir()
+    yield lambda: oz.create_group(location / "x", overwrite=True)
+    assert [*oz.open_group(location / "x").members()] == []
 
 
-def create_array(place: Path) -> Operation:
-    place.mkdir()
-    yield lambda: _array(place, overwrite=True)
-    _equal(oz.open(place / "x")[...])
+def create_array(location: Path) -> Operation:
+    location.mkdir()
+    yield lambda: _array(location, overwrite=True)
+    _equal(oz.open(location / "x")[...])
 
 
-def walk(place: Path) -> Operation:
-    group = _group(place)
+def walk(location: Path) -> Operation:
+    group = _group(location)
     found = yield lambda: [name for name, _ in group.members(max_depth=None)]
     assert sorted(found) == ["a", "inner", "inner/b", "inner/more", "inner/more/c"]
 
 
-def look_at_a_member(place: Path) -> Operation:
-    group = _group(place)
+def look_at_a_member(location: Path) -> Operation:
+    group = _group(location)
     found = yield lambda: ("inner/b" in group, "none" in group, group.get("inner/b"))
     assert found[:2] == (True, False)
     _equal(found[2][...])
 
 
-def list_chunks(place: Path) -> Operation:
-    array = _array(place)
+def list_chunks(location: Path) -> Operation:
+    array = _array(location)
     found = yield array.chunks_present
     assert found.all()
 
 
-def consolidate(place: Path) -> Operation:
-    _group(place)
-    yield lambda: oz.consolidate_metadata(place / "x")
-    group = oz.open_consolidated(place / "x")
+def consolidate(location: Path) -> Operation:
+    _group(location)
+    yield lambda: oz.consolidate_metadata(location / "x")
+    group = oz.open_consolidated(location / "x")
     assert len([*group.members(max_depth=None)]) == 5
 
 
-def open_consolidated(place: Path) -> Operation:
-    _group(place)
-    oz.consolidate_metadata(place / "x")
-    found = yield lambda: [n for n, _ in oz.open_consolidated(place / "x").members(max_depth=None)]
+def open_consolidated(location: Path) -> Operation:
+    _group(location)
+    oz.consolidate_metadata(location / "x")
+    found = yield lambda: [
+        n for n, _ in oz.open_consolidated(location / "x").members(max_depth=None)
+    ]
     assert len(found) == 5
 
 
-def delete(place: Path) -> Operation:
-    group = _group(place)
+def delete(location: Path) -> Operation:
+    group = _group(location)
     yield lambda: group.store.erase_prefix("inner/more/")
     assert sorted(name for name, _ in group.members(max_depth=None)) == ["a", "inner", "inner/b"]
 
 
-def verify(place: Path) -> Operation:
-    _group(place)
+def verify(location: Path) -> Operation:
+    _group(location)
 
     def act() -> Any:
-        report = oz.verify(place / "x")
+        report = oz.verify(location / "x")
         for finding in report.findings:  # a chunk that could not be read is reported, not raised
-            raise oz.StoreError(f"{place}: {finding}")
+            raise oz.StoreError(f"{location}: {finding}")
         return report
 
     found = yield act
     assert (found.arrays, found.groups, found.chunks, found.absent) == (3, 3, 12, 0)
 
 
-def repair(place: Path) -> Operation:
-    _group(place)
-    oz.consolidate_metadata(place / "x")
-    found = yield lambda: oz.repair(place / "x", dry_run=False)
+def repair(location: Path) -> Operation:
+    _group(location)
+    oz.consolidate_metadata(location / "x")
+    found = yield lambda: oz.repair(location / "x", dry_run=False)
     assert found == []
 
 
-def validate(place: Path) -> Operation:
-    _group(place)
-    found = yield lambda: oz.validate(place / "x")
+def validate(location: Path) -> Operation:
+    _group(location)
+    found = yield lambda: oz.validate(location / "x")
     assert not found
 
 
-def copy(place: Path) -> Operation:
-    group = _group(place)
-    other = oz.create_group(place / "y")
+def copy(location: Path) -> Operation:
+    group = _group(location)
+    other = oz.create_group(location / "y")
     yield lambda: oz.copy(group["inner"], other, "inner", if_exists="replace")
     _equal(other["inner/more/c"][...])
 
 
-def convert(place: Path) -> Operation:
-    _group(place)
-    yield lambda: oz.convert(place / "x", place / "y", zarr_format=2, overwrite=True)
-    _equal(oz.open(place / "y")["inner/more/c"][...])
+def convert(location: Path) -> Operation:
+    _group(location)
+    yield lambda: oz.convert(location / "x", location / "y", zarr_format=2, overwrite=True)
+    _equal(oz.open(location / "y")["inner/more/c"][...])
 
 
-def write_an_image(place: Path) -> Operation:
-    place.mkdir()
-    yield lambda: ome.write(place / "x", DATA, axes="yx", levels=3, overwrite=True, **OPTIONS)
-    _equal(ome.open(place / "x").levels[0][...])
+def write_an_image(location: Path) -> Operation:
+    location.mkdir()
+    yield lambda: ome.write(location / "x", DATA, axes="yx", levels=3, overwrite=True, **OPTIONS)
+    _equal(ome.open(location / "x").levels[0][...])
 
 
-def write_a_dataset(place: Path) -> Operation:
+def write_a_dataset(location: Path) -> Operation:
     import xarray as xr
 
-    place.mkdir()
+    location.mkdir()
     dataset = xr.Dataset({"v": (("y", "x"), DATA), "w": ("x", DATA[0])})
-    yield lambda: oz.xarray.write(dataset, place / "x", mode="w")
-    found = xr.open_dataset(place / "x", engine="omnizarr")
+    yield lambda: oz.xarray.write(dataset, location / "x", mode="w")
+    found = xr.open_dataset(location / "x", engine="omnizarr")
     _equal(found.v.values)
     _equal(found.w.values, DATA[0])
     found.close()
 
 
-def _in_a_store(place: Path, make: Callable[[Path], Any]) -> Operation:
-    place.mkdir()
-    with make(place) as store:
+def _in_a_store(location: Path, make: Callable[[Path], Any]) -> Operation:
+    location.mkdir()
+    with make(location) as store:
         oz.create_array(store, data=DATA, chunks=(32, 32), **OPTIONS)
 
     def act() -> Any:
-        with make(place) as store:
+        with make(location) as store:
             array = oz.open_array(store, mode="r+")
             array[BOX] = 7
             array.attrs["k"] = 1
             return array[...]
 
     _equal((yield act), CHANGED)
-    with make(place) as store:
+    with make(location) as store:
         assert oz.open_array(store).attrs["k"] == 1
 
 
-def use_an_archive(place: Path) -> Operation:
-    yield from _in_a_store(place, lambda place: oz.ZipStore(place / "x.zip", mode="a"))
+def use_an_archive(location: Path) -> Operation:
+    yield from _in_a_store(location, lambda location: oz.ZipStore(location / "x.zip", mode="a"))
 
 
-def use_sqlite(place: Path) -> Operation:
-    yield from _in_a_store(place, lambda place: SQLiteStore(place / "x.sqlite"))
+def use_sqlite(location: Path) -> Operation:
+    yield from _in_a_store(location, lambda location: SQLiteStore(location / "x.sqlite"))
 
 
-def use_lmdb(place: Path) -> Operation:
-    yield from _in_a_store(place, lambda place: LMDBStore(place / "x.lmdb", map_size=2**24))
+def use_lmdb(location: Path) -> Operation:
+    yield from _in_a_store(
+        location, lambda location: LMDBStore(location / "x.lmdb", map_size=2**24)
+    )
 
 
-def elements(place: Path) -> dict[str, Any]:
+def elements(location: Path) -> dict[str, Any]:
     """Return the elements of all arrays below a folder, by path."""
     found = {}
-    for root in place.iterdir() if place.exists() else ():
+    for root in location.iterdir() if location.exists() else ():
         if not (root / "zarr.json").exists():
             continue
         node = oz.open(root)

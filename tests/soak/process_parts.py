@@ -29,8 +29,8 @@ def _interrupts(folder: Path, given: Given) -> None:
         for task in interrupts.TASKS:
             for chunk in interrupts.CHUNKS:
                 for engine in interrupts.ENGINES:
-                    place = folder / f"{task} {chunk} {engine}"
-                    found = interrupts.run(place, task, engine, chunk, given.interrupts)
+                    location = folder / f"{task} {chunk} {engine}"
+                    found = interrupts.run(location, task, engine, chunk, given.interrupts)
                     wanted = ("interrupts", "slowest", "torn", "stuck", "left")
                     yield task, chunk, engine, *(found[name] for name in wanted)
 
@@ -50,9 +50,9 @@ def _exits(folder: Path, given: Given) -> None:
     def rows() -> Rows:
         for number, program in enumerate(exits.PROGRAMS):
             for engine in exits.ENGINES:
-                place = folder / f"{number}-{engine}"
-                exits.prepare(place)
-                found = [exits.run(place, program, engine) for _ in range(given.exits)]
+                location = folder / f"{number}-{engine}"
+                exits.prepare(location)
+                found = [exits.run(location, program, engine) for _ in range(given.exits)]
                 wrong = [one["wrong"] for one in found if one["wrong"]]
                 for text in wrong:
                     print(text)
@@ -82,8 +82,8 @@ def _failures(folder: Path, given: Given) -> None:
     def rows() -> Rows:
         for failure in failures.FAILURES:
             for library in (lib for lib in peers.LIBRARIES if failures.can(lib, failure)):
-                place = folder / library / failure.replace(" ", "-")
-                found = failures.run(library, place, failure, given.failures)
+                location = folder / library / failure.replace(" ", "-")
+                found = failures.run(library, location, failure, given.failures)
                 wrong = found.get("torn", found.get("wrong values", "-"))
                 more = (found.get("hung", "-"), found.get("failed", "-"))
                 yield failure, peers.label(library), found["tried"], wrong, *more

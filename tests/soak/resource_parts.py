@@ -31,10 +31,10 @@ def _descriptors(folder: Path, given: Given) -> None:
     def rows() -> Rows:
         for operation in OPERATIONS:
             for engine in memory.ENGINES:
-                place = folder / f"{operation} {engine}"
-                place.mkdir()
+                location = folder / f"{operation} {engine}"
+                location.mkdir()
                 with oz.configure(engine=engine, threads=8):  # type: ignore[arg-type]  # a word
-                    found = descriptors.run(place, operation)
+                    found = descriptors.run(location, operation)
                 yield operation, engine, sum(found.values()), found["reported"], found["succeeded"]
 
     show(DESCRIPTORS, rows())
@@ -69,8 +69,8 @@ def _memory(folder: Path, given: Given) -> None:
                 for codec in ("blosc", "zstd", "gzip") if large else ("zstd",):
                     if operation in OF_BLOSC and engine == "reference":
                         continue
-                    place = folder / f"{operation} {engine} {codec}"
-                    found = memory.run(library, place, operation, engine, codec, given.stride)
+                    location = folder / f"{operation} {engine} {codec}"
+                    found = memory.run(library, location, operation, engine, codec, given.stride)
                     counts = found["tried"], found["failed"], found["errors"]
                     yield operation, engine, codec, f"{given.stride}.", *counts
 
