@@ -32,7 +32,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = sorted({n for n in names if names.count(n) > 1})
-        raise ValueError(f"the name {twice[0]!r} stands twice in one object")
+        raise ValueError(f"the name {twice[0]!r} occurs twice in one object")
     return found
 
 

@@ -939,7 +939,7 @@ def test_attributes_make_an_implied_group_explicit() -> None:
         (b'\xef\xbb\xbf{"attributes": {}}', "byte order mark"),
         ('{"attributes": {}}'.encode("utf-16-le"), r"line 1 column|UTF-8"),
         (b'{"attributes": {"x": "\xff"}}', "not UTF-8 at byte 22"),
-        (b'{"attributes": {}, "attributes": {}}', "stands twice"),
+        (b'{"attributes": {}, "attributes": {}}', "occurs twice"),
         (b"[]", "expected a JSON object"),
     ],
 )

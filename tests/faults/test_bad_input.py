@@ -105,7 +105,7 @@ def test_all_problems_are_reported_at_once() -> None:
         (b"", "line 1 column 1"),
         (b"{", "line 1 column 2"),
         (b"[]", "object"),
-        (b'{"zarr_format": 3, "zarr_format": 3}', "stands twice"),
+        (b'{"zarr_format": 3, "zarr_format": 3}', "occurs twice"),
         (b'\xef\xbb\xbf{"zarr_format": 3}', "byte order mark"),
         (b'{"zarr_format": 3, "x": "\xff"}', "UTF-8"),
         (b'{"zarr_format": 3, "x": NaN}', "NaN"),

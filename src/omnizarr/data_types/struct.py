@@ -135,7 +135,7 @@ def _fields(named: Named) -> list[tuple[str, Named, tuple[int, ...]]]:
         if not isinstance(name, str) or not (name or padding):
             raise invalid("data type", named.name, f"{where}.name", "expected a non-empty string")
         if name and any(name == known for known, _, _ in found):
-            raise invalid("data type", named.name, f"{where}.name", f"{name!r} stands twice")
+            raise invalid("data type", named.name, f"{where}.name", f"{name!r} occurs twice")
         if isinstance(inner, str):
             inner = Named(inner)
         elif isinstance(inner, dict) and isinstance(inner.get("name"), str):

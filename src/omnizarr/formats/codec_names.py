@@ -166,7 +166,7 @@ def split_compressor(
 def without_checksums(codecs: Sequence[Named]) -> tuple[tuple[Named, ...], tuple[str, ...]]:
     """Return codecs without those that only add a checksum, and the names of the latter.
 
-    zstd keeps the checksum in its own frame, which can be read without being told of it.
+    zstd keeps the checksum in its own frame, which readers find by themselves.
     """
     kept: list[Named] = []
     left_out: list[str] = []

@@ -211,7 +211,7 @@ class V3:
             fields.error("dimension_names", message)
         filled = [n for n in value if n]
         if len(set(filled)) < len(filled):
-            fields.warn("dimension_names", "the same name stands twice")
+            fields.warn("dimension_names", "the same name occurs twice")
         return tuple(value)
 
     def write(self, path: str, node: Node) -> dict[str, bytes | None]:
