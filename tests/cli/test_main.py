@@ -13,8 +13,8 @@ import omnizarr as oz
 from omnizarr.cli.main import main
 
 
-def run(*words: str) -> Result:
-    return CliRunner().invoke(main, list(words))
+def run(*args: str) -> Result:
+    return CliRunner().invoke(main, list(args))
 
 
 @pytest.fixture

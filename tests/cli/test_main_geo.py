@@ -11,8 +11,8 @@ import omnizarr as oz
 from omnizarr.cli.main import main
 
 
-def run(*words: object) -> tuple[int, str]:
-    result = CliRunner().invoke(main, [str(word) for word in words])
+def run(*args: object) -> tuple[int, str]:
+    result = CliRunner().invoke(main, [str(arg) for arg in args])
     return result.exit_code, result.output
 
 

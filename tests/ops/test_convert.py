@@ -52,9 +52,9 @@ def test_values_fill_and_attributes_survive(
     data = np.asarray(ARRAYS[name]["data"])
     a: dict[str, bytes] = {}
     b: dict[str, bytes] = {}
-    # Version 1 has no words for the fill value of text, nor for "not a time".
-    no_words = data.dtype.kind in "SUM" and 1 in (source, target)
-    plain = {"fill_value": np.zeros((), data.dtype)[()]} if no_words else {}
+    # Version 1 cannot express the fill value of text, nor "not a time".
+    inexpressible = data.dtype.kind in "SUM" and 1 in (source, target)
+    plain = {"fill_value": np.zeros((), data.dtype)[()]} if inexpressible else {}
     fresh(a, source, name, **plain)[0:8] = data[0:8]
     before = dict(a)
     report = oz.convert(a, b, zarr_format=target, checksum=True)

@@ -78,7 +78,7 @@ def test_assigned_values_are_stored_packed(zarr_format: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "attributes", "value", "words"),
+    ("dtype", "attributes", "value", "message"),
     [
         ("f4", {"_FillValue": -1}, 1e300, "does not fit"),
         ("f4", {"_FillValue": -1}, -1.0, "read as missing"),
@@ -91,10 +91,10 @@ def test_assigned_values_are_stored_packed(zarr_format: Any) -> None:
     ],
 )
 def test_a_value_that_cannot_be_stored_is_refused(
-    dtype: str, attributes: dict[str, Any], value: float, words: str
+    dtype: str, attributes: dict[str, Any], value: float, message: str
 ) -> None:
     array = oz.create_array({}, shape=1, dtype=dtype, attributes=attributes)
-    with pytest.raises(oz.InvalidArgument, match=words):
+    with pytest.raises(oz.InvalidArgument, match=message):
         oz.cf.decode(array)[...] = [value]
     assert array.nchunks_initialized == 0
 

@@ -101,7 +101,7 @@ def test_a_fractional_time_is_not_stored_as_an_integer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("units", "calendar", "words"),
+    ("units", "calendar", "message"),
     [
         ("months since 2000-01-01", "standard", "no fixed length"),
         ("days since yesterday", "standard", "YYYY-MM-DD"),
@@ -113,11 +113,11 @@ def test_a_fractional_time_is_not_stored_as_an_integer() -> None:
     ],
 )
 def test_invalid_units_are_named_and_the_numbers_stay_readable(
-    units: str, calendar: str, words: str
+    units: str, calendar: str, message: str
 ) -> None:
     attributes = {"units": units, "calendar": calendar}
     array = oz.create_array({}, data=np.arange(2), attributes=attributes)
-    with pytest.raises(oz.InvalidMetadata, match=words):
+    with pytest.raises(oz.InvalidMetadata, match=message):
         oz.cf.decode(array)
     assert oz.cf.decode(array, times=None)[...].tolist() == [0, 1]
 

@@ -256,7 +256,7 @@ def test_levels_outside_the_group_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"factor": 1}, "factor"),
         ({"levels": 0}, "levels"),
@@ -270,10 +270,10 @@ def test_levels_outside_the_group_are_refused() -> None:
     ],
 )
 def test_options_without_sense_are_refused_before_anything_is_stored(
-    options: dict[str, Any], words: str
+    options: dict[str, Any], message: str
 ) -> None:
     store: dict[str, bytes] = {}
-    with pytest.raises(oz.InvalidArgument, match=words):
+    with pytest.raises(oz.InvalidArgument, match=message):
         oz.geo.write(store, heights(), **options)
     assert store == {}
 

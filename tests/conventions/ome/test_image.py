@@ -75,7 +75,7 @@ def test_a_level_is_chosen_by_the_size_of_its_pixels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("region", "words"),
+    ("region", "message"),
     [
         ({"q": 1}, "unknown axis 'q'; axes: c, z, y, x"),
         ({"y": (100, 200)}, "no pixel in"),
@@ -86,9 +86,9 @@ def test_a_level_is_chosen_by_the_size_of_its_pixels() -> None:
     ],
 )
 def test_the_error_for_an_invalid_region_states_the_reason(
-    region: dict[str, object], words: str
+    region: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(oz.SelectionError, match=words):
+    with pytest.raises(oz.SelectionError, match=message):
         example().read(region)
 
 

@@ -57,7 +57,7 @@ def test_every_kind_of_transformation_is_known(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("transform", "words"),
+    ("transform", "message"),
     [
         ({"type": "shear"}, ".type: expected one of identity"),
         ({}, ".type: required, but missing"),
@@ -83,10 +83,10 @@ def test_every_kind_of_transformation_is_known(name: str) -> None:
     ],
 )
 def test_a_problem_of_a_transformation_is_reported_with_its_path(
-    transform: dict[str, Any], words: str
+    transform: dict[str, Any], message: str
 ) -> None:
     found = errors(attributes(transform))
-    assert any(words in e for e in found), found
+    assert any(message in e for e in found), found
     assert all("multiscales[0].coordinateTransformations[0]" in e for e in found)
 
 

@@ -161,7 +161,7 @@ def test_memory_stays_within_a_few_units(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"axes": "yx"}, "3 axes, but 2 are named"),
         ({"axes": "xxx"}, "contains the same name twice"),
@@ -186,10 +186,10 @@ def test_memory_stays_within_a_few_units(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_input_is_refused_before_anything_is_written(
-    options: dict[str, Any], words: str
+    options: dict[str, Any], message: str
 ) -> None:
     store: dict[str, bytes] = {}
-    with pytest.raises((oz.InvalidArgument, oz.InvalidMetadata), match=words):
+    with pytest.raises((oz.InvalidArgument, oz.InvalidMetadata), match=message):
         oz.ome.write(store, np.zeros((4, 8, 8), "u1"), **options)
     assert store == {}
 

@@ -367,8 +367,8 @@ def test_an_invalid_write_is_refused_and_changes_nothing(tmp_path: Path) -> None
         (data, {"mode": "w", "encoding": {"u": {}}}, KeyError, "'u', which is not a variable"),
         (data.rename(lat="y"), {"mode": "a", "append_dim": "time"}, ValueError, "has dimensions"),
     ]
-    for dataset, options, kind, words in refused:
-        with pytest.raises(kind, match=words):
+    for dataset, options, kind, message in refused:
+        with pytest.raises(kind, match=message):
             dataset.omnizarr.to(path, **options)
     xr.testing.assert_identical(opened(path), data)
     with pytest.raises(NotImplementedError, match="MultiIndex"):
@@ -380,7 +380,7 @@ def test_an_invalid_write_is_refused_and_changes_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("attributes", "encoding", "kind", "words"),
+    ("attributes", "encoding", "kind", "message"),
     [
         ({"bad": object()}, {}, TypeError, "cannot be stored as JSON"),
         ({}, {"chunks": (0, 1)}, ValueError, "length 0"),
@@ -390,14 +390,14 @@ def test_an_invalid_write_is_refused_and_changes_nothing(tmp_path: Path) -> None
     ],
 )
 def test_an_invalid_dataset_never_replaces_stored_data(
-    tmp_path: Path, attributes: Any, encoding: Any, kind: type[Exception], words: str
+    tmp_path: Path, attributes: Any, encoding: Any, kind: type[Exception], message: str
 ) -> None:
     path = tmp_path / "x"
     data = climate()
     data.omnizarr.to(path)
     for bad in (data.assign_attrs(attributes), data.assign(t=data.t.assign_attrs(attributes))):
         for place, mode in ((path, "w"), (tmp_path / "y", "w-")):
-            with pytest.raises(kind, match=words):
+            with pytest.raises(kind, match=message):
                 bad.omnizarr.to(place, mode=mode, encoding={"t": encoding} if encoding else None)
     xr.testing.assert_identical(opened(path), data)
     assert not (tmp_path / "y").exists()
