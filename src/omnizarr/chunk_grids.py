@@ -202,7 +202,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AxisIntersection:
-    """Where equally spaced positions along one axis meet its chunks: a row for each chunk."""
+    """The chunks that equally spaced positions along one axis touch: a row for each chunk."""
 
     chunk: Integers  # index in the grid
     inner: Integers  # the first element inside the chunk

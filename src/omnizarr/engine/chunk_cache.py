@@ -1,12 +1,11 @@
 """The cache of decoded chunks and shard indexes, and reading through it.
 
-``with omnizarr.configure(chunk_cache="256MB")`` keeps up to so many bytes; they go when the block
-ends. Before every use the store is asked for the generation of the key, so that a value that was
-changed by anybody is read again; a store that cannot tell generations is read without the cache.
-Of shards the inner chunks are kept, not the shard. Two threads that want the same chunk decode it
-once. Items of variable length are not kept: they may be objects that a caller could change.
-From a store that is far away, generations and missing values of many chunks are asked for side by
-side.
+``with omnizarr.configure(chunk_cache="256MB")`` keeps up to so many bytes until the block ends.
+Before every use the store is asked for the generation of the key, so that a value that anybody
+changed is read again; a store without generations is read without the cache. Of shards the inner
+chunks are kept, not the shard. Two threads that want the same chunk decode it once. Items of
+variable length are not kept: they may be objects that a caller could change. If the store has a
+high latency, the generations and values of many chunks are fetched side by side.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from omnizarr.stores import (
 )
 from omnizarr.stores.operations import read_consistently, waits_for
 
-TOGETHER = 2**20  # bytes of chunks, decoded, that one call fetches
+BATCH_BYTES = 2**20  # of decoded chunks that one call fetches
 UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
 
 
@@ -81,7 +81,7 @@ def estimate_fetched(array: BoundArray, selected: int) -> int:
 
 
 def in_batches(
-    array: BoundArray, rows: Iterator[Row], count: int, nbytes: int = TOGETHER
+    array: BoundArray, rows: Iterator[Row], count: int, nbytes: int = BATCH_BYTES
 ) -> tuple[Iterator[list[Row]], int]:
     """Return batches of rows with chunks small enough to be read together, and their number."""
     size = array.first_pipeline.spec.nbytes or UNKNOWN
@@ -141,16 +141,16 @@ def fill_row(
 
 
 def _read_part(
-    array: BoundArray, coords: Coords, region: Region, held: bool = False
+    array: BoundArray, coords: Coords, region: Region, in_snapshot: bool = False
 ) -> Requests[Decode | None]:
     """Fetch part of one chunk, and return its decoder, or None if the chunk is missing.
 
-    `held`: all answers are of one value, so that it need not be checked if it was replaced.
+    `in_snapshot`: all answers are of one value, so that it need not be checked if it was replaced.
     """
     pipeline = array.pipeline_at(coords)
     with chunk_context("read", array, coords):
         decode = yield from _read_part_consistently(
-            array, pipeline, array.key(coords), region, held
+            array, pipeline, array.key(coords), region, in_snapshot
         )
         for other in array.encoding.other_keys(coords) if decode is None else ():
             decode = yield from pipeline.read_part(array.prefix + other, region)
@@ -158,7 +158,7 @@ def _read_part(
 
 
 def _read_part_consistently(
-    array: BoundArray, pipeline: CodecPipeline, key: str, region: Region, held: bool
+    array: BoundArray, pipeline: CodecPipeline, key: str, region: Region, in_snapshot: bool
 ) -> Requests[Decode | None]:
     """Fetch part of a chunk, again if its shard was replaced between its index and its parts.
 
@@ -172,7 +172,7 @@ def _read_part_consistently(
     ):  # one request is as quick: one value
         [data] = yield [(key, None)]
         return None if data is None else partial(pipeline.decode_into, data, region)
-    if not low_latency or held:
+    if not low_latency or in_snapshot:
         return (yield from pipeline.read_part(key, region))
     for _ in CONFLICTS.tries():
         requests = pipeline.read_part(key, region)
@@ -192,15 +192,15 @@ def _read_part_consistently(
 def _decoder(array: BoundArray, coords: Coords, region: Region) -> Decode | None:
     """Return the decoder of part of one chunk, or None if the chunk is missing."""
     pipeline = array.pipeline_at(coords)
-    far = pipeline.reads_parts and not has_low_latency(array.chunk_store)
-    if pipeline.sharded is None and coords and not far:  # the same with fewer calls
+    by_ranges = pipeline.reads_parts and not has_low_latency(array.chunk_store)
+    if pipeline.sharded is None and coords and not by_ranges:  # the same with fewer calls
         with chunk_context("read", array, coords):
             data = array.chunk_store.get(array.key(coords))
         return None if data is None else partial(pipeline.decode_into, data, region)
     store = array.chunk_store
-    held = hasattr(store, "snapshot")
+    in_snapshot = hasattr(store, "snapshot")
     return read_consistently(
-        store, lambda fetch: run_requests(_read_part(array, coords, region, held), fetch)
+        store, lambda fetch: run_requests(_read_part(array, coords, region, in_snapshot), fetch)
     )
 
 
