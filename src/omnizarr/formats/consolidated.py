@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 
 from omnizarr._json import load_object
 from omnizarr.errors import InvalidArgument, InvalidMetadata, InvalidName, Problem
-from omnizarr.formats.format import Documents, Format, cannot
-from omnizarr.formats.metadata_cache import dumps
+from omnizarr.formats.format import Documents, Format, cannot, dumps
 from omnizarr.formats.v2 import NAMES, V2
 from omnizarr.formats.v3 import V3
 from omnizarr.model import GroupModel, Node, paths

@@ -11,8 +11,7 @@ from omnizarr._json import load_object
 from omnizarr.concurrency.cache import cached
 from omnizarr.errors import InvalidArgument, Problem, known_names
 from omnizarr.formats.draft.metadata import ENTRY, V3Draft
-from omnizarr.formats.format import Documents, Format
-from omnizarr.formats.metadata_cache import LARGEST
+from omnizarr.formats.format import LARGEST, Documents, Format
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3

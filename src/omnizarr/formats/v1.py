@@ -9,8 +9,7 @@ from omnizarr import config
 from omnizarr._json import kind_of, load_object
 from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, format
-from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version
-from omnizarr.formats.metadata_cache import dumps
+from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version, dumps
 from omnizarr.formats.numpy_types import (
     beyond_pairs,
     from_type_string,

@@ -7,8 +7,15 @@ from typing import Any
 from omnizarr._json import kind_of, load_object
 from omnizarr.errors import Problem
 from omnizarr.formats import codec_names, format
-from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, check_version
-from omnizarr.formats.metadata_cache import dumps, parse_once
+from omnizarr.formats.format import (
+    Documents,
+    Kind,
+    ascii_advice,
+    cannot,
+    check_version,
+    dumps,
+    parse_once,
+)
 from omnizarr.formats.numpy_types import rounded_once, to_type_string
 from omnizarr.formats.v1 import check_fill, read_type
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths

@@ -22,8 +22,16 @@ from omnizarr.formats.codec_names import (
     with_order,
 )
 from omnizarr.formats.draft.extensions import is_sharding
-from omnizarr.formats.format import Documents, Kind, cannot, check_version
-from omnizarr.formats.metadata_cache import dumps, parse_once, split_shape, write_once
+from omnizarr.formats.format import (
+    Documents,
+    Kind,
+    cannot,
+    check_version,
+    dumps,
+    parse_once,
+    split_shape,
+    write_once,
+)
 from omnizarr.formats.numpy_types import (
     as_json,
     byte_orders,

@@ -31,8 +31,7 @@ from omnizarr.formats.draft.extensions import (
     write_transformers,
     write_type,
 )
-from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot
-from omnizarr.formats.metadata_cache import dumps
+from omnizarr.formats.format import Documents, Kind, ascii_advice, cannot, dumps
 from omnizarr.formats.numpy_types import (
     byte_orders,
     itemsize,

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr import registry
-from omnizarr.formats import by_name, metadata_cache
-from omnizarr.formats.metadata_cache import dumps
+from omnizarr.formats import by_name
+from omnizarr.formats import format as metadata_cache
+from omnizarr.formats.format import dumps
 from omnizarr.formats.v3 import V3
 from omnizarr.model import ArrayModel, FillValue, Named, Node
 

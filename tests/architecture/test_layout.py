@@ -1,0 +1,62 @@
+"""The layout of the tree: few files of one concept each, and tests that are found by their path."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import omnizarr
+
+SOURCE = Path(omnizarr.__file__).parent
+TESTS = Path(__file__).parents[1]
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+# Test files that are about several modules of their folder.
+SHARED = {
+    "stores/test_databases.py",
+}
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def test_no_folder_has_more_than_eighteen_files() -> None:
+    counts = Counter(path.parent for path in MODULES)
+    assert {str(f.relative_to(SOURCE)): n for f, n in counts.items() if n > 18} == {}
+
+
+def test_there_are_at_most_170_modules() -> None:
+    assert len(MODULES) <= 170
+
+
+def test_no_module_has_more_than_600_lines() -> None:
+    sizes = {str(path.relative_to(SOURCE)): _lines(path) for path in MODULES}
+    assert {name: size for name, size in sizes.items() if size > 600} == {}
+
+
+def test_few_modules_have_fewer_than_60_lines() -> None:
+    small = [p for p in MODULES if p.name not in ("__init__.py", "__main__.py") and _lines(p) < 60]
+    # The doors of the package (cf, geo, xarray, ome, storage) and its version are small by nature.
+    assert len([p for p in small if p.parent != SOURCE]) <= 5, small
+
+
+def _packages() -> list[Path]:
+    folders = {path.parent for path in MODULES} - {SOURCE, SOURCE / "conventions"}
+    return sorted(f for f in folders if "testing" not in f.parts)
+
+
+@pytest.mark.parametrize("package", _packages(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_package_has_tests_that_are_named_after_its_modules(package: Path) -> None:
+    inside = package.relative_to(SOURCE)
+    modules = {path.stem for path in package.glob("*.py")} | {f.name for f in package.iterdir()}
+    found = sorted((TESTS / inside).glob("test_*.py"))
+    assert found
+    others = [
+        str(inside / path.name)
+        for path in found
+        if not any(f"{path.stem}_".startswith(f"test_{module}_") for module in modules)
+    ]
+    assert set(others) - SHARED == set()
