@@ -17,7 +17,7 @@ import trio
 
 import omnizarr as oz
 from omnizarr import aio
-from omnizarr.concurrency import budget
+from omnizarr.concurrency import limits
 from tests.soak import loops
 from tests.soak.loops import use
 from tests.test_aio import LOOPS
@@ -94,7 +94,7 @@ def test_cancelled_reads_and_writes_leave_no_torn_value_and_no_busy_thread(
 
     with oz.configure(engine="reference", threads=4):
         assert asyncio.run(main()) > 10
-    assert budget._used.threads == 0
+    assert limits._used.threads == 0
     found = array[...].reshape(4, 16, 4, 16).swapaxes(1, 2)
     assert (found > 0).all()
     assert (found[3, 3] == found[3, 3, 0, 0]).all()  # only written as a whole

@@ -29,7 +29,7 @@ def test_missing_packages_are_named_once_and_other_reasons_counted() -> None:
 
 
 def test_a_run_without_a_server_ends_with_the_line(tmp_path: Path) -> None:
-    wanted = "tests/stores/zip/test_zarr_python_2.py"
+    wanted = "tests/stores/zip/test_store_zarr_python_2.py"
     environment = {**os.environ, "PATH": str(tmp_path)}
     environment.pop(STRICT, None)
     for name in [name for name in environment if name.startswith("PYTEST_")]:

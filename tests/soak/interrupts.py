@@ -26,7 +26,7 @@ import numpy as np
 
 import omnizarr as oz
 from omnizarr import ome
-from omnizarr.concurrency import budget
+from omnizarr.concurrency import limits
 from omnizarr.stores.local.store import OURS
 from omnizarr.stores.staging import MARKER  # which a conversion leaves, to be resumed
 
@@ -223,7 +223,7 @@ def main(folder: str, task: str, engine: str, chunk: str, size: str, count: str)
         names = (name for _, _, names in os.walk(workspace.folder) for name in names)
         left += sum(OURS in name and name != MARKER for name in names)
     found = {"interrupts": len(times), "slowest": round(max(times), 2), "torn": torn}
-    print(json.dumps({**found, "stuck": stuck, "left": left, "busy": budget._used.threads}))
+    print(json.dumps({**found, "stuck": stuck, "left": left, "busy": limits._used.threads}))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import trio
 
 import omnizarr as oz
 from omnizarr import aio
-from omnizarr.concurrency import budget
+from omnizarr.concurrency import limits
 from tests.test_aio import LOOPS
 
 DATA = np.arange(64 * 64, dtype="i4").reshape(64, 64)
@@ -137,9 +137,9 @@ def main(folder: str, loop: str, task: str, rounds: str) -> None:
 
     LOOPS[loop](all_rounds)
     end = time.monotonic() + TIMEOUT
-    while budget._used.threads and time.monotonic() < end:
+    while limits._used.threads and time.monotonic() < end:
         time.sleep(0.01)  # what was cancelled ends behind the caller's back
-    busy = budget._used.threads
+    busy = limits._used.threads
     print(json.dumps({"rounds": len(times), "slowest": round(max(times), 2), "busy": busy}))
 
 

@@ -22,10 +22,10 @@ from omnizarr.cli.terminal import (
     show_problems,
     storage_option,
 )
-from omnizarr.conventions.ome.check import ADVICE
 from omnizarr.conventions.ome.migrate import migrate as migrate_ome
 from omnizarr.conventions.ome.migrate import undo_migration
 from omnizarr.conventions.ome.plate import open as open_ome
+from omnizarr.conventions.ome.rules import ADVICE
 from omnizarr.conventions.ome.validate import validate as validate_ome
 from omnizarr.conventions.ome.validate import validate_attributes
 from omnizarr.conventions.ome.versions import NEWEST, VERSIONS

@@ -19,7 +19,7 @@ from typing import ParamSpec, TypeVar
 
 from omnizarr import config
 from omnizarr.concurrency import fork
-from omnizarr.concurrency.budget import Helper, helpers, is_superfluous
+from omnizarr.concurrency.limits import Helper, helpers, is_superfluous
 
 P = ParamSpec("P")
 A = TypeVar("A")

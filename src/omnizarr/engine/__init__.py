@@ -3,7 +3,7 @@
 from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.dispatch import exclusive, read, write, write_fields
 from omnizarr.engine.kernel import empty
-from omnizarr.engine.missing import Missing, check_missing
+from omnizarr.engine.missing_chunks import Missing, check_missing
 from omnizarr.engine.reference import read_chunk, write_chunk
 from omnizarr.engine.stream import Stream
 

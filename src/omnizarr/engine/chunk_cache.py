@@ -29,12 +29,12 @@ from omnizarr.codecs.codec import Buffer, Region
 from omnizarr.codecs.pipeline import map_missing, report_missing
 from omnizarr.codecs.sharding import Shards, coalesce, inner_chunk_context
 from omnizarr.concurrency import fork
-from omnizarr.concurrency.budget import no_helpers
+from omnizarr.concurrency.limits import no_helpers
 from omnizarr.concurrency.pool import for_each, in_parallel
 from omnizarr.config import ByteBudget
 from omnizarr.engine import reference
 from omnizarr.engine.binding import BoundArray, chunk_context
-from omnizarr.engine.missing import Filled
+from omnizarr.engine.missing_chunks import Filled
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, Row
 from omnizarr.stores import Range, Versioned, file_root, get_many

@@ -19,7 +19,7 @@ from omnizarr import config
 from omnizarr.concurrency import key_locks
 from omnizarr.engine import chunk_cache, kernel, reference
 from omnizarr.engine.binding import BoundArray
-from omnizarr.engine.missing import Coords, Filled, Missing
+from omnizarr.engine.missing_chunks import Coords, Filled, Missing
 from omnizarr.indexing import Plan, ProductPlan, Row, axis_plan
 from omnizarr.model import paths
 from omnizarr.storage_transformers import stored_key

@@ -22,7 +22,7 @@ from omnizarr.chunk_key_encodings import V2, Default, Draft
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.bytes import Bytes, holds_text
 from omnizarr.codecs.transpose import Transpose
-from omnizarr.concurrency.budget import return_threads, take_threads
+from omnizarr.concurrency.limits import return_threads, take_threads
 from omnizarr.config import Config
 from omnizarr.data_types import own_type
 from omnizarr.engine.binding import BoundArray

@@ -17,7 +17,7 @@ from omnizarr.codecs.pipeline import Decode, Requests, record_missing, run_reque
 from omnizarr.concurrency.pool import for_each, useful_threads
 from omnizarr.concurrency.retry import CONFLICTS
 from omnizarr.engine.binding import BoundArray, chunk_context
-from omnizarr.engine.missing import Coords, Filled
+from omnizarr.engine.missing_chunks import Coords, Filled
 from omnizarr.engine.prefetch import fetch_ahead
 from omnizarr.errors import ChunkError, OmnizarrError
 from omnizarr.indexing import Plan, Row

@@ -42,9 +42,7 @@ from omnizarr.hierarchy.location import (
     Location,
 )
 from omnizarr.hierarchy.node import NodeHandle
-from omnizarr.hierarchy.options import (
-    lengths_of,
-)
+from omnizarr.hierarchy.options import lengths_of
 from omnizarr.hierarchy.selection import ArrayConfig, Selectable, as_source
 from omnizarr.hierarchy.view import View, Viewer
 from omnizarr.indexing import plan

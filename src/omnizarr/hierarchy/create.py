@@ -24,12 +24,7 @@ from omnizarr.hierarchy.info import Tree
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import find_node, format_for, resolve_store_path
 from omnizarr.hierarchy.open import check_group_options, one_format
-from omnizarr.hierarchy.options import (
-    ZERO,
-    ArrayOptions,
-    CreateOptions,
-    document_options,
-)
+from omnizarr.hierarchy.options import ZERO, ArrayOptions, CreateOptions, document_options
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.stores import Store
 

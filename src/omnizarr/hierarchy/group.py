@@ -34,12 +34,7 @@ from omnizarr.hierarchy.lookup import (
     resolve_store_path,
 )
 from omnizarr.hierarchy.node import NodeHandle, frozen
-from omnizarr.hierarchy.options import (
-    ZERO,
-    ArrayOptions,
-    NewOptions,
-    document_options,
-)
+from omnizarr.hierarchy.options import ZERO, ArrayOptions, NewOptions, document_options
 from omnizarr.model import ArrayModel, GroupModel, Node
 
 

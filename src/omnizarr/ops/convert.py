@@ -22,10 +22,11 @@ from omnizarr.errors import CannotExpress, ChunkError, NodeExists, OmnizarrError
 from omnizarr.formats import Format, by_name
 from omnizarr.formats.codec_names import without_checksums
 from omnizarr.hierarchy.build import build_resumable
+from omnizarr.hierarchy.chunk_shapes import guess_chunks
 from omnizarr.hierarchy.chunks import check_encoded_chunk, stored_keys
 from omnizarr.hierarchy.location import Location, require_readable_nodes, warn_of_other_keys
 from omnizarr.hierarchy.lookup import find_node
-from omnizarr.hierarchy.options import check_separator, default_codecs, guess_chunks
+from omnizarr.hierarchy.options import check_separator, default_codecs
 from omnizarr.indexing import plan
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
 from omnizarr.stores import Store, check_disjoint, sizes

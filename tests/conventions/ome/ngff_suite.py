@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from omnizarr.conventions.ome.check import ADVICE
+from omnizarr.conventions.ome.rules import ADVICE
 from omnizarr.conventions.ome.validate import validate_attributes
 
 MEMBER = {"image": "multiscales", "label": "image-label", "plate": "plate", "well": "well"}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
-from omnizarr.conventions.ome.check import check
 from omnizarr.conventions.ome.model import from_json, to_json
+from omnizarr.conventions.ome.rules import check
 from omnizarr.conventions.ome.versions import (
     find_metadata,
     from_0_4,

@@ -441,10 +441,10 @@ def in_child(check: Any) -> bool:
 def test_without_the_package_the_error_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from omnizarr.stores.object import library
+    from omnizarr.stores.object import obstore
 
-    monkeypatch.setattr(library, "_library", None)
-    monkeypatch.setattr(library, "_clients", {})
+    monkeypatch.setattr(obstore, "_library", None)
+    monkeypatch.setattr(obstore, "_clients", {})
     monkeypatch.setitem(__import__("sys").modules, "obstore", None)
     with pytest.raises(MissingPackage, match=r"pip install 'omnizarr\[cloud\]'"):
         resolve("s3://bucket/x")
@@ -459,7 +459,7 @@ def test_clients_are_shared_while_they_are_used_and_released_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A16: clients were never released; A2: they were found by a text of their options."""
-    from omnizarr.stores.object import library
+    from omnizarr.stores.object import obstore
 
     first = bucket(0)
     assert bucket(0).bucket.client is first.bucket.client
@@ -472,8 +472,8 @@ def test_clients_are_shared_while_they_are_used_and_released_afterwards(
     assert again.bucket.client is others[0].bucket.client or again.bucket == others[0].bucket
     held = [weakref.ref(store.bucket.__dict__["_held"]) for store in (first, *others)]
     del found, others, again
-    kept = [bucket(number) for number in range(2, 2 + library.KEPT)]
+    kept = [bucket(number) for number in range(2, 2 + obstore.KEPT)]
     gc.collect()
     assert [client() is not None for client in held] == [True, False, False, False, False]
     assert first.bucket.client is held[0]().store  # type: ignore[union-attr]
-    assert len(kept) == library.KEPT
+    assert len(kept) == obstore.KEPT

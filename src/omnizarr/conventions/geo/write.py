@@ -15,15 +15,10 @@ from omnizarr.conventions.geo.transform import Affine
 from omnizarr.errors import InvalidArgument, known_names
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.build import build
+from omnizarr.hierarchy.chunk_shapes import TARGET_BYTES, guess_chunks
 from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.group import Group, make_group
-from omnizarr.hierarchy.options import (
-    TARGET_BYTES,
-    ArrayOptions,
-    check_options,
-    document_options,
-    guess_chunks,
-)
+from omnizarr.hierarchy.options import ArrayOptions, check_options, document_options
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_chunks, level_shapes
 

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from omnizarr.conventions.ome.check import check
 from omnizarr.conventions.ome.model import (
     Axis,
     Channel,
@@ -20,6 +19,7 @@ from omnizarr.conventions.ome.model import (
     from_json,
 )
 from omnizarr.conventions.ome.region import axis_factor, select
+from omnizarr.conventions.ome.rules import check
 from omnizarr.conventions.ome.versions import (
     NEWEST,
     RawMetadata,

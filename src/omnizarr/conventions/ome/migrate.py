@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omnizarr import stores
-from omnizarr.conventions.ome.check import check
 from omnizarr.conventions.ome.image import Image, Loaded, load
 from omnizarr.conventions.ome.model import Metadata, from_json, to_json
+from omnizarr.conventions.ome.rules import check
 from omnizarr.conventions.ome.versions import (
     NEWEST,
     RawMetadata,

@@ -12,8 +12,8 @@ from typing import Any
 
 from omnizarr import stores
 from omnizarr._json import kind_of
-from omnizarr.conventions.ome.check import Inspector, check
 from omnizarr.conventions.ome.model import Metadata, from_json
+from omnizarr.conventions.ome.rules import Inspector, check
 from omnizarr.conventions.ome.versions import (
     MEMBERS,
     NEWEST,

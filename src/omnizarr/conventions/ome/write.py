@@ -13,7 +13,6 @@ import numpy as np
 
 from omnizarr import stores
 from omnizarr._version import VERSION
-from omnizarr.conventions.ome.check import check
 from omnizarr.conventions.ome.image import Image, load
 from omnizarr.conventions.ome.levels import (
     Factors,
@@ -43,6 +42,7 @@ from omnizarr.conventions.ome.model import (
 )
 from omnizarr.conventions.ome.plate import Plate
 from omnizarr.conventions.ome.plate import open as open_ome
+from omnizarr.conventions.ome.rules import check
 from omnizarr.conventions.ome.versions import (
     NEWEST,
     Version,
@@ -61,17 +61,11 @@ from omnizarr.errors import (
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.build import build
+from omnizarr.hierarchy.chunk_shapes import TARGET_BYTES, guess_chunks
 from omnizarr.hierarchy.create import new_location
 from omnizarr.hierarchy.group import Group, make_group
 from omnizarr.hierarchy.open import open as open_zarr
-from omnizarr.hierarchy.options import (
-    TARGET_BYTES,
-    ArrayOptions,
-    check_options,
-    document_options,
-    guess_chunks,
-    key_encoding,
-)
+from omnizarr.hierarchy.options import ArrayOptions, check_options, document_options, key_encoding
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import paths
 from omnizarr.ops.pyramid import NAMES, Progress, fill_levels, level_chunks, level_shapes

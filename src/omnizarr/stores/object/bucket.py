@@ -22,7 +22,7 @@ from omnizarr.stores import identity
 from omnizarr.stores.base import Store, redact_urls
 from omnizarr.stores.http import HTTPStore
 from omnizarr.stores.local.store import LocalStore
-from omnizarr.stores.object import library as obstore_library
+from omnizarr.stores.object import obstore as obstore_library
 
 # Options and variables of the environment that are credentials; obstore reads the variables.
 _OPTIONS = {

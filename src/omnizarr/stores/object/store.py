@@ -26,7 +26,7 @@ from omnizarr.errors import StoreError
 from omnizarr.stores import identity
 from omnizarr.stores.base import Bytes, Closeable, Range, flat, is_web_page, redact_urls
 from omnizarr.stores.byte_ranges import fetch_many, fetch_many_versioned
-from omnizarr.stores.object import library
+from omnizarr.stores.object import obstore
 from omnizarr.stores.object.bucket import CREDENTIAL_SOURCES, Bucket, MemoryBucket, native_store
 from omnizarr.stores.operations import check_key, check_prefix, check_writable
 
@@ -219,7 +219,7 @@ class ObjectStore(Closeable):
                 return b"", client.head(path)
             try:
                 data, meta = fetch(client, path, options)
-            except library.library().exceptions.GenericError as e:
+            except obstore.library().exceptions.GenericError as e:
                 if range is None or _NO_RANGES not in str(e):
                     raise
                 data, meta = fetch(client, path, {})
@@ -268,7 +268,7 @@ class ObjectStore(Closeable):
         def write(client: Any) -> bool:
             nonlocal attempts
             attempts += 1
-            errors = library.library().exceptions
+            errors = obstore.library().exceptions
             try:
                 client.put(path, data, attributes={_MARK: mark}, mode=mode, use_multipart=False)
                 return True
@@ -338,7 +338,7 @@ class ObjectStore(Closeable):
             fetch(client, self._start + _NO_KEY, {})
         except FileNotFoundError:
             return listing
-        except library.library().exceptions.BaseError as e:
+        except obstore.library().exceptions.BaseError as e:
             if status_of(e) is None:
                 raise
         return listing
@@ -387,7 +387,7 @@ class ObjectStore(Closeable):
         def attempt() -> T:
             try:
                 return request(self.bucket.client)
-            except (OSError, ValueError, library.library().exceptions.BaseError) as e:
+            except (OSError, ValueError, obstore.library().exceptions.BaseError) as e:
                 if isinstance(e, StoreError):
                     raise
                 result = self._result_of(e, absent, **flags)
@@ -442,7 +442,7 @@ class ObjectStore(Closeable):
         status, reason = status_of(error), reason_of(error)
         if status is None:
             reason = descriptor_shortage() or reason
-        errors = library.library().exceptions
+        errors = obstore.library().exceptions
         if status in (401, 403) or isinstance(
             error, (errors.PermissionDeniedError, errors.UnauthenticatedError)
         ):

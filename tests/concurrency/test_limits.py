@@ -14,7 +14,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import config
-from omnizarr.concurrency import budget
+from omnizarr.concurrency import limits
 from omnizarr.concurrency.pool import run_on_threads
 from omnizarr.stores import Range
 
@@ -62,11 +62,11 @@ def test_helpers_leave_when_other_calls_begin() -> None:
     def work() -> None:
         begun.wait(10)
         others.wait(10)
-        left.append(budget.is_superfluous())
+        left.append(limits.is_superfluous())
 
     def call() -> None:
         begun.wait(10)
-        with budget.threads(4) as count:
+        with limits.threads(4) as count:
             assert count == 1
             others.wait(10)
             while len(left) < 4:
@@ -77,7 +77,7 @@ def test_helpers_leave_when_other_calls_begin() -> None:
         run_on_threads(work, 4, nothing)
         second.result()
     assert sorted(left) == [False, False, False, True]
-    assert budget._used.threads == 0
+    assert limits._used.threads == 0
 
 
 def test_many_callers_do_not_multiply_threads() -> None:
@@ -103,7 +103,7 @@ def test_a_call_inside_a_worker_gets_the_remaining_threads(busy: int, most: int)
 
     def inner() -> None:
         inside.wait(30)
-        with budget.threads(8) as count:
+        with limits.threads(8) as count:
             seen.append(count)
             inside.wait(30)  # until all of them are counted
 
@@ -120,19 +120,19 @@ def test_threads_and_bytes_are_released_after_an_error() -> None:
     with oz.configure(threads=3):
         with pytest.raises(KeyError, match="no"):
             run_on_threads(fail, 3, nothing)
-        with budget.threads(9) as count:
+        with limits.threads(9) as count:
             assert count == 3
-        with budget.bytes_in_flight(100) as granted:
+        with limits.bytes_in_flight(100) as granted:
             assert granted == 100
-    assert (budget._used.threads, budget._used.nbytes) == (0, 0)
+    assert (limits._used.threads, limits._used.nbytes) == (0, 0)
 
 
 def test_the_byte_budget_is_shared_and_every_call_gets_some() -> None:
-    with oz.configure(in_flight=5 * budget.LEAST_BYTES):
+    with oz.configure(in_flight=5 * limits.LEAST_BYTES):
         most = 10**12
-        with budget.bytes_in_flight(most) as first, budget.bytes_in_flight(most) as second:
-            assert (first, second) == (5 * budget.LEAST_BYTES, budget.LEAST_BYTES)
-        with budget.bytes_in_flight(10**12) as again:
+        with limits.bytes_in_flight(most) as first, limits.bytes_in_flight(most) as second:
+            assert (first, second) == (5 * limits.LEAST_BYTES, limits.LEAST_BYTES)
+        with limits.bytes_in_flight(10**12) as again:
             assert again == first
 
 
@@ -146,12 +146,12 @@ def test_workers_have_the_settings_of_their_caller() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_forked_while_all_threads_are_busy_has_its_own() -> None:
     _, array = watched()
-    with oz.configure(threads=2, engine="reference"), budget.threads(2):
+    with oz.configure(threads=2, engine="reference"), limits.threads(2):
         child = os.fork()
         if child == 0:
             good = False
             try:
-                with budget.threads(2) as count:
+                with limits.threads(2) as count:
                     good = count == 2
                 good = good and int(array[...][-1]) == 2**18 - 1
             finally:
@@ -161,6 +161,6 @@ def test_a_child_forked_while_all_threads_are_busy_has_its_own() -> None:
 
 def test_a_call_of_a_thread_that_has_a_lock_gets_no_helpers() -> None:
     seen = set()
-    with oz.configure(threads=4), budget.no_helpers:
+    with oz.configure(threads=4), limits.no_helpers:
         run_on_threads(lambda: seen.add(threading.get_ident()), 4, lambda: None)
     assert seen == {threading.get_ident()}
