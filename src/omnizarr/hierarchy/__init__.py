@@ -1,1 +1,1 @@
-"""What users hold: arrays, groups, and the functions that open and create them."""
+"""Arrays, groups, and the functions that open and create them."""

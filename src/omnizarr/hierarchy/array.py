@@ -80,8 +80,8 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     def _warn_of_skipped(self) -> None:
         for name in self._bound.skipped:
             warn(
-                f"{self._location}: {name!r} is unknown here and is skipped, as the document"
-                " allows; nothing can be written",
+                f"{self._location}: {name!r} is unknown here and is skipped, as the metadata"
+                " allow; nothing can be written",
             )
 
     @cached_property

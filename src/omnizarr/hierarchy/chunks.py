@@ -142,7 +142,7 @@ def _in_shard(array: BoundArray, shape: Coords, key: str) -> npt.NDArray[np.bool
     if found is None:
         raise StoreError(
             "its codecs come between the shard and the store, so which chunks it holds cannot be"
-            " told without decoding it"
+            " known without decoding it"
         )
     shards, axes = found
     stored = array.chunk_store.get(key, shards.layout.index_range)

@@ -249,7 +249,7 @@ class Group(NodeHandle[GroupModel]):
         wanted, _ = complete_hierarchy(nodes)
         if wanted.pop("", None) is not None:
             raise NodeExists(
-                f"{self._location} is there already; leave the node '' out, or use the function"
+                f"{self._location} exists already; leave the node '' out, or use the function"
                 " create_hierarchy"
             )
         for name, location, node in create_nodes(self._location, wanted, overwrite):

@@ -160,7 +160,7 @@ def _group_besides_array(location: Location) -> Node | None:
     metadata = get_existing(location.store, location.format.keys(location.path)[1:])
     group = location.format.read(location.path, metadata, [])
     if group is not None:
-        warn(f"an array and a group stand at {location}; the group is opened, read-only")
+        warn(f"an array and a group are both stored at {location}; the group is opened, read-only")
     return group
 
 

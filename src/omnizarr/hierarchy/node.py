@@ -259,15 +259,15 @@ def node_from_description(path: str, given: Any) -> tuple[Node, str | None]:
     metadata = given.to_dict() if hasattr(given, "to_dict") else given
     if not isinstance(metadata, Mapping):
         raise InvalidArgument(
-            f"{path!r}: expected metadata, a model or a JSON document, got {type(given).__name__}"
+            f"{path!r}: expected metadata, a model or JSON, got {type(given).__name__}"
         )
     attributes = metadata.get("attributes") or {}
     own = {k: v for k, v in metadata.items() if k not in ("attributes", "consolidated_metadata")}
     guessed = guess_format(metadata, dumps(own))
     if guessed is None:
-        raise InvalidMetadata(f"{path!r}: this document describes no array or group")
+        raise InvalidMetadata(f"{path!r}: these metadata describe no array or group")
     format, keyed = guessed
     node = format.read("", keyed, [])
     if node is None:
-        raise InvalidMetadata(f"{path!r}: this document describes no array or group")
+        raise InvalidMetadata(f"{path!r}: these metadata describe no array or group")
     return node.with_(attributes=copy.deepcopy(dict(attributes))), format.name

@@ -32,7 +32,7 @@ class Lazy:
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
     ) -> npt.NDArray[Any]:
         if copy is False:
-            raise ValueError("a stored array cannot be seen without a copy")
+            raise ValueError("a stored array cannot be converted without a copy")
         values = self._values()
         return values if dtype is None else values.astype(dtype, copy=False)
 
@@ -222,11 +222,11 @@ class Selectable(Shaped):
         return np.asarray(self.read())
 
     def __dlpack__(self, **options: Any) -> Any:
-        options.pop("copy", None)  # it is one already
+        options.pop("copy", None)  # the values are always a copy
         return self._values().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # the memory of the processor
+        return (1, 0)  # main memory
 
     def __buffer__(self, flags: int) -> memoryview:
         return self._values().data

@@ -214,7 +214,7 @@ def check_consolidated(
         if node is None:
             problems.append(problem(path, "there is no such node"))
         elif not consolidated.is_same(entry, own) and _entry_node(format, path, entry) != node:
-            problems.append(problem(path, "differs from the node's own document"))
+            problems.append(problem(path, "differs from the node's own metadata"))
     start = paths.prefix(group)
     below = {path[len(start) :] for path in nodes if path.startswith(start) and path != group}
     for path in sorted(below - entries.keys()):
