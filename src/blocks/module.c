@@ -146,9 +146,9 @@ static PyObject *reduce(PyObject *Py_UNUSED(module), PyObject *args) {
 }
 
 static PyMethodDef functions[] = {
-    {"fold", reduce, METH_VARARGS,
+    {"reduce", reduce, METH_VARARGS,
      "Fill a result from whole blocks of a source; False where the types are not supported."},
-    {"weigh", oz_weighted_sums, METH_VARARGS,
+    {"weighted_sums", oz_weighted_sums, METH_VARARGS,
      "Fill a result with weighted sums along an axis, one every `step` elements."},
     {NULL, NULL, 0, NULL},
 };

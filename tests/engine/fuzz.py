@@ -317,13 +317,13 @@ def try_calls(r: random.Random, folder: Path) -> Counter[str]:
     """Call the kernel with one or two invalid arguments."""
     native: Any = kernel._kernel
     step = (2, 5, r.randint(0, 3), r.randint(0, 2), 2, 0, 0)
-    inner = native.chain((4, 4), (0, 1), 2, 0, (step,), b"\1\2", False, None, *[False] * 3)
+    inner = native.pipeline((4, 4), (0, 1), 2, 0, (step,), b"\1\2", False, None, *[False] * 3)
     chain = [(8, 4), (0, 1), 2, 0, (), b"\1\2", False, inner, True, False, True]
     tally: Counter[str] = Counter()
     for _ in range(r.choice((0, 1, 1, 2))):
         chain[r.randrange(len(chain))] = r.choice(ODD)
-    capsule = attempt(native.chain, chain)
-    tally["chain refused" if capsule is None else "chain made"] += 1
+    capsule = attempt(native.pipeline, chain)
+    tally["pipeline refused" if capsule is None else "pipeline made"] += 1
     bound = capsule if capsule is not None and r.random() < 0.5 else inner
     axis = (r.randint(0, 2), r.randint(0, 6), r.randint(1, 2), r.choice((8, 13)))
     axes: Any = (axis, (0, 8, 1, 8))

@@ -168,19 +168,19 @@ def test_long_rows_agree_with_numpy(dtype: str) -> None:
 
 @pytest.mark.skipif(not compiled(), reason=COMPILER)
 def test_the_compiled_code_refuses_invalid_and_leaves_unsupported_input() -> None:
-    fold, mean = module._blocks.fold, module._blocks.MEAN
+    reduce, mean = module._blocks.reduce, module._blocks.MEAN
     values, out = np.zeros((4, 4), "u2"), np.zeros((2, 2), "u2")
-    assert fold(mean, values, out, (2, 2))
+    assert reduce(mean, values, out, (2, 2))
     for factors in ((2,), (2, 3), (2, 0), (2, -2), (4, 1), (2, 2**62), (2**64, 2)):
         with pytest.raises((ValueError, OverflowError)):
-            fold(mean, values, out, factors)
+            reduce(mean, values, out, factors)
     for method in (-1, 3):
         with pytest.raises(ValueError, match="do not fit"):
-            fold(method, values, out, (2, 2))
+            reduce(method, values, out, (2, 2))
     wide, weights = np.zeros((4, 4)), np.ones(2)
     for target, axis, step in ((wide[:3], 0, 2), (wide[:2], 1, 2), (wide, 2, 1), (wide[:2], 0, 0)):
         with pytest.raises(ValueError, match="do not fit"):
-            module._blocks.weigh(wide, weights, target.copy(), axis, step)
+            module._blocks.weighted_sums(wide, weights, target.copy(), axis, step)
     read_only = out.copy()
     read_only.flags.writeable = False
     unaligned = np.zeros(33, "u1")[1:].view("u2").reshape(4, 4)
@@ -193,4 +193,4 @@ def test_the_compiled_code_refuses_invalid_and_leaves_unsupported_input() -> Non
         (unaligned, out),
         (dates, dates[:2, :2]),
     ):
-        assert not fold(mean, source, target, (2, 2))
+        assert not reduce(mean, source, target, (2, 2))

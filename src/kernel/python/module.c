@@ -176,7 +176,7 @@ static PyObject *load_deflate(PyObject *Py_UNUSED(module), PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"load_deflate", load_deflate, METH_VARARGS, "Use the libdeflate in a shared library."},
-    {"chain", oz_pipeline_new, METH_VARARGS, "Return a codec pipeline for chunks of one shape."},
+    {"pipeline", oz_pipeline_new, METH_VARARGS, "Return a codec pipeline for chunks of one shape."},
     {"memory", oz_result_memory_new, METH_VARARGS, "Return memory for a large result."},
     {"run", run, METH_VARARGS, "Read or write a batch; return the rows that were not done."},
     {NULL, NULL, 0, NULL},

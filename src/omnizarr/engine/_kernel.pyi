@@ -1,6 +1,6 @@
 from typing import Any
 
-def chain(
+def pipeline(
     shape: tuple[int, ...],
     permutation: tuple[int, ...],
     itemsize: int,

@@ -279,7 +279,7 @@ def _capsule(pipeline: CodecPipeline, keep_empty: bool) -> Any:
         return None
     fill = spec.fill.tobytes()
     try:
-        return _kernel.chain(
+        return _kernel.pipeline(
             spec.shape, order, dtype.itemsize, swap, codecs, fill, keep_empty, inner, *index
         )
     except ValueError:

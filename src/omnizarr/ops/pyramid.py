@@ -72,7 +72,7 @@ def _by_blocks(values: Values, factors: Factors, method: str, out: Values) -> No
         return
     if not values.size:
         return
-    if method in _COMPILED and _blocks.fold(_COMPILED[method], values, out, factors):
+    if method in _COMPILED and _blocks.reduce(_COMPILED[method], values, out, factors):
         return
     out[...] = METHODS[method](values, factors)
 
@@ -190,7 +190,7 @@ def _weighed(values: Values, weights: Values, axis: int, f: int) -> Values:
     count = (values.shape[axis] - len(weights)) // f + 1
     if _COMPILED and values.size:
         out = np.empty((*values.shape[:axis], count, *values.shape[axis + 1 :]), values.dtype)
-        _blocks.weigh(values, weights, out, axis, f)
+        _blocks.weighted_sums(values, weights, out, axis, f)
         return out
     at = (slice(None),) * axis
     parts = (values[(*at, slice(i, i + (count - 1) * f + 1, f))] * w for i, w in enumerate(weights))
