@@ -322,7 +322,7 @@ def _ranges(key: str, head: Buffer, frame: Frame, wanted: list[int]) -> Requests
         raise ChunkError("the value ends within its table of blocks", codec="blosc")
     starts = np.frombuffer(table, "<u4").astype(np.int64)
     if starts.min() < frame.table_end or starts.max() >= frame.stored:
-        raise ChunkError("the table of blocks leads outside the chunk", codec="blosc")
+        raise ChunkError("the table of blocks points outside the chunk", codec="blosc")
     edges = np.append(np.unique(starts), frame.stored)
     ends = edges[np.searchsorted(edges, starts, side="right")]
     return [Range(int(starts[n]), int(ends[n] - starts[n])) for n in wanted]
@@ -372,11 +372,11 @@ def _decompress_streams(buffer: Buffer, at: int, streams: int, length: int) -> b
     out = []
     for _ in range(streams):
         if at + 4 > len(buffer):
-            raise ValueError("the table of blocks leads outside the chunk")
+            raise ValueError("the table of blocks points outside the chunk")
         packed = _WORD.unpack_from(buffer, at)[0]
         data = buffer[at + 4 : at + 4 + packed]
         if not 0 < packed <= length or len(data) != packed:
-            raise ValueError("a stream leads outside the chunk")
+            raise ValueError("a stream points outside the chunk")
         plain = bytes(data) if packed == length else snappy_decompress(data, length)
         out += [_WORD.pack(length), plain]
         at += 4 + packed
@@ -450,7 +450,7 @@ def snappy_decompress(data: Buffer, size: int) -> bytes:
                 at += wide
             literal = data[at : at + count]
             if len(literal) != count or len(out) + count > size:
-                raise ValueError("snappy: a literal leads outside")
+                raise ValueError("snappy: a literal points outside the data")
             out += literal
             at += count
             continue
@@ -459,7 +459,7 @@ def snappy_decompress(data: Buffer, size: int) -> bytes:
         if kind == 1:
             back, count = back + (tag >> 5 << 8), (tag >> 2 & 7) + 4
         if at + wide > len(data) or not 0 < back <= len(out) or len(out) + count > size:
-            raise ValueError("snappy: a copy leads outside")
+            raise ValueError("snappy: a copy points outside the data")
         at += wide
         piece = out[-back:][:count]
         out += (piece * -(-count // len(piece)))[:count]

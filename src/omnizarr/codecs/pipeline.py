@@ -200,7 +200,9 @@ class CodecPipeline:
     def __post_init__(self) -> None:
         object.__setattr__(self, "reshapes", _reshapes(self))
         object.__setattr__(self, "axes", _axes(self))
-        axes = self.axes if hasattr(self.array_bytes, "read_part") and _only_turns(self) else None
+        axes = (
+            self.axes if hasattr(self.array_bytes, "read_part") and _only_transposes(self) else None
+        )
         fills = bool(self.bytes_bytes) and hasattr(self.bytes_bytes[0][0], "decode_into")
         fills = fills and bool(self.bytes_bytes[0][1])
         plain = getattr(self.array_bytes, "plain", None)
@@ -411,19 +413,19 @@ def _reads_blocks(pipeline: CodecPipeline) -> bool:
     plain = getattr(pipeline.array_bytes, "plain", None)
     if len(pipeline.bytes_bytes) != 1 or plain is None:
         return False
-    turns = all(isinstance(codec, Transpose) for codec, _ in pipeline.array_array)
+    transposed = all(isinstance(codec, Transpose) for codec, _ in pipeline.array_array)
     least = getattr(pipeline.bytes_bytes[0][0], "min_size_of_block_reads", None)
     large = least is not None and (pipeline.inner.nbytes or 0) >= least
-    return turns and large and bool(plain(pipeline.inner))
+    return transposed and large and bool(plain(pipeline.inner))
 
 
-def _only_turns(pipeline: CodecPipeline) -> bool:
+def _only_transposes(pipeline: CodecPipeline) -> bool:
     """Return True if the array→bytes codec can work on parts of the stored value.
 
     There must be nothing but transposes before it, and nothing after it.
     """
-    turns = all(isinstance(codec, Transpose) for codec, _ in pipeline.array_array)
-    return turns and not pipeline.bytes_bytes
+    transposed = all(isinstance(codec, Transpose) for codec, _ in pipeline.array_array)
+    return transposed and not pipeline.bytes_bytes
 
 
 # Requests

@@ -44,7 +44,7 @@ class _Claim:
 
 
 class _Held(threading.local):
-    """What this thread is changing, by lock file; several where a finaliser runs in the middle."""
+    """The claims of this thread, by lock file; several if a finaliser runs in the middle."""
 
     def __init__(self) -> None:
         self.claims: dict[str, list[_Claim]] = {}

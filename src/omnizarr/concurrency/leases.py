@@ -26,7 +26,7 @@ POLL = 0.05  # seconds at most between two looks at a lock of somebody else
 
 
 class CompareAndSetStore(Protocol):
-    """What a lease needs of a store."""
+    """The methods of a store that a lease uses."""
 
     def get(self, key: str) -> bytes | None:
         """Return a value."""

@@ -37,7 +37,7 @@ class Overtaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How failed requests are repeated; all times are in seconds.
+    """A policy for repeating failed requests; all times are in seconds.
 
     Only failures that may pass are repeated: no connection, a reset, a short answer, a time-out,
     408, 425, 429 and 5xx. An attempt begins only if it can end before the deadline.

@@ -190,7 +190,7 @@ def _changed(array: BoundArray, plan: Plan) -> list[str]:
     Chunks that a transformer stores with others, or that hold elements beyond the shape, are never
     whole.
     """
-    alone = array.chunk_store is array.store and not array.outgrown
-    if alone and isinstance(plan, ProductPlan) and plan.whole:
+    untransformed = array.chunk_store is array.store and not array.outgrown
+    if untransformed and isinstance(plan, ProductPlan) and plan.whole:
         return []
-    return [array.key(row.coords) for row in plan.rows() if not (alone and row.whole)]
+    return [array.key(row.coords) for row in plan.rows() if not (untransformed and row.whole)]

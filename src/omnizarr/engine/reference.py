@@ -76,8 +76,8 @@ def estimate_fetched(array: BoundArray, selected: int) -> int:
     if found is None:
         return whole
     inner = found[0].inner.spec  # the selection may touch a bit of those around it
-    around: int = 2 ** len(inner.shape) * (inner.nbytes or UNKNOWN)
-    return min(whole, selected + around)
+    neighbours: int = 2 ** len(inner.shape) * (inner.nbytes or UNKNOWN)
+    return min(whole, selected + neighbours)
 
 
 def in_batches(

@@ -82,18 +82,18 @@ class PartialChunk:
 class Stream:
     """Chunks that are being put together, within a budget of bytes.
 
-    `settled` gives the array with the shape that it has now, and keeps it until the block ends.
+    `with_locked_shape` gives the array with its current shape, and keeps it until the block ends.
     """
 
     def __init__(
         self,
         array: BoundArray,
         budget: int,
-        settled: Callable[[], AbstractContextManager[BoundArray]],
+        with_locked_shape: Callable[[], AbstractContextManager[BoundArray]],
     ) -> None:
         self.array = array
         self.budget = budget
-        self._settled = settled
+        self._with_locked_shape = with_locked_shape
         self._chunks: OrderedDict[Coords, PartialChunk] = OrderedDict()
         self._lock = fork.lock()
         self._nbytes = 0
@@ -196,7 +196,7 @@ class Stream:
     def _store(self, several: list[Coords]) -> None:
         """Store chunks; those at the end of an axis while the shape cannot change."""
         if any(map(self._at_end, several)):
-            with self._settled() as array:
+            with self._with_locked_shape() as array:
                 self._adopt(array)
                 self._store_all([coords for coords in several if coords in self._chunks])
         else:

@@ -109,26 +109,26 @@ def _read(format: Format, data: bytes, key: str) -> Entries | None:
     fields = Fields(key, doc, problems)
     fields.require("metadata")
     fields.choice("zarr_consolidated_format", (1,))
-    copies = fields.attributes("metadata")
+    members = fields.attributes("metadata")
     fields.done("not valid consolidated metadata")
     found: dict[str, dict[str, Any]] = {}
-    for name, copy in copies.items():
+    for name, member in members.items():
         path, _, last = name.rpartition("/")
         if last in NAMES:
-            found.setdefault(path, {})[last] = copy
-    return {path: copy for path, copy in found.items() if copy.keys() & {".zarray", ".zgroup"}}
+            found.setdefault(path, {})[last] = member
+    return {path: docs for path, docs in found.items() if docs.keys() & {".zarray", ".zgroup"}}
 
 
 def _read_v3(data: bytes, key: str) -> Entries | None:
     if _MARK not in data:
         return None
     inside = load_object(data, key).get(MEMBER)
-    copies = inside.get("metadata") if isinstance(inside, dict) else None
-    if not isinstance(copies, dict) or not isinstance(inside, dict):
+    members = inside.get("metadata") if isinstance(inside, dict) else None
+    if not isinstance(members, dict) or not isinstance(inside, dict):
         return None
     if inside.get("kind") != "inline":
         return None
-    return {path: {"zarr.json": copy} for path, copy in copies.items()}
+    return {path: {"zarr.json": member} for path, member in members.items()}
 
 
 def has_consolidated(format: Format, data: bytes, key: str) -> bool:
@@ -159,11 +159,11 @@ def write(format: Format, path: str, nodes: Mapping[str, Node]) -> dict[str, byt
     """Return the document with metadata of `nodes` by relative path; the group itself is ``""``."""
     if isinstance(format, V2):
         documents = {k: t for p, n in nodes.items() for k, t in format.write(p, n).items()}
-        copies = {k: load_object(t, k) for k, t in documents.items() if t is not None}
-        return {paths.prefix(path) + KEY: _dump_v2({"metadata": copies})}
+        members = {k: load_object(t, k) for k, t in documents.items() if t is not None}
+        return {paths.prefix(path) + KEY: _dump_v2({"metadata": members})}
     group = nodes[""]
     if isinstance(format, V3) and isinstance(group, GroupModel):
-        inside = {p: format.document(_alone(n)) for p, n in nodes.items() if p}
+        inside = {p: format.document(_without_consolidated(n)) for p, n in nodes.items() if p}
         texts = format.write(path, group.with_(consolidated=inside))
         return {at: text for at, text in texts.items() if text is not None}
     raise cannot(format.name, "consolidated metadata")
@@ -206,5 +206,5 @@ def _dump_v2(doc: Mapping[str, Any]) -> bytes:
     return dumps({"zarr_consolidated_format": 1, **doc}, indent=4, sort_keys=True)
 
 
-def _alone(node: Node) -> Node:
+def _without_consolidated(node: Node) -> Node:
     return node.with_(consolidated=None) if isinstance(node, GroupModel) else node

@@ -89,7 +89,7 @@ class V2:
         array, group, _ = self.keys(path)
         if array in documents:
             if group in documents:
-                message = "an array and a group stand at one path; the array is used"
+                message = "an array and a group share one path; the array is used"
                 problems.append(Problem(group, "", message, "warning"))
             doc = load_object(documents[array], array, allow_nan=True)
             return rounded_once(self._read_array(array, doc, problems), documents[array])

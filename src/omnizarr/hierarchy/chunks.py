@@ -99,7 +99,7 @@ def chunks_present(
     """
     if math.prod(counts) > MAX_GRID:
         raise SelectionError(
-            f"{paths.show(array.path)} has {math.prod(counts)} chunks, too many to tell each;"
+            f"{paths.show(array.path)} has {math.prod(counts)} chunks, too many to list;"
             " nchunks_initialized counts those that are stored"
         )
     found = np.zeros(counts, bool)

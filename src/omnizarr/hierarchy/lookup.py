@@ -207,7 +207,7 @@ def absence_reason(store: Store, path: str, wanted: str | None) -> str:
     root = _enclosing_hierarchy(store)
     if root is not None:
         return (
-            f"{message}; it lies inside the hierarchy {root!r}, which can only be opened at its"
+            f"{message}; it is inside the hierarchy {root!r}, which can only be opened at its"
             " root: open that, with the path of the node"
         )
     mark = store.get(marker(path))

@@ -8,7 +8,7 @@ from omnizarr.errors import InvalidName
 def normalize(path: str | bytes | None) -> str:
     r"""Return the stored form of a path, without outer and repeated slashes.
 
-    A segment `.` or `..` raises: no path leads out of its hierarchy, also where `\` is taken for
+    A segment `.` or `..` raises: no path points outside its hierarchy, also where `\` is taken for
     `/`, as `forward` does.
     """
     if not path and (path is None or isinstance(path, (str, bytes))):

@@ -143,8 +143,8 @@ def _leftovers(root: str, remove: bool, older_than: float) -> Iterator[Leftover]
                 if partial is None:
                     unused = file_locks.is_unused(path, remove=remove)
                 else:
-                    fresh = time.time() - status.st_mtime < older_than
-                    unused = not fresh and not _is_running(int(partial[1]))
+                    recent = time.time() - status.st_mtime < older_than
+                    unused = not recent and not _is_running(int(partial[1]))
                     if unused and remove:
                         os.unlink(path)
             except FileNotFoundError:

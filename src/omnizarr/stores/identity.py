@@ -66,7 +66,9 @@ def same_storage(one: Store, other: Store) -> bool:
     return storage_identity(one)[0] == storage_identity(other)[0]
 
 
-def check_disjoint(source: Store, target: Store, remedy: str = "; give another place") -> None:
+def check_disjoint(
+    source: Store, target: Store, remedy: str = "; give another destination"
+) -> None:
     """Raise if writing to one store would change or erase the other."""
     one, other = storage_identity(source), storage_identity(target)
     if one[0] == other[0]:

@@ -270,7 +270,7 @@ def _first(entry: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
 
 def _array(group: Group, path: str, variable: str | None) -> Array:
     if ".." in path.split("/") or path.startswith("/"):
-        raise InvalidMetadata(f"multiscales: {path!r} leads out of {group.name}")
+        raise InvalidMetadata(f"multiscales: {path!r} points outside {group.name}")
     node = group[paths.normalize(path)]
     return node if isinstance(node, Array) else _variable(node, variable)
 

@@ -1,0 +1,61 @@
+"""Plain words: docstrings are sentences, and names need no glossary."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import omnizarr
+
+SOURCE = Path(omnizarr.__file__).parent
+FRAGMENT = re.compile(r"\s*(Whether|What|How|Where|Which|Why|When|Who)\b")
+# Words that this code base once used for locks, retries, thread pools, budgets and caches.
+PRIVATE = {
+    *("allowance", "crew", "holes", "owned", "patience", "patiently", "redone", "remembered"),
+    *("settled", "surplus", "telling", "turn", "turns", "undone", "withheld"),
+}
+
+
+def _parts(name: str) -> set[str]:
+    return set(re.findall(r"[a-z]+", re.sub(r"([A-Z])", r"_\1", name).lower()))
+
+
+def _names(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that a module defines."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+def test_docstrings_are_sentences() -> None:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [
+        f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 1)}"
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, kinds) and FRAGMENT.match(ast.get_docstring(node) or "")
+    ]
+    assert found == []
+
+
+def test_names_are_words_of_the_field() -> None:
+    found = {
+        f"{path.relative_to(SOURCE)}: {name}"
+        for path in SOURCE.rglob("*.py")
+        for name in (path.stem, *_names(ast.parse(path.read_text())))
+        if _parts(name) & PRIVATE
+    }
+    assert found == set()
+
+
+def test_the_checks_find_what_they_look_for() -> None:
+    assert FRAGMENT.match("Whether a key exists.")
+    assert not FRAGMENT.match("Return whether a key exists.")
+    assert _parts("TakeTurns") & PRIVATE
+    assert list(_names(ast.parse("def f(patience):\n    crew = 1"))) == ["f", "patience", "crew"]
