@@ -16,7 +16,7 @@ import omnizarr
 from omnizarr import LocalStore, stores
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import Range
-from omnizarr.stores.local import files as listing
+from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local import store as local
 
 
@@ -51,8 +51,10 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
 
     windows = SimpleNamespace(path=ntpath, sep="\\")
     monkeypatch.setattr(local, "os", windows)
-    monkeypatch.setattr(listing, "os", windows)
-    monkeypatch.setattr(listing, "entries", lambda folder, root: listings[ntpath.normpath(folder)])
+    monkeypatch.setattr(atomic_files, "os", windows)
+    monkeypatch.setattr(
+        atomic_files, "entries", lambda folder, root: listings[ntpath.normpath(folder)]
+    )
     monkeypatch.setattr(local, "_read_file", read)
     store = LocalStore("C:\\data")
     assert store.get("foo/bar") == b"x"

@@ -282,7 +282,9 @@ def test_an_operating_system_error_is_a_store_error(
     store = LocalStore(tmp_path / "data")
     store.set("a/k", OLD)
     with monkeypatch.context() as patch:
-        patch.setattr("omnizarr.stores.local.files._files", None)  # it asks the system itself
+        patch.setattr(
+            "omnizarr.stores.local.atomic_files._files", None
+        )  # it asks the system itself
         patch.setattr(os, "open", broken(number))
         patch.setattr("builtins.open", broken(number))
         patch.setattr(os, "scandir", broken(number))

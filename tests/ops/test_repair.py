@@ -16,7 +16,7 @@ from omnizarr.cli.main import main
 from omnizarr.concurrency import file_locks, leases
 from omnizarr.errors import NodeNotFound, StoreError
 from omnizarr.stores import LocalStore
-from omnizarr.stores.local.files import PARTIAL
+from omnizarr.stores.local.atomic_files import PARTIAL
 from omnizarr.stores.sqlite import SQLiteStore
 
 

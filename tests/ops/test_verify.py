@@ -23,7 +23,7 @@ import omnizarr as oz
 from omnizarr.cli.main import main
 from omnizarr.codecs.crc32c import Crc32c
 from omnizarr.stores import MemoryStore, list_prefix
-from omnizarr.stores.local.files import PARTIAL
+from omnizarr.stores.local.atomic_files import PARTIAL
 
 FORMATS = [1, 2, "3-draft", 3]
 DEPTHS = ["present", "checksums", "decode"]

@@ -51,7 +51,7 @@ from omnizarr.stores import (
     set_new,
     storage_identity,
 )
-from omnizarr.stores.local.files import OURS
+from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.staging import (
     MARKER,
     DeferredMetadataStore,

@@ -34,7 +34,7 @@ from omnizarr.stores import (
     operations,
     set_new,
 )
-from omnizarr.stores.local.files import OURS
+from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.staging import Mark, marker
 
 MAX_DEPTH = 128  # of nested groups whose members are listed, since a walk may be recursive

@@ -29,7 +29,7 @@ from omnizarr.hierarchy.options import CreateOptions, document_options
 from omnizarr.hierarchy.selection import as_source
 from omnizarr.model import ArrayModel, paths
 from omnizarr.stores import Store, can_list, list_prefix, overlap, storage_identity
-from omnizarr.stores.local.files import OURS
+from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.resolve import options_for_two
 
 COPY_BYTES = 2**26  # copied at a time, unless a chunk is larger

@@ -25,7 +25,7 @@ from omnizarr.stores import (
     resolve,
     supports_compare_and_set,
 )
-from omnizarr.stores.local.files import PARTIAL
+from omnizarr.stores.local.atomic_files import PARTIAL
 from omnizarr.stores.operations import Conditional
 from omnizarr.stores.staging import FOLDER, interrupted, recover
 

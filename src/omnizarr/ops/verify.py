@@ -30,7 +30,7 @@ from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.model.node import CHECKSUMS, PREFIX
 from omnizarr.stores import Range, file_root, get_many, list_prefix
 from omnizarr.stores.base import HasSizes
-from omnizarr.stores.local.files import folders_below
+from omnizarr.stores.local.atomic_files import folders_below
 from omnizarr.stores.staging import FOLDER, MARKER, interrupted
 
 Progress: TypeAlias = Callable[[int, int, str], None]

@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from omnizarr.errors import StoreError
 from omnizarr.stores.base import Bytes, Range, Store, flat
 from omnizarr.stores.identity import StorageIdentity, storage_identity
-from omnizarr.stores.local.files import OURS
+from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.operations import (
     can_list,
     check_key,

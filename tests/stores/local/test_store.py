@@ -16,7 +16,7 @@ import pytest
 from omnizarr import LocalStore, stores
 from omnizarr.errors import InvalidArgument, ReadOnly, StoreError
 from omnizarr.stores import DirectoryStore, Range, Store
-from omnizarr.stores.local import files as atomic_file
+from omnizarr.stores.local import atomic_files
 
 
 @pytest.fixture
@@ -160,11 +160,11 @@ def test_a_failed_write_leaves_the_old_value_and_no_stray_file(
         store.set("a/k", b"old")
     before = files(store)
     with monkeypatch.context() as patch:
-        patch.setattr(atomic_file, "_files", None)
+        patch.setattr(atomic_files, "_files", None)
         if step == "replace":
             patch.setattr(os, "replace", fail(error))
         else:
-            patch.setattr(atomic_file, "_write", half_written(error))
+            patch.setattr(atomic_files, "_write", half_written(error))
         expected = StoreError if isinstance(error, OSError) else KeyboardInterrupt
         with pytest.raises(expected) as caught:
             store.set("a/k", b"new value")
@@ -259,7 +259,7 @@ def test_a_directory_that_cannot_be_listed_is_an_error(
 
 def test_listing_leaves_out_unfinished_files(store: LocalStore) -> None:
     store.set("a/k", b"x")
-    (store.root / "a" / f"k{atomic_file.PARTIAL}123_456").write_bytes(b"half")
+    (store.root / "a" / f"k{atomic_files.PARTIAL}123_456").write_bytes(b"half")
     assert list(store.list()) == ["a/k"]
     assert list(store.list_prefix("a/")) == ["a/k"]
     assert store.list_dir("a/") == (["a/k"], [])

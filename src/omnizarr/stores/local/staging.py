@@ -16,7 +16,7 @@ from functools import cached_property
 from omnizarr.concurrency.retry import REMOVED_DIRECTORY
 from omnizarr.errors import StoreError
 from omnizarr.stores.base import Store
-from omnizarr.stores.local.files import OURS
+from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.staging import PLAN, Extent, Plan, Stage
 
 MOVED = "moved"  # in a stage: all old files are out of the way

@@ -25,8 +25,14 @@ from omnizarr.concurrency.retry import retry_on_emfile
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores.base import Bytes, Closeable, GetMany, LockKind, Range, split_path
 from omnizarr.stores.identity import StorageIdentity, directory
-from omnizarr.stores.local import files
-from omnizarr.stores.local.files import OURS, PARTIAL, remove_folder, replace_file, replace_files
+from omnizarr.stores.local import atomic_files
+from omnizarr.stores.local.atomic_files import (
+    OURS,
+    PARTIAL,
+    remove_folder,
+    replace_file,
+    replace_files,
+)
 from omnizarr.stores.local.staging import DirectoryStage
 from omnizarr.stores.operations import check_key, check_prefix, check_writable, raised_by_system
 from omnizarr.stores.staging import Stage
@@ -138,12 +144,12 @@ class LocalStore(Closeable):
 
     @cached_property
     def _ignores_case(self) -> bool:
-        return files.ignores_case(self._start)
+        return atomic_files.ignores_case(self._start)
 
     def check_spelling(self, key: str) -> None:
         """Raise if this disk takes a key for an existing one in another spelling."""
         if self._ignores_case:
-            files.check_spelling(self._start, key)
+            atomic_files.check_spelling(self._start, key)
 
     def _path(self, key: str) -> str:
         if os.sep != "/" and (os.sep in key or ":" in key):
@@ -315,19 +321,19 @@ class LocalStore(Closeable):
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         top = self._folder(prefix)
-        for inside, names in files.walk(top, self._start):
+        for inside, names in atomic_files.walk(top, self._start):
             head = f"{prefix}{inside}/" if inside else prefix
             yield from (head + name for name in names if OURS not in name)
 
     def leftovers(self) -> Iterator[str]:
         """Yield the temporary files of values that are being written, or were by killed writers."""
-        for inside, names in files.walk(str(self.root), self._start):
+        for inside, names in atomic_files.walk(str(self.root), self._start):
             head = f"{inside}/" if inside else ""
             yield from (head + name for name in names if PARTIAL in name)
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         top = self._folder(prefix)
-        found, inside = files.entries(top, self._start)
+        found, inside = atomic_files.entries(top, self._start)
         keys = [prefix + name for name in found if OURS not in name]
         return keys, [f"{prefix}{name}/" for name in inside if OURS not in name]
 

@@ -18,15 +18,15 @@ import pytest
 import omnizarr as oz
 from omnizarr.errors import InvalidArgument, StoreError
 from omnizarr.stores import LocalStore
-from omnizarr.stores.local import files as replace_file
+from omnizarr.stores.local import atomic_files
 from tests.servers.skipped import COMPILER
 
 
 @pytest.fixture(params=["compiled", "plain"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "plain":
-        monkeypatch.setattr(replace_file, "_files", None)
-    elif replace_file._files is None:
+        monkeypatch.setattr(atomic_files, "_files", None)
+    elif atomic_files._files is None:
         pytest.skip(COMPILER)
     return str(request.param)
 
@@ -42,7 +42,7 @@ def test_values_are_stored_and_replaced_in_folders_that_are_made(
 ) -> None:
     path = os.path.join(tmp_path, key)
     for value in (b"first", b"", bytes(3_000_000), memoryview(np.arange(10))):
-        replace_file.replace_file(path, value, sync)
+        atomic_files.replace_file(path, value, sync)
         assert Path(path).read_bytes() == bytes(value)
         assert len(files(tmp_path)) == 1
 
@@ -53,7 +53,7 @@ def test_relative_paths_are_of_the_current_folder(
     monkeypatch.chdir(tmp_path)
     for path in ("k", "a/k"):
         for value in (b"1", b"2"):
-            replace_file.replace_file(path, value, False)
+            atomic_files.replace_file(path, value, False)
             assert (tmp_path / path).read_bytes() == value
 
 
@@ -61,7 +61,7 @@ def test_files_have_the_rights_that_the_mask_leaves(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         for _ in range(2):
-            replace_file.replace_file(str(tmp_path / "a" / "k"), b"x", False)
+            atomic_files.replace_file(str(tmp_path / "a" / "k"), b"x", False)
             assert (tmp_path / "a" / "k").stat().st_mode & 0o777 == 0o640
         assert (tmp_path / "a").stat().st_mode & 0o777 == 0o750
     finally:
@@ -72,7 +72,7 @@ def test_files_have_the_rights_that_the_mask_leaves(tmp_path: Path) -> None:
 def test_a_link_is_replaced_and_its_target_kept(tmp_path: Path, target: str) -> None:
     (tmp_path / "there").write_bytes(b"old")
     (tmp_path / "k").symlink_to(tmp_path / target)
-    replace_file.replace_file(str(tmp_path / "k"), b"new", False)
+    atomic_files.replace_file(str(tmp_path / "k"), b"new", False)
     assert not (tmp_path / "k").is_symlink()
     assert (tmp_path / "k").read_bytes() == b"new"
     assert (tmp_path / "there").read_bytes() == b"old"
@@ -102,7 +102,7 @@ def test_an_empty_folder_removed_by_others_is_created_again(tmp_path: Path) -> N
     remover.start()
     try:
         for i in range(300):
-            replace_file.replace_file(str(tmp_path / "a" / "k"), b"%d" % i, False)
+            atomic_files.replace_file(str(tmp_path / "a" / "k"), b"%d" % i, False)
             assert (tmp_path / "a" / "k").read_bytes() == b"%d" % i
             os.unlink(tmp_path / "a" / "k")
     finally:
@@ -118,7 +118,7 @@ def test_writers_of_one_key_leave_one_of_their_values(tmp_path: Path) -> None:
 
         def write(value: bytes, path: str = path, start: threading.Barrier = start) -> None:
             start.wait()
-            replace_file.replace_file(path, value, False)
+            atomic_files.replace_file(path, value, False)
 
         with ThreadPoolExecutor(len(values)) as pool:
             assert [*pool.map(write, values)] == [None] * len(values)
@@ -134,7 +134,7 @@ PROGRAM = """
 import sys
 import numpy as np
 import omnizarr as oz
-from omnizarr.stores.local.files import replace_file
+from omnizarr.stores.local.atomic_files import replace_file
 for value in (b"1", b"2"):
     replace_file(sys.argv[1] + "/a/k", value, False)
 array = oz.create_array(sys.argv[1] + "/x", shape=(30,), chunks=(3,), dtype="i4")
@@ -183,18 +183,18 @@ def test_several_values_are_stored_up_to_one_that_cannot_be(
 @pytest.mark.parametrize("sync", [False, True])
 def test_a_new_file_is_stored_only_if_there_is_none(tmp_path: Path, sync: bool) -> None:
     path = str(tmp_path / "a" / "b" / "k")
-    assert replace_file.replace_file(path, b"first", sync, only_new=True) is True
-    assert replace_file.replace_file(path, b"second", sync, only_new=True) is False
+    assert atomic_files.replace_file(path, b"first", sync, only_new=True) is True
+    assert atomic_files.replace_file(path, b"second", sync, only_new=True) is False
     assert Path(path).read_bytes() == b"first"
-    assert replace_file.replace_file(path, b"third", sync) is True
+    assert atomic_files.replace_file(path, b"third", sync) is True
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    assert replace_file.replace_file(str(tmp_path / "link"), b"x", sync, only_new=True) is False
+    assert atomic_files.replace_file(str(tmp_path / "link"), b"x", sync, only_new=True) is False
     assert files(tmp_path) == ["a/b/k", "link"]
 
 
 def test_of_threads_that_make_one_file_one_is_first(tmp_path: Path) -> None:
     def make(number: int) -> bool:
-        return replace_file.replace_file(path, b"%d" % number, False, only_new=True)
+        return atomic_files.replace_file(path, b"%d" % number, False, only_new=True)
 
     for i in range(50):
         path = str(tmp_path / str(i) / "k")
@@ -213,6 +213,6 @@ def test_a_file_system_without_links_looks_before_it_stores(
 
     monkeypatch.setattr(os, "link", link)
     path = str(tmp_path / "k")
-    assert replace_file.replace_file(path, b"first", False, only_new=True) is True
-    assert replace_file.replace_file(path, b"second", False, only_new=True) is False
+    assert atomic_files.replace_file(path, b"first", False, only_new=True) is True
+    assert atomic_files.replace_file(path, b"second", False, only_new=True) is False
     assert (Path(path).read_bytes(), files(tmp_path)) == (b"first", ["k"])

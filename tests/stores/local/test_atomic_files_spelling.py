@@ -10,7 +10,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr.stores import LocalStore
-from omnizarr.stores.local import files
+from omnizarr.stores.local import atomic_files
 
 FORMATS = [2, 3, "3-draft"]
 
@@ -22,14 +22,14 @@ def folding(monkeypatch: pytest.MonkeyPatch) -> None:
         names = os.listdir(folder) if os.path.isdir(folder) else []
         return name.casefold() in (n.casefold() for n in names)
 
-    monkeypatch.setattr(files.os.path, "lexists", lexists)
+    monkeypatch.setattr(atomic_files.os.path, "lexists", lexists)
 
 
 def test_a_case_sensitive_disk_is_recognised(tmp_path: Path) -> None:
     (tmp_path / "some").touch()
     if os.path.lexists(tmp_path / "SOME"):
         pytest.skip("this disk does not")
-    assert not files.ignores_case(str(tmp_path))
+    assert not atomic_files.ignores_case(str(tmp_path))
     group = oz.open_group(tmp_path, mode="a")
     group.create_array("temp", data=np.arange(3))
     group.create_array("Temp", data=np.arange(4))
@@ -38,7 +38,9 @@ def test_a_case_sensitive_disk_is_recognised(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_not_there_yet_is_judged_by_those_above(tmp_path: Path) -> None:
     (tmp_path / "some").touch()
-    assert files.ignores_case(str(tmp_path / "not" / "there")) == files.ignores_case(str(tmp_path))
+    assert atomic_files.ignores_case(str(tmp_path / "not" / "there")) == atomic_files.ignores_case(
+        str(tmp_path)
+    )
 
 
 @pytest.mark.usefixtures("folding")
@@ -72,5 +74,5 @@ def test_the_same_spelling_may_be_overwritten(tmp_path: Path) -> None:
 def test_a_composed_and_a_decomposed_letter_are_one_name(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store.set("caf\u00e9/zarr.json", b"{}")
-    files.check_spelling(str(tmp_path), "cafe\u0301/zarr.json")  # two names on this disk
-    assert files._normalised("caf\u00e9") == files._normalised("CAFE\u0301")
+    atomic_files.check_spelling(str(tmp_path), "cafe\u0301/zarr.json")  # two names on this disk
+    assert atomic_files._normalised("caf\u00e9") == atomic_files._normalised("CAFE\u0301")
