@@ -116,7 +116,16 @@ def test_importing_loads_no_optional_package_and_nothing_slow() -> None:
     )
     loaded = set(result.stdout.split())
     assert "numpy" in loaded
-    unwanted = {"numcodecs", "click", "rich", "ml_dtypes", "msgpack", "zarr", "tensorstore"}
+    unwanted = {
+        "numcodecs",
+        "click",
+        "rich",
+        "ml_dtypes",
+        "msgpack",
+        "zarr",
+        "tensorstore",
+        "email",
+    }
     assert loaded & unwanted == set()
 
 

@@ -9,7 +9,6 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, requires, version
 
 from omnizarr._version import VERSION
 from omnizarr.codecs.specify import inner_chunk_shape, memory_order
@@ -261,24 +260,28 @@ def _branch(name: str, node: Node | Exception) -> _Branch:
 
 def print_debug_info() -> None:
     """Print the versions of omnizarr, Python and its packages, and which parts are compiled."""
+    # Only this report needs it, and it takes long to import.
+    from importlib.metadata import PackageNotFoundError, requires, version  # noqa: PLC0415
+
+    try:
+        required = requires("omnizarr") or []
+    except PackageNotFoundError:  # not installed: run from its sources
+        required = []
     print(f"omnizarr: {VERSION}")
     print(f"compiled kernel: {'yes' if kernel.available() else 'no'}")
     print(f"python: {sys.version.split()[0]} on {platform.platform()}")
-    for package in (*_packages(), "zarr"):
+    for package in (*_packages(required), "zarr"):
         try:
             print(f"{package}: {version(package)}")
         except PackageNotFoundError:
             print(f"{package}: not installed")
 
 
-def _packages() -> list[str]:
-    """Return the names of all packages that this one requires or can use."""
-    try:
-        lines = requires("omnizarr") or []
-    except PackageNotFoundError:  # not installed: run from its sources
-        lines = []
-    names = {re.split(r"[^\w.-]", line)[0] for line in lines if "'testing'" not in _marker(line)}
-    return sorted(names)
+def _packages(required: list[str]) -> list[str]:
+    """Return the names of the packages in requirements, but for those of tests."""
+    return sorted(
+        {re.split(r"[^\w.-]", line)[0] for line in required if "'testing'" not in _marker(line)}
+    )
 
 
 def _marker(line: str) -> str:
