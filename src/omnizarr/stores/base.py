@@ -248,6 +248,13 @@ class ListsPrefix(Protocol):
 
 
 @runtime_checkable
+class ListsSizes(Protocol):
+    """Can list the keys below a prefix with the sizes of their values, without more requests."""
+
+    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]: ...
+
+
+@runtime_checkable
 class ListsDir(Protocol):
     """Can list one level: the keys, and the prefixes (each ending in ``/``)."""
 

@@ -208,17 +208,32 @@ class FsspecStore(Closeable):
         return self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
+        found = self._find(prefix, detail=False)
+        yield from (key for key in map(self._key, found) if key.startswith(prefix))
+
+    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        unknown = []
+        for path, about in dict(self._find(prefix, detail=True)).items():
+            key, size = self._key(path), about.get("size")
+            if not key.startswith(prefix):
+                continue
+            if size is None:
+                unknown.append(key)
+            elif about["type"] == "file":
+                yield key, int(size)
+        yield from self.sizes(unknown).items()
+
+    def _find(self, prefix: str, *, detail: bool) -> Any:
         check_prefix(prefix)
         top = self._top(prefix)
 
         def find() -> Any:
             self.fs.invalidate_cache()
             if _walks(self.fs):  # by default it omits what cannot be listed
-                return self.fs.find(top, on_error="raise")
-            return self.fs.find(top) or (self.fs.ls(top) and ())
+                return self.fs.find(top, on_error="raise", detail=detail)
+            return self.fs.find(top, detail=detail) or (self.fs.ls(top) and ())
 
-        found = self._call("list", prefix, find, ())
-        yield from (key for key in map(self._key, found) if key.startswith(prefix))
+        return self._call("list", prefix, find, ())
 
     def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
         check_prefix(prefix)

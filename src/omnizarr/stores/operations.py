@@ -28,6 +28,7 @@ from omnizarr.stores.base import (
     Lists,
     ListsDir,
     ListsPrefix,
+    ListsSizes,
     LockKind,
     Locks,
     Range,
@@ -39,6 +40,7 @@ from omnizarr.stores.base import (
     flat,
 )
 
+_BATCH = 1000  # keys whose sizes are requested at a time
 _BAD_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")  # empty, '.' and '..' segments, NUL
 T = TypeVar("T")
 
@@ -301,6 +303,20 @@ def list_prefix(store: Store, prefix: str) -> Iterator[str]:
             yield from list_prefix(store, inner)
     else:
         raise StoreError(f"{store!r} cannot list its keys")
+
+
+def list_sizes(store: Store, prefix: str) -> Iterator[tuple[str, int]]:
+    """Yield all keys below a prefix with the bytes of their values.
+
+    Keys without a readable value, such as named pipes in a directory, are left out.
+    """
+    check_prefix(prefix)
+    if isinstance(store, ListsSizes):
+        yield from store.list_sizes(prefix)
+        return
+    keys = list_prefix(store, prefix)
+    while some := [*itertools.islice(keys, _BATCH)]:
+        yield from sizes(store, some).items()
 
 
 def list_dir(store: Store, prefix: str) -> tuple[list[str], list[str]]:

@@ -13,6 +13,7 @@ from omnizarr.stores.base import (
     Closeable,
     GetsManyVersioned,
     HasSizes,
+    ListsSizes,
     LockKind,
     Locks,
     Range,
@@ -49,6 +50,7 @@ class WrapperStore(Closeable):
             "list": listing,
             "list_prefix": listing,
             "list_dir": listing,
+            "list_sizes": isinstance(self.inner, ListsSizes),
             "erase_prefix": listing,
             "generation": isinstance(self.inner, Versioned),
             "get_versioned": isinstance(self.inner, Versioned),
@@ -187,6 +189,14 @@ class WrapperStore(Closeable):
             "list_prefix", [prefix], lambda: [*operations.list_prefix(self.inner, inside)]
         )
         yield from map(self._from_inner, found)
+
+    def _list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        operations.check_prefix(prefix)
+        inside = self._to_inner(prefix)
+        found = self._call(
+            "list_prefix", [prefix], lambda: [*operations.list_sizes(self.inner, inside)]
+        )
+        yield from ((self._from_inner(key), size) for key, size in found)
 
     def _list_dir(self, prefix: str) -> tuple[Names, Names]:
         operations.check_prefix(prefix)

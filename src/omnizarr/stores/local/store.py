@@ -325,6 +325,16 @@ class LocalStore(Closeable):
             head = f"{prefix}{inside}/" if inside else prefix
             yield from (head + name for name in names if OURS not in name)
 
+    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        for key in self.list_prefix(prefix):
+            about: os.stat_result | None
+            try:
+                about = os.stat(self._start + key)
+            except OSError:  # it was erased meanwhile, or cannot be read
+                about = self._apply_to_file(key, os.stat)
+            if about is not None and stat.S_ISREG(about.st_mode):
+                yield key, about.st_size
+
     def leftovers(self) -> Iterator[str]:
         """Yield the temporary files of values that are being written, or were by killed writers."""
         for inside, names in atomic_files.walk(str(self.root), self._start):

@@ -307,16 +307,19 @@ class ObjectStore(Closeable):
         return self.list_prefix("")
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
+        return (key for key, _ in self.list_sizes(prefix))
+
+    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
         check_prefix(prefix)
         top = (self._start + prefix).rstrip("/")
 
-        def pages(client: Any) -> Keys:
+        def pages(client: Any) -> list[tuple[str, int]]:
             found = client.list(top or None, chunk_size=_BATCH)
-            paths = [entry["path"] for page in found for entry in page]
-            return paths or self._checked_empty(client, paths)
+            entries = [(entry["path"], entry["size"]) for page in found for entry in page]
+            return entries or self._checked_empty(client, entries)
 
-        found: Keys = self._call("list", prefix, pages)
-        yield from (path[len(self._start) :] for path in found)
+        found = self._call("list", prefix, pages)
+        yield from ((path[len(self._start) :], size) for path, size in found)
 
     def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
         check_prefix(prefix)

@@ -384,6 +384,14 @@ class ListableTests(Suite):
         for prefix in ("b/", "a/b/", "h/", "a/c/d/"):
             assert list(stores.list_prefix(store, prefix)) == []
 
+    def test_listed_sizes_are_those_of_all_values_below_a_prefix(self, store: Store) -> None:
+        values = {"a": b"1", "b/c": b"", "b/d/e": TEN, "bb/c": b"22"}
+        self.put(store, values)
+        expected = {key: len(value) for key, value in values.items()}
+        assert dict(stores.list_sizes(store, "")) == expected
+        assert dict(stores.list_sizes(store, "b/")) == {"b/c": 0, "b/d/e": 10}
+        assert dict(stores.list_sizes(store, "x/")) == {}
+
     def test_one_level_is_keys_and_prefixes(self, store: Store) -> None:
         names = ["a/b", "a/c", "a/d/e", "a/d/f/g", "a/f/g", "a0", "a-/x", "h"]
         self.put(store, dict.fromkeys(names, b"1"))
