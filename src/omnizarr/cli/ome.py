@@ -10,18 +10,16 @@ from typing import Any
 import click
 
 from omnizarr._json import load_object
-from omnizarr.cli.terminal import (
+from omnizarr.cli.options import (
+    CommandGroup,
     Options,
     checksum_option,
-    console,
     destination_option,
     node_option,
     path_argument,
-    progress_bar,
-    show_left_out,
-    show_problems,
     storage_option,
 )
+from omnizarr.cli.terminal import counted, progress_bar, say, show_left_out, show_problems
 from omnizarr.conventions.ome.migrate import migrate as migrate_ome
 from omnizarr.conventions.ome.migrate import undo_migration
 from omnizarr.conventions.ome.plate import open as open_ome
@@ -33,7 +31,7 @@ from omnizarr.conventions.ome.write import open_source
 from omnizarr.conventions.ome.write import write as write_ome
 from omnizarr.errors import NodeNotFound, OmnizarrError, Problem
 from omnizarr.formats import unchecked_attributes
-from omnizarr.hierarchy.info import counted, size_text
+from omnizarr.hierarchy.info import size_text
 from omnizarr.ops.pyramid import NAMES
 from omnizarr.stores import LocalStore
 from omnizarr.stores.resolve import options_for_two
@@ -41,7 +39,7 @@ from omnizarr.stores.resolve import options_for_two
 written = click.Choice([v.name for v in VERSIONS if v.writes])
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def ome() -> None:
     """Inspect, check, write and migrate OME-Zarr."""
 
@@ -50,7 +48,7 @@ def ome() -> None:
 def versions() -> None:
     """List the supported versions of OME-Zarr."""
     for version in VERSIONS:
-        console.print(f"{version}, on zarr {version.zarr_format}", markup=False)
+        say(f"{version}, on zarr {version.zarr_format}")
 
 
 @ome.command()
@@ -60,7 +58,7 @@ def versions() -> None:
 def info(path: str, node: str, storage_options: Options) -> None:
     """Show the axes, levels, channels, labels or wells of PATH."""
     found = open_ome(path, path=node, storage_options=storage_options)
-    console.print(str(getattr(found, "info", found)), markup=False)
+    say(str(getattr(found, "info", found)))
 
 
 @ome.command()
@@ -154,7 +152,7 @@ def write(source: str, destination: str, **given: Any) -> None:
         image = write_ome(
             destination, image or array, progress=step, storage_options=there, **given
         )
-    console.print(str(image.info), markup=False)
+    say(str(image.info))
 
 
 def _numbers(text: str, kind: type[int] | type[float], option: str) -> tuple[float, ...]:
@@ -201,7 +199,7 @@ def migrate(
         if destination is not None or in_place or remove_old or dry_run or overwrite:
             raise click.UsageError("--undo can only be combined with --to")
         keys = undo_migration(source, to=to, storage_options=storage_options)
-        console.print(f"deleted {counted(len(keys), 'metadata file')} of {to}", markup=False)
+        say(f"deleted {counted(len(keys), 'metadata file')} of {to}")
         return
     if (destination is None) != in_place:
         raise click.UsageError("give a DESTINATION or --in-place, not both")
@@ -223,14 +221,13 @@ def migrate(
         )
     report = done.report
     would = "would migrate" if dry_run else "migrated"
-    console.print(
+    say(
         f"{would} {source} from {done.source} to {done.target}:"
         f" {counted(report.groups, 'group')}, {counted(report.arrays, 'array')},"
         f" {counted(len(done.documents), 'metadata file')} added,"
         f" {len(done.removed)} deleted, {counted(report.chunks_copied, 'chunk')} copied,"
         f" {report.chunks_encoded} re-encoded, {size_text(report.bytes_written)}",
-        markup=False,
     )
     for path, reason in report.encoded.items():
-        console.print(f"  {path} was re-encoded: {reason}", markup=False)
+        say(f"  {path} was re-encoded: {reason}")
     show_left_out(report.left_out)

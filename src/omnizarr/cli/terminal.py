@@ -1,122 +1,343 @@
-"""Options shared by several commands, and output on the terminal."""
+"""Output of the commands on a terminal, in a pipe and as JSON; exit codes; questions.
+
+How a command is written (see `cli.options` for the decorators)::
+
+    @click.command(epilog=examples("omnizarr size ocean.zarr", "omnizarr size --json lake/"))
+    @paths_argument
+    @json_option
+    @storage_option
+    def size(paths: tuple[str, ...], as_json: bool, storage_options: Options) -> None:
+        '''Show the size of each PATH.
+
+        PATH is a hierarchy, or a folder with hierarchies.
+        '''
+        def measure(path: str) -> int: ...                # raises what the library raises
+        sys.exit(
+            run_each(paths, measure, show, to_json=lambda n: {"bytes": n}, as_json=as_json,
+                     storage_options=storage_options)
+        )
+
+- One line in the table `COMMANDS` of `cli.main` makes it a command. Its module is imported when the
+  command runs, so that others start quickly: get what the library does from ``import omnizarr``
+  (``omnizarr.verify(…)``), whose names are loaded on first use, rather than from its modules.
+- Text goes to standard output by `say`, tables by `show_table`; remarks go to standard error by
+  `remark`. With ``--json``, only `say_json` writes to standard output, once: an object, or for
+  commands of several paths ``{"results": […], "failures": […]}`` as `run_each` does.
+- Errors of the library are raised; `cli.main` prints them as one line, and translates arguments
+  that the message recommends (``overwrite=True``) to options (`OPTIONS`).
+- End with ``sys.exit(PROBLEMS)`` if the data has problems; the other codes come by themselves.
+- What is replaced is confirmed: `may_overwrite` for a destination, `confirm` for others.
+- A job: ``with progress_bar(unit="bytes") as step: omnizarr.run(job, progress=step)``; the bar is
+  drawn on standard error if that is a terminal.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from omnizarr.errors import Problem
-from omnizarr.hierarchy.info import counted
-from omnizarr.ops.verify import Finding
+from omnizarr.cli.folders import find_below, is_occupied
+from omnizarr.cli.options import Options
+from omnizarr.errors import OmnizarrError, Problem
 
-F = TypeVar("F", bound=Callable[..., Any])
-Options: TypeAlias = dict[str, Any] | None
+if TYPE_CHECKING:
+    from omnizarr.ops.verify import Finding
 
-path_argument = click.argument("path", type=click.Path(path_type=str))
-node_option = click.option("--node", default="", help="Path of a node inside the hierarchy.")
+T = TypeVar("T")
+
+# Exit codes.
+OK = 0
+PROBLEMS = 1  # damage, differences, invalid metadata: the answer to what was asked
+USAGE = 2  # wrong arguments
+FAILED = 3  # a path is missing, the store failed, there is no space …
+INTERRUPTED = 4  # by Ctrl-C or a signal; where there is --resume, it goes on from there
+
+# Arguments that the library's messages recommend, and the options that replace them.
+OPTIONS = {
+    "overwrite=True": "--overwrite",
+    "in_place=True": "--in-place",
+    "checksum=True": "--checksum",
+    "resume=True": "--resume",
+    "skip_damaged=True": "--skip-damaged",
+    "storage_options": "--storage-option",
+}
 
 
-def _parse(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Options:
-    """Return the given options as a dictionary, or None if there are none."""
-    options: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not name or not equals:
-            raise click.BadParameter(f"expected KEY=VALUE, got {text!r}", context, parameter)
-        options[name] = _parse_value(value)
-    return options or None
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: two or more examples."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def _parse_value(text: str) -> Any:
-    """Parse an option's value as JSON (``true``, 30, an object), or return the text itself.
+def counted(number: int, what: str) -> str:
+    """Return a number with a noun in singular or plural."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
-    A number stays text if JSON would write it differently: ``007`` and ``1e5`` may be keys.
+
+# Text
+
+
+def _colour(file: Any) -> bool | None:
+    """Return False where no colours are wanted, None where click decides by the terminal."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def say(text: object = "", *, colour: str | None = None, end: bool = True) -> None:
+    """Print to standard output."""
+    styled = str(text) if colour is None else click.style(str(text), fg=colour)
+    click.echo(styled, nl=end, color=_colour(sys.stdout))
+
+
+def remark(text: object, *, label: str = "", colour: str = "yellow") -> None:
+    """Print to standard error, after a coloured label."""
+    start = click.style(label, fg=colour, bold=True) + ": " if label else ""
+    click.echo(f"{start}{text}", err=True, color=_colour(sys.stderr))
+
+
+def say_json(data: Any) -> None:
+    """Print one JSON document to standard output."""
+    click.echo(json.dumps(_plain(data), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can express: NaN and infinities as text, as in metadata of version 3."""
+    if isinstance(value, float) and value != value:
+        return "NaN"
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {str(key): _plain(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(member) for member in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # NumPy
+        return _plain(value.tolist())
+    return str(value)
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: str = "") -> None:
+    """Print a table: with Rich on a terminal, else as aligned columns without a frame.
+
+    `right` has the names of columns to align to the right, separated by spaces.
     """
-    try:
-        value = json.loads(text, parse_constant=_reject_constant)
-    except ValueError:
-        return text
-    return text if isinstance(value, (int, float)) and json.dumps(value) != text else value
+    cells = [[str(cell) for cell in row] for row in rows]
+    aligned = [column in right.split() for column in columns]
+    if not sys.stdout.isatty():
+        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+        for row in (columns, *cells):
+            parts = [
+                cell.rjust(width) if flush else cell.ljust(width)
+                for cell, width, flush in zip(row, widths, aligned, strict=True)
+            ]
+            say("  ".join(parts).rstrip())
+        return
+    # Slow to import, and needed on a terminal only.
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
-
-def _reject_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _repeatable(name: str, text: str) -> Callable[[F], F]:
-    return click.option(
-        name, f"{name.removeprefix('--').replace('-', '_')}s",
-        multiple=True, metavar="KEY=VALUE", callback=_parse, help=text,
-    )  # fmt: skip
-
-
-storage_option = _repeatable(
-    "--storage-option",
-    "Option for the store of a URL, such as anonymous=true; may be repeated.",
-)
-# For commands with a source and a destination; --storage-option applies to both.
-destination_option = _repeatable(
-    "--destination-option", "Like --storage-option, for DESTINATION only."
-)
-checksum_option = click.option(
-    "--checksum",
-    is_flag=True,
-    help="Keep checksums in version 2, although few other readers support them.",
-)
-
-
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    table = Table(box=SIMPLE_HEAD)
+    for column, flush in zip(columns, aligned, strict=True):
+        table.add_column(column, justify="right" if flush else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    Console(highlight=False).print(table)
 
 
 def show_problems(problems: Sequence[Problem]) -> int:
     """Print every problem and return the number of errors."""
     show_findings(problems)
     bad = sum(p.level == "error" for p in problems)
-    console.print(f"{counted(bad, 'error')}, {counted(len(problems) - bad, 'warning')}")
+    say(f"{counted(bad, 'error')}, {counted(len(problems) - bad, 'warning')}")
     return bad
 
 
 def show_findings(findings: Sequence[Problem | Finding]) -> None:
     """Print one line per finding, coloured by its level."""
     for finding in findings:
-        colour = "red" if finding.level == "error" else "yellow"
-        console.print(f"[{colour}]{finding.level}[/] ", end="")
-        console.print(str(finding), markup=False)
+        say(finding.level, colour="red" if finding.level == "error" else "yellow", end=False)
+        say(f" {finding}")
 
 
 def show_left_out(left_out: Mapping[str, str]) -> None:
     """Print the arrays that were written without their checksums."""
     for path, names in left_out.items():
-        console.print(
+        say(
             f"  {path} was written without {names}, which few readers of version 2 support;"
-            " --checksum keeps it",
-            markup=False,
+            " --checksum keeps it"
         )
 
 
+# Errors
+
+
+def error_message(error: BaseException) -> str:
+    """Return the message of an error, with options in place of the library's arguments."""
+    message = str(error) or type(error).__name__
+    for argument, option in OPTIONS.items():
+        message = message.replace(argument, option)
+    return message
+
+
+def show_error(error: BaseException, path: str = "", advice: str = "") -> None:
+    """Print an error to standard error, as its class and message."""
+    where = f"{path}: " if path and path not in str(error) else ""
+    end = f"; {advice}" if advice else ""
+    remark(f"{where}{error_message(error)}{end}", label=type(error).__name__, colour="red")
+
+
+def error_json(error: BaseException) -> dict[str, str]:
+    """Return an error for JSON."""
+    return {"error": type(error).__name__, "message": error_message(error)}
+
+
+# Several paths and folders of stores
+
+
+def find_hierarchies(where: str, storage_options: Options = None) -> Iterator[str]:
+    """Yield the outermost Zarr hierarchies in a folder, in order; ZIP files are among them.
+
+    A path or URL that is a hierarchy itself, or has none below, is yielded as it is. Symbolic links
+    to folders are followed only if they lead to a hierarchy.
+    """
+    found = False
+    for path in find_below(where, storage_options):
+        found = True
+        yield path
+    if not found:
+        yield where
+
+
+def run_each(
+    paths: Sequence[str],
+    work: Callable[[str], T],
+    show: Callable[[T], None],
+    *,
+    to_json: Callable[[T], Any] = lambda result: result,
+    is_problem: Callable[[T], bool] = lambda result: False,
+    summary: Callable[[list[T]], Any] | None = None,
+    as_json: bool = False,
+    storage_options: Options = None,
+    folders: bool = True,
+) -> int:
+    """Do the work for each path, show its result, go on after errors, and return the exit code.
+
+    Folders of hierarchies count as the hierarchies in them. As JSON: ``{"results": [{"path": …,
+    …}], "failures": [{"path": …, "error": …, "message": …}], "summary": …}``, where `to_json`
+    makes an object of a result. As text: what `show` prints, below the path if there are several,
+    and at the end the text that `summary` returns.
+    """
+    results: list[T] = []
+    shown: list[dict[str, Any]] = []
+    failures: list[dict[str, str]] = []
+    several = len(paths) > 1
+    for given in paths:
+        for path in find_hierarchies(given, storage_options) if folders else (given,):
+            several = several or path != given
+            try:
+                result = work(path)
+            except (OmnizarrError, OSError) as e:
+                if not several and not as_json:
+                    raise
+                failures.append({"path": path, **error_json(e)})
+                show_error(e, path)
+                continue
+            results.append(result)
+            if as_json:
+                shown.append({"path": path, **to_json(result)})
+                continue
+            if several:
+                say(f"{path}:", colour="cyan")
+            show(result)
+            if several:
+                say()
+    end = summary(results) if summary is not None and (several or as_json) else None
+    if as_json:
+        data: dict[str, Any] = {"results": shown, "failures": failures}
+        say_json(data if end is None else {**data, "summary": end})
+    elif several and end is not None:
+        say(end)
+    if failures:
+        return FAILED
+    return PROBLEMS if any(map(is_problem, results)) else OK
+
+
+# Questions
+
+
+def is_interactive() -> bool:
+    """Return True if somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirm(question: str, yes: bool, option: str = "--yes") -> None:
+    """Ask before something is replaced or deleted; without a terminal, `yes` has to be given."""
+    if yes:
+        return
+    if not is_interactive():
+        raise click.UsageError(f"{question} Nothing was changed; give {option} to go on.")
+    click.confirm(question, abort=True, err=True)
+
+
+def may_overwrite(destination: str, overwrite: bool, options: Options = None) -> bool:
+    """Return `overwrite`, or True if data is at the destination and the user agrees to replace it.
+
+    Without a terminal nobody is asked, and the library refuses to replace what is there.
+    """
+    if overwrite or not is_interactive():
+        return overwrite
+    if not is_occupied(destination, options):
+        return False
+    confirm(f"{destination} exists. Replace it?", yes=False)
+    return True
+
+
+# Progress
+
+Step = Callable[[int, int, str], None]
+
+
 @contextmanager
-def progress_bar() -> Iterator[Callable[[int, int, str], None] | None]:
-    """Provide a function that updates a progress bar, or None if there is no terminal."""
-    if not errors.is_terminal:
+def progress_bar(unit: str = "chunks") -> Iterator[Step | None]:
+    """Provide a function that updates a progress bar, or None if there is no terminal.
+
+    It takes the amount done, the total and the path at work; with the unit "bytes", the bar shows
+    the rate. The total may be zero while it is not known.
+    """
+    if not sys.stderr.isatty():
         yield None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=errors, transient=True) as bar:
-        task = bar.add_task("chunks", total=None)
+    # Slow to import, and needed on a terminal only.
+    from rich import progress  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+
+    columns: list[progress.ProgressColumn] = [
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+    ]
+    if unit == "bytes":
+        columns += [progress.DownloadColumn(), progress.TransferSpeedColumn()]
+    else:
+        columns.append(progress.MofNCompleteColumn())
+    columns += [progress.TimeRemainingColumn(), progress.TextColumn("left")]
+    console = Console(stderr=True, highlight=False)
+    with progress.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(unit, total=None)
 
         def step(done: int, total: int, path: str) -> None:
-            bar.update(task, completed=done, total=total, description=path)
+            bar.update(task, completed=done, total=total or None, description=path)
 
         yield step

@@ -39,5 +39,5 @@ def test_a_map_is_shown(tmp_path: Path) -> None:
         "/0  20 by 40  uint8  pixels of 9\n/1  10 by 20  uint8  pixels of 18\n",
     )
     code, text = run("geo", "info", tmp_path, "--node", "spatial_ref")
-    assert code == 1
+    assert code == 3
     assert "a map has at least two" in text
