@@ -55,7 +55,7 @@ from omnizarr.registry import register
 from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
 
 if _typing.TYPE_CHECKING:
-    from omnizarr import aio, cf, geo, ome, storage, xarray
+    from omnizarr import aio, cf, geo, jobs, ome, storage, xarray
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.compressors import Bz2 as BZ2
     from omnizarr.codecs.compressors import Gzip as GZip
@@ -77,6 +77,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.integrations.dask import from_dask
     from omnizarr.ops.convert import convert
     from omnizarr.ops.copy import copy, copy_all, copy_store, from_array
+    from omnizarr.ops.job import run
     from omnizarr.ops.repair import repair
     from omnizarr.ops.verify import verify
     from omnizarr.stores.dbm import DBMStore
@@ -149,6 +150,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "geo",
     "group",
     "init_store",
+    "jobs",
     "load",
     "ome",
     "ones",
@@ -161,6 +163,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "print_debug_info",
     "register",
     "repair",
+    "run",
     "save",
     "save_array",
     "save_group",
@@ -200,10 +203,12 @@ _LATER = {
     "from_array": "ops.copy:from_array",
     "from_dask": "integrations.dask:from_dask",
     "init_store": "hierarchy.create:init_store",
+    "jobs": "jobs",
     "load": "hierarchy.open:load",
     "open_consolidated": "hierarchy.open:open_consolidated",
     "print_debug_info": "hierarchy.info:print_debug_info",
     "repair": "ops.repair:repair",
+    "run": "ops.job:run",
     "save": "hierarchy.create:save",
     "save_array": "hierarchy.create:save_array",
     "save_group": "hierarchy.create:save_group",

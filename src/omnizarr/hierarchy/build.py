@@ -46,6 +46,7 @@ from omnizarr.stores import (
     can_list,
     erase_values,
     get_existing,
+    is_process_local,
     list_prefix,
     lock_prefix,
     set_new,
@@ -53,12 +54,14 @@ from omnizarr.stores import (
 )
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.staging import (
+    FOLDER,
     MARKER,
     DeferredMetadataStore,
     Extent,
     Mark,
     Stage,
     Stages,
+    interrupted,
     marker,
     stage,
 )
@@ -198,6 +201,7 @@ class Build:
     deferred: DeferredMetadataStore | None = None
     overwrite: bool = False
     resumable: bool = False  # chunks are kept after an error
+    resumed: bool = False  # an earlier call may have published the node, but not ended
 
     def __enter__(self) -> Location:
         return self.location
@@ -247,7 +251,7 @@ class Build:
     def _check_still_new(self) -> None:
         """Raise if another writer has created a node meanwhile, unless it is to be replaced."""
         found = existing_node(self.target.store, self.target.path)
-        if found is None:
+        if found is None or (self.resumed and self._is_marked()):
             return
         if not self.overwrite or self.stage is None:
             self.resumable = True  # the chunks belong to the other writer's node, too
@@ -255,11 +259,19 @@ class Build:
         check_erasable(self.target.store, self.target.path, found[0])
         self.old = found[0]
 
+    def _is_marked(self) -> bool:
+        """Return True while the marker says that the node is incomplete."""
+        return self.target.store.get(marker(self.target.path)) is not None
+
     def discard(self) -> None:
-        """Erase what was written; the node that was to be replaced is not changed."""
+        """Erase what was written; the node that was to be replaced is not changed.
+
+        Chunks stay if the operation can be resumed.
+        """
         with suppress(OmnizarrError):  # the first error is the one to raise
             if self.stage is not None:
-                self.stage.discard()
+                if not self.resumable:
+                    self.stage.discard()
             elif self.deferred is not None:
                 self.deferred.retract()
                 if not self.resumable and can_list(self.target.store):
@@ -305,14 +317,16 @@ def _begin(
     return old
 
 
-def _begin_stage(location: Location, old: Format | None, overwrite: bool) -> Build:
-    """Begin to write a node beside the one that it replaces."""
+def _begin_stage(
+    location: Location, old: Format | None, overwrite: bool, name: str | None = None
+) -> Build:
+    """Begin to write a node beside the one that it replaces, in a stage that may have a name."""
     leftovers: tuple[str, ...] = ()
     if old is not None:
         check_erasable(location.store, location.path, old)
     else:
         leftovers = _leftovers(location, overwrite)
-    staged = stage(location.store)
+    staged = stage(location.store, name)
     if old is not None:
         staged.check(_extent(old, location.path))
     if old is not None and not location.path and old.name == location.format.name:
@@ -324,26 +338,60 @@ def _begin_stage(location: Location, old: Format | None, overwrite: bool) -> Bui
 
 
 def build_resumable(
-    location: Location, *, overwrite: bool, operation: str, plan: str, resume: bool
+    location: Location,
+    *,
+    overwrite: bool,
+    operation: str,
+    plan: str,
+    resume: bool,
+    shared: bool = False,
 ) -> Build:
     """Begin as `build` does, but so that an interrupted operation can be resumed.
 
-    That works only if no node is replaced: chunks are written to the target, and kept after an
-    error. `plan` identifies the operation.
+    Chunks are written to the target, or beside a node that is replaced, and kept after an error.
+    `plan` identifies the operation. With `shared`, other processes write other chunks of the same
+    node.
     """
-    old = check_new(location, overwrite)
+    mark = Mark(operation, plan)
+    found = location.store.get(marker(location.path)) if resume or shared else None
+    same = found is not None and Mark.read(found).plan == plan
+    old = None if same else check_new(location, overwrite)
     if old is not None:
-        if resume:
+        if shared or (resume and not overwrite):
             raise location.node_exists((old, GroupModel()))
-        return build(location, overwrite=overwrite, operation=operation)
-    found = location.store.get(marker(location.path)) if resume else None
-    if found is not None and Mark.read(found).plan != plan:
+        return _begin_resumable_stage(location, old, mark, resume)
+    if found is not None and not same:
         raise NodeExists(
             f"{location} is incomplete: {Mark.read(found)} was interrupted, and it was not the same"
             " as this; give overwrite=True to start again"
         )
-    begun = _begin_deferred(location, Mark(operation, plan), overwrite, found is not None)
-    return replace(begun, resumable=True)
+    try:
+        begun = _begin_deferred(location, mark, overwrite and not shared, same)
+    except NodeExists:
+        other = location.store.get(marker(location.path)) if shared else None
+        if other is None or Mark.read(other).plan != plan:
+            raise
+        same = True  # another process has just begun
+        begun = _begin_deferred(location, mark, overwrite=False, resume=True)
+    return replace(begun, resumable=True, resumed=same)
+
+
+def _begin_resumable_stage(location: Location, old: Format, mark: Mark, resume: bool) -> Build:
+    """Begin to write a node beside the one that it replaces, or find what was begun.
+
+    Nothing that is staged in memory survives an error.
+    """
+    if is_process_local(location.store):
+        return _begin_stage(location, old, overwrite=True)
+    name = None
+    for each in interrupted(location.store) if resume else ():
+        text = location.store.get(f"{FOLDER}/{each.name}/{MARKER}")
+        if text is not None and Mark.read(text).plan == mark.plan and not each.complete:
+            name = each.name
+    begun = _begin_stage(location, old, overwrite=True, name=name)
+    if begun.stage is not None:
+        location.store.set(f"{begun.stage.prefix}{MARKER}", mark.write())
+    return replace(begun, resumable=True, resumed=name is not None)
 
 
 def _begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool = False) -> Build:

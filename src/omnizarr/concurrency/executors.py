@@ -1,0 +1,175 @@
+"""Call a function for many items: on threads, on processes, or on an executor of the user.
+
+An executor is one of `concurrent.futures`, or a client of a Dask cluster, which offers one. Items
+are taken from an iterator as workers become free: never more than a few for each worker are
+submitted, so that a million items need no more memory than a thousand.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from omnizarr import config
+from omnizarr.concurrency.pool import abandoned_when, run_on_threads
+from omnizarr.errors import StoreError, WrongType
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+WINDOW = 4  # items for each worker that are submitted at a time
+# Errors of `concurrent.futures` and Dask about workers that died, several times with Dask.
+LOST_WORKER = ("BrokenProcessPool", "BrokenExecutor", "KilledWorker")
+On: TypeAlias = Any  # None, "threads", "processes", an executor, or a client of a Dask cluster
+# Settings that change results, so that workers need those of the caller; the others, such as the
+# number of threads, depend on the worker's machine.
+SHARED = ("engine", "durability", "fallback", "v1_order", "write_empty_chunks", "codecs")
+
+
+def for_each_on(
+    on: On,
+    workers: int | None,
+    items: Iterator[A],
+    function: Callable[[A], R],
+    done: Callable[[A, R], None],
+    *,
+    waits: bool = True,
+) -> None:
+    """Call `function` for all items, and `done` with each item and result as they come.
+
+    `on` is None or ``"threads"``, ``"processes"``, an executor, or a Dask client; `workers` is the
+    number of threads or processes. `done` is called by one thread at a time. The first error stops
+    the rest and is raised when the calls on threads that have begun have ended; without `waits`,
+    an interrupt is raised at once.
+    """
+    if on is None or on == "threads":
+        _on_threads(items, function, done, workers or config.get().threads, waits)
+        return
+    with _executor(on, workers) as (executor, count):
+        _on_executor(executor, WINDOW * count, items, function, done)
+
+
+def tasks_at_once(on: On, workers: int | None) -> int:
+    """Return how many calls run at a time in one process, which share its memory."""
+    if on is None or on == "threads":
+        return workers or config.get().threads
+    threads: int | None = None
+    if _is_dask(on):
+        threads = max(on.nthreads().values(), default=1)
+    elif not isinstance(on, str):
+        threads = getattr(on, "_max_workers", 1) if _shares_memory(on) else 1
+    return threads or 1
+
+
+def _shares_memory(executor: Any) -> bool:
+    """Return True if an executor runs its calls on threads of this process."""
+    return type(executor).__name__ == "ThreadPoolExecutor"
+
+
+def _is_dask(on: Any) -> bool:
+    return hasattr(on, "get_executor") and hasattr(on, "nthreads")
+
+
+def _on_threads(
+    items: Iterator[A],
+    function: Callable[[A], R],
+    done: Callable[[A, R], None],
+    threads: int,
+    waits: bool,
+) -> None:
+    take, tell, stop = threading.Lock(), threading.Lock(), threading.Event()
+    end: Any = object()
+
+    def work() -> None:
+        with abandoned_when(stop.is_set):
+            while not stop.is_set():
+                with take:
+                    item = next(items, end)
+                if item is end:
+                    return
+                result = function(item)
+                with tell:
+                    done(item, result)
+
+    with config.configure(threads=max(threads, config.get().threads)):
+        run_on_threads(work, threads, stop.set, waits=waits)
+
+
+class _Call(Generic[A, R]):
+    """A call with the caller's settings; it can be pickled."""
+
+    def __init__(self, function: Callable[[A], R], settings: dict[str, Any]) -> None:
+        self.function, self.settings = function, settings
+
+    def __call__(self, item: A) -> R:
+        with config.configure(**self.settings):
+            return self.function(item)
+
+
+def _on_executor(
+    executor: Any,
+    window: int,
+    items: Iterator[A],
+    function: Callable[[A], R],
+    done: Callable[[A, R], None],
+) -> None:
+    settings = config.get()
+    call = _Call(function, {name: getattr(settings, name) for name in SHARED})
+    running: dict[Future[R], A] = {}
+    try:
+        for item in items:
+            running[executor.submit(call, item)] = item
+            if len(running) >= window:
+                _collect(running, done)
+        while running:
+            _collect(running, done)
+    except BaseException:
+        for future in running:
+            future.cancel()
+        raise
+
+
+def _collect(running: dict[Future[R], A], done: Callable[[A, R], None]) -> None:
+    """Wait for at least one result, and pass on all that are there."""
+    ended, _ = wait(running, return_when=FIRST_COMPLETED)
+    for future in ended:
+        item = running[future]
+        try:
+            result = future.result()
+        except Exception as e:
+            if type(e).__name__ not in LOST_WORKER:
+                raise
+            raise StoreError(f"a worker process was lost: {e}") from e
+        del running[future]
+        done(item, result)
+
+
+@contextmanager
+def _executor(on: On, workers: int | None) -> Iterator[tuple[Any, int]]:
+    """Yield an executor and its number of workers."""
+    if on == "processes":
+        count = workers or config.processors()
+        # A forked child would have a copy of locks that other threads of this process hold.
+        context = multiprocessing.get_context("spawn")
+        start = partial(config.set, threads=1)
+        with ProcessPoolExecutor(count, mp_context=context, initializer=start) as pool:
+            try:
+                yield pool, count
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    elif _is_dask(on):
+        count = sum(on.nthreads().values())
+        yield on.get_executor(pure=False), workers or max(1, count)
+    elif isinstance(on, Executor) or hasattr(on, "submit"):
+        yield on, workers or getattr(on, "_max_workers", None) or config.processors()
+    else:
+        raise WrongType(
+            f"on must be 'threads', 'processes', an executor of concurrent.futures, or a Dask"
+            f" client, got {on!r}"
+        )

@@ -1,0 +1,19 @@
+"""Bulk operations as descriptions, to be looked at, sent elsewhere, or run on a cluster.
+
+>>> import omnizarr as oz
+>>> job = oz.jobs.Rechunk("by-time.zarr", "by-place.zarr", chunks={"time": -1, "lat": 100})
+>>> print(job.plan())
+>>> oz.run(job, on=dask_client)
+"""
+
+from omnizarr.ops.job import Job, Outcome, Plan, Progress, Stage, Task, run
+
+__all__ = [
+    "Job",
+    "Outcome",
+    "Plan",
+    "Progress",
+    "Stage",
+    "Task",
+    "run",
+]
