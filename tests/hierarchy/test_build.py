@@ -16,6 +16,9 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import stores
+from omnizarr.formats import by_name
+from omnizarr.hierarchy.build import build, make_array
+from omnizarr.hierarchy.location import Location
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
 from omnizarr.stores.staging import FOLDER, MARKER, interrupted, recover, stage
 from omnizarr.testing import FaultyStore
@@ -277,6 +280,9 @@ import os, sys
 import numpy as np
 import omnizarr as oz
 from omnizarr import stores
+from omnizarr.formats import by_name
+from omnizarr.hierarchy.build import build, make_array
+from omnizarr.hierarchy.location import Location
 
 source, target, number, way = sys.argv[1:]
 left = int(number)
@@ -480,6 +486,17 @@ def test_of_writers_that_race_one_wins_with_all_that_it_wrote(
     assert found[...].min() > 0
     assert _clean(found.store)
     assert oz.verify(where).findings == []
+
+
+def test_a_writer_that_comes_second_leaves_nothing(tmp_path: Path) -> None:
+    place = Location(LocalStore(tmp_path / "x.zarr"), "x", by_name(3))
+    oz.create_group(place.store)
+    second = build(place, overwrite=False, operation="writing")
+    make_array(second.location, (3,), "i4", None, False, {})
+    oz.create_array(place.store, name="x", data=VALUES)
+    with pytest.raises(oz.NodeExists, match="another writer has just created"):
+        second.__exit__(None, None, None)
+    assert _clean(place.store)
 
 
 def test_threads_that_replace_one_node_leave_one_whole(store: Any) -> None:

@@ -254,7 +254,8 @@ class Build:
         if found is None or (self.resumed and self._is_marked()):
             return
         if not self.overwrite or self.stage is None:
-            self.resumable = True  # the chunks belong to the other writer's node, too
+            if self.stage is None:
+                self.resumable = True  # the chunks belong to the other writer's node, too
             raise NodeExists(f"another writer has just created {self.target}; open it instead")
         check_erasable(self.target.store, self.target.path, found[0])
         self.old = found[0]
