@@ -10,7 +10,14 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -58,17 +65,14 @@ def tasks_at_once(on: On, workers: int | None) -> int:
     """Return how many calls run at a time in one process, which share its memory."""
     if on is None or on == "threads":
         return workers or config.get().threads
-    threads: int | None = None
     if _is_dask(on):
-        threads = max(on.nthreads().values(), default=1)
-    elif not isinstance(on, str):
-        threads = getattr(on, "_max_workers", 1) if _shares_memory(on) else 1
-    return threads or 1
+        return max(on.nthreads().values(), default=1)
+    return getattr(on, "_max_workers", 1) if runs_in_process(on) else 1
 
 
-def _shares_memory(executor: Any) -> bool:
-    """Return True if an executor runs its calls on threads of this process."""
-    return type(executor).__name__ == "ThreadPoolExecutor"
+def runs_in_process(on: On) -> bool:
+    """Return True if calls run on threads of this process, so that they share its memory."""
+    return on is None or on == "threads" or isinstance(on, ThreadPoolExecutor)
 
 
 def _is_dask(on: Any) -> bool:
@@ -129,8 +133,9 @@ def _on_executor(
         while running:
             _collect(running, done)
     except BaseException:
-        for future in running:
-            future.cancel()
+        if not hasattr(executor, "_client"):  # Dask forgets futures that nobody has any more
+            for future in running:
+                future.cancel()
         raise
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from omnizarr import config
-from omnizarr.concurrency.executors import On, for_each_on, tasks_at_once
+from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tasks_at_once
 from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError
 from omnizarr.formats import consolidated
 from omnizarr.hierarchy.build import Build, build_resumable
@@ -37,6 +37,7 @@ from omnizarr.stores import (
     can_list,
     erase_prefix,
     get_many,
+    is_process_local,
     list_prefix,
 )
 from omnizarr.stores.identity import key_digest
@@ -125,8 +126,12 @@ class Output(Protocol):
     """The output of a job: complete and visible after `finish`, and not before."""
 
     @property
+    def store(self) -> Store:
+        """The store that the job writes to."""
+
+    @property
     def journal(self) -> tuple[Store, str]:
-        """The store and prefix of the journal."""
+        """The store and prefix of the journal, once the output has begun."""
 
     def begin(self, resume: bool, shared: bool) -> bool:
         """Prepare the destination; return True if an interrupted job is resumed or joined.
@@ -308,6 +313,11 @@ class _Run(Generic[O]):
         if output is None:
             begun = resume or self.part is not None
             return self._run_stages(self._journal(*_state()), begun)
+        if is_process_local(output.store) and not runs_in_process(self.on):
+            raise StoreError(
+                f"{output.store!r} is only in the memory of this process, so other processes cannot"
+                " write to it; run the job on threads, or write to another store"
+            )
         begun = output.begin(resume, self.part is not None)
         try:
             result = self._run_stages(self._journal(*output.journal), begun)
@@ -429,6 +439,11 @@ class HierarchyOutput:
         self.operation, self.digest = operation, digest
         self.overwrite, self.consolidate = overwrite, consolidate
         self._build: Build | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store of the destination."""
+        return self.location.store
 
     @property
     def journal(self) -> tuple[Store, str]:
