@@ -19,7 +19,6 @@ from omnizarr.concurrency.executors import tasks_at_once
 from omnizarr.errors import StoreError
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.location import Location
-from omnizarr.model import GroupModel
 from omnizarr.ops.job import HierarchyOutput, Job, Outcome, Plan, Stage, Task, run, task_id
 from omnizarr.stores import LocalStore, MemoryStore
 
