@@ -56,7 +56,7 @@ class Outcome:
 
     def merge(self, other: Self) -> None:
         """Add the result of another part of the same job."""
-        for each in dataclasses.fields(self):
+        for each in dataclasses.fields(other):
             mine, theirs = getattr(self, each.name), getattr(other, each.name)
             if isinstance(mine, dict):
                 mine.update(theirs)
@@ -201,6 +201,7 @@ class Progress:
     tasks_total: int | None
     size: int  # bytes of this stage, done
     size_total: int | None
+    outcome: Outcome  # the result so far
 
 
 class Journal(Generic[O]):
@@ -357,16 +358,13 @@ class _Run(Generic[O]):
         self, number: int, stage: Stage[O], journal: Journal[O], done: set[int], total: O
     ) -> None:
         tasks = sizes = 0
-        shown = 0.0
 
         def tell(label: str) -> None:
-            nonlocal shown
             if self.progress is not None:
-                shown = time.monotonic()
                 self.progress(
                     Progress(
                         self.plan.operation, number, len(self.plan.stages), label,
-                        tasks, stage.count, sizes, stage.size,
+                        tasks, stage.count, sizes, stage.size, total,
                     )
                 )  # fmt: skip
 
@@ -386,8 +384,7 @@ class _Run(Generic[O]):
             done.add(task.id)
             total.merge(result)
             journal.add(task, result)
-            if time.monotonic() - shown > 0.1:
-                tell(task.label)
+            tell(task.label)
 
         tell("")
         try:
@@ -499,8 +496,12 @@ class HierarchyOutput:
             consolidate_metadata(self.location.store, path=self.location.path)
 
     def abandon(self) -> None:
-        """Keep the chunks for a job that resumes this one."""
-        self._begun.discard()
+        """Keep the chunks for a job that resumes this one; the error that ended it says so."""
+        error = sys.exception()
+        if error is None:
+            self._begun.discard()
+        else:
+            self._begun.__exit__(type(error), error, error.__traceback__)
 
 
 def memory_of(given: int | str | None, tasks: int) -> int:
