@@ -64,6 +64,10 @@ class BoundArray:
     # True if chunks at the end may hold elements of a larger shape that another writer stored.
     outgrown: bool = False
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what is not bound; another process binds it again."""
+        return _unpickle, (self.store, self.path, self.prefix, self.model, self.outgrown)
+
     def check(self) -> bool:
         """Raise if the model is invalid; return False if part of it is only unknown."""
         if self._was_checked():
@@ -259,6 +263,12 @@ class BoundArray:
                 f"array {paths.show(self.path)!r} has {self.skipped[0]!r}, which is unknown here;"
                 " it may be skipped on reading, but not on writing"
             )
+
+
+def _unpickle(
+    store: Store, path: str, prefix: str, model: ArrayModel, outgrown: bool
+) -> BoundArray:
+    return BoundArray(store, path, prefix, model, outgrown=outgrown)
 
 
 def chunk_context(verb: str, array: BoundArray, coords: tuple[int, ...]) -> error_context:

@@ -475,11 +475,16 @@ def _put(array: BoundArray, coords: Coords, data: Buffer | None) -> None:
             store.erase(array.prefix + other)  # or the old value would be read again
 
 
-def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> None:
-    """Store one whole chunk, or erase its key where it has nothing but the fill value."""
+def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> int:
+    """Store one whole chunk, or erase its key where it has nothing but the fill value.
+
+    Return the number of bytes stored.
+    """
     pipeline = array.pipeline(chunk.shape)
     with chunk_context("write", array, coords):
-        _put(array, coords, _encoded(array, pipeline, chunk))
+        data = _encoded(array, pipeline, chunk)
+        _put(array, coords, data)
+        return 0 if data is None else memoryview(data).nbytes
 
 
 __all__ = [

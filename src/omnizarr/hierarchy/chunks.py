@@ -33,7 +33,17 @@ from omnizarr.hierarchy.selection import broadcast_values
 from omnizarr.indexing import Plan, plan
 from omnizarr.model import ArrayModel, paths
 from omnizarr.storage_transformers import stored_key
-from omnizarr.stores import Range, can_list, erase_values, get_many, list_prefix, sizes
+from omnizarr.stores import (
+    Range,
+    can_list,
+    erase_values,
+    get_many,
+    has_low_latency,
+    list_prefix,
+    list_sizes,
+    sizes,
+)
+from omnizarr.stores.base import HasSizes, ListsSizes
 
 Coords = tuple[int, ...]
 BATCH = 256  # chunks in one batch of requests
@@ -51,6 +61,32 @@ def stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:
             yield coords, key
     if not listed:
         yield from probe_stored_keys(array)
+
+
+def stored_chunks(array: BoundArray) -> Iterator[tuple[Coords, int]]:
+    """Yield the coordinates and bytes of all stored chunks.
+
+    The bytes are those of a decoded chunk where the listing of the store does not have them.
+    """
+    store, rank, counts = array.store, len(array.model.shape), array.grid.shape
+    has_sizes = isinstance(store, ListsSizes) or (
+        has_low_latency(store) and isinstance(store, HasSizes) and can_list(store)
+    )
+    found = False
+    if has_sizes and array.chunk_store is store:
+        for key, size in list_sizes(store, array.prefix):
+            coords = array.encoding.coords(key[len(array.prefix) :], rank)
+            if coords is not None and all(c < n for c, n in zip(coords, counts, strict=True)):
+                found = True
+                yield coords, size
+    if not found:
+        for coords, _ in stored_keys(array):
+            yield coords, decoded_size(array, coords)
+
+
+def decoded_size(array: BoundArray, coords: Coords) -> int:
+    """Return the bytes of a chunk in memory; of variable-length items, those of the pointers."""
+    return math.prod(array.grid.chunk_shape(coords)) * array.dtype.itemsize
 
 
 def probe_stored_keys(array: BoundArray) -> Iterator[tuple[Coords, str]]:

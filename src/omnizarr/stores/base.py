@@ -212,6 +212,14 @@ class KeepsFiles(Protocol):
     def file_root(self) -> Path: ...
 
 
+@runtime_checkable
+class LinksFiles(Protocol):
+    """Can make a file of the same disk the value of a key without copying it."""
+
+    def link_file(self, key: str, path: str) -> bool:
+        """Make a hard link at a key; return False where the disk cannot, and nothing is stored."""
+
+
 class DirectFiles(Protocol):
     """Allows compiled code to read and atomically replace its files without calling the store.
 

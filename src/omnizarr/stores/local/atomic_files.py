@@ -9,6 +9,7 @@ other one silently, so it is refused.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import threading
@@ -27,6 +28,8 @@ except ImportError:  # no compiler when it was installed, or Windows
 
 OURS = ".__omnizarr_"  # in the name of a file that is no value
 PARTIAL = f"{OURS}partial__"  # of one that is being written
+# Another disk, too many links to one file, a disk without links, or one that forbids them.
+_NO_LINK = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
 
 def replace_file(path: str, value: Bytes, sync: bool, only_new: bool = False) -> bool:
@@ -90,6 +93,44 @@ def _replace(path: str, value: Bytes, sync: bool, only_new: bool) -> bool:
         with contextlib.suppress(OSError):
             os.unlink(partial)
         raise
+
+
+def link_file(path: str, target: str) -> bool:
+    """Make a hard link to a file at `target`, where it replaces another file atomically.
+
+    Return False if the file is on another disk, or the disk has no (more) links.
+    """
+    link = f"{target}{PARTIAL}{os.getpid()}_{threading.get_ident()}"
+    path = os.path.realpath(path) if os.path.islink(path) else path
+
+    def make() -> None:
+        try:
+            os.link(path, target)
+        except FileExistsError:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(link)
+            os.link(path, link)
+            os.replace(link, target)
+            with contextlib.suppress(FileNotFoundError):  # the same file has both names
+                os.unlink(link)
+
+    def make_with_folder() -> None:
+        with contextlib.suppress(FileNotFoundError):  # removed while it was empty
+            _make_folders(os.path.dirname(target))
+        make()
+
+    try:
+        try:
+            make()
+        except FileNotFoundError:
+            if not os.path.lexists(path):
+                raise
+            REMOVED_DIRECTORY.call(make_with_folder, FileNotFoundError)
+    except OSError as e:
+        if e.errno in _NO_LINK:
+            return False
+        raise
+    return True
 
 
 def _rename_if_new(partial: str, path: str) -> bool:

@@ -243,6 +243,23 @@ class LocalStore(Closeable):
                 self.set(*left[done])  # this raises, makes folders, or waits for the disk
             left, pairs = left[done + 1 :], pairs[done + 1 :]
 
+    def link_file(self, key: str, path: str) -> bool:
+        """Make a hard link at a key to a file, instead of a copy; return False where that fails.
+
+        Values are replaced, never written into, so that neither name changes the other's value.
+        """
+        check_writable(self)
+        target = self._path(key)
+        try:
+            linked = retry_on_emfile(partial(atomic_files.link_file, path, target))
+            if linked and config.get().durability == "fsync":
+                self._sync_folders(target)
+            return linked
+        except OSError as e:
+            if not raised_by_system(e):
+                raise
+            raise StoreError(f"cannot link {path!r} as {target!r}: {e.strerror or e}") from e
+
     def _sync_folders(self, path: str) -> None:
         """Flush the directories on the way to a path to the disk."""
         if sys.platform == "win32":
