@@ -77,6 +77,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.integrations.dask import from_dask
     from omnizarr.ops.convert import convert
     from omnizarr.ops.copy import copy, copy_all, copy_store, from_array
+    from omnizarr.ops.in_place import undo_conversion
     from omnizarr.ops.job import run
     from omnizarr.ops.repair import repair
     from omnizarr.ops.verify import verify
@@ -169,6 +170,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "save_group",
     "storage",
     "tree",
+    "undo_conversion",
     "validate",
     "verify",
     "xarray",
@@ -213,6 +215,7 @@ _LATER = {
     "save_array": "hierarchy.create:save_array",
     "save_group": "hierarchy.create:save_group",
     "tree": "hierarchy.create:tree",
+    "undo_conversion": "ops.in_place:undo_conversion",
     "validate": "hierarchy.validate:validate",
     "verify": "ops.verify:verify",
     "SQLiteStore": "stores.sqlite:SQLiteStore",

@@ -128,7 +128,11 @@ class UnknownExtension(OmnizarrError, LookupError, ValueError):
 
 
 class CannotExpress(OmnizarrError, ValueError):
-    """The node is valid, but the chosen format cannot express it."""
+    """The node is valid, but the chosen format cannot express it; `problems` lists several."""
+
+    def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
 
 
 class NodeNotFound(OmnizarrError, KeyError, FileNotFoundError, ValueError):

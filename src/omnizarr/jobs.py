@@ -6,9 +6,11 @@
 >>> oz.run(job, on=dask_client)
 """
 
+from omnizarr.ops.convert import Convert
 from omnizarr.ops.job import Job, Outcome, Plan, Progress, Stage, Task, run
 
 __all__ = [
+    "Convert",
     "Job",
     "Outcome",
     "Plan",

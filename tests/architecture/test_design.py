@@ -103,6 +103,7 @@ PUBLIC = [
     "save_group",
     "storage",
     "tree",
+    "undo_conversion",
     "validate",
     "verify",
     "xarray",

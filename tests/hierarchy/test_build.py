@@ -19,6 +19,7 @@ from omnizarr import stores
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
+from omnizarr.ops import transfer
 from omnizarr.stores import LocalStore, MemoryStore, PrefixStore, ReadOnlyStore
 from omnizarr.stores.staging import FOLDER, MARKER, interrupted, recover, stage
 from omnizarr.testing import FaultyStore
@@ -283,7 +284,9 @@ from omnizarr import stores
 from omnizarr.formats import by_name
 from omnizarr.hierarchy.build import build, make_array
 from omnizarr.hierarchy.location import Location
+from omnizarr.ops import transfer
 
+transfer.BATCH = 1  # a step for every chunk
 source, target, number, way = sys.argv[1:]
 left = int(number)
 def step(*args):
@@ -329,15 +332,19 @@ def test_a_killed_conversion_is_reported_and_can_be_finished(tmp_path: Path, tar
     with pytest.raises(oz.NodeExists, match="not the same"):
         oz.convert(tmp_path / "s.zarr", place, zarr_format=3, resume=True)
     report = oz.convert(tmp_path / "s.zarr", place, zarr_format=2, resume=True)
-    assert report.chunks_kept in (9, 10)
+    assert 9 <= report.chunks_kept < 30
+    assert report.chunks_kept + report.chunks_copied == 30
     found = oz.open(place)
     np.testing.assert_array_equal(found["x"][...], VALUES)
     np.testing.assert_array_equal(found["y"][...], VALUES * 2)
     assert oz.verify(place).ok
 
 
-def test_a_conversion_that_failed_is_started_again_as_asked(store: Any) -> None:
+def test_a_conversion_that_failed_is_started_again_as_asked(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A14: what an error or Ctrl-C left looked complete too."""
+    monkeypatch.setattr(transfer, "BATCH", 1)
     source = oz.create_group({})
     source.create_array("x", data=VALUES + 1, chunks=(2, 2))
 

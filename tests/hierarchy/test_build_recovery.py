@@ -12,6 +12,7 @@ import pytest
 
 import omnizarr as oz
 from omnizarr import stores
+from omnizarr.ops import transfer
 from omnizarr.stores import LocalStore, MemoryStore
 from omnizarr.stores.staging import FOLDER, Extent, interrupted, stage
 from omnizarr.testing import FaultyStore
@@ -78,8 +79,11 @@ def test_a_copy_to_a_failing_store_is_complete_or_absent(operation: str, number:
             np.testing.assert_array_equal(array[...], VALUES)
 
 
-def test_an_incomplete_conversion_is_not_taken_for_an_empty_store(tmp_path: Path) -> None:
+def test_an_incomplete_conversion_is_not_taken_for_an_empty_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """New arrays took the chunks of an interrupted conversion for their own."""
+    monkeypatch.setattr(transfer, "BATCH", 1)
     source = oz.create_array({}, data=VALUES, chunks=(2, 2))
 
     def stop(done: int, total: int, path: str) -> None:

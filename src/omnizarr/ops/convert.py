@@ -1,85 +1,339 @@
 """Convert a hierarchy from any format to any other.
 
-Chunks are copied byte for byte if the other format can describe them, and re-encoded otherwise.
-Everything that cannot be expressed is detected before anything is written.
+Chunks keep their bytes if the other format can describe them, and are re-encoded otherwise: copied,
+linked, or, in place, not touched at all. Everything that cannot be expressed is detected before
+anything is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from omnizarr import engine, registry, stores
-from omnizarr.codecs.codec import Buffer
-from omnizarr.codecs.specify import inner_chunk_shape
-from omnizarr.data_types import describe
-from omnizarr.engine import BoundArray, chunk_context
-from omnizarr.errors import CannotExpress, ChunkError, NodeExists, OmnizarrError, StoreError
-from omnizarr.formats import Format, by_name
-from omnizarr.formats.codec_names import without_checksums
-from omnizarr.hierarchy.build import build_resumable
-from omnizarr.hierarchy.chunk_shapes import guess_chunks
-from omnizarr.hierarchy.chunks import check_encoded_chunk, stored_keys
+from omnizarr import registry, stores
+from omnizarr.concurrency.executors import On
+from omnizarr.errors import CannotExpress, InvalidArgument, StoreError
+from omnizarr.formats import by_name, consolidated
+from omnizarr.hierarchy.info import counted, size_text
 from omnizarr.hierarchy.location import Location, require_readable_nodes, warn_of_other_keys
 from omnizarr.hierarchy.lookup import find_node
-from omnizarr.hierarchy.options import check_separator, default_codecs
-from omnizarr.indexing import plan
-from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
-from omnizarr.stores import Store, check_disjoint, sizes
+from omnizarr.hierarchy.options import check_separator
+from omnizarr.model import Node, paths
+from omnizarr.ops.adaptation import (
+    Adaptation,
+    Options,
+    adapt_nodes,
+    consolidate,
+    consolidated_groups,
+)
+from omnizarr.ops.in_place import InPlaceOutput
+from omnizarr.ops.job import HierarchyOutput, Job, Plan, Progress, Stage, Task, memory_of, run
+from omnizarr.ops.transfer import Method, Transfer, Transferred, TransferTask, transfer_tasks
+from omnizarr.stores import Store, check_disjoint, file_root, set_many
+from omnizarr.stores.base import LinksFiles
 from omnizarr.stores.identity import key_digest, portable_key
 from omnizarr.stores.resolve import options_for_two
 
-Progress = Callable[[int, int, str], None]
-Coords = tuple[int, ...]
+ChunkProgress = Callable[[int, int, str], None]
+SHOWN = 8  # arrays that a line of a plan names
 
 # Conventions are above this module in the layers, so OME-Zarr is found by its registered name.
 registry.register("integration", "ome", "omnizarr.conventions.ome.migrate:for_format")
 
 
 @dataclass
-class Report:
+class Report(Transferred):
     """The result of a conversion."""
 
     arrays: int = 0
     groups: int = 0
-    chunks_copied: int = 0
-    chunks_encoded: int = 0
-    bytes_written: int = 0
     # Re-encoded arrays, with the reason.
     encoded: dict[str, str] = field(default_factory=dict)
-    # Chunks stored by an earlier, interrupted call that this one resumed.
-    chunks_kept: int = 0
-    # Keys of damaged chunks that were skipped, with the reason.
-    damaged: dict[str, str] = field(default_factory=dict)
     # Keys and prefixes that are not Zarr and were skipped.
     foreign: list[str] = field(default_factory=list)
     # Arrays written without checksums, with the names of the checksum codecs.
     left_out: dict[str, str] = field(default_factory=dict)
+    # Groups with consolidated metadata.
+    consolidated: list[str] = field(default_factory=list)
+    # Chunks to be written, if they were counted beforehand.
+    chunks_total: int = 0
 
 
-@dataclass(frozen=True)
-class _Task:
-    """One array to convert."""
+@dataclass
+class Convert(Job[Report]):
+    """The conversion of a hierarchy to another format; see `convert`.
 
-    source: BoundArray
+    `measure` has the chunks counted beforehand, for the totals of the plan and the progress.
+    """
+
+    source: Any
+    destination: Any = None
+    zarr_format: int | str = 3
+    overwrite: bool = False
+    in_place: bool = False
+    remove_old: bool = False
+    link: bool = False
+    consolidated: bool | None = None
+    dimension_separator: str | None = None
+    checksum: bool = False
+    skip_damaged: bool = False
+    verify: bool = False
+    memory: int | str | None = None
+    storage_options: Mapping[str, Any] | None = None
+    destination_options: Mapping[str, Any] | None = None
+    measure: bool = True
+
+    def plan(self, tasks_at_once: int = 1) -> Plan[Report]:
+        """Read the metadata and decide how each node is converted."""
+        self._check_arguments()
+        given = self.storage_options, self.destination_options
+        here, there = options_for_two(self.source, self.destination, *given)
+        origin = stores.resolve(self.source, read_only=not self.in_place, storage_options=here)
+        start, node = find_node(origin, "")
+        goal = by_name(self.zarr_format)
+        if self.in_place:
+            store = start.store
+        else:
+            store = stores.resolve(self.destination, storage_options=there)
+            check_disjoint(start.store, store, "; give another destination, or in_place=True")
+        if self.link:
+            _check_linkable(start.store, store)
+        stored = require_readable_nodes(start, node)
+        translate = registry.lookup("integration", "ome")
+        separator = check_separator(self.dimension_separator)
+        nodes, separator = translate(start, stored, goal, self.in_place, separator)
+        options = Options(
+            self.in_place, separator, self.checksum, same_format=start.format.name == goal.name
+        )
+        arrays, groups = adapt_nodes(start, nodes, goal, options)
+        models: dict[str, Node] = {**groups, **{a.source.path: a.model for a in arrays}}
+        changed = [p for p, n in stored.items() if nodes[p] is not n and p in groups]
+        return _Planning(self, start, Location(store, "", goal), arrays, models).plan(
+            stored, changed, tasks_at_once
+        )
+
+    def _check_arguments(self) -> None:
+        if self.in_place != (self.destination is None):
+            raise TypeError("give a destination, or in_place=True")
+        if self.remove_old and not self.in_place:
+            raise TypeError("remove_old requires in_place=True; a copy does not change the source")
+        if self.link and self.in_place:
+            raise TypeError("link=True needs a destination; in place, no chunk is touched")
+
+
+@dataclass
+class _Planning:
+    """A conversion whose nodes are known."""
+
+    job: Convert
+    start: Location
     target: Location
-    model: ArrayModel
-    reason: str | None  # for re-encoding the chunks; None if they are copied byte for byte
-    left_out: tuple[str, ...] = ()  # checksum codecs that the copy does not have
-    changed: tuple[int, int] = (0, 0)  # numbers of last codecs to decode, and to encode again
+    arrays: list[Adaptation]
+    models: dict[str, Node]
 
-    @cached_property
-    def readable(self) -> bool:
-        """True if all codecs are known, so that chunks can be checked."""
+    def plan(self, stored: Mapping[str, Node], ome: list[str], tasks_at_once: int) -> Plan[Report]:
+        job, start, goal = self.job, self.start, self.target.format
+        report = Report(arrays=len(self.arrays), groups=len(self.models) - len(self.arrays))
+        for array in self.arrays:
+            path = paths.show(array.source.path)
+            if array.reason is not None:
+                report.encoded[path] = array.reason
+            if array.left_out:
+                report.left_out[path] = ", ".join(array.left_out)
+        groups, why = self._consolidated(stored)
+        report.consolidated = [paths.show(path) for path in groups]
+        documents = self._documents(groups)
+        decisions = [*self._decisions(), *why]
+        if ome:
+            decisions.append(
+                f"{counted(len(ome), 'group')} of OME-Zarr get the metadata of the version for zarr"
+                f" {goal.name}: {_names(ome)}"
+            )
+        digest = key_digest(portable_key(start.store), sorted(documents.items()))
+        output: InPlaceOutput | _Output
+        if job.in_place:
+            output = InPlaceOutput(start, self.target, stored, documents, job.remove_old)
+            decisions += output.decisions()
+        else:
+            report.foreign = warn_of_other_keys(start, stored)
+            output = _Output(self.target, documents, start, digest, job.overwrite)
+        room = memory_of(job.memory, tasks_at_once)
+        transfers = [self._transfer(array, self.target.store) for array in self.arrays]
+        if job.in_place and not (job.verify or job.skip_damaged):
+            transfers = []
+        largest = max((transfer.largest for transfer in transfers), default=0)
+        if largest > room and job.memory is not None:
+            raise InvalidArgument(
+                f"one chunk needs up to {size_text(largest)} of memory, and {tasks_at_once} are"
+                f" converted at a time: give memory={size_text(largest * tasks_at_once)!r} or more,"
+                " or fewer workers"
+            )
+        stage = Stage("check chunks" if job.in_place else "write chunks", self._tasks(output, room))
+        if job.measure and transfers:
+            self._measure(transfers, stage, report, decisions)
+        into = "in place" if job.in_place else f"at {self.target.store!r}"
+        return Plan(
+            f"convert {start.store!r} from zarr {start.format.name} to zarr {goal.name} {into}",
+            digest,
+            [stage] if transfers else [],
+            report,
+            output,
+            decisions,
+            max(room, largest) * tasks_at_once if transfers else None,
+        )
+
+    def _tasks(
+        self, output: InPlaceOutput | _Output, room: int
+    ) -> Callable[[], Iterator[Task[Report]]]:
+        return partial(self._list_tasks, output, room)
+
+    def _list_tasks(self, output: InPlaceOutput | _Output, room: int) -> Iterator[Task[Report]]:
+        transfers = (self._transfer(array, output.chunk_store) for array in self.arrays)
+        job = self.job
+        template = TransferTask((), Report, job.skip_damaged, output.resumed, job.verify)
+        return transfer_tasks(transfers, template, room)
+
+    def _transfer(self, array: Adaptation, store: Store) -> Transfer:
+        job = self.job
+        method: Method = "check" if job.in_place else array.method
+        check = True
+        if job.link and method == "copy" and not any(array.changed):
+            method, check = "link", job.verify or job.skip_damaged
+        return array.transfer(store, self.target.format, method, check)
+
+    def _documents(self, groups: list[str]) -> dict[str, bytes]:
+        """Return the keys and values of all metadata that the conversion stores."""
+        goal = self.target.format
+        written = (goal.write(path, model) for path, model in sorted(self.models.items()))
+        own = {key: text for each in written for key, text in each.items() if text is not None}
+        return {**goal.root_documents(), **own, **consolidate(goal, self.models, groups)}
+
+    def _consolidated(self, stored: Mapping[str, Node]) -> tuple[list[str], list[str]]:
+        """Return the groups that get consolidated metadata, and the reason."""
+        goal, wanted = self.target.format, self.job.consolidated
+        can = consolidated.key(goal, "") is not None
+        groups = [path for path in consolidated_groups(self.start, stored) if path in self.models]
+        if wanted is False:
+            return [], ["consolidated metadata is left out, as requested"] if groups else []
+        if wanted and not groups and self.models.get("", None) in self._group_models():
+            groups = [""]
+        if not groups:
+            return [], []
+        if not can and wanted:
+            raise CannotExpress(
+                f"zarr {goal.name} has no consolidated metadata; leave consolidated=True out"
+            )
+        if not can:
+            return [], [f"consolidated metadata is left out: zarr {goal.name} has none"]
+        return groups, [f"consolidated metadata is written for {_names(groups)}"]
+
+    def _group_models(self) -> list[Node]:
+        return [model for model in self.models.values() if model.kind == "group"]
+
+    def _decisions(self) -> Iterator[str]:
+        kept = [a.source.path for a in self.arrays if a.reason is None and not any(a.changed)]
+        how = "keep their chunks byte for byte"
+        if self.job.in_place:
+            how = "keep their chunks where they are"
+        elif self.job.link:
+            how = "keep their chunks, as hard links"
+        if kept:
+            yield f"{counted(len(kept), 'array')} {how}: {_names(kept)}"
+        changed: dict[str, list[str]] = {}
+        for array in self.arrays:
+            if array.reason is not None:
+                changed.setdefault(f"re-encoded: {array.reason}", []).append(array.source.path)
+            elif any(array.changed):
+                without = f"copied without {', '.join(array.left_out)}"
+                changed.setdefault(without, []).append(array.source.path)
+        for why, names in changed.items():
+            yield f"{counted(len(names), 'array')} ({_names(names)}) {why}"
+
+    def _measure(
+        self,
+        transfers: list[Transfer],
+        stage: Stage[Report],
+        report: Report,
+        decisions: list[str],
+    ) -> None:
+        """Count the stored chunks and their bytes."""
+        numbers = {False: [0, 0], True: [0, 0]}
+        for transfer in transfers:
+            same = transfer.method not in ("encode", "values")
+            for coords, size in transfer.units():
+                report.chunks_total += transfer.count(coords)
+                numbers[same][0] += 1
+                numbers[same][1] += size
+        stage.reads = numbers[False][0] + numbers[True][0]
+        stage.size = stage.bytes_read = numbers[False][1] + numbers[True][1]
+        if self.job.in_place:
+            return
+        stage.writes = report.chunks_total
+        if not numbers[False][0]:
+            stage.bytes_written = numbers[True][1]
+        for same, what in ((True, "keep their bytes"), (False, "are re-encoded")):
+            if numbers[same][0]:
+                count, size = numbers[same]
+                decisions.append(f"{counted(count, 'chunk')} of {size_text(size)} {what}")
+
+
+def _names(found: list[str]) -> str:
+    more = f", … ({len(found) - SHOWN} more)" if len(found) > SHOWN else ""
+    return ", ".join(map(paths.show, found[:SHOWN])) + more
+
+
+def _check_linkable(source: Store, target: Store) -> None:
+    """Raise if files of one store cannot be linked in another."""
+    old, new = file_root(source), file_root(target)
+    if old is None or new is None or not isinstance(target, LinksFiles):
+        other = source if old is None else target
+        raise StoreError(
+            f"cannot link chunks: {other!r} is not a directory; leave link=True out to copy them"
+        )
+    above = Path(os.path.abspath(new))
+    while not above.exists() and above != above.parent:
+        above = above.parent
+    if os.stat(old).st_dev != os.stat(above).st_dev:
+        raise StoreError(
+            f"cannot link chunks: {old} and {new} are on different file systems; leave link=True"
+            " out to copy them"
+        )
+
+
+class _Output(HierarchyOutput):
+    """The converted hierarchy: its metadata are stored in one batch."""
+
+    def __init__(
+        self,
+        target: Location,
+        documents: Mapping[str, bytes],
+        start: Location,
+        digest: str,
+        overwrite: bool,
+    ) -> None:
+        operation = f"the conversion of {start.store!r} to zarr {target.format.name}"
+        super().__init__(target, {}, operation=operation, digest=digest, overwrite=overwrite)
+        self.documents, self.origin = documents, start.store
+        self.resumed = False
+
+    def begin(self, resume: bool, shared: bool) -> bool:
+        """Prepare the destination; return True if an interrupted conversion is resumed."""
+        if resume and portable_key(self.origin) is None:
+            raise StoreError(
+                f"cannot resume from {self.origin!r}: it cannot be identified as the source of the"
+                " interrupted conversion; give overwrite=True to start again"
+            )
+        self.resumed = super().begin(resume, shared)
         try:
-            _check_readable(self.source)
-        except OmnizarrError:
-            return False
-        return True
+            set_many(self._begun.location.store, self.documents.items())
+        except BaseException:
+            self.abandon()
+            raise
+        return self.resumed
 
 
 def convert(
@@ -89,11 +343,18 @@ def convert(
     zarr_format: int | str = 3,
     overwrite: bool = False,
     in_place: bool = False,
+    remove_old: bool = False,
+    link: bool = False,
+    consolidated: bool | None = None,
     dimension_separator: str | None = None,
     checksum: bool = False,
     resume: bool = False,
     skip_damaged: bool = False,
-    progress: Progress | None = None,
+    verify: bool = False,
+    progress: ChunkProgress | None = None,
+    on: On = None,
+    workers: int | None = None,
+    memory: int | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
 ) -> Report:
@@ -106,295 +367,51 @@ def convert(
     skipped with a warning.
 
     With `in_place` and no destination, only metadata is written, beside the old metadata; this is
-    possible if every chunk stays valid under its key (1 to 2, 2 to 3, 1 to 3).
+    possible if every chunk stays valid under its key (1 to 2, 2 to 3, 1 to 3). `undo_conversion`
+    erases the new metadata again, `remove_old` the old one. With `link`, chunks that keep their
+    bytes become hard links to the files of the source, on the same file system. In place and with
+    `link`, chunks are not read and damage is not found, unless `verify` or `skip_damaged` is given.
+    `verify` reads back all that was written and compares it with the source.
+
+    Groups get consolidated metadata if they had it, or as `consolidated` says.
     `dimension_separator` is the separator of the chunk keys at the destination, by default that of
     the source. OME-Zarr images and plates get the metadata of the OME-Zarr version for that Zarr
     version, as with `ome.migrate`. In version 2, checksums are removed because few readers support
     them; the report names them in `left_out`. `checksum` keeps them.
 
     `progress` is called with the number of chunks done, their total number, and the array's path.
-    `storage_options` apply to both if they are URLs; `destination_options` replace them for the
-    destination.
+    `on`, `workers` and `memory` are those of `run`: where chunks are converted, how many at a time,
+    and within how many bytes of memory in each process. `storage_options` apply to both if they are
+    URLs; `destination_options` replace them for the destination.
     """
-    if in_place != (destination is None):
-        raise TypeError("give a destination, or in_place=True")
-    here, there = options_for_two(source, destination, storage_options, destination_options)
-    start, node = find_node(
-        stores.resolve(source, read_only=not in_place, storage_options=here), ""
-    )
-    goal = by_name(zarr_format)
-    store = start.store if in_place else stores.resolve(destination, storage_options=there)
-    if not in_place:
-        check_disjoint(start.store, store, "; give another destination, or in_place=True")
-    stored = require_readable_nodes(start, node)
-    translate = registry.lookup("integration", "ome")
-    nodes, separator = translate(
-        start, stored, goal, in_place, check_separator(dimension_separator)
-    )
-    checksum = checksum or goal.checksums_are_read
-    tasks, groups = _prepare(start, nodes, store, goal, in_place, separator, checksum)
-    report = Report(arrays=len(tasks), groups=len(groups))
-    for task in tasks:
-        if task.reason is not None:
-            report.encoded[paths.show(task.source.path)] = task.reason
-        if task.left_out:
-            report.left_out[paths.show(task.source.path)] = ", ".join(task.left_out)
-    models: dict[str, Node] = {**groups, **{t.source.path: t.model for t in tasks}}
-    if in_place:
-        _store_metadata(store, goal, models)
-        return report
-    report.foreign = warn_of_other_keys(start, stored)
-    origin = portable_key(start.store)
-    if resume and origin is None:
-        raise StoreError(
-            f"cannot resume from {start.store!r}: it cannot be identified as the source of the"
-            " interrupted conversion; give overwrite=True to start again"
-        )
-    new = build_resumable(
-        Location(store, "", goal),
+    job = Convert(
+        source,
+        destination,
+        zarr_format=zarr_format,
         overwrite=overwrite,
-        operation=f"the conversion of {start.store!r} to zarr {goal.name}",
-        plan=key_digest(origin, _metadata_values(goal, models)),
+        in_place=in_place,
+        remove_old=remove_old,
+        link=link,
+        consolidated=consolidated,
+        dimension_separator=dimension_separator,
+        checksum=checksum,
+        skip_damaged=skip_damaged,
+        verify=verify,
+        memory=memory,
+        storage_options=storage_options,
+        destination_options=destination_options,
+        measure=progress is not None,
+    )
+    return run(
+        job,
+        on,
+        workers=workers,
         resume=resume,
+        progress=None if progress is None else partial(_show_chunks, progress),
     )
-    with new as staged:
-        for path, model in sorted(models.items()):
-            staged.at(path).create(model)
-        _Conversion(new.chunk_store, goal, report, skip_damaged, resume, progress).run(tasks)
-    return report
 
 
-def _store_metadata(store: Store, goal: Format, models: Mapping[str, Node]) -> None:
-    """Store the metadata of all nodes beside the old; the root's last, it makes them visible."""
-    if any(store.get(key) is not None for key in goal.keys("")):
-        raise NodeExists(f"{store!r} already has zarr {goal.name} metadata")
-    for path in sorted(models, key=lambda path: (-path.count("/"), path == "", path)):
-        Location(store, path, goal).save(None, models[path])
-
-
-def _metadata_values(goal: Format, models: Mapping[str, Node]) -> list[tuple[str, bytes | None]]:
-    """Return the keys and values of all metadata that a conversion stores."""
-    return [
-        pair
-        for path, model in sorted(models.items())
-        for pair in sorted(goal.write(path, model).items())
-    ]
-
-
-def _prepare(
-    start: Location,
-    nodes: dict[str, Node],
-    store: Store,
-    goal: Format,
-    in_place: bool,
-    separator: str | None,
-    checksum: bool,
-) -> tuple[list[_Task], dict[str, GroupModel]]:
-    """Return the arrays and groups to write; raise if the format cannot express one of them."""
-    tasks: list[_Task] = []
-    groups: dict[str, GroupModel] = {}
-    for path, node in nodes.items():
-        location = start.at(path)
-        try:
-            goal.check_name(path)
-            if isinstance(node, GroupModel):
-                groups[path] = GroupModel(node.attributes)
-                goal.write(path, groups[path])
-                continue
-            prefix = start.format.chunk_prefix(path)
-            bound = BoundArray(start.store, path, prefix, node)
-            bound.check()
-            task = _task(bound, Location(store, path, goal), in_place, separator, checksum)
-        except OmnizarrError as e:
-            raise type(e)(f"cannot convert {location} to zarr {goal.name}: {e}") from e
-        tasks.append(task)
-    return tasks, groups
-
-
-def _task(
-    source: BoundArray, target: Location, in_place: bool, separator: str | None, checksum: bool
-) -> _Task:
-    goal = target.format
-    model = source.model.with_(extra={})
-    reason = None
-    left_out: tuple[str, ...] = ()
-    changed = 0, 0
-    try:
-        if model.storage_transformers:
-            raise CannotExpress("its chunks are packed by a storage transformer")
-        if source.skipped:
-            raise CannotExpress(f"it has the unknown extension {source.skipped[0]!r}")
-        kept = _with_fill_value(goal.adapt(model), source, goal)
-        if not checksum:
-            codecs, left_out = without_checksums(kept.codecs)
-            changed = _changed(kept.codecs, codecs)
-            kept = kept.with_(codecs=codecs) if left_out else kept
-    except CannotExpress as e:
-        reason = str(e)
-        _check_readable(source)
-        kept = _reencoded(source, _with_fill_value(model, source, goal), goal)
-    if in_place:
-        same = kept.chunk_key_encoding == model.chunk_key_encoding
-        same = same and goal.chunk_prefix(source.path) == source.prefix
-        if any(changed):
-            reason = f"they have a checksum ({left_out[0]}); checksum=True keeps it"
-        if reason is not None or not same:
-            why = reason or "their keys would change"
-            raise CannotExpress(f"its chunks cannot be kept unchanged: {why}")
-    else:
-        same_kind = kept.chunk_key_encoding.name == goal.key_encoding(None).name
-        if separator is None and same_kind:
-            separator = kept.chunk_key_encoding.configuration.get("separator")
-        kept = kept.with_(chunk_key_encoding=goal.key_encoding(separator))
-    goal.write(source.path, kept)
-    if any(changed):
-        _check_readable(source)
-    return _Task(source, target, kept, reason, left_out, changed)
-
-
-def _changed(old: tuple[Named, ...], new: tuple[Named, ...]) -> tuple[int, int]:
-    """Return the lengths of the differing tails of two codec lists."""
-    pairs = enumerate(zip(old, new, strict=False))
-    same = next((i for i, (a, b) in pairs if a.name != b.name), len(new))
-    return len(old) - same, len(new) - same
-
-
-def _check_readable(source: BoundArray) -> None:
-    """Raise if a codec is unknown; only chunks copied byte for byte do not need it."""
-    if 0 not in source.grid.shape:
-        _ = source.first_pipeline
-
-
-def _with_fill_value(model: ArrayModel, source: BoundArray, goal: Format) -> ArrayModel:
-    """Return the model with its fill value in the JSON form of the other format."""
-    old = model.fill_value
-    if old.dialect == goal.dialect:
-        return model
-    if not source.fill_defined and goal.undefined_fill:
-        fill = type(old)(None, goal.dialect)
-    else:
-        fill = source.data_type.fill_json(source.fill, goal.dialect)
-    return model.with_(fill_value=fill)
-
-
-def _reencoded(source: BoundArray, model: ArrayModel, goal: Format) -> ArrayModel:
-    """Return a model that the other format can express, with its default codecs."""
-    inner = inner_chunk_shape(model)
-    if inner is not None:
-        model = model.with_(chunk_grid=Named("regular", {"chunk_shape": list(inner)}))
-    variable = {"string": "vlen-utf8", "bytes": "vlen-bytes"}.get(model.data_type.name)
-    itemsize = None if source.data_type.variable else source.dtype.itemsize
-    data_type = model.data_type
-    if not source.data_type.variable:
-        data_type = describe(source.dtype.newbyteorder("<"))
-    model = model.with_(
-        data_type=data_type,
-        codecs=default_codecs(goal, itemsize, variable),
-        storage_transformers=(),
-    )
-    if data_type.name == "struct" and not source.data_type.variable:
-        native = engine.BoundArray(source.store, source.path, "", model).data_type
-        value = source.fill.astype(native.dtype)
-        if source.fill_defined:
-            model = model.with_(fill_value=native.fill_json(value, goal.dialect))
-    try:
-        return goal.adapt(model)
-    except CannotExpress:
-        if model.chunk_grid.name == "regular":
-            raise
-    chunks = guess_chunks(model.shape, itemsize or 16, 2**20)
-    return goal.adapt(model.with_(chunk_grid=Named("regular", {"chunk_shape": list(chunks)})))
-
-
-@dataclass
-class _Conversion:
-    """Copies the chunks of arrays to a store, and counts them in the report."""
-
-    store: Store
-    goal: Format
-    report: Report
-    skip_damaged: bool
-    resume: bool
-    progress: Progress | None
-
-    def run(self, tasks: list[_Task]) -> None:
-        """Store the chunks of all arrays."""
-        chunks = [[coords for coords, _ in stored_keys(task.source)] for task in tasks]
-        total, done = sum(map(len, chunks)), 0
-        for task, every in zip(tasks, chunks, strict=True):
-            path = task.source.path
-            target = BoundArray(self.store, path, self.goal.chunk_prefix(path), task.model)
-            if task.model.chunk_grid != task.source.model.chunk_grid:
-                self._copy_values(task.source, target)
-                done += len(every)
-                self._report_progress(done, total, path)
-                continue
-            one = partial(self._copy_bytes if task.reason is None else self._encode, task)
-            there = {coords for coords, _ in stored_keys(target)} if self.resume else set()
-            for coords in every:
-                if coords in there:
-                    self.report.chunks_kept += 1
-                else:
-                    self._try(one, target, coords)
-                done += 1
-                self._report_progress(done, total, path)
-
-    def _report_progress(self, done: int, total: int, path: str) -> None:
-        if self.progress is not None:
-            self.progress(done, total, paths.show(path))
-
-    def _try(
-        self,
-        store: Callable[[BoundArray, Coords], None],
-        target: BoundArray,
-        coords: Coords,
-    ) -> None:
-        try:
-            store(target, coords)
-        except ChunkError as e:
-            if not self.skip_damaged:
-                raise
-            self.report.damaged[e.key or target.key(coords)] = str(e)
-
-    def _copy_bytes(self, task: _Task, target: BoundArray, coords: Coords) -> None:
-        source = task.source
-        for key in [source.encoding.key(coords), *source.encoding.other_keys(coords)]:
-            data: Buffer | None = source.store.get(source.prefix + key)
-            if data is None:
-                continue
-            if task.readable:
-                check_encoded_chunk(source, coords, data)
-            if any(task.changed):
-                data = _without_checksum(task, target, coords, data)
-            target.store.set(target.key(coords), data)
-            self.report.chunks_copied += 1
-            self.report.bytes_written += len(data)
-            return
-
-    def _encode(self, task: _Task, target: BoundArray, coords: Coords) -> None:
-        chunk = engine.read_chunk(task.source, coords)
-        if chunk is not None:
-            engine.write_chunk(target, coords, np.asarray(chunk, target.dtype))
-            self._count(target, coords)
-
-    def _copy_values(self, source: BoundArray, target: BoundArray) -> None:
-        """Copy between different grids, one chunk of the new grid at a time."""
-        for row in plan(target.grid, ...).rows():
-            part = plan(source.grid, row.outer)
-            values = np.empty(part.full_shape, source.dtype)
-            engine.read(source, part, values)
-            engine.write(target, plan(target.grid, row.outer), values.astype(target.dtype))
-            self._count(target, row.coords)
-
-    def _count(self, target: BoundArray, coords: Coords) -> None:
-        """Count a re-encoded chunk and its bytes; a chunk of only fill values is not stored."""
-        self.report.chunks_encoded += 1
-        self.report.bytes_written += sum(sizes(target.store, [target.key(coords)]).values())
-
-
-def _without_checksum(task: _Task, target: BoundArray, coords: Coords, data: Buffer) -> Buffer:
-    """Verify and remove the checksums of an encoded chunk; return the remaining bytes."""
-    undo, redo = task.changed
-    with chunk_context("read", task.source, coords):
-        data = task.source.pipeline_at(coords).decode_last(data, undo)
-        return target.pipeline_at(coords).encode_last(data, redo)
+def _show_chunks(show: ChunkProgress, state: Progress) -> None:
+    """Pass the number of chunks on, of which tasks have many."""
+    if isinstance(state.outcome, Report) and state.label:
+        show(state.outcome.chunks, state.outcome.chunks_total, state.label)

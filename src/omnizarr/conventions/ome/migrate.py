@@ -38,7 +38,7 @@ from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import Location, require_readable_nodes
 from omnizarr.hierarchy.lookup import find_node
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
-from omnizarr.ops.convert import Progress, Report, convert
+from omnizarr.ops.convert import ChunkProgress, Report, convert
 from omnizarr.stores import Range, Store, get_existing
 from omnizarr.stores.base import Bytes
 from omnizarr.stores.identity import StorageIdentity
@@ -70,7 +70,7 @@ def migrate(
     overwrite: bool = False,
     dry_run: bool = False,
     checksum: bool = False,
-    progress: Progress | None = None,
+    progress: ChunkProgress | None = None,
     storage_options: Mapping[str, Any] | None = None,
     destination_options: Mapping[str, Any] | None = None,
 ) -> Migration:

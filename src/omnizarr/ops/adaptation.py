@@ -1,0 +1,220 @@
+"""Adapt nodes to another format: with the same chunk bytes where it can describe them.
+
+Everything that a format cannot express is found before anything is written, for all nodes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from omnizarr import engine
+from omnizarr.codecs.specify import inner_chunk_shape
+from omnizarr.data_types import describe
+from omnizarr.engine import BoundArray
+from omnizarr.errors import CannotExpress, OmnizarrError, Problem, UnknownExtension
+from omnizarr.formats import Format, consolidated
+from omnizarr.formats.codec_names import without_checksums
+from omnizarr.hierarchy.chunk_shapes import guess_chunks
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.options import default_codecs
+from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
+from omnizarr.ops.transfer import Method, Transfer, check_readable, is_readable
+from omnizarr.stores import Store, sizes
+
+SHOWN = 20  # nodes that a message names
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """An array and its model in another format."""
+
+    source: BoundArray
+    model: ArrayModel
+    reason: str | None  # for re-encoding the chunks; None if they keep their bytes
+    left_out: tuple[str, ...] = ()  # checksum codecs that the new array does not have
+    changed: tuple[int, int] = (0, 0)  # numbers of last codecs to decode, and to encode again
+
+    @property
+    def method(self) -> Method:
+        """How chunks are transferred: as they are, encoded again, or cut into other chunks."""
+        if self.model.chunk_grid != self.source.model.chunk_grid:
+            return "values"
+        return "copy" if self.reason is None else "encode"
+
+    def transfer(self, store: Store, format: Format, method: Method, check: bool) -> Transfer:
+        """Return the transfer of the chunks to a store."""
+        path = self.source.path
+        target = BoundArray(store, path, format.chunk_prefix(path), self.model)
+        check = check and is_readable(self.source)
+        return Transfer(self.source, target, method, self.changed, check)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The choices that a user has in the adaptation of arrays."""
+
+    in_place: bool = False  # the chunks stay under their keys
+    separator: str | None = None  # of the chunk keys, by default that of the source
+    checksum: bool = False  # keep checksums also where few readers support them
+    same_format: bool = False  # unknown fields of the metadata are kept
+
+
+def adapt_nodes(
+    start: Location, nodes: Mapping[str, Node], goal: Format, options: Options
+) -> tuple[list[Adaptation], dict[str, GroupModel]]:
+    """Return all arrays and groups in another format; raise naming all that it cannot express."""
+    arrays: list[Adaptation] = []
+    groups: dict[str, GroupModel] = {}
+    failures: dict[str, OmnizarrError] = {}
+    for path, node in nodes.items():
+        try:
+            goal.check_name(path)
+            if isinstance(node, GroupModel):
+                extra = node.extra if options.same_format else {}
+                groups[path] = GroupModel(node.attributes, extra)
+                goal.write(path, groups[path])
+                continue
+            bound = BoundArray(start.store, path, start.format.chunk_prefix(path), node)
+            bound.check()
+            arrays.append(adapt_array(bound, goal, options))
+        except OmnizarrError as e:
+            failures[path] = e
+    if failures:
+        raise _failure(start, goal, failures)
+    return arrays, groups
+
+
+def _failure(start: Location, goal: Format, failures: Mapping[str, OmnizarrError]) -> OmnizarrError:
+    """Return one error for all nodes that cannot be converted."""
+    kinds = {type(e) for e in failures.values()}
+    if len(failures) == 1:
+        path, error = next(iter(failures.items()))
+        found = type(error)(f"cannot convert {start.at(path)} to zarr {goal.name}: {error}")
+        found.__cause__ = error
+        return found
+    lines = [f"\n  - {paths.show(path)}: {e}" for path, e in failures.items()]
+    more = f"\n  - and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+    message = (
+        f"cannot convert {len(lines)} nodes of {start.store!r} to zarr {goal.name}; nothing was"
+        f" written:{''.join(lines[:SHOWN])}{more}"
+    )
+    if kinds == {UnknownExtension}:
+        return UnknownExtension(message)
+    problems = (Problem(paths.show(path), "", str(e)) for path, e in failures.items())
+    return CannotExpress(message, tuple(problems))
+
+
+def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptation:
+    """Return an array in another format; raise CannotExpress if that is impossible."""
+    model = source.model if options.same_format else source.model.with_(extra={})
+    reason = None
+    left_out: tuple[str, ...] = ()
+    changed = 0, 0
+    try:
+        if model.storage_transformers:
+            raise CannotExpress("its chunks are packed by a storage transformer")
+        if source.skipped:
+            raise CannotExpress(f"it has the unknown extension {source.skipped[0]!r}")
+        kept = _with_fill_value(goal.adapt(model), source, goal)
+        if not (options.checksum or goal.checksums_are_read):
+            codecs, left_out = without_checksums(kept.codecs)
+            changed = _changed(kept.codecs, codecs)
+            kept = kept.with_(codecs=codecs) if left_out else kept
+    except CannotExpress as e:
+        reason = str(e)
+        check_readable(source)
+        kept = _reencoded(source, _with_fill_value(model, source, goal), goal)
+    if options.in_place:
+        same = kept.chunk_key_encoding == model.chunk_key_encoding
+        same = same and goal.chunk_prefix(source.path) == source.prefix
+        if any(changed):
+            reason = f"they have a checksum ({left_out[0]}); checksum=True keeps it"
+        if reason is not None or not same:
+            why = reason or "their keys would change"
+            raise CannotExpress(f"its chunks cannot be kept unchanged: {why}")
+    else:
+        separator = options.separator
+        same_kind = kept.chunk_key_encoding.name == goal.key_encoding(None).name
+        if separator is None and same_kind:
+            separator = kept.chunk_key_encoding.configuration.get("separator")
+        kept = kept.with_(chunk_key_encoding=goal.key_encoding(separator))
+    goal.write(source.path, kept)
+    if any(changed):
+        check_readable(source)
+    return Adaptation(source, kept, reason, left_out, changed)
+
+
+def _changed(old: tuple[Named, ...], new: tuple[Named, ...]) -> tuple[int, int]:
+    """Return the lengths of the differing tails of two codec lists."""
+    pairs = enumerate(zip(old, new, strict=False))
+    same = next((i for i, (a, b) in pairs if a.name != b.name), len(new))
+    return len(old) - same, len(new) - same
+
+
+def _with_fill_value(model: ArrayModel, source: BoundArray, goal: Format) -> ArrayModel:
+    """Return the model with its fill value in the JSON form of the other format."""
+    old = model.fill_value
+    if old.dialect == goal.dialect:
+        return model
+    if not source.fill_defined and goal.undefined_fill:
+        fill = type(old)(None, goal.dialect)
+    else:
+        fill = source.data_type.fill_json(source.fill, goal.dialect)
+    return model.with_(fill_value=fill)
+
+
+def _reencoded(source: BoundArray, model: ArrayModel, goal: Format) -> ArrayModel:
+    """Return a model that the other format can express, with its default codecs."""
+    inner = inner_chunk_shape(model)
+    if inner is not None:
+        model = model.with_(chunk_grid=Named("regular", {"chunk_shape": list(inner)}))
+    variable = {"string": "vlen-utf8", "bytes": "vlen-bytes"}.get(model.data_type.name)
+    itemsize = None if source.data_type.variable else source.dtype.itemsize
+    data_type = model.data_type
+    if not source.data_type.variable:
+        data_type = describe(source.dtype.newbyteorder("<"))
+    model = model.with_(
+        data_type=data_type,
+        codecs=default_codecs(goal, itemsize, variable),
+        storage_transformers=(),
+    )
+    if data_type.name == "struct" and not source.data_type.variable:
+        native = engine.BoundArray(source.store, source.path, "", model).data_type
+        value = source.fill.astype(native.dtype)
+        if source.fill_defined:
+            model = model.with_(fill_value=native.fill_json(value, goal.dialect))
+    try:
+        return goal.adapt(model)
+    except CannotExpress:
+        if model.chunk_grid.name == "regular":
+            raise
+    chunks = guess_chunks(model.shape, itemsize or 16, 2**20)
+    return goal.adapt(model.with_(chunk_grid=Named("regular", {"chunk_shape": list(chunks)})))
+
+
+# Consolidated metadata
+
+
+def consolidated_groups(start: Location, nodes: Mapping[str, Node]) -> list[str]:
+    """Return the paths of groups that have consolidated metadata."""
+    found, keys = [], {}
+    for path, node in nodes.items():
+        key = consolidated.key(start.format, path)
+        if key is None or not isinstance(node, GroupModel):
+            continue
+        if key not in start.format.keys(path):
+            keys[key] = path
+        elif node.consolidated is not None:
+            found.append(path)
+    return [*found, *(keys[key] for key in sizes(start.store, keys))]
+
+
+def consolidate(goal: Format, nodes: Mapping[str, Node], groups: list[str]) -> dict[str, bytes]:
+    """Return the consolidated metadata of some groups by key."""
+    documents: dict[str, bytes] = {}
+    for path in groups:
+        start = paths.prefix(path)
+        inside = {p[len(start) :]: n for p, n in nodes.items() if p == path or p.startswith(start)}
+        documents |= consolidated.write(goal, path, inside)
+    return documents

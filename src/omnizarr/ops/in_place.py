@@ -1,0 +1,195 @@
+"""Add metadata of another format beside that of a hierarchy, and remove either of them again.
+
+No chunk is touched: the metadata of both formats describe the same chunks under the same keys. The
+metadata of the root is stored last and erased first, since it makes the rest visible.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from omnizarr import registry, stores
+from omnizarr.errors import NodeExists, NodeNotFound, StoreError
+from omnizarr.formats import Format, by_name, consolidated
+from omnizarr.formats.detect import NAMES
+from omnizarr.hierarchy.consolidated import mark_changed
+from omnizarr.hierarchy.info import counted
+from omnizarr.hierarchy.location import Location, require_readable_nodes
+from omnizarr.hierarchy.lookup import find_node
+from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.ops.adaptation import Options, adapt_nodes
+from omnizarr.ops.job import JOURNAL
+from omnizarr.stores import Store, erase_values, get_existing, set_many
+
+
+class InPlaceOutput:
+    """Metadata that are stored beside the old ones when all chunks were found to be valid."""
+
+    resumed = False
+
+    def __init__(
+        self,
+        start: Location,
+        target: Location,
+        nodes: Mapping[str, Node],
+        documents: Mapping[str, bytes],
+        remove_old: bool,
+    ) -> None:
+        self.start, self.target, self.nodes = start, target, nodes
+        self.documents, self.remove_old = documents, remove_old
+        self.removed: list[str] = []
+
+    @property
+    def chunk_store(self) -> Store:
+        """The store of the chunks, which stay where they are."""
+        return self.target.store
+
+    @property
+    def journal(self) -> tuple[Store, str]:
+        """The journal of checked chunks, in the root of the hierarchy."""
+        return self.target.store, f"{JOURNAL}/"
+
+    def decisions(self) -> list[str]:
+        """Return what is written and erased, for the plan."""
+        lines = [f"{counted(len(self.documents), 'document')} added beside the old metadata"]
+        if self.remove_old:
+            lines.append("the old metadata is erased; that cannot be undone")
+        return lines
+
+    def begin(self, resume: bool, shared: bool) -> bool:
+        """Raise if metadata of the format exist that are not those to be stored."""
+        target = self.target
+        target.check_writable()
+        there = get_existing(target.store, self.documents)
+        root = [key for key in target.format.keys("") if key in there]
+        same = all(self.documents[key] == text for key, text in there.items())
+        complete = same and len(there) == len(self.documents)
+        if (root and not (complete and (self.remove_old or resume))) or not same:
+            other = next((k for k, text in there.items() if self.documents[k] != text), *root[:1])
+            raise NodeExists(
+                f"{target.store!r} already has zarr {target.format.name} metadata, in {other!r}"
+            )
+        self.resumed = resume
+        return resume
+
+    def finish(self) -> None:
+        """Store the new metadata, all or none; then erase the old ones if requested."""
+        store_metadata(self.target.store, self.documents)
+        if self.remove_old:
+            self.removed = metadata_keys(self.start, self.nodes, self.documents)
+            erase_values(self.start.store, self.removed)
+        mark_changed()
+
+    def abandon(self) -> None:
+        """Leave the hierarchy as it was."""
+
+
+def store_metadata(store: Store, documents: Mapping[str, bytes]) -> None:
+    """Store metadata, all or none, the innermost first and the root's last."""
+    done: list[str] = []
+    try:
+        ordered = sorted(documents, key=lambda key: (-key.count("/"), key))
+        for _, keys in itertools.groupby(ordered, key=lambda key: key.count("/")):
+            some = [*keys]
+            done += some
+            set_many(store, [(key, documents[key]) for key in some])
+    except BaseException:
+        erase_values(store, reversed(done))
+        raise
+
+
+def metadata_keys(start: Location, nodes: Iterable[str], others: Iterable[str] = ()) -> list[str]:
+    """Return the keys of all existing metadata of a format, the root's first.
+
+    Those among `others` belong to another format, too, and are left out.
+    """
+    wanted = dict.fromkeys(start.format.root_documents())
+    for path in nodes:
+        wanted |= dict.fromkeys(start.format.keys(path))
+        combined = consolidated.key(start.format, path)
+        if combined is not None:
+            wanted[combined] = None
+    found = get_existing(start.store, wanted.keys() - {*others})
+    return sorted(found, key=lambda key: (key.count("/"), key))
+
+
+def undo_conversion(
+    store: Any,
+    *,
+    zarr_format: int | str = 3,
+    dry_run: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> tuple[str, ...]:
+    """Erase the metadata of a format that a conversion in place added, and return their keys.
+
+    Raises, without erasing anything, if something would be lost: if a node has no metadata of
+    another format, or if its shape or attributes were changed since the conversion. What was
+    written to chunks stays. `dry_run` erases nothing.
+    """
+    where = stores.resolve(store, read_only=dry_run, storage_options=storage_options)
+    goal = by_name(zarr_format)
+    new = _nodes(where, goal)
+    start, old = _other_nodes(where, goal)
+    expected = _expected(start, old, goal)
+    problems = [*_losses(expected, new, start.format, goal)]
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise StoreError(f"{problems[0]}{more}; nothing was erased")
+    keys = metadata_keys(Location(where, "", goal), {**old, **new}, metadata_keys(start, old))
+    if not keys:
+        raise NodeNotFound(f"{where!r} has no zarr {goal.name} metadata to erase")
+    if not dry_run:
+        erase_values(where, keys)
+        mark_changed()
+    return tuple(keys)
+
+
+def _nodes(store: Store, format: Format) -> dict[str, Node]:
+    """Return all nodes of one format, none if there is no root: its erasure was interrupted."""
+    try:
+        start, node = find_node(store, "", zarr_format=format.name)
+    except NodeNotFound:
+        return {}
+    return require_readable_nodes(start, node)
+
+
+def _other_nodes(store: Store, goal: Format) -> tuple[Location, dict[str, Node]]:
+    """Return the location and nodes of the hierarchy in another format than `goal`."""
+    for format in map(by_name, NAMES):
+        if format.name == goal.name:
+            continue
+        nodes = _nodes(store, format)
+        if nodes and not all(isinstance(n, GroupModel) and n.implicit for n in nodes.values()):
+            return Location(store, "", format), nodes
+    raise NodeNotFound(
+        f"{store!r} has no metadata but those of zarr {goal.name}; nothing was erased"
+    )
+
+
+def _expected(start: Location, old: dict[str, Node], goal: Format) -> dict[str, Node]:
+    """Return the nodes that a conversion in place makes of the old ones."""
+    translate = registry.lookup("integration", "ome")
+    nodes, separator = translate(start, old, goal, True, None)
+    arrays, groups = adapt_nodes(start, nodes, goal, Options(True, separator, checksum=True))
+    return {**groups, **{array.source.path: array.model for array in arrays}}
+
+
+def _losses(
+    expected: Mapping[str, Node], new: Mapping[str, Node], old: Format, goal: Format
+) -> Iterator[str]:
+    """Yield what would be lost if the new metadata were erased."""
+    for path, node in new.items():
+        before = expected.get(path)
+        if before is None or before.kind != node.kind:
+            yield f"{paths.show(path)} has no metadata of zarr {old.name}"
+        elif isinstance(node, ArrayModel) and node.shape != getattr(before, "shape", None):
+            yield f"{paths.show(path)} was resized after the conversion"
+        elif _text(node, goal) != _text(before, goal):
+            yield f"the attributes of {paths.show(path)} were changed after the conversion"
+
+
+def _text(node: Node, format: Format) -> Mapping[str, bytes | None]:
+    """Return the attributes as stored, in which one NaN is like another."""
+    return format.write("", GroupModel(node.attributes))
