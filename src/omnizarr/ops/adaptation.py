@@ -37,7 +37,7 @@ class Adaptation:
 
     @property
     def method(self) -> Method:
-        """How chunks are transferred: as they are, encoded again, or cut into other chunks."""
+        """The way of the chunks: as they are, encoded again, or cut into other chunks."""
         if self.model.chunk_grid != self.source.model.chunk_grid:
             return "values"
         return "copy" if self.reason is None else "encode"

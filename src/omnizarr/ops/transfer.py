@@ -70,7 +70,7 @@ T = TypeVar("T", bound=Transferred)
 
 @dataclass(frozen=True)
 class Transfer:
-    """How the chunks of one array become those of another of the same shape.
+    """The way in which chunks of one array become those of another of the same shape.
 
     ``copy`` and ``link`` keep the stored bytes; ``encode`` decodes chunks and encodes them with
     other codecs; ``values`` also cuts them into the chunks of another grid. ``check`` only decodes
