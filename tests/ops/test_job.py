@@ -212,6 +212,16 @@ def test_repeated_tasks_in_a_journal_count_once() -> None:
     assert (done, total) == ({1, 2}, Sum(2, 3, [1, 2]))
 
 
+def test_a_job_that_only_reads_does_not_need_a_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("omnizarr.ops.job.FLUSH", 0.0)
+    with pytest.warns(oz.OmnizarrWarning, match="cannot be resumed if it is interrupted"):
+        assert run(AddAll(str(tmp_path), 10)).numbers == 10
+
+
 def test_memory_is_shared_by_tasks() -> None:
     assert memory_of("1MB", 4) == 250_000
     assert memory_of(None, 1) == 512_000_000

@@ -8,6 +8,7 @@ submitted, so that a million items need no more memory than a thousand.
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import (
@@ -19,7 +20,6 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from omnizarr import config
@@ -154,6 +154,12 @@ def _collect(running: dict[Future[R], A], done: Callable[[A, R], None]) -> None:
         done(item, result)
 
 
+def _start_worker() -> None:
+    """Prepare a worker process: one thread each, and the parent alone decides about Ctrl-C."""
+    config.set(threads=1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @contextmanager
 def _executor(on: On, workers: int | None) -> Iterator[tuple[Any, int]]:
     """Yield an executor and its number of workers."""
@@ -161,8 +167,7 @@ def _executor(on: On, workers: int | None) -> Iterator[tuple[Any, int]]:
         count = workers or config.processors()
         # A forked child would have a copy of locks that other threads of this process hold.
         context = multiprocessing.get_context("spawn")
-        start = partial(config.set, threads=1)
-        with ProcessPoolExecutor(count, mp_context=context, initializer=start) as pool:
+        with ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker) as pool:
             try:
                 yield pool, count
             except BaseException:

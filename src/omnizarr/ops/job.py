@@ -23,7 +23,7 @@ from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from omnizarr import config
 from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tasks_at_once
-from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError
+from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError, warn
 from omnizarr.formats import consolidated
 from omnizarr.hierarchy.build import Build, build_resumable
 from omnizarr.hierarchy.info import counted, size_text
@@ -211,8 +211,9 @@ class Journal(Generic[O]):
     another. An entry is written every second; tasks after the last one are repeated on resume.
     """
 
-    def __init__(self, store: Store, prefix: str, outcome: O) -> None:
+    def __init__(self, store: Store, prefix: str, outcome: O, *, optional: bool = False) -> None:
         self.store, self.prefix = store, prefix
+        self.optional = optional  # a job that only reads goes on where no journal can be written
         self._empty = outcome.to_json()
         self._kind = type(outcome)
         self._writer = f"{os.getpid()}-{os.urandom(4).hex()}"
@@ -256,7 +257,13 @@ class Journal(Generic[O]):
             self.used = True
             entry = {"tasks": [f"{i:x}" for i in self._new], "outcome": self._result.to_json()}
             key = f"{self.prefix}{self._writer}-{self._number:06d}"
-            self.store.set(key, json.dumps(entry).encode())
+            try:
+                self.store.set(key, json.dumps(entry).encode())
+            except OmnizarrError as e:
+                if not self.optional:
+                    raise
+                warn(f"the job cannot be resumed if it is interrupted: {e}")
+                self.store = MemoryStore()
             self._number += 1
             self._new, self._result = [], self._nothing()
         self._written = time.monotonic()
@@ -313,7 +320,7 @@ class _Run(Generic[O]):
         output = self.plan.output
         if output is None:
             begun = resume or self.part is not None
-            return self._run_stages(self._journal(*_state()), begun)
+            return self._run_stages(self._journal(*_state(), optional=True), begun)
         if is_process_local(output.store) and not runs_in_process(self.on):
             raise StoreError(
                 f"{output.store!r} is only in the memory of this process, so other processes cannot"
@@ -327,8 +334,9 @@ class _Run(Generic[O]):
             raise
         return result
 
-    def _journal(self, store: Store, prefix: str) -> Journal[O]:
-        return Journal(store, f"{prefix}{self.plan.digest[:20]}/", self.plan.outcome)
+    def _journal(self, store: Store, prefix: str, optional: bool = False) -> Journal[O]:
+        prefix = f"{prefix}{self.plan.digest[:20]}/"
+        return Journal(store, prefix, self.plan.outcome, optional=optional)
 
     def _run_stages(self, journal: Journal[O], begun: bool) -> O:
         shared = self.part is not None
