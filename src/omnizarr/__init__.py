@@ -75,6 +75,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.hierarchy.validate import validate
     from omnizarr.hierarchy.view import View
     from omnizarr.integrations.dask import from_dask
+    from omnizarr.ops.analysis.stats import stats
     from omnizarr.ops.convert import convert
     from omnizarr.ops.copy import copy, copy_all, copy_store, from_array
     from omnizarr.ops.in_place import undo_conversion
@@ -168,6 +169,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "save",
     "save_array",
     "save_group",
+    "stats",
     "storage",
     "tree",
     "undo_conversion",
@@ -218,6 +220,7 @@ _LATER = {
     "undo_conversion": "ops.in_place:undo_conversion",
     "validate": "hierarchy.validate:validate",
     "verify": "ops.verify:verify",
+    "stats": "ops.analysis.stats:stats",
     "SQLiteStore": "stores.sqlite:SQLiteStore",
     "RedisStore": "stores.redis:RedisStore",
     "LMDBStore": "stores.lmdb:LMDBStore",

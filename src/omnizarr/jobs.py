@@ -6,6 +6,7 @@
 >>> oz.run(job, on=dask_client)
 """
 
+from omnizarr.ops.analysis.stats import Stats
 from omnizarr.ops.convert import Convert
 from omnizarr.ops.job import Job, Outcome, Plan, Progress, Stage, Task, run
 
@@ -16,6 +17,7 @@ __all__ = [
     "Plan",
     "Progress",
     "Stage",
+    "Stats",
     "Task",
     "run",
 ]
