@@ -76,6 +76,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.hierarchy.view import View
     from omnizarr.integrations.dask import from_dask
     from omnizarr.ops.analysis.stats import stats
+    from omnizarr.ops.analysis.usage import disk_usage
     from omnizarr.ops.convert import convert
     from omnizarr.ops.copy import copy, copy_all, copy_store, from_array
     from omnizarr.ops.in_place import undo_conversion
@@ -142,6 +143,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "create_array",
     "create_group",
     "create_hierarchy",
+    "disk_usage",
     "empty",
     "empty_like",
     "errors",
@@ -204,6 +206,7 @@ _LATER = {
     "copy_all": "ops.copy:copy_all",
     "copy_store": "ops.copy:copy_store",
     "create_hierarchy": "hierarchy.create:create_hierarchy",
+    "disk_usage": "ops.analysis.usage:disk_usage",
     "from_array": "ops.copy:from_array",
     "from_dask": "integrations.dask:from_dask",
     "init_store": "hierarchy.create:init_store",

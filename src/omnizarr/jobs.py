@@ -7,11 +7,13 @@
 """
 
 from omnizarr.ops.analysis.stats import Stats
+from omnizarr.ops.analysis.usage import DiskUsage
 from omnizarr.ops.convert import Convert
 from omnizarr.ops.job import Job, Outcome, Plan, Progress, Stage, Task, run
 
 __all__ = [
     "Convert",
+    "DiskUsage",
     "Job",
     "Outcome",
     "Plan",

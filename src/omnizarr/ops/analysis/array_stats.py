@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal["numbers", "lengths", "none"]
 
 @dataclass(frozen=True)
 class Options:
-    """What is counted."""
+    """Options of `stats`: the values that count, and the bins."""
 
     bins: int | None = None
     range: tuple[Number, Number] | None = None
