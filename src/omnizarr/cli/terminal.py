@@ -67,6 +67,9 @@ OPTIONS = {
     "checksum=True": "--checksum",
     "resume=True": "--resume",
     "skip_damaged=True": "--skip-damaged",
+    "link=True": "--link",
+    "consolidated=True": "--consolidated",
+    "memory=": "--memory ",
     "storage_options": "--storage-option",
 }
 
