@@ -42,6 +42,11 @@ class InPlaceOutput:
         self.removed: list[str] = []
 
     @property
+    def store(self) -> Store:
+        """The store of the hierarchy."""
+        return self.target.store
+
+    @property
     def chunk_store(self) -> Store:
         """The store of the chunks, which stay where they are."""
         return self.target.store
