@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -86,6 +86,7 @@ def test_the_largest_floats_have_a_finite_mean() -> None:
     assert moments_of([np.array([largest] * 3), np.array([-largest] * 3)]).mean == 0
 
 
+@example(parts=[np.array([-3e-154, 1.2e170])], bins=2)
 @given(parts=numbers(), bins=st.integers(2, 70))
 def test_adaptive_bins_hold_every_number_once(parts: list[npt.NDArray[Any]], bins: int) -> None:
     found = Histogram(bins)

@@ -172,6 +172,8 @@ class Histogram:
             number -= values.dtype.type(self.first)
         else:
             number = np.floor(np.ldexp(values.astype(np.float64), -self.exponent))
+            if low < 0:  # a tiny negative number underflows to zero
+                number -= (number == 0) & (values < 0)
             number -= self.first
         self.counts = np.bincount(number.astype(np.intp)).tolist()
 
@@ -235,7 +237,8 @@ def _bin(number: Number, exponent: int) -> int:
     """Return the number of the bin of a width of two to an exponent."""
     if isinstance(number, int):
         return number >> exponent
-    return math.floor(math.ldexp(number, -exponent))
+    scaled = math.ldexp(number, -exponent)
+    return -1 if number < 0 and scaled == 0 else math.floor(scaled)
 
 
 def _exponent(low: Number, high: Number, bins: int, integer: bool) -> int:
