@@ -48,7 +48,7 @@ class Moments:
             _subtract(values, pivot, low, near)
             shift = float(near.sum()) / size
             if not math.isfinite(shift):  # the sum overflowed
-                shift = max(float(low), min(float(high), float((near / size).sum())))
+                shift = float(np.clip((near / size).sum(), near.min(), near.max()))
             squares = float(np.einsum("i,i->", near, near)) - shift * shift * size
             if not shift * shift * size < DIGITS * squares:  # the pivot is far from the mean
                 near -= shift
