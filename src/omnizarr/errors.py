@@ -30,6 +30,7 @@ zarr-python's errors with the same meaning are defined at the end.
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -62,6 +63,10 @@ __all__ = [
 ]
 
 
+# A quoted name or an index in brackets, or a name between dots.
+_FIELD_PART = re.compile(r"""\[(?:'([^']+)'|"([^"]+)"|(\d+))\]|([^.\[\]]+)""")
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One problem of a metadata document: its key, its field and what was expected."""
@@ -70,6 +75,16 @@ class Problem:
     field: str
     message: str
     level: Literal["error", "warning"] = "error"
+
+    @property
+    def pointer(self) -> str:
+        """The field as a JSON pointer (RFC 6901); empty for the whole document.
+
+        >>> Problem("zarr.json", "codecs[0].configuration.level", "expected an integer").pointer
+        '/codecs/0/configuration/level'
+        """
+        parts = (next(filter(None, match)) for match in _FIELD_PART.findall(self.field))
+        return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in parts)
 
     def __str__(self) -> str:
         place = f"{self.key}: " if self.key else ""

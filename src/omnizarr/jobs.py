@@ -10,6 +10,7 @@ from omnizarr.ops.analysis.stats import Stats
 from omnizarr.ops.analysis.usage import DiskUsage
 from omnizarr.ops.convert import Convert
 from omnizarr.ops.job import Job, Outcome, Plan, Progress, Stage, Task, run
+from omnizarr.ops.verify import Verify
 
 __all__ = [
     "Convert",
@@ -21,5 +22,6 @@ __all__ = [
     "Stage",
     "Stats",
     "Task",
+    "Verify",
     "run",
 ]

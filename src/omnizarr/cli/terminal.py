@@ -49,7 +49,7 @@ from omnizarr.cli.options import Options
 from omnizarr.errors import OmnizarrError, Problem
 
 if TYPE_CHECKING:
-    from omnizarr.ops.verify import Finding
+    from omnizarr.ops.checks.findings import Finding
 
 T = TypeVar("T")
 

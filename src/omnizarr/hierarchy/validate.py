@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -88,32 +89,54 @@ def _validate_store(store: Store, path: str) -> list[Problem]:
         raise NodeNotFound(absence_reason(store, path, None))
     for format in formats:
         seen: dict[str, Node] = {}
-        _walk(Location(store, path, format), problems, seen)
+        for checked in walk_checked(Location(store, path, format)):
+            problems += checked.problems
+            if checked.node is not None:
+                seen[checked.location.path] = checked.node
         for group in (at for at, node in seen.items() if isinstance(node, GroupModel)):
             check_consolidated(store, format, group, seen, problems)
     return problems
 
 
-def _walk(location: Location, problems: list[Problem], seen: dict[str, Node]) -> None:
-    """Check a node and all below it; collect the readable ones in `seen`."""
-    format, store = location.format, location.store
-    metadata = get_existing(store, format.keys(location.path))
-    node = _validate_node(store, format, location.path, metadata, problems)
-    if node is not None:
-        seen[location.path] = node
-    if node is None and metadata:
-        return
-    if isinstance(node, ArrayModel) or not format.has_groups:
-        return
+@dataclass(frozen=True)
+class CheckedNode:
+    """A node with all problems of its metadata; the node is None if it cannot be read."""
+
+    location: Location
+    node: Node | None
+    problems: list[Problem]
+
+
+def walk_checked(start: Location) -> Iterator[CheckedNode]:
+    """Yield a node and all below it with their problems, parents first."""
+    start = start.with_listing()
+    metadata: Documents = get_existing(start.store, start.format.keys(start.path))
+    pending = [(start, metadata)]
+    while pending:
+        location, metadata = pending.pop()
+        format, problems = location.format, list[Problem]()
+        node = _validate_node(location.store, format, location.path, metadata, problems)
+        unreadable = node is None and bool(metadata)
+        below = not unreadable and not isinstance(node, ArrayModel) and format.has_groups
+        pending += reversed(_children(location, problems)) if below else ()
+        yield CheckedNode(location, node, problems)
+
+
+def _children(location: Location, problems: list[Problem]) -> list[tuple[Location, Documents]]:
+    """Return what may be nodes one level below, with their metadata, from one batch of requests."""
     try:
-        names = location.child_names()
+        names = sorted(location.child_names().items())
     except InvalidMetadata as e:
         _merge(problems, e, paths.show(location.path))
-        return
-    for name, kind in sorted(names.items()):
-        child = location.child(name)
-        if kind is not None or get_existing(store, format.keys(child.path)):
-            _walk(child, problems, seen)
+        return []
+    children = [(location.child(name), kind) for name, kind in names]
+    keys = [location.format.keys(child.path) for child, _ in children]
+    found = get_existing(location.store, [key for several in keys for key in several])
+    return [
+        (child, metadata)
+        for (child, kind), several in zip(children, keys, strict=True)
+        if (metadata := {key: found[key] for key in several if key in found}) or kind is not None
+    ]
 
 
 def _validate_node(

@@ -52,7 +52,10 @@ Part: TypeAlias = tuple[int, int]  # the number of this part, from 1, and of all
 
 @dataclass
 class Outcome:
-    """The result of a task or of a job: numbers are added, lists and dictionaries are joined."""
+    """The result of a task or of a job: numbers are added, lists and dictionaries are joined.
+
+    Every field has a default, so that there is an empty result.
+    """
 
     def merge(self, other: Self) -> None:
         """Add the result of another part of the same job."""
@@ -214,7 +217,6 @@ class Journal(Generic[O]):
     def __init__(self, store: Store, prefix: str, outcome: O, *, optional: bool = False) -> None:
         self.store, self.prefix = store, prefix
         self.optional = optional  # a job that only reads goes on where no journal can be written
-        self._empty = outcome.to_json()
         self._kind = type(outcome)
         self._writer = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._number = 0
@@ -224,7 +226,8 @@ class Journal(Generic[O]):
         self._written = time.monotonic()
 
     def _nothing(self) -> O:
-        return self._kind.from_json(json.loads(json.dumps(self._empty)))
+        """Return an empty result; what a plan knows without running tasks is added once."""
+        return self._kind()
 
     def read(self) -> tuple[set[int], O]:
         """Return the ids of all tasks that are done, and their merged result."""

@@ -184,44 +184,48 @@ def entries(folder: str, root: str) -> tuple[list[str], list[str]]:
 
     A link to a folder that is already part of the path is left out.
     """
+    files, folders, _ = _entries(folder, root)
+    return files, folders
+
+
+def _entries(folder: str, root: str) -> tuple[list[str], list[str], list[str]]:
+    """Return what `entries` does, and the links to folders that are part of the path."""
     files: list[str] = []
     folders: list[str] = []
+    circular: list[str] = []
     try:
         with retry_on_emfile(partial(os.scandir, folder)) as found:
             for entry in found:
                 if not _is_folder(entry):
                     files.append(entry.name)
-                elif not entry.is_symlink() or not _is_circular(entry.path, root):
+                elif entry.is_symlink() and _is_circular(entry.path, root):
+                    circular.append(entry.name)
+                else:
                     folders.append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
-        return [], []
+        return [], [], []
     except OSError as e:
         if isinstance(e, StoreError):
             raise
         raise StoreError(f"cannot list {folder!r}: {e.strerror or e}") from e
-    return files, folders
+    return files, folders, circular
 
 
 def walk(top: str, root: str) -> Iterator[tuple[str, list[str]]]:
     """Yield every folder at and below `top`, relative to it with ``/``, and the files in it."""
+    for inside, files, _ in walk_all(top, root):
+        yield inside, files
+
+
+def walk_all(top: str, root: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield what `walk` does, and the names of all folders in a folder, also of circular links."""
     left = [""]
     while left:
         inside = left.pop()
-        files, folders = entries(os.path.join(top, inside) if inside else top, root)
-        yield inside, files
+        files, folders, circular = _entries(os.path.join(top, inside) if inside else top, root)
+        yield inside, files, folders + circular
         ours = (name for name in folders if OURS not in name)
         left += [f"{inside}/{name}" if inside else name for name in ours]
-
-
-def folders_below(top: str, root: str) -> Iterator[str]:
-    """Yield every folder below `top`, relative to it with ``/``, links to folders included."""
-    for inside, _ in walk(top, root):
-        try:
-            with retry_on_emfile(partial(os.scandir, os.path.join(top, inside))) as found:
-                names = [entry.name for entry in found if _is_folder(entry)]
-        except (FileNotFoundError, NotADirectoryError):  # it was never there, or was erased
-            continue
-        yield from (f"{inside}/{name}" if inside else name for name in names)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -28,7 +28,6 @@ from omnizarr.stores.identity import StorageIdentity, directory
 from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local.atomic_files import (
     OURS,
-    PARTIAL,
     remove_folder,
     replace_file,
     replace_files,
@@ -352,11 +351,16 @@ class LocalStore(Closeable):
             if about is not None and stat.S_ISREG(about.st_mode):
                 yield key, about.st_size
 
-    def leftovers(self) -> Iterator[str]:
-        """Yield the temporary files of values that are being written, or were by killed writers."""
-        for inside, names in atomic_files.walk(str(self.root), self._start):
-            head = f"{inside}/" if inside else ""
-            yield from (head + name for name in names if PARTIAL in name)
+    def list_everything(self, prefix: str) -> Iterator[str]:
+        """Yield all keys below a prefix, temporary and lock files, and folders with a final slash.
+
+        Not what is inside of folders that are no part of a hierarchy.
+        """
+        top = self._folder(prefix)
+        for inside, names, folders in atomic_files.walk_all(top, self._start):
+            head = f"{prefix}{inside}/" if inside else prefix
+            yield from (head + name for name in names)
+            yield from (f"{head}{name}/" for name in folders)
 
     def list_dir(self, prefix: str) -> tuple[Names, Names]:
         top = self._folder(prefix)

@@ -1,0 +1,1 @@
+"""The checks of `verify`: documents, stored keys, and chunks."""

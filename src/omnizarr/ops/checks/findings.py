@@ -1,0 +1,259 @@
+"""Findings of a verification: their kinds, the report that counts them, and a file of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Literal, Self, TypeAlias, get_args
+
+from omnizarr.errors import InvalidArgument, Problem, StoreError, known_names
+from omnizarr.formats.sections import section_of
+from omnizarr.hierarchy.info import counted
+from omnizarr.model import paths
+from omnizarr.ops.job import Outcome
+
+Coords: TypeAlias = tuple[int, ...]
+Level: TypeAlias = Literal["error", "warning"]
+Depth: TypeAlias = Literal["present", "checksums", "decode"]
+Kind: TypeAlias = Literal[
+    "metadata",  # a document breaks a rule of its specification
+    "unsupported",  # an extension is unknown here, so that chunks cannot be checked
+    "damaged-chunk",
+    "missing-chunk",
+    "outside-chunk",  # stored, but outside the array's shape
+    "incomplete",  # the writer of a node was interrupted, or is at work
+    "stale-consolidated",
+    "convention",  # OME-Zarr, CF or GeoZarr
+    "orphan",  # a key that belongs to no node
+    "leftover",  # temporary files, locks, unfinished nodes, journals
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+MAX_FINDINGS = 10_000  # of each kind that a report lists; the others are only counted
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One problem: the node, the key, the chunk or field if there is one, and the reason.
+
+    `kind` is one of `KINDS`. Findings in documents have the `field`, also as a JSON `pointer`
+    (RFC 6901), and the `rule`: the section of the specification that applies.
+    """
+
+    path: str
+    key: str
+    message: str
+    chunk: Coords | None = None
+    level: Level = "error"
+    kind: Kind = "damaged-chunk"
+    field: str = ""
+    rule: str = ""
+
+    @classmethod
+    def of(cls, problem: Problem, path: str, kind: Kind, rule: str = "") -> Finding:
+        """Return the finding for a problem of a document of the node at a path."""
+        rule = rule or section_of(problem)
+        return cls(
+            paths.show(path), problem.key, problem.message, None, problem.level, kind,
+            problem.field, rule,
+        )  # fmt: skip
+
+    @property
+    def pointer(self) -> str:
+        """The field as a JSON pointer."""
+        return Problem(self.key, self.field, "").pointer
+
+    def __str__(self) -> str:
+        chunk = "" if self.chunk is None else f" chunk {self.chunk}"
+        place = f"{self.key!r}, {self.field}" if self.field else repr(self.key)
+        rule = f" [{self.rule}]" if self.rule else ""
+        return f"{self.path}{chunk} ({place}): {self.message}{rule}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as JSON."""
+        return {
+            "kind": self.kind,
+            "level": self.level,
+            "path": self.path,
+            "key": self.key,
+            "chunk": None if self.chunk is None else list(self.chunk),
+            "field": self.field,
+            "pointer": self.pointer if self.field else "",
+            "rule": self.rule,
+            "message": self.message,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Finding:
+        """Return the finding that `to_json` wrote."""
+        values = {name: value for name, value in stored.items() if name != "pointer"}
+        chunk = values.pop("chunk", None)
+        return cls(chunk=None if chunk is None else tuple(chunk), **values)
+
+
+@dataclass
+class VerifyReport(Outcome):
+    """The result of `verify`: counts of what was checked, and the problems found.
+
+    At most `MAX_FINDINGS` findings of each kind are listed; `counts` has the number of all of them.
+    """
+
+    depth: Depth = "decode"
+    groups: int = 0
+    arrays: int = 0
+    values: int = 0  # stored values that were checked: chunks, or shards
+    chunks: int = 0  # stored chunks; for shards, their inner chunks
+    unchecked: int = 0  # stored chunks without a checksum to compare
+    skipped: int = 0  # stored values that were not chosen by `sample`
+    absent: int = 0  # missing chunks, which read as the fill value
+    bytes_read: int = 0
+    errors: int = 0
+    warnings: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)  # of all findings, by kind
+    # Called with the result of each part that is merged; not stored.
+    listener: Callable[[VerifyReport], None] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing is damaged; warnings do not count."""
+        return not self.errors
+
+    @property
+    def omitted(self) -> int:
+        """The number of findings that are counted but not listed."""
+        return self.errors + self.warnings - len(self.findings)
+
+    def add(self, finding: Finding) -> None:
+        """Count a finding, and list it unless there are too many of its kind."""
+        self._count(finding.kind, 1)
+        if finding.level == "error":
+            self.errors += 1
+        else:
+            self.warnings += 1
+        if self.counts[finding.kind] <= MAX_FINDINGS:
+            self.findings.append(finding)
+
+    def _count(self, kind: str, number: int) -> None:
+        self.counts[kind] = self.counts.get(kind, 0) + number
+
+    def merge(self, other: Self) -> None:
+        """Add the result of another part; its findings are listed up to the limit."""
+        if self.listener is None and other.listener is not None:
+            self.listener = other.listener
+            self.listener(self)
+        self.depth = other.depth
+        for finding in other.findings:
+            if self.counts.get(finding.kind, 0) < MAX_FINDINGS:
+                self.findings.append(finding)
+            self._count(finding.kind, 1)
+        listed = _counts(other.findings)
+        for kind, number in other.counts.items():
+            self._count(kind, number - listed.get(kind, 0))
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, int):
+                setattr(self, each.name, value + getattr(other, each.name))
+        if self.listener is not None:
+            self.listener(other)
+
+    def sort(self) -> None:
+        """Sort the findings by path, key and chunk."""
+        self.findings.sort(key=lambda f: (f.path, f.key, f.chunk or (), f.field))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON; docs/checking.md describes it."""
+        names = (each.name for each in dataclasses.fields(self) if each.name != "listener")
+        stored = {name: getattr(self, name) for name in names}
+        findings = [finding.to_json() for finding in self.findings]
+        return {**stored, "ok": self.ok, "omitted": self.omitted, "findings": findings}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """Return the report that `to_json` wrote."""
+        values = {k: v for k, v in stored.items() if k not in ("ok", "omitted")}
+        values["findings"] = [Finding.from_json(each) for each in stored["findings"]]
+        return cls(**values)
+
+    def __str__(self) -> str:
+        unchecked = f" ({self.unchecked} without a checksum)" if self.unchecked else ""
+        skipped = f", {counted(self.skipped, 'value')} not sampled" if self.skipped else ""
+        omitted = f" ({self.omitted} of them not listed)" if self.omitted else ""
+        return (
+            f"{counted(self.groups, 'group')}, {counted(self.arrays, 'array')},"
+            f" {counted(self.chunks, 'chunk')} stored{unchecked}{skipped}, {self.absent} missing,"
+            f" {counted(self.bytes_read, 'byte')} read;"
+            f" {counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}{omitted}"
+        )
+
+
+def _counts(findings: Iterable[Finding]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for finding in findings:
+        counts[finding.kind] = counts.get(finding.kind, 0) + 1
+    return counts
+
+
+def check_kind(kind: str) -> Kind:
+    """Return a kind of finding; raise if there is no such kind."""
+    for each in KINDS:
+        if each == kind:
+            return each
+    raise InvalidArgument(f"unknown kind of finding {kind!r}; {known_names(kind, KINDS)}")
+
+
+class FindingsFile:
+    """A file with one finding in each line, as JSON; every finding is written, without a limit.
+
+    With `resume` the file of an interrupted verification is continued: findings that it has
+    already are not written again.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, resume: bool = False) -> None:
+        self.path = os.fspath(path)
+        self._known: set[bytes] = set()
+        try:
+            if resume and os.path.exists(self.path):
+                self._keep_complete_lines()
+            self._file = open(self.path, "ab" if resume else "wb")  # noqa: SIM115 - see `close`
+        except OSError as e:
+            raise StoreError(f"cannot write the report {self.path!r}: {e.strerror or e}") from e
+
+    def _keep_complete_lines(self) -> None:
+        """Note the findings in the file, and cut off a line that was not written in full."""
+        with open(self.path, "r+b") as file:
+            end = 0
+            for line in file:
+                if line.endswith(b"\n"):
+                    end += len(line)
+                    self._known.add(_digest(line))
+            file.truncate(end)
+
+    def write(self, findings: Iterable[Finding], store: str = "") -> None:
+        """Append findings of a store, and flush them to the operating system."""
+        try:
+            for finding in findings:
+                stored = finding.to_json()
+                line = json.dumps({"store": store, **stored} if store else stored).encode() + b"\n"
+                if not self._known or _digest(line) not in self._known:
+                    self._file.write(line)
+            self._file.flush()
+        except OSError as e:
+            raise StoreError(f"cannot write the report {self.path!r}: {e.strerror or e}") from e
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _digest(line: bytes) -> bytes:
+    return blake2b(line, digest_size=12).digest()
