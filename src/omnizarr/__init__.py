@@ -7,7 +7,7 @@
 
 import typing as _typing
 
-from omnizarr import codecs, config, errors
+from omnizarr import config, errors
 from omnizarr import registry as _registry
 from omnizarr._version import VERSION as __version__
 from omnizarr.config import configure
@@ -33,45 +33,49 @@ from omnizarr.errors import (
     WrongNode,
     WrongType,
 )
-from omnizarr.hierarchy.array import Array
-from omnizarr.hierarchy.create import (
-    array,
-    create,
-    create_array,
-    create_group,
-    empty,
-    empty_like,
-    full,
-    full_like,
-    group,
-    ones,
-    ones_like,
-    zeros,
-    zeros_like,
-)
-from omnizarr.hierarchy.group import Group
-from omnizarr.hierarchy.open import open, open_array, open_group, open_like
 from omnizarr.registry import register
-from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
 
 if _typing.TYPE_CHECKING:
-    from omnizarr import aio, cf, geo, jobs, ome, storage, xarray
+    from omnizarr import aio, cf, codecs, geo, jobs, ome, storage, xarray
     from omnizarr.codecs.blosc import NumcodecsBlosc as Blosc
     from omnizarr.codecs.compressors import Bz2 as BZ2
     from omnizarr.codecs.compressors import Gzip as GZip
     from omnizarr.codecs.compressors import Lzma as LZMA
     from omnizarr.codecs.compressors import Zlib
     from omnizarr.codecs.zstd import Zstd
+    from omnizarr.hierarchy.array import Array
     from omnizarr.hierarchy.create import (
+        array,
+        create,
+        create_array,
+        create_group,
         create_hierarchy,
+        empty,
+        empty_like,
+        full,
+        full_like,
+        group,
         init_store,
+        ones,
+        ones_like,
         save,
         save_array,
         save_group,
         tree,
+        zeros,
+        zeros_like,
     )
+    from omnizarr.hierarchy.group import Group
     from omnizarr.hierarchy.info import print_debug_info
-    from omnizarr.hierarchy.open import consolidate_metadata, load, open_consolidated
+    from omnizarr.hierarchy.open import (
+        consolidate_metadata,
+        load,
+        open,
+        open_array,
+        open_consolidated,
+        open_group,
+        open_like,
+    )
     from omnizarr.hierarchy.validate import validate
     from omnizarr.hierarchy.view import View
     from omnizarr.integrations.dask import from_dask
@@ -83,6 +87,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.ops.job import run
     from omnizarr.ops.repair import repair
     from omnizarr.ops.verify import verify
+    from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
     from omnizarr.stores.dbm import DBMStore
     from omnizarr.stores.lmdb import LMDBStore
     from omnizarr.stores.redis import RedisStore
@@ -186,6 +191,30 @@ __all__ = [  # noqa: RUF022 - the version last
 
 # Loaded on first use, so that importing the package stays quick.
 _LATER = {
+    "codecs": "codecs",
+    "Array": "hierarchy.array:Array",
+    "Group": "hierarchy.group:Group",
+    "array": "hierarchy.create:array",
+    "create": "hierarchy.create:create",
+    "create_array": "hierarchy.create:create_array",
+    "create_group": "hierarchy.create:create_group",
+    "empty": "hierarchy.create:empty",
+    "empty_like": "hierarchy.create:empty_like",
+    "full": "hierarchy.create:full",
+    "full_like": "hierarchy.create:full_like",
+    "group": "hierarchy.create:group",
+    "ones": "hierarchy.create:ones",
+    "ones_like": "hierarchy.create:ones_like",
+    "zeros": "hierarchy.create:zeros",
+    "zeros_like": "hierarchy.create:zeros_like",
+    "open": "hierarchy.open:open",
+    "open_array": "hierarchy.open:open_array",
+    "open_group": "hierarchy.open:open_group",
+    "open_like": "hierarchy.open:open_like",
+    "DirectoryStore": "stores:DirectoryStore",
+    "LocalStore": "stores:LocalStore",
+    "MemoryStore": "stores:MemoryStore",
+    "NestedDirectoryStore": "stores:NestedDirectoryStore",
     "storage": "storage",
     "BZ2": "codecs.compressors:Bz2",
     "Blosc": "codecs.blosc:NumcodecsBlosc",

@@ -45,7 +45,18 @@ Kind: TypeAlias = Literal[
 _NAME = re.compile(r"[a-z][a-z0-9_.-]*\*?|urn:.+|[a-z][a-z0-9+.-]*://.+")
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_checks: dict[Kind, Callable[[str, Any], None]] = {}
+# The modules that register the names of this package; imported when a name is looked up.
+_BUILTIN: dict[Kind, str] = {
+    "codec": "omnizarr.codecs",
+    "data_type": "omnizarr.data_types",
+    "chunk_grid": "omnizarr.chunk_grids",
+    "chunk_key_encoding": "omnizarr.chunk_key_encodings",
+    "storage_transformer": "omnizarr.storage_transformers",
+    "store": "omnizarr.stores.resolve",
+    "store_adapter": "omnizarr.stores.resolve",
+}
+_complete: set[Kind] = set()
+_checks: dict[Kind, Callable[[str, Any], None] | str] = {}
 _table: dict[tuple[Kind, str], Any] = {}
 _hints: dict[tuple[Kind, str], str] = {}
 _entry_points_read: set[Kind] = set()
@@ -60,6 +71,7 @@ def register(kind: Kind, name: str, target: Any, *aliases: str, replace: bool = 
     """
     if kind not in KINDS:
         raise InvalidArgument(f"unknown kind {kind!r} of extension; {known_names(kind, KINDS)}")
+    _load_builtin(kind)
     for each in (name, *aliases):
         if not _NAME.fullmatch(each):
             raise InvalidArgument(
@@ -80,14 +92,26 @@ def register(kind: Kind, name: str, target: Any, *aliases: str, replace: bool = 
         _table[kind, each] = target
 
 
-def check_with(kind: Kind, check: Callable[[str, Any], None]) -> None:
-    """Let `check` raise for targets that cannot be registered as `kind`."""
+def _load_builtin(kind: Kind) -> None:
+    """Import the module that registers this package's own names of a kind."""
+    if kind in _complete:
+        return
+    if kind in _BUILTIN:
+        module = importlib.import_module(_BUILTIN[kind])  # waits for another thread's import
+        if getattr(module.__spec__, "_initializing", False):
+            return  # its own registrations
+    _complete.add(kind)
+
+
+def check_with(kind: Kind, check: Callable[[str, Any], None] | str) -> None:
+    """Let `check`, or what ``"module:attribute"`` names, raise for unfit targets of `kind`."""
     _checks[kind] = check
 
 
 def _check(kind: Kind, name: str, target: Any) -> None:
     if kind in _checks:
-        _checks[kind](name, target)
+        check = _checks[kind]
+        (load(check) if isinstance(check, str) else check)(name, target)
     elif not callable(target):
         raise WrongType(f"{target!r} cannot be the {kind.replace('_', ' ')} {name!r}")
 
@@ -112,6 +136,7 @@ def hint(kind: Kind, name: str, text: str) -> None:
 
 def find(kind: Kind, name: str) -> Any | None:
     """Return the target registered as `name`, imported if need be, or None."""
+    _load_builtin(kind)
     target = _table.get((kind, name))
     if target is None and kind not in _entry_points_read:
         _read_entry_points(kind)
@@ -213,6 +238,7 @@ def lookup(kind: Kind, name: str, where: str = "") -> Any:
 
 def names(kind: Kind) -> list[str]:
     """Return all names registered for `kind`, sorted."""
+    _load_builtin(kind)
     return sorted(n for k, n in _table if k == kind)
 
 

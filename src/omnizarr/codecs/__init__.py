@@ -3,26 +3,25 @@
 from typing import TYPE_CHECKING
 
 from omnizarr import registry
-from omnizarr.codecs.codec import (
-    ArrayArrayCodec,
-    ArrayBytesCodec,
-    BytesBytesCodec,
-    Codec,
-    Configured,
-    Spec,
-    as_bytes_array,
-    check_target,
-)
-from omnizarr.codecs.pipeline import CodecPipeline, bind_codec, bind_pipeline
-
-Chain, bind_chain = CodecPipeline, bind_pipeline  # the names of earlier versions
 
 if TYPE_CHECKING:
     from omnizarr.codecs.blosc import Blosc as BloscCodec
     from omnizarr.codecs.bytes import Bytes as BytesCodec
     from omnizarr.codecs.cast_value import CastValue
+    from omnizarr.codecs.codec import (
+        ArrayArrayCodec,
+        ArrayBytesCodec,
+        BytesBytesCodec,
+        Codec,
+        Configured,
+        Spec,
+        as_bytes_array,
+    )
     from omnizarr.codecs.compressors import StrictGzip as GzipCodec
     from omnizarr.codecs.crc32c import Crc32c as Crc32cCodec
+    from omnizarr.codecs.pipeline import CodecPipeline, bind_codec, bind_pipeline
+    from omnizarr.codecs.pipeline import CodecPipeline as Chain
+    from omnizarr.codecs.pipeline import bind_pipeline as bind_chain
     from omnizarr.codecs.scale_offset import ScaleOffset
     from omnizarr.codecs.sharding import ShardingIndexed as ShardingCodec
     from omnizarr.codecs.specify import BloscCname, BloscShuffle, Endian, ShardingCodecIndexLocation
@@ -61,7 +60,7 @@ __all__ = [
     "bind_pipeline",
 ]
 
-registry.check_with("codec", check_target)
+registry.check_with("codec", "omnizarr.codecs.codec:check_target")
 for _name, _target in {
     "bytes": "bytes:Bytes",
     "endian": "bytes:Bytes",
@@ -92,8 +91,22 @@ for _name, _target in {
 }.items():
     registry.register("codec", _name, f"omnizarr.codecs.{_target}")
 
-# The names that zarr-python has for them; imported on first use.
+# Imported on first use.
 _LATER = {
+    "ArrayArrayCodec": "codecs.codec:ArrayArrayCodec",
+    "ArrayBytesCodec": "codecs.codec:ArrayBytesCodec",
+    "BytesBytesCodec": "codecs.codec:BytesBytesCodec",
+    "Codec": "codecs.codec:Codec",
+    "Configured": "codecs.codec:Configured",
+    "Spec": "codecs.codec:Spec",
+    "as_bytes_array": "codecs.codec:as_bytes_array",
+    "CodecPipeline": "codecs.pipeline:CodecPipeline",
+    "bind_codec": "codecs.pipeline:bind_codec",
+    "bind_pipeline": "codecs.pipeline:bind_pipeline",
+    # The names of earlier versions.
+    "Chain": "codecs.pipeline:CodecPipeline",
+    "bind_chain": "codecs.pipeline:bind_pipeline",
+    # The names that zarr-python has.
     "BloscCname": "codecs.specify:BloscCname",
     "BloscCodec": "codecs.blosc:Blosc",
     "BloscShuffle": "codecs.specify:BloscShuffle",

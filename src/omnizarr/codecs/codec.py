@@ -25,13 +25,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from omnizarr import config
+from omnizarr.codecs.specify import plain_member
 from omnizarr.data_types.data_type import DataType, Scalar
 from omnizarr.errors import WrongType, known_names
 from omnizarr.model import Named
@@ -166,17 +166,6 @@ def bind_dataclass(cls: Any, named: Named) -> Any:
 
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(v) for v in value) if isinstance(value, list) else value
-
-
-def plain_member(value: Any) -> Any:
-    """Return a member of a codec as JSON."""
-    if isinstance(value, (tuple, list)):
-        return [plain_member(v) for v in value]
-    if isinstance(value, dict):
-        return {k: plain_member(v) for k, v in value.items()}
-    if isinstance(value, Named):
-        return {"name": value.name, "configuration": dict(value.configuration)}
-    return value.value if isinstance(value, Enum) else value
 
 
 # Base classes

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any
 
 from omnizarr import registry
-from omnizarr.codecs.codec import plain_member
 from omnizarr.errors import InvalidArgument, InvalidMetadata, WrongType, error_context
 from omnizarr.model import ArrayModel, Named
 from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX, with_defaults
@@ -68,6 +67,17 @@ def to_named(codec: Any, itemsize: int | None = 1) -> Named:
     raise InvalidArgument(
         f"{codec!r} is not a codec; give a codec object, a name such as 'zstd', or its JSON"
     )
+
+
+def plain_member(value: Any) -> Any:
+    """Return a member of a codec as JSON."""
+    if isinstance(value, (tuple, list)):
+        return [plain_member(v) for v in value]
+    if isinstance(value, dict):
+        return {k: plain_member(v) for k, v in value.items()}
+    if isinstance(value, Named):
+        return {"name": value.name, "configuration": dict(value.configuration)}
+    return value.value if isinstance(value, Enum) else value
 
 
 def all_named(codecs: Iterable[Any], where: str, itemsize: int | None = 1) -> list[Named]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -406,11 +406,15 @@ class Array(Selectable, NodeHandle[ArrayModel]):
     @property
     def info(self) -> Info:
         """A summary: sizes, chunks, codecs."""
-        return info.array_info(self._model, self._location, self._bound)
+        counts = partial(stored_chunks.chunk_counts, self._bound)
+        return info.array_info(self._model, self._location, self._bound, counts)
 
     def info_complete(self) -> Info:
         """Return the summary with the number and bytes of stored chunks."""
-        return info.stored_info(self.info, self.nbytes, self._bound)
+        found = self.info
+        count, size = stored_chunks.stored_size(self._bound)
+        found["stored"] = info.stored_text(count, self._bound.grid.count, size, self.nbytes)
+        return found
 
     def __repr__(self) -> str:
         return info.array_line(self._model, self._location)

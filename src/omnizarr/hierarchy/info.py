@@ -7,16 +7,18 @@ import platform
 import re
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from omnizarr._version import VERSION
 from omnizarr.codecs.specify import inner_chunk_shape, memory_order
-from omnizarr.engine import BoundArray, kernel
 from omnizarr.errors import OmnizarrError
-from omnizarr.hierarchy.chunks import chunk_counts, stored_size
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import ArrayModel, GroupModel, Named, Node, paths
+
+if TYPE_CHECKING:  # the engine is slow to import, and metadata can be described without it
+    from omnizarr.engine import BoundArray
 
 # html.escape does the same, but its module is slow to import.
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
@@ -110,8 +112,10 @@ def size_text(size: int) -> str:
     raise AssertionError("unreachable")
 
 
-def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info:
-    """Summarise an array without reading a chunk."""
+def array_info(
+    array: ArrayModel, location: Location, bound: BoundArray, counts: Callable[[], tuple[int, ...]]
+) -> Info:
+    """Summarise an array without reading a chunk; `counts` are those of chunks along each axis."""
     info = Info()
     info["type"] = f"array, zarr version {location.format.name}"
     info["path"] = f"{paths.show(location.path)} in {location.store!r}"
@@ -126,7 +130,7 @@ def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info
         info["transformers"] = ", ".join(repr(t) for t in array.storage_transformers)
     try:
         info["fill value"] = str(bound.fill[()]) if bound.fill_defined else "undefined"
-        info["chunks"] = _grid_text(bound)
+        info["chunks"] = grid_text(array, counts(), bound.grid.shape)
         info["size in memory"] = size_text(bound.dtype.itemsize * math.prod(array.shape))
     except OmnizarrError as e:
         info["not understood"] = str(e)
@@ -135,22 +139,19 @@ def array_info(array: ArrayModel, location: Location, bound: BoundArray) -> Info
     return info
 
 
-def _grid_text(bound: BoundArray) -> str:
+def grid_text(array: ArrayModel, counts: tuple[int, ...], shards: tuple[int, ...]) -> str:
     """Describe the number of chunks and of shards."""
-    counts, grid = chunk_counts(bound), bound.grid
     text = f"{math.prod(counts)} in a grid of {counts}"
-    if inner_chunk_shape(bound.model) is None:
+    if inner_chunk_shape(array) is None:
         return text
-    return f"{text}, in {counted(grid.count, 'shard')} in a grid of {grid.shape}"
+    return f"{text}, in {counted(math.prod(shards), 'shard')} in a grid of {shards}"
 
 
-def stored_info(info: Info, nbytes: int, bound: BoundArray) -> Info:
-    """Add the number and bytes of stored chunks to a summary; the keys are listed."""
-    count, stored = stored_size(bound)
+def stored_text(count: int, expected: int, stored: int, nbytes: int) -> str:
+    """Describe the number and bytes of stored chunks or shards."""
     times = round(nbytes / stored, 1) if stored else 0
     ratio = f", {times} times smaller" if times > 1 else ""
-    info["stored"] = f"{count} of {bound.grid.count} values: {size_text(stored)}{ratio}"
-    return info
+    return f"{count} of {expected} values: {size_text(stored)}{ratio}"
 
 
 def group_info(group: GroupModel, location: Location) -> Info:
@@ -260,8 +261,10 @@ def _branch(name: str, node: Node | Exception) -> _Branch:
 
 def print_debug_info() -> None:
     """Print the versions of omnizarr, Python and its packages, and which parts are compiled."""
-    # Only this report needs it, and it takes long to import.
+    # Only this report needs them, and they take long to import.
     from importlib.metadata import PackageNotFoundError, requires, version  # noqa: PLC0415
+
+    from omnizarr.engine import kernel  # noqa: PLC0415
 
     try:
         required = requires("omnizarr") or []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from omnizarr import chunk_key_encodings, config
-from omnizarr.engine import Missing
 from omnizarr.errors import (
     InvalidMetadata,
     NodeExists,
@@ -36,6 +36,9 @@ from omnizarr.stores import (
 )
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.staging import Mark, marker
+
+if TYPE_CHECKING:  # the engine is slow to import
+    from omnizarr.engine import Missing
 
 MAX_DEPTH = 128  # of nested groups whose members are listed, since a walk may be recursive
 

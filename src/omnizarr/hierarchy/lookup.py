@@ -9,10 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from omnizarr import config, stores
-from omnizarr.engine import Missing
 from omnizarr.errors import (
     InvalidArgument,
     InvalidMetadata,
@@ -31,6 +30,9 @@ from omnizarr.hierarchy.location import Location, default_separator, warn_of_pro
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import HasParents, Store, can_list, file_root, get_existing, list_dir
 from omnizarr.stores.staging import Mark, interrupted, marker
+
+if TYPE_CHECKING:  # the engine is slow to import
+    from omnizarr.engine import Missing
 
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "w-"]
 MODES = ("r", "r+", "a", "w", "w-")
