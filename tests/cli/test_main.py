@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import subprocess
+import sys
 from pathlib import Path
 
+import click
+import pytest
+from click.testing import Result
+
+import omnizarr as oz
+from omnizarr.cli.main import TARGETS, main
+from omnizarr.cli.options import json_option, resume_option
 from tests.cli.conftest import run
 
 
@@ -26,3 +37,109 @@ def test_a_path_to_a_file_is_not_reported_as_missing(ocean: Path) -> None:
     output = run("info", "ocean.zarr/zarr.json").output
     assert "which is a file; give the directory that holds the data" in output
     assert "nothing is there" not in output
+
+
+IMPORTED = """
+import sys
+from omnizarr.cli.main import main
+try:
+    main(sys.argv[1:])
+except SystemExit as e:
+    assert e.code == 0, e.code
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("command", ["info", "ls", "tree"])
+def test_commands_about_metadata_start_without_slow_modules(ocean: Path, command: str) -> None:
+    """What a cold start takes is what it imports; NumPy alone takes half of the 200 ms allowed."""
+    for path in ("ocean.zarr", "ocean.zarr/deep/t"):
+        done = subprocess.run(
+            [sys.executable, "-c", IMPORTED, command, path], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        imported = set(done.stderr.split())
+        assert "omnizarr.cli.inspect" in imported
+        slow = {"numpy", "numcodecs", "rich", "importlib.metadata", "urllib3", "asyncio", "zipfile"}
+        slow |= {"omnizarr.engine", "omnizarr.cli.check", "omnizarr.cli.ome", "omnizarr.ops"}
+        assert imported & slow == set()
+
+
+def test_help_names_every_command(in_tmp: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED, "--help"], capture_output=True, text=True
+    )
+    lines = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert set(TARGETS) <= set(lines)
+
+
+def test_a_misspelt_command_or_option_gets_a_suggestion(in_tmp: Path) -> None:
+    for words, meant in (
+        (("inf",), "'info'"),
+        (("ome", "valdate"), "'validate'"),
+        (("info", "--jsn", "x"), "--json"),
+    ):
+        done = run(*words)
+        assert done.exit_code == 2
+        assert "did you mean" in done.output.lower()
+        assert meant in done.output
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Result:
+    """Run a command that raises an error, with a job's options."""
+
+    @click.command()
+    @json_option
+    @resume_option
+    def broken(as_json: bool, resume: bool) -> None:
+        raise error
+
+    monkeypatch.setitem(main.commands, "broken", broken)
+    return run("broken")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "texts"),
+    [
+        (KeyboardInterrupt(), 4, ["interrupted: ", "--resume"]),
+        (OSError(errno.ENOSPC, "No space left on device"), 3, ["free some space", "--resume"]),
+        (ConnectionResetError("reset by peer"), 3, ["reset by peer", "--resume"]),
+        (MemoryError("800 GB"), 3, ["MemoryError: 800 GB"]),
+        (oz.NodeExists("give overwrite=True"), 3, ["NodeExists: give --overwrite"]),
+        (oz.InvalidArgument("no such mode"), 2, ["InvalidArgument: no such mode"]),
+        (ZeroDivisionError("oops"), 3, ["internal error: ZeroDivisionError: oops", "--debug"]),
+    ],
+)
+def test_an_error_is_one_line_with_advice_and_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, texts: list[str]
+) -> None:
+    result = failing(monkeypatch, error)
+    assert result.exit_code == code
+    assert result.output.count("\n") == 1
+    assert all(text in result.output for text in texts), result.output
+
+
+def test_a_full_disk_behind_an_error_of_the_library_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = oz.StoreError("cannot write 'c/0'")
+    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    assert "free some space" in failing(monkeypatch, error).output
+
+
+def test_debug_shows_a_traceback_before_or_after_the_command(in_tmp: Path) -> None:
+    for words in (("--debug", "info", "nothing"), ("info", "nothing", "--debug")):
+        result = run(*words)
+        assert result.exit_code == 3
+        assert "Traceback" in result.output
+        assert "NodeNotFound" in result.output
+    assert "Traceback" not in run("info", "nothing", "--", "--debug").output
+
+
+def test_an_error_with_json_is_an_object(in_tmp: Path) -> None:
+    result = run("cat", "nothing.zarr", "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["error"] == "NodeNotFound"
+    several = json.loads(run("info", "nothing.zarr", "--json").stdout)
+    assert several["results"] == []
+    assert several["failures"][0]["error"] == "NodeNotFound"

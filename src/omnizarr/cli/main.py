@@ -30,7 +30,10 @@ from omnizarr.errors import InvalidArgument, OmnizarrError
 COMMANDS: dict[str, dict[str, str]] = {
     "Look": {
         "info": "inspect:info",
+        "ls": "inspect:ls",
         "tree": "inspect:tree",
+        "cat": "inspect:cat",
+        "head": "inspect:head",
     },
     "Copy and convert": {
         "convert": "convert:convert",
@@ -44,6 +47,10 @@ COMMANDS: dict[str, dict[str, str]] = {
         "cf": "conventions:cf",
         "geo": "conventions:geo",
         "ome": "ome:ome",
+    },
+    "Tools": {
+        "bench": "inspect:bench",
+        "conformance": "inspect:conformance",
     },
 }
 TARGETS = {name: target for section in COMMANDS.values() for name, target in section.items()}

@@ -1,0 +1,334 @@
+"""Descriptions of nodes for `info` and `ls`: facts as JSON, a summary as text, the grid drawn.
+
+NumPy and the engine take longer to import than most metadata to describe. So this module knows the
+regular grid and the common data types itself, and asks the library about any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import omnizarr
+from omnizarr import chunk_key_encodings, registry
+from omnizarr.cli.options import Options
+from omnizarr.codecs.specify import inner_chunk_shape, memory_order, plain_member
+from omnizarr.errors import OmnizarrError
+from omnizarr.hierarchy.info import Info, counted, size_text, stored_text, type_name
+from omnizarr.hierarchy.location import Location
+from omnizarr.hierarchy.lookup import find_node, resolve_store_path
+from omnizarr.model import ArrayModel, Named, Node, paths
+from omnizarr.stores import can_list, list_sizes
+
+Coords = tuple[int, ...]
+
+# Bytes of an item.
+_SIZES = {
+    "bool": 1,
+    **{f"int{8 * n}": n for n in (1, 2, 4, 8)},
+    **{f"uint{8 * n}": n for n in (1, 2, 4, 8)},
+    **{"float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16},
+    **{"numpy.datetime64": 8, "numpy.timedelta64": 8},
+}
+_VARIABLE = ("string", "bytes", "variable_length_bytes", "object")
+
+
+def find(path: str, node: str = "", options: Options = None) -> tuple[Location, Node]:
+    """Return the location and the metadata of a node, as `omnizarr.open` finds it."""
+    store, inside = resolve_store_path(path, node, "r", options)
+    return find_node(store, inside, read_only=True, use_consolidated=None)
+
+
+def describe(location: Location, node: Node, *, listing: bool = True) -> dict[str, Any]:
+    """Return all facts about a node for JSON; with `listing`, the stored chunks are counted."""
+    facts: dict[str, Any] = {
+        "node": paths.show(location.path),
+        "kind": node.kind,
+        "zarr_format": int(name) if (name := location.format.name).isdigit() else name,
+        "store": str(location.store),
+    }
+    if isinstance(node, ArrayModel):
+        facts |= _array_facts(location, node)
+        if listing:
+            facts["stored"] = _stored(location, node, facts)
+    elif listing:
+        facts["members"] = _members(location)
+    facts["attributes"] = dict(node.attributes)
+    return facts
+
+
+def _array_facts(location: Location, array: ArrayModel) -> dict[str, Any]:
+    names = array.dimension_names
+    facts: dict[str, Any] = {
+        "shape": list(array.shape),
+        "dtype": type_name(array.data_type),
+        "dimension_names": None if names is None else list(names),
+        "order": memory_order(array),
+        "codecs": plain_member(list(array.codecs)),
+        "fill_value": array.fill_value.json,
+    }
+    if array.storage_transformers:
+        facts["storage_transformers"] = plain_member(list(array.storage_transformers))
+    try:
+        facts |= _simple_grid(array) or _any_grid(location, array)
+    except OmnizarrError as e:
+        facts["not_understood"] = str(e)
+    return facts
+
+
+def _simple_grid(array: ArrayModel) -> dict[str, Any] | None:
+    """Return chunks, counts and size of a regular grid of a common type; None for others."""
+    grid, type = array.chunk_grid, array.data_type
+    whole = grid.configuration.get("chunk_shape")
+    if grid.name != "regular" or array.storage_transformers or not _is_known(array.codecs):
+        return None
+    if not isinstance(whole, (list, tuple)) or len(whole) != len(array.shape):
+        return None
+    if not all(isinstance(n, int) and n > 0 for n in whole):
+        return None
+    size = _SIZES.get(type.name)
+    if type.name in ("fixed_length_utf32", "null_terminated_bytes", "raw_bytes"):
+        size = type.configuration.get("length_bytes")
+    if size is None and type.name not in _VARIABLE:
+        return None
+    inner = inner_chunk_shape(array)
+    shape = tuple(array.shape)
+    sharded = inner is not None
+    return {
+        "chunks": list(inner or whole),
+        "shards": list(whole) if sharded else None,
+        "chunk_grid": _counts(shape, inner or whole),
+        "shard_grid": _counts(shape, whole) if sharded else None,
+        "nbytes": None if size is None else size * math.prod(shape),
+    }
+
+
+def _is_known(codecs: Sequence[Named]) -> bool:
+    """Return True if this package has all of these codecs."""
+    names = {*registry.names("codec")}
+    for codec in codecs:
+        if codec.name not in names and not codec.name.startswith("numcodecs."):
+            return False
+        inner = codec.configuration.get("codecs", [])
+        if not all(isinstance(c, dict) and isinstance(c.get("name"), str) for c in inner):
+            return False
+        if not _is_known([Named(c["name"], c.get("configuration") or {}) for c in inner]):
+            return False
+    return True
+
+
+def _counts(shape: Sequence[int], chunks: Sequence[int]) -> list[int]:
+    return [-(-n // c) for n, c in zip(shape, chunks, strict=True)]
+
+
+def _any_grid(location: Location, array: ArrayModel) -> dict[str, Any]:
+    """Return the same as `_simple_grid` for any array; errors say what is not understood."""
+    opened = omnizarr.Array.at(location, array)
+    variable = opened.dtype.kind in "OT"
+    return {
+        "chunks": [list(n) if isinstance(n, tuple) else n for n in opened.chunks],
+        "shards": None if opened.shards is None else list(opened.shards),
+        "chunk_grid": list(opened.cdata_shape),
+        "shard_grid": None if opened.shards is None else list(opened._bound.grid.shape),
+        "nbytes": None if variable else opened.nbytes,
+    }
+
+
+def stored_chunks(location: Location, array: ArrayModel) -> Iterator[tuple[Coords, int]]:
+    """Yield the coordinates and bytes of all stored chunks or shards; the keys are listed."""
+    prefix, rank = location.format.chunk_prefix(location.path), len(array.shape)
+    encoding = chunk_key_encodings.bind(array.chunk_key_encoding)
+    for key, size in list_sizes(location.store, prefix):
+        coords = encoding.coords(key[len(prefix) :], rank)
+        if coords is not None:
+            yield coords, size
+
+
+def _stored(location: Location, array: ArrayModel, facts: dict[str, Any]) -> dict[str, Any] | None:
+    """Count the stored chunks or shards; None if the store cannot list its keys."""
+    if not can_list(location.store) or not getattr(location.store, "lists_all", True):
+        return None
+    grid = facts.get("shard_grid") or facts.get("chunk_grid")
+    count = size = 0
+    present: Counter[Coords] = Counter()
+    for coords, length in stored_chunks(location, array):
+        count, size = count + 1, size + length
+        if len(present) < _MOST_CELLS:
+            present[coords[-2:]] += 1
+    facts["_present"] = present
+    return {"values": count, "of": None if grid is None else math.prod(grid), "bytes": size}
+
+
+def _members(location: Location) -> dict[str, Any] | None:
+    if location.consolidated is None and not can_list(location.store):
+        return None
+    children = location.children()
+    kinds = Counter(getattr(child, "kind", "unreadable") for child in children.values())
+    broken = [name for name, child in children.items() if isinstance(child, Exception)]
+    return {"arrays": kinds["array"], "groups": kinds["group"], "unreadable": broken}
+
+
+# Text
+
+
+def summary(facts: dict[str, Any]) -> Info:
+    """Return the facts as names and values for people."""
+    info = Info()
+    info["type"] = f"{facts['kind']}, zarr version {facts['zarr_format']}"
+    info["path"] = f"{facts['node']} in {facts['store']}"
+    if facts["kind"] == "array":
+        _array_summary(info, facts)
+    elif facts.get("members") is not None:
+        members = facts["members"]
+        arrays, groups = counted(members["arrays"], "array"), counted(members["groups"], "group")
+        info["members"] = f"{arrays}, {groups}"
+        if members["unreadable"]:
+            info["not readable"] = ", ".join(members["unreadable"])
+    return info
+
+
+def shape_text(lengths: Sequence[Any] | None) -> str:
+    """Return a shape like that of a tuple; lists of lengths as they are."""
+    return "" if lengths is None else str(tuple(lengths))
+
+
+def chunk_text(facts: dict[str, Any]) -> str:
+    """Describe the shape of chunks and shards."""
+    if "chunks" not in facts:
+        return "unknown"
+    shards = facts["shards"]
+    return shape_text(facts["chunks"]) + (f" in shards {shape_text(shards)}" if shards else "")
+
+
+def _array_summary(info: Info, facts: dict[str, Any]) -> None:
+    info["shape"] = shape_text(facts["shape"])
+    info["data type"] = facts["dtype"]
+    info["chunk shape"] = chunk_text(facts)
+    if facts["dimension_names"] is not None:
+        info["dimensions"] = ", ".join(name or "-" for name in facts["dimension_names"])
+    info["order"] = facts["order"]
+    info["codecs"] = " -> ".join(map(codec_text, facts["codecs"]))
+    if "storage_transformers" in facts:
+        info["transformers"] = ", ".join(map(codec_text, facts["storage_transformers"]))
+    fill = facts["fill_value"]
+    info["fill value"] = "undefined" if fill is None else str(fill)
+    if "not_understood" in facts:
+        info["not understood"] = facts["not_understood"]
+        return
+    counts, shards = facts["chunk_grid"], facts["shard_grid"]
+    info["chunks"] = f"{math.prod(counts)} in a grid of {shape_text(counts)}"
+    if shards is not None:
+        number = counted(math.prod(shards), "shard")
+        info["chunks"] += f", in {number} in a grid of {shape_text(shards)}"
+    if facts["nbytes"] is not None:
+        info["size in memory"] = size_text(facts["nbytes"])
+    stored = facts.get("stored")
+    if stored is not None:
+        info["stored"] = stored_text(
+            stored["values"], stored["of"], stored["bytes"], facts["nbytes"] or 0
+        )
+
+
+def codec_text(codec: dict[str, Any]) -> str:
+    """Return a codec as its name, and its configuration in brackets."""
+    members = dict(codec.get("configuration") or {})
+    inner = members.pop("codecs", None)
+    members.pop("index_codecs", None)
+    parts = [f"{name}={value}" for name, value in members.items()]
+    if inner:
+        parts.append("codecs=[" + " -> ".join(map(codec_text, inner)) + "]")
+    return f"{codec['name']}({', '.join(parts)})" if parts else str(codec["name"])
+
+
+# The grid in characters
+
+_MOST_CELLS = 100_000  # of the last two axes, whose chunks are counted for the drawing
+_SHADES = " ░▒▓"  # no chunk stored, few, most, all
+
+
+def draw_grid(facts: dict[str, Any], width: int = 80, height: int = 12) -> list[str]:
+    """Draw the chunks of the last two axes, shards with thick lines; stored ones are shaded.
+
+    Other axes are put on top of each other: a lighter shade means that some of them are missing.
+    """
+    counts, shards = facts.get("chunk_grid"), facts.get("shard_grid")
+    if not counts or 0 in counts or any(isinstance(n, list) for n in facts["chunks"]):
+        return []
+    per_shard = [1] * len(counts)
+    if shards is not None:
+        per_shard = [s // c for s, c in zip(facts["shards"], facts["chunks"], strict=True)]
+    rows, columns = ([1, *counts])[-2:]
+    row_step, column_step = ([1, *per_shard])[-2:]
+    shown_rows, shown_columns = min(rows, height), min(columns, max(1, (width - 8) // 3))
+    present: Counter[Coords] = facts.get("_present") or Counter()
+    depth = math.prod((shards or counts)[:-2])
+    lines = [_title(facts)]
+    thick = shards is not None
+    cut = shown_columns < columns
+    for row in range(shown_rows):
+        lines.append(_line(row, row_step, shown_columns, column_step, rows, columns, thick))
+        cells = []
+        for column in range(shown_columns):
+            where = (row // row_step, column // column_step)[-min(len(counts), 2) :]
+            share = present[where] / depth
+            shade = _SHADES[0 if not share else 3 if share >= 1 else 1 if share < 0.5 else 2]
+            cells.append(_bar(column, column_step, columns, thick) + shade * 2)
+        end = " …" if cut else _bar(shown_columns, column_step, columns, thick)
+        lines.append("".join(cells) + end)
+    if shown_rows == rows:
+        lines.append(_line(rows, row_step, shown_columns, column_step, rows, columns, thick))
+    else:
+        lines.append("…")
+    return lines
+
+
+def _title(facts: dict[str, Any]) -> str:
+    """Return the line above the drawing: which axes, how many chunks, which shades."""
+    rank = len(facts["shape"])
+    names = facts["dimension_names"] or [None] * rank
+    labels = [name or f"axis {i}" for i, name in enumerate(names)]
+    title = f"chunks along {' and '.join(labels[-2:])}"
+    if rank > 2:
+        pairs = zip(labels[:-2], facts["chunk_grid"][:-2], strict=True)
+        title += ", " + ", ".join(f"{n} deep along {label}" for label, n in pairs)
+    if facts.get("stored") is not None:
+        title += " (▓ stored, ░ and ▒ in part)" if rank > 2 else " (▓ stored)"
+    return title
+
+
+def _bar(column: int, step: int, columns: int, thick: bool) -> str:
+    return "┃" if thick and (column % step == 0 or column == columns) else "│"
+
+
+# Junctions by the lines that meet: up, down, left, right; 0 none, 1 thin, 2 thick.
+_JUNCTIONS = {
+    **{(0, 1, 0, 1): "┌", (0, 1, 1, 1): "┬", (0, 1, 1, 0): "┐"},
+    **{(1, 1, 0, 1): "├", (1, 1, 1, 1): "┼", (1, 1, 1, 0): "┤"},
+    **{(1, 0, 0, 1): "└", (1, 0, 1, 1): "┴", (1, 0, 1, 0): "┘"},
+    **{(0, 2, 0, 2): "┏", (0, 2, 2, 2): "┳", (0, 1, 2, 2): "┯", (0, 2, 2, 0): "┓"},
+    **{(2, 2, 0, 2): "┣", (2, 2, 0, 1): "┠", (2, 2, 2, 0): "┫", (2, 2, 1, 0): "┨"},
+    **{(2, 2, 2, 2): "╋", (1, 1, 2, 2): "┿", (2, 2, 1, 1): "╂"},
+    **{(2, 0, 0, 2): "┗", (2, 0, 2, 2): "┻", (1, 0, 2, 2): "┷", (2, 0, 2, 0): "┛"},
+}
+
+
+def _line(
+    row: int, row_step: int, shown: int, column_step: int, rows: int, columns: int, thick: bool
+) -> str:
+    """Return the horizontal line above a row of cells, or below the last."""
+    across = 2 if thick and (row % row_step == 0 or row == rows) else 1
+    text = ""
+    for column in range(shown + 1):
+        if column == shown and shown < columns:
+            return text + " …"
+        down = 2 if thick and (column % column_step == 0 or column == columns) else 1
+        sides = (
+            down if row else 0,
+            down if row < rows else 0,
+            across if column else 0,
+            across if column < columns else 0,
+        )
+        text += _JUNCTIONS[sides] + ("" if column == columns else "━━" if across == 2 else "──")
+    return text
