@@ -1,0 +1,469 @@
+"""Plan how the chunks of an array become other chunks, within a bound of memory.
+
+Pure numbers: no store, no values. A pass reads boxes of one array and writes each as whole chunks
+(or shards) of another, so that no two boxes write the same chunk. In one pass a box is made of
+whole target chunks, and a source chunk that meets several boxes is decoded for each of them. Two
+passes go through an intermediate array without codecs: the first reads whole source chunks, the
+second writes whole target chunks, and the intermediate chunks are as large as what both boxes have
+in common (as in the algorithm of the Python package rechunker). The plan is the one that moves
+fewer bytes: decoded, written to and read from the intermediate array, and encoded.
+
+Along each axis the number of times that chunks are read depends on the cuts of that axis only, so
+the totals are products, and the best boxes are found axis by axis.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from omnizarr.chunk_grids import Axis, Integers, RegularAxis
+from omnizarr.errors import InvalidArgument
+
+Box: TypeAlias = tuple[slice, ...]
+RESERVE = 8  # one part in so many of the memory is for the interpreter and libraries
+TASK_BYTES = 2**25  # boxes grow up to this size if that costs nothing
+EXACT = 2**20  # boundaries along an axis that are compared one by one
+KEPT = 256  # combinations of cuts that are considered further after each axis
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """One side of a pass: how an array is cut, and what reading or writing needs."""
+
+    axes: tuple[Axis, ...]  # of chunks for a source, of stored values (shards) for a target
+    itemsize: int  # bytes of an item in memory
+    scratch: int = 0  # bytes that a thread needs besides the values
+    # The smallest part of a chunk that can be decoded, if that is less than a chunk.
+    unit: tuple[int, ...] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return tuple(axis.length for axis in self.axes)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return math.prod(self.shape) * self.itemsize
+
+    @property
+    def decoded(self) -> tuple[Axis, ...]:
+        """The axes cut into what is decoded at once."""
+        if self.unit is None:
+            return self.axes
+        return tuple(RegularAxis(a.length, u) for a, u in zip(self.axes, self.unit, strict=True))
+
+    @property
+    def largest(self) -> int:
+        """The bytes of the largest chunk inside the array."""
+        return math.prod(_longest(axis, 1) for axis in self.axes) * self.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """The parts of an axis from a position on, each of `step` whole chunks."""
+
+    axis: Axis
+    step: int
+    begin: int = 0
+
+    @property
+    def first(self) -> int:
+        """The chunk of the first position."""
+        return int(self.axis.chunk_of(self.begin)) if self.begin else 0
+
+    @property
+    def count(self) -> int:
+        """The number of parts."""
+        return -(-max(0, self.axis.count - self.first) // self.step)
+
+    @property
+    def chunks(self) -> int:
+        """The number of chunks in all parts."""
+        return max(0, self.axis.count - self.first)
+
+    def part(self, number: int) -> slice:
+        """Return one part, in elements of the array."""
+        start = self.first + number * self.step
+        end = start + self.step
+        stop = self.axis.length if end >= self.axis.count else int(self.axis.start(end))
+        return slice(int(self.axis.start(start)), stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Boxes that are read from one array and written to another as whole chunks."""
+
+    cuts: tuple[Cuts, ...]
+    memory: int  # bytes of one task
+    reads: int  # of chunks, or parts of chunks
+    bytes_read: int  # as decoded
+    writes: int
+    bytes_written: int  # as before encoding
+
+    @property
+    def count(self) -> int:
+        """The number of boxes."""
+        return math.prod(cuts.count for cuts in self.cuts)
+
+    def boxes(self) -> Iterator[Box]:
+        """Yield the boxes, one at a time, in C order."""
+        numbers = itertools.product(*(range(cuts.count) for cuts in self.cuts))
+        for each in numbers:
+            yield tuple(cuts.part(n) for cuts, n in zip(self.cuts, each, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """The passes of one array: one, or two with an intermediate array."""
+
+    passes: tuple[Pass, ...]
+    intermediate: tuple[int, ...] | None  # its chunk shape
+    tasks: int  # that run at once in a process
+    threads: int  # of each task
+
+    @property
+    def moved(self) -> int:
+        """The bytes that all passes read and write."""
+        return sum(p.bytes_read + p.bytes_written for p in self.passes)
+
+
+def plan_passes(
+    source: Chunking,
+    target: Chunking,
+    memory: int,
+    threads: int = 1,
+    *,
+    begin: Sequence[int] = (),
+    passes: int | None = None,
+) -> Passes:
+    """Return the passes that move the fewest bytes within `memory` bytes of a process.
+
+    `threads` is how many the process may use: each for a task of its own, unless fewer and larger
+    tasks move much less. Only chunks with elements from `begin` on are written. `passes` is 1 or 2
+    if that is not to be chosen. Raises if a chunk needs more memory, and says how much.
+    """
+    if passes not in (None, 1, 2):
+        raise InvalidArgument(f"passes must be 1 or 2, got {passes!r}")
+    begin = tuple(begin) or (0,) * len(target.axes)
+    usable = memory - memory // RESERVE
+    found: list[Passes] = []
+    at_once = threads
+    while at_once:
+        share, each = usable // at_once, max(1, threads // at_once)
+        found += _candidates(source, target, share, (at_once, each), begin, passes)
+        at_once //= 2
+    if not found and threads > 1:  # one thread needs less
+        found += _candidates(source, target, usable, (1, 1), begin, passes)
+    if not found:
+        needed = smallest_memory(source, target, begin, passes)
+        raise InvalidArgument(
+            f"memory of {memory} bytes is too little to write chunks of {target.largest} bytes from"
+            f" chunks of {source.largest}; give memory={needed} or more, or smaller chunks"
+        )
+    least = min(each.moved for each in found)
+    return next(each for each in found if each.moved <= least * 1.2)
+
+
+def smallest_memory(
+    source: Chunking,
+    target: Chunking,
+    begin: Sequence[int] = (),
+    passes: int | None = None,
+) -> int:
+    """Return the smallest bound of memory for which there is a plan."""
+    begin = tuple(begin) or (0,) * len(target.axes)
+    low, high = 0, 1
+    while not _candidates(source, target, high, (1, 1), begin, passes):
+        low, high = high, high * 2
+    while high - low > max(1, high // 256):
+        middle = (low + high) // 2
+        if _candidates(source, target, middle, (1, 1), begin, passes):
+            high = middle
+        else:
+            low = middle
+    return -(-high * RESERVE // (RESERVE - 1))
+
+
+def _candidates(
+    source: Chunking,
+    target: Chunking,
+    share: int,
+    running: tuple[int, int],
+    begin: tuple[int, ...],
+    passes: int | None,
+) -> list[Passes]:
+    """Return the best plan with one pass, and the best with two, for tasks of `share` bytes."""
+    tasks, threads = running
+    out = []
+    if passes in (None, 1):
+        one = _best_pass(source, target, share, threads, begin, tasks)
+        if one is not None:
+            out.append(Passes((one,), None, tasks, threads))
+    if passes == 2 or (passes is None and not _reads_once(out, source, begin)):
+        out += _two_passes(source, target, share, running, begin)
+    return sorted(out, key=lambda each: each.moved)
+
+
+def _reads_once(found: list[Passes], source: Chunking, begin: tuple[int, ...]) -> bool:
+    """Return True if one pass reads little more than what there is."""
+    region = math.prod(n - b for n, b in zip(source.shape, begin, strict=True))
+    return bool(found) and found[0].passes[0].bytes_read <= 3 * region * source.itemsize
+
+
+def _best_pass(
+    source: Chunking,
+    target: Chunking,
+    share: int,
+    threads: int,
+    begin: tuple[int, ...],
+    tasks: int = 1,
+) -> Pass | None:
+    """Return the pass that decodes the fewest bytes, or None if no box fits."""
+    per_item = _bytes_per_item(source, target)
+    scratch = threads * (source.scratch + target.scratch)
+    most = (share - scratch) // per_item
+    if most < 1:
+        return None
+    steps = _best_steps(source.decoded, target.axes, most, begin)
+    if steps is None:
+        return None
+    steps = _grown(steps, source.decoded, target.axes, min(most, TASK_BYTES // per_item), begin)
+    return _pass(source, target, steps, begin, scratch)
+
+
+def _bytes_per_item(source: Chunking, target: Chunking) -> int:
+    """Return the bytes in memory of an item, which a cast holds twice."""
+    cast = target.itemsize if target.itemsize != source.itemsize else 0
+    return max(1, source.itemsize + cast)
+
+
+def _pass(
+    source: Chunking,
+    target: Chunking,
+    steps: Sequence[int],
+    begin: tuple[int, ...],
+    scratch: int,
+) -> Pass:
+    """Return a pass with its expected reads and writes."""
+    cuts = tuple(map(Cuts, target.axes, steps, begin))
+    decoded = _decoded(source.decoded, cuts)
+    items = _items(target.axes, steps, begin)
+    region = math.prod(max(0, c.axis.length - int(c.axis.start(c.first))) for c in cuts)
+    return Pass(
+        cuts,
+        items * _bytes_per_item(source, target) + scratch,
+        math.prod(_meetings(axis, c) for axis, c in zip(source.axes, cuts, strict=True)),
+        decoded * source.itemsize,
+        math.prod(c.chunks for c in cuts),
+        region * target.itemsize,
+    )
+
+
+def _decoded(axes: Sequence[Axis], cuts: Sequence[Cuts]) -> int:
+    """Return the number of elements that are decoded to read all boxes."""
+    pairs = zip(axes, cuts, strict=True)
+    return math.ceil(math.prod(_meetings(axis, c) * _mean_length(axis) for axis, c in pairs))
+
+
+def _mean_length(axis: Axis) -> float:
+    if isinstance(axis, RegularAxis):
+        return min(axis.chunk, axis.length)
+    return axis.length / max(1, axis.count)
+
+
+def _longest(axis: Axis, step: int, begin: int = 0) -> int:
+    """Return the length of the longest part of so many chunks, from a position on."""
+    if isinstance(axis, RegularAxis):
+        return min(axis.chunk * step, axis.length)
+    first = Cuts(axis, step, begin).first
+    starts = np.asarray(axis.start(np.arange(first, axis.count, step)), np.int64)
+    return int(np.diff(starts, append=axis.length).max(initial=0))
+
+
+def _items(axes: Sequence[Axis], steps: Sequence[int], begin: Sequence[int]) -> int:
+    """Return the number of elements of the largest box."""
+    return math.prod(_longest(*each) for each in zip(axes, steps, begin, strict=True))
+
+
+def _meetings(axis: Axis, cuts: Cuts) -> int:
+    """Return how many pairs of a chunk of an axis and a part of the cuts have elements in common.
+
+    Boundaries of either cut the axis into segments, and each segment is such a pair.
+    """
+    if not cuts.count:
+        return 0
+    lowest = int(cuts.axis.start(cuts.first))
+    chunks = axis.count - int(axis.chunk_of(lowest))
+    if chunks <= EXACT and cuts.count <= EXACT:
+        here = _boundaries(axis, 1, lowest)
+        there = _boundaries(cuts.axis, cuts.step, lowest)
+        return 1 + len(np.union1d(here, there))
+    common = 0
+    if isinstance(axis, RegularAxis) and isinstance(cuts.axis, RegularAxis):
+        period = math.lcm(axis.chunk, cuts.axis.chunk * cuts.step)
+        common = (axis.length - 1) // period - lowest // period
+    return chunks + cuts.count - 1 - common
+
+
+def _boundaries(axis: Axis, step: int, lowest: int) -> Integers:
+    """Return the positions above `lowest` at which every `step`-th chunk begins, from there on."""
+    first = int(axis.chunk_of(lowest))
+    found = np.asarray(axis.start(np.arange(first, axis.count, step)), np.int64)
+    return found[found > lowest]
+
+
+def _best_steps(
+    source: Sequence[Axis], target: Sequence[Axis], most: int, begin: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Return how many target chunks make a box of at most `most` elements, so that least is read.
+
+    Of all combinations only those are kept that no other one with a smaller box reads less than.
+    """
+    kept: list[tuple[int, float, tuple[int, ...]]] = [(1, 1.0, ())]
+    for a, b, start in zip(source, target, begin, strict=True):
+        options = []
+        for step in _steps(a, b):
+            cost = _meetings(a, Cuts(b, step, start)) * _mean_length(a)
+            options.append((_longest(b, step, start), cost, step))
+        combined = sorted(
+            (items * length, cost * more, (*steps, step))
+            for items, cost, steps in kept
+            for length, more, step in options
+            if items * length <= most
+        )
+        kept = []
+        for each in combined:
+            if not kept or each[1] < kept[-1][1]:
+                kept.append(each)
+        if not kept:
+            return None
+        kept = [*kept[:: -(-len(kept) // KEPT)], kept[-1]]
+    return kept[-1][2]
+
+
+def _steps(source: Axis, target: Axis) -> list[int]:
+    """Return numbers of target chunks worth trying: round ones, equal parts, aligned ones."""
+    count = max(1, target.count)
+    powers = [2**i for i in range(count.bit_length())]
+    found = {*powers, *(3 * p for p in powers), *(-(-count // k) for k in range(1, 17))}
+    if isinstance(source, RegularAxis) and isinstance(target, RegularAxis):
+        aligned = math.lcm(source.chunk, target.chunk) // target.chunk
+        found |= {aligned * n for n in found}
+    return sorted(n for n in {1, *found} if n <= count)
+
+
+def _grown(
+    steps: tuple[int, ...],
+    source: Sequence[Axis],
+    target: Sequence[Axis],
+    most: int,
+    begin: tuple[int, ...],
+) -> tuple[int, ...]:
+    """Double the box along the last axes while it is small, unless more would be read."""
+
+    def read(steps: Sequence[int]) -> int:
+        return _decoded(source, [Cuts(*each) for each in zip(target, steps, begin, strict=True)])
+
+    cost = read(steps)
+    for axis in reversed(range(len(steps))):
+        while steps[axis] < target[axis].count:
+            larger = (*steps[:axis], steps[axis] * 2, *steps[axis + 1 :])
+            if _items(target, larger, begin) > most or read(larger) > cost:
+                break
+            steps = larger
+    return steps
+
+
+def _two_passes(
+    source: Chunking,
+    target: Chunking,
+    share: int,
+    running: tuple[int, int],
+    begin: tuple[int, ...],
+) -> list[Passes]:
+    """Return plans with an intermediate array, whose chunks are what both boxes have in common."""
+    tasks, threads = running
+    shape = target.shape
+    middle = replace(target, itemsize=min(source.itemsize, target.itemsize), scratch=0)
+    scratches = threads * source.scratch, threads * target.scratch
+    most_read = (share - scratches[0]) // _bytes_per_item(source, middle)
+    most_written = (share - scratches[1]) // _bytes_per_item(middle, target)
+    ones = (1,) * len(shape)
+    if most_read < 1 or _items(target.axes, ones, begin) > most_written:
+        return []
+    reads = [_longest(axis, 1) or 1 for axis in source.decoded]
+    if math.prod(reads) > most_read:  # not even one chunk fits: parts of it are read
+        reads = [*ones]
+    writes = [_longest(axis, 1, b) or 1 for axis, b in zip(target.axes, begin, strict=True)]
+    read, write = _grow_both(reads, writes, shape, most_read, most_written)
+    out = []
+    for chunks in _intermediate_chunks(read, write, shape):
+        axes = tuple(map(RegularAxis, shape, chunks))
+        steps = [max(1, r // c) for r, c in zip(read, chunks, strict=True)]
+        if _items(axes, steps, begin) > most_read:
+            continue
+        written = replace(middle, axes=axes)
+        first = _pass(source, written, steps, begin, scratches[0])
+        # There are no codecs, so that rows of a chunk can be read.
+        stored = replace(written, unit=(*ones[1:], *chunks[-1:]))
+        wanted = [max(1, w // u) for w, u in zip(write, writes, strict=True)]
+        if _items(target.axes, wanted, begin) > most_written:  # of chunks with other lengths
+            wanted = [*ones]
+        second = _pass(stored, target, wanted, begin, scratches[1])
+        out.append(Passes((first, second), chunks, tasks, threads))
+    return out
+
+
+def _grow_both(
+    reads: Sequence[int],
+    writes: Sequence[int],
+    shape: Sequence[int],
+    most_read: int,
+    most_written: int,
+) -> tuple[list[int], list[int]]:
+    """Return boxes of both passes, enlarged where that enlarges what they have in common.
+
+    The shortest axis grows first: copies between compact boxes touch fewer pages of memory.
+    """
+    read = [min(r, max(1, n)) for r, n in zip(reads, shape, strict=True)]
+    write = [min(w, max(1, n)) for w, n in zip(writes, shape, strict=True)]
+    sides = [(read, write, reads, most_read), (write, read, writes, most_written)]
+    while any(_grow(*side, shape) for side in sides):
+        pass
+    return read, write
+
+
+def _grow(
+    box: list[int], other: Sequence[int], unit: Sequence[int], most: int, shape: Sequence[int]
+) -> bool:
+    """Double a box of whole units along one axis where it is shorter than another one."""
+    for axis in sorted(range(len(box)), key=lambda i: (box[i], -i)):
+        longest = min(other[axis], shape[axis])
+        if box[axis] >= longest:
+            continue
+        larger = min(unit[axis] * -(-min(2 * box[axis], longest) // unit[axis]), shape[axis])
+        if math.prod(box) // box[axis] * larger <= most:
+            box[axis] = larger
+            return True
+    return False
+
+
+def _intermediate_chunks(
+    read: Sequence[int], write: Sequence[int], shape: Sequence[int]
+) -> list[tuple[int, ...]]:
+    """Return chunk shapes that the boxes of the first pass are made of.
+
+    Where the first pass has longer boxes than the second, its boxes are made of the second's, or
+    stay those of the source, of which the second reads parts.
+    """
+    triples = [*zip(read, write, shape, strict=True)]
+    common = tuple(min(r, w) for r, w, _ in triples)
+    aligned = tuple(w if r >= n or (w < r and r % w == 0) else min(r, n) for r, w, n in triples)
+    return [*dict.fromkeys((common, aligned))]
