@@ -85,6 +85,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.ops.copy import copy, copy_all, copy_store, from_array
     from omnizarr.ops.in_place import undo_conversion
     from omnizarr.ops.job import run
+    from omnizarr.ops.rechunk.job import rechunk
     from omnizarr.ops.repair import repair
     from omnizarr.ops.verify import verify
     from omnizarr.stores import DirectoryStore, LocalStore, MemoryStore, NestedDirectoryStore
@@ -170,6 +171,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "open_group",
     "open_like",
     "print_debug_info",
+    "rechunk",
     "register",
     "repair",
     "run",
@@ -243,6 +245,7 @@ _LATER = {
     "load": "hierarchy.open:load",
     "open_consolidated": "hierarchy.open:open_consolidated",
     "print_debug_info": "hierarchy.info:print_debug_info",
+    "rechunk": "ops.rechunk.job:rechunk",
     "repair": "ops.repair:repair",
     "run": "ops.job:run",
     "save": "hierarchy.create:save",

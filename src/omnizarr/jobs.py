@@ -10,6 +10,7 @@ from omnizarr.ops.analysis.stats import Stats
 from omnizarr.ops.analysis.usage import DiskUsage
 from omnizarr.ops.convert import Convert
 from omnizarr.ops.job import Job, Outcome, Plan, Progress, Stage, Task, run
+from omnizarr.ops.rechunk.job import Rechunk
 from omnizarr.ops.verify import Verify
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "Progress",
+    "Rechunk",
     "Stage",
     "Stats",
     "Task",

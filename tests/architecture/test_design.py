@@ -96,6 +96,7 @@ PUBLIC = [
     "open_group",
     "open_like",
     "print_debug_info",
+    "rechunk",
     "register",
     "repair",
     "run",

@@ -108,6 +108,7 @@ class Stage(Generic[O]):
     writes: int | None = None
     bytes_read: int | None = None
     bytes_written: int | None = None
+    at_once: int | None = None  # tasks at a time in one process, if fewer than there are threads
 
     def __str__(self) -> str:
         parts = [] if self.count is None else [counted(self.count, "task")]
@@ -400,7 +401,8 @@ class _Run(Generic[O]):
         tell("")
         try:
             waits = self.plan.output is not None
-            for_each_on(self.on, self.workers, pending(), _run_task, note, waits=waits)
+            workers = self._workers(stage)
+            for_each_on(self.on, workers, pending(), _run_task, note, waits=waits)
         except BaseException:
             with suppress(OmnizarrError):  # the first error is the one to raise
                 journal.flush()
@@ -408,6 +410,12 @@ class _Run(Generic[O]):
         if self.part is not None or number < len(self.plan.stages):
             journal.flush()
         tell("")
+
+    def _workers(self, stage: Stage[O]) -> int | None:
+        """Return the number of workers: of threads, no more than the stage has memory for."""
+        if stage.at_once is None or self.on not in (None, "threads"):
+            return self.workers
+        return min(stage.at_once, tasks_at_once(self.on, self.workers))
 
     def _is_complete(self, stage: Stage[O], done: set[int]) -> bool:
         """Return True if all parts of a stage are done."""

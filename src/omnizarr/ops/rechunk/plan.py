@@ -28,7 +28,6 @@ from omnizarr.errors import InvalidArgument
 Box: TypeAlias = tuple[slice, ...]
 RESERVE = 8  # one part in so many of the memory is for the interpreter and libraries
 TASK_BYTES = 2**25  # boxes grow up to this size if that costs nothing
-EXACT = 2**20  # boundaries along an axis that are compared one by one
 KEPT = 256  # combinations of cuts that are considered further after each axis
 
 
@@ -300,16 +299,27 @@ def _meetings(axis: Axis, cuts: Cuts) -> int:
     if not cuts.count:
         return 0
     lowest = int(cuts.axis.start(cuts.first))
-    chunks = axis.count - int(axis.chunk_of(lowest))
-    if chunks <= EXACT and cuts.count <= EXACT:
-        here = _boundaries(axis, 1, lowest)
-        there = _boundaries(cuts.axis, cuts.step, lowest)
-        return 1 + len(np.union1d(here, there))
-    common = 0
     if isinstance(axis, RegularAxis) and isinstance(cuts.axis, RegularAxis):
-        period = math.lcm(axis.chunk, cuts.axis.chunk * cuts.step)
-        common = (axis.length - 1) // period - lowest // period
-    return chunks + cuts.count - 1 - common
+        chunks = axis.count - axis.chunk_of(lowest)
+        period = cuts.axis.chunk * cuts.step
+        common = _common_boundaries(lowest, period, cuts.count - 1, axis.chunk)
+        return int(chunks + cuts.count - 1 - common)
+    here = _boundaries(axis, 1, lowest)
+    there = _boundaries(cuts.axis, cuts.step, lowest)
+    return 1 + len(np.union1d(here, there))
+
+
+def _common_boundaries(start: int, period: int, count: int, chunk: int) -> int:
+    """Return how many of `count` positions, a period apart after `start`, are multiples of `chunk`.
+
+    They are those numbers k from 1 to count for which start + k · period = 0 (modulo chunk).
+    """
+    divisor = math.gcd(period, chunk)
+    if start % divisor:
+        return 0
+    every = chunk // divisor
+    first = -(start // divisor) * pow(period // divisor, -1, every) % every
+    return count // every if first == 0 else max(0, (count - first) // every + 1)
 
 
 def _boundaries(axis: Axis, step: int, lowest: int) -> Integers:

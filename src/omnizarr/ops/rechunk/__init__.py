@@ -1,0 +1,1 @@
+"""Rechunk: `rules` say what each array gets, `plan` how within the memory, `job` does it."""

@@ -1,0 +1,196 @@
+"""Outputs of rechunking: a new hierarchy, arrays of an existing one, or longer arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from omnizarr.errors import Conflict, StoreError
+from omnizarr.hierarchy.attributes import lock_shape, update_metadata
+from omnizarr.hierarchy.chunks import with_shape
+from omnizarr.hierarchy.location import Location, existing_node
+from omnizarr.model import ArrayModel, GroupModel, Node
+from omnizarr.ops.job import JOURNAL, HierarchyOutput, Output
+from omnizarr.stores import Store, can_list, erase_prefix, is_process_local, list_prefix
+from omnizarr.stores.local.atomic_files import OURS
+
+INTERMEDIATE = f"{OURS}rechunk__"  # in the root of a store: one prefix for each job
+
+
+class ArrayOutput(Output, Protocol):
+    """An output that knows the store for the chunks of each array."""
+
+    def store_of(self, path: str) -> Store:
+        """Return the store that takes the chunks of the array at a path."""
+
+
+class NewHierarchy(HierarchyOutput):
+    """All nodes, visible at once when they are complete."""
+
+    def store_of(self, path: str) -> Store:
+        """Return the store that takes the chunks."""
+        return self.chunk_store
+
+
+class EachArray:
+    """Arrays of an existing hierarchy, each of which is added or replaced when all are complete."""
+
+    def __init__(
+        self,
+        root: Location,
+        nodes: Mapping[str, Node],
+        digests: Mapping[str, str],
+        *,
+        operation: str,
+        overwrite: bool,
+    ) -> None:
+        self.root = root
+        self.groups = {p: node for p, node in nodes.items() if isinstance(node, GroupModel)}
+        self.outputs = {
+            path: HierarchyOutput(
+                root.at(path),
+                {path: node},
+                operation=operation,
+                digest=digests[path],
+                overwrite=overwrite,
+            )
+            for path, node in nodes.items()
+            if isinstance(node, ArrayModel)
+        }
+
+    @property
+    def store(self) -> Store:
+        """The store of the arrays."""
+        return self.root.store
+
+    @property
+    def journal(self) -> tuple[Store, str]:
+        """The journal, in the root of the store."""
+        return self.root.store, f"{JOURNAL}/"
+
+    def store_of(self, path: str) -> Store:
+        """Return the store that takes the chunks of the array at a path."""
+        return self.outputs[path].chunk_store
+
+    def begin(self, resume: bool, shared: bool) -> bool:
+        """Begin to write all arrays beside those that they replace."""
+        if shared:
+            raise StoreError(
+                "parts of a job need a destination of their own; give one that does not exist"
+            )
+        resumed = False
+        for output in self.outputs.values():
+            resumed = output.begin(resume, shared) or resumed
+        return resumed
+
+    def finish(self) -> None:
+        """Add the groups that are missing, then swap one array after the other."""
+        for path, group in sorted(self.groups.items()):
+            where = self.root.at(path)
+            if existing_node(where.store, path) is None:
+                where.create(group)
+        for output in self.outputs.values():
+            output.finish()
+
+    def abandon(self) -> None:
+        """Keep what was staged for a job that resumes this one."""
+        for output in self.outputs.values():
+            output.abandon()
+
+
+@dataclass(frozen=True)
+class Growth:
+    """An array that gets longer."""
+
+    location: Location
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+
+
+class LongerArrays:
+    """Arrays whose new chunks are outside their shape until all of them are stored."""
+
+    def __init__(self, root: Location, grown: list[Growth]) -> None:
+        self.root, self.grown = root, grown
+
+    @property
+    def store(self) -> Store:
+        """The store of the arrays."""
+        return self.root.store
+
+    @property
+    def journal(self) -> tuple[Store, str]:
+        """The journal, in the root of the store."""
+        return self.root.store, f"{JOURNAL}/"
+
+    def store_of(self, path: str) -> Store:
+        """Return the store of the arrays."""
+        return self.root.store
+
+    def begin(self, resume: bool, shared: bool) -> bool:
+        """Write nothing: the old arrays do not change before the end."""
+        return resume or shared
+
+    def finish(self) -> None:
+        """Store the new shapes, of all arrays one right after the other."""
+        with lock_shape(*(each.location for each in self.grown)):
+            for each in self.grown:
+                found = each.location.shape()
+                if found not in (each.old, each.new):
+                    raise Conflict(
+                        f"{each.location} has the shape {found} now, not {each.old} as when this"
+                        " began; its shape was not changed; append again"
+                    )
+            for each in self.grown:
+                update_metadata(each.location, partial(_longer, shape=each.new))
+
+    def abandon(self) -> None:
+        """Leave the chunks beyond the old shapes, where nobody sees them."""
+
+
+def _longer(node: Node, *, shape: tuple[int, ...]) -> Node:
+    return with_shape(node, shape) if isinstance(node, ArrayModel) else node
+
+
+class WithIntermediate:
+    """An output that also erases intermediate chunks: before a new job, and after the end."""
+
+    def __init__(self, inner: ArrayOutput, temp: Store, prefix: str) -> None:
+        self.inner, self.temp, self.prefix = inner, temp, prefix
+
+    @property
+    def store(self) -> Store:
+        """The store of the output, or that of intermediate chunks if only this process has it."""
+        return self.temp if is_process_local(self.temp) else self.inner.store
+
+    @property
+    def journal(self) -> tuple[Store, str]:
+        """The journal of the output."""
+        return self.inner.journal
+
+    def store_of(self, path: str) -> Store:
+        """Return the store that takes the chunks of the array at a path."""
+        return self.inner.store_of(path)
+
+    def begin(self, resume: bool, shared: bool) -> bool:
+        """Begin, without what an earlier job may have left."""
+        if not can_list(self.temp):
+            raise StoreError(
+                f"{self.temp!r} cannot list its keys, so that intermediate chunks could not be"
+                " erased; give temp"
+            )
+        resumed = self.inner.begin(resume, shared)
+        if not resumed and next(iter(list_prefix(self.temp, self.prefix)), None) is not None:
+            erase_prefix(self.temp, self.prefix)
+        return resumed
+
+    def finish(self) -> None:
+        """Make the result visible, and erase the intermediate chunks."""
+        self.inner.finish()
+        erase_prefix(self.temp, self.prefix)
+
+    def abandon(self) -> None:
+        """Keep everything for a job that resumes this one."""
+        self.inner.abandon()
