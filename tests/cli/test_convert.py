@@ -68,3 +68,97 @@ def test_convert_writes_one_line_without_a_terminal(ocean: Path) -> None:
     result = run("convert", "ocean.zarr", "new.zarr")
     assert result.output.count("\n") == 1
     assert result.output.startswith("wrote zarr 3 to new.zarr")
+
+
+def test_the_plan_is_shown_as_text_and_json(ocean: Path) -> None:
+    result = run("convert", "ocean.zarr", "new.zarr", "--zarr-format", "2", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "from zarr 3 to zarr 2 at new.zarr" in result.output
+    assert "copied without crc32c: 1 array (/deep/t)" in result.output
+    assert "7 chunks that keep their bytes: " in result.output
+    assert "nothing was written" in result.output
+    found = json.loads(run("convert", "ocean.zarr", "new.zarr", "--dry-run", "--json").output)
+    assert found["plan"]["stages"][0]["reads"] == 7
+    assert any("chunks kept byte for byte: 2 arrays" in line for line in found["plan"]["decisions"])
+    assert not Path("new.zarr").exists()
+
+
+def test_the_result_as_json(ocean: Path) -> None:
+    result = run("convert", "ocean.zarr", "new.zarr", "--to", "2", "--json", "--verify")
+    assert result.exit_code == 0
+    found = json.loads(result.output)
+    assert found["source"] == "ocean.zarr"
+    assert found["destination"] == "new.zarr"
+    assert found["zarr_format"] == "2"
+    assert found["chunks_copied"] == found["chunks_verified"] == 7
+    assert list(found["left_out"]) == ["/deep/t", "/name"]
+    failed = run("convert", "ocean.zarr", "new.zarr", "--json")
+    assert failed.exit_code == 3
+    assert '"error": "NodeExists"' in failed.output
+
+
+def test_chunks_are_linked(ocean: Path) -> None:
+    result = run("convert", "ocean.zarr", "new.zarr", "--link")
+    assert "0 chunks copied, 0 re-encoded, 7 linked, 0 bytes" in result.output
+    assert (ocean / "deep/t/c/0/0").samefile(ocean.parent / "new.zarr/deep/t/c/0/0")
+    assert (
+        "give --link or --in-place" in run("convert", "ocean.zarr", "--link", "--in-place").output
+    )
+
+
+def test_metadata_is_added_in_place_and_removed_again(in_tmp: Path) -> None:
+    group = oz.create_group("a.zarr", zarr_format=2)
+    group.create_array("x", data=[1, 2], chunks=1)
+    before = sorted(Path("a.zarr").rglob("*"))
+    result = run("convert", "a.zarr", "--in-place")
+    assert "wrote zarr 3 to a.zarr: 1 group, 1 array, 0 chunks copied" in result.output
+    assert oz.open("a.zarr", zarr_format=3)["x"][...].tolist() == [1, 2]
+    shown = run("convert", "--undo", "a.zarr", "--dry-run")
+    assert shown.output == "would remove 2 documents of zarr 3 from a.zarr\n"
+    shown = run("convert", "--undo", "a.zarr", "--json")
+    assert json.loads(shown.output)["erased"] == ["zarr.json", "x/zarr.json"]
+    assert sorted(Path("a.zarr").rglob("*")) == before
+    again = run("convert", "--undo", "a.zarr")
+    assert again.exit_code == 3
+    assert "no zarr 3 metadata" in again.output
+    assert "one path" in run("convert", "--undo", "a.zarr", "b.zarr").output
+
+
+def test_old_metadata_is_removed_after_confirmation(in_tmp: Path) -> None:
+    oz.create_array("a.zarr", data=[1, 2], zarr_format=2)
+    refused = run("convert", "a.zarr", "--in-place", "--remove-old")
+    assert refused.exit_code == 2
+    assert "cannot be undone" in refused.output
+    assert "--yes" in refused.output
+    assert not Path("a.zarr/zarr.json").exists()
+    assert run("convert", "a.zarr", "--in-place", "--remove-old", "--yes").exit_code == 0
+    assert not Path("a.zarr/.zarray").exists()
+    assert oz.open("a.zarr").zarr_format == 3
+    wrong = run("convert", "a.zarr", "b.zarr", "--remove-old")
+    assert "--remove-old needs --in-place" in wrong.output
+
+
+def test_damaged_chunks_are_listed(ocean: Path) -> None:
+    chunk = ocean / "deep/t/c/0/1"
+    chunk.write_bytes(chunk.read_bytes()[:-2])
+    failed = run("convert", "ocean.zarr", "new.zarr")
+    assert failed.exit_code == 3
+    assert "chunk (0, 1) of /deep/t" in failed.output
+    result = run("convert", "ocean.zarr", "new.zarr", "--skip-damaged", "--overwrite")
+    assert result.exit_code == 1
+    assert "skipped damaged chunk 'deep/t/c/0/1'" in result.output
+
+
+@pytest.mark.parametrize("option", ["--consolidated", "--no-consolidated", ""])
+def test_metadata_is_consolidated_as_asked(ocean: Path, option: str) -> None:
+    oz.consolidate_metadata("ocean.zarr")
+    result = run("convert", "ocean.zarr", "new.zarr", "--to", "2", *option.split())
+    assert ("has consolidated metadata" in result.output) == (option != "--no-consolidated")
+    assert Path("new.zarr/.zmetadata").exists() == (option != "--no-consolidated")
+
+
+def test_memory_and_workers_are_limited(ocean: Path) -> None:
+    result = run("convert", "ocean.zarr", "new.zarr", "--memory", "100B", "--workers", "1")
+    assert result.exit_code == 2
+    assert "give --memory '" in result.output
+    assert run("convert", "ocean.zarr", "new.zarr", "--workers", "1").exit_code == 0

@@ -64,6 +64,11 @@ def adapt_nodes(
     start: Location, nodes: Mapping[str, Node], goal: Format, options: Options
 ) -> tuple[list[Adaptation], dict[str, GroupModel]]:
     """Return all arrays and groups in another format; raise naming all that it cannot express."""
+    if not goal.has_groups and isinstance(nodes.get(""), GroupModel):
+        raise CannotExpress(
+            f"{start.at('')} is a group, and zarr {goal.name} has only arrays; convert its arrays"
+            " one by one"
+        )
     arrays: list[Adaptation] = []
     groups: dict[str, GroupModel] = {}
     failures: dict[str, OmnizarrError] = {}

@@ -30,9 +30,16 @@ from omnizarr.ops.adaptation import (
     consolidate,
     consolidated_groups,
 )
-from omnizarr.ops.in_place import InPlaceOutput
+from omnizarr.ops.in_place import InPlaceOutput, find_source
 from omnizarr.ops.job import HierarchyOutput, Job, Plan, Progress, Stage, Task, memory_of, run
-from omnizarr.ops.transfer import Method, Transfer, Transferred, TransferTask, transfer_tasks
+from omnizarr.ops.transfer import (
+    REMOTE_BATCH,
+    Method,
+    Transfer,
+    Transferred,
+    TransferTask,
+    transfer_tasks,
+)
 from omnizarr.stores import Store, check_disjoint, file_root, set_many
 from omnizarr.stores.base import LinksFiles
 from omnizarr.stores.identity import key_digest, portable_key
@@ -93,8 +100,8 @@ class Convert(Job[Report]):
         given = self.storage_options, self.destination_options
         here, there = options_for_two(self.source, self.destination, *given)
         origin = stores.resolve(self.source, read_only=not self.in_place, storage_options=here)
-        start, node = find_node(origin, "")
         goal = by_name(self.zarr_format)
+        start, node = find_source(origin, goal) if self.in_place else find_node(origin, "")
         if self.in_place:
             store = start.store
         else:
@@ -183,7 +190,7 @@ class _Planning:
             report,
             output,
             decisions,
-            max(room, largest) * tasks_at_once if transfers else None,
+            max(min(room, REMOTE_BATCH), largest) * tasks_at_once if transfers else None,
         )
 
     def _tasks(
@@ -235,23 +242,21 @@ class _Planning:
         return [model for model in self.models.values() if model.kind == "group"]
 
     def _decisions(self) -> Iterator[str]:
-        kept = [a.source.path for a in self.arrays if a.reason is None and not any(a.changed)]
-        how = "keep their chunks byte for byte"
+        kept = "chunks kept byte for byte"
         if self.job.in_place:
-            how = "keep their chunks where they are"
+            kept = "chunks kept where they are"
         elif self.job.link:
-            how = "keep their chunks, as hard links"
-        if kept:
-            yield f"{counted(len(kept), 'array')} {how}: {_names(kept)}"
-        changed: dict[str, list[str]] = {}
+            kept = "chunks kept, as hard links"
+        found: dict[tuple[str, str], list[str]] = {}
         for array in self.arrays:
+            way = kept, ""
             if array.reason is not None:
-                changed.setdefault(f"re-encoded: {array.reason}", []).append(array.source.path)
+                way = "re-encoded", f": {array.reason}"
             elif any(array.changed):
-                without = f"copied without {', '.join(array.left_out)}"
-                changed.setdefault(without, []).append(array.source.path)
-        for why, names in changed.items():
-            yield f"{counted(len(names), 'array')} ({_names(names)}) {why}"
+                way = f"copied without {', '.join(array.left_out)}", ""
+            found.setdefault(way, []).append(array.source.path)
+        for (how, why), names in found.items():
+            yield f"{how}: {counted(len(names), 'array')} ({_names(names)}){why}"
 
     def _measure(
         self,
@@ -275,10 +280,10 @@ class _Planning:
         stage.writes = report.chunks_total
         if not numbers[False][0]:
             stage.bytes_written = numbers[True][1]
-        for same, what in ((True, "keep their bytes"), (False, "are re-encoded")):
-            if numbers[same][0]:
-                count, size = numbers[same]
-                decisions.append(f"{counted(count, 'chunk')} of {size_text(size)} {what}")
+        for same, what in ((True, "that keep their bytes"), (False, "to re-encode")):
+            count, size = numbers[same]
+            if count:
+                decisions.append(f"{counted(count, 'chunk')} {what}: {size_text(size)}")
 
 
 def _names(found: list[str]) -> str:

@@ -135,8 +135,14 @@ def undo_conversion(
     """
     where = stores.resolve(store, read_only=dry_run, storage_options=storage_options)
     goal = by_name(zarr_format)
-    new = _nodes(where, goal)
-    start, old = _other_nodes(where, goal)
+    root = _root(where, goal)  # none if an earlier call was interrupted
+    new = {} if root is None else require_readable_nodes(*root)
+    start, node = find_source(where, goal)
+    if start.format.name == goal.name:
+        raise NodeNotFound(
+            f"{where!r} has no metadata but those of zarr {goal.name}; nothing was erased"
+        )
+    old = require_readable_nodes(start, node)
     expected = _expected(start, old, goal)
     problems = [*_losses(expected, new, start.format, goal)]
     if problems:
@@ -151,26 +157,22 @@ def undo_conversion(
     return tuple(keys)
 
 
-def _nodes(store: Store, format: Format) -> dict[str, Node]:
-    """Return all nodes of one format, none if there is no root: its erasure was interrupted."""
+def find_source(store: Store, goal: Format) -> tuple[Location, Node]:
+    """Return the root of a hierarchy in another format than `goal`, or any if there is no other."""
+    for format in map(by_name, NAMES):
+        found = None if format.name == goal.name else _root(store, format)
+        if found is not None:
+            return found
+    return find_node(store, "")
+
+
+def _root(store: Store, format: Format) -> tuple[Location, Node] | None:
+    """Return the root in one format, or None if there is none."""
     try:
         start, node = find_node(store, "", zarr_format=format.name)
     except NodeNotFound:
-        return {}
-    return require_readable_nodes(start, node)
-
-
-def _other_nodes(store: Store, goal: Format) -> tuple[Location, dict[str, Node]]:
-    """Return the location and nodes of the hierarchy in another format than `goal`."""
-    for format in map(by_name, NAMES):
-        if format.name == goal.name:
-            continue
-        nodes = _nodes(store, format)
-        if nodes and not all(isinstance(n, GroupModel) and n.implicit for n in nodes.values()):
-            return Location(store, "", format), nodes
-    raise NodeNotFound(
-        f"{store!r} has no metadata but those of zarr {goal.name}; nothing was erased"
-    )
+        return None
+    return None if isinstance(node, GroupModel) and node.implicit else (start, node)
 
 
 def _expected(start: Location, old: dict[str, Node], goal: Format) -> dict[str, Node]:

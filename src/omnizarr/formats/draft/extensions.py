@@ -163,6 +163,8 @@ def write_codecs(array: ArrayModel, format_name: str) -> tuple[Any, list[dict[st
                 raise cannot(
                     format_name, f"the codec {codec.name!r}", "the draft has no URI for it"
                 )
+            if id_ == "gzip":
+                step = {"level": 1, **step}
             if id_ == "blosc":
                 step = {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0, **step}
             out.append({"type": f"{CODECS}{id_}/1.0", "configuration": step})

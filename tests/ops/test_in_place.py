@@ -1,0 +1,205 @@
+"""Metadata of another format beside the old: added, undone, or in place of the old."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.stores import MemoryStore
+from omnizarr.testing import FaultyStore
+from tests.conventions.ome.test_migrate import image, plate
+
+SLASHES = {"chunk_key_encoding": {"name": "v2", "separator": "."}}
+
+
+def hierarchy(zarr_format: int = 2, **options: Any) -> dict[str, bytes]:
+    """Return a hierarchy that can be converted in place."""
+    store: dict[str, bytes] = {}
+    keys: dict[str, Any] = SLASHES if zarr_format == 3 else {}
+    group = oz.create_group(store, zarr_format=zarr_format, attributes={"a": 1, "nan": 2.5})
+    for number, name in enumerate(("x", "g/y", "g/h/z")):
+        group.create_array(
+            name,
+            data=np.arange(20).reshape(4, 5) + number,
+            chunks=(2, 2),
+            compressors=["gzip"] if zarr_format == 3 else [{"id": "zlib"}],
+            attributes={"n": number},
+            **keys,
+            **options,
+        )
+    return store
+
+
+CASES: dict[str, tuple[Callable[[], dict[str, bytes]], int]] = {
+    "2 to 3": (hierarchy, 3),
+    "3 to 2": (lambda: hierarchy(3), 2),
+    "image": (lambda: image("0.4"), 3),
+    "plate": (lambda: plate("0.4"), 3),
+}
+
+
+@pytest.mark.parametrize("consolidated", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_undo_leaves_exactly_what_was_there(case: str, consolidated: bool) -> None:
+    make, target = CASES[case]
+    store = make()
+    if consolidated:
+        oz.consolidate_metadata(store)
+    before = dict(store)
+    report = oz.convert(store, in_place=True, zarr_format=target)
+    added = {key for key in store if key not in before}
+    assert {key: store[key] for key in before} == before
+    assert bool(report.consolidated) == consolidated
+    assert {*oz.undo_conversion(store, zarr_format=target, dry_run=True)} == added
+    assert len(store) == len(before) + len(added)
+    assert {*oz.undo_conversion(store, zarr_format=target)} == added
+    assert store == before
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_old_metadata_is_removed_on_request(case: str) -> None:
+    make, target = CASES[case]
+    store, both = make(), make()
+    oz.convert(store, in_place=True, zarr_format=target, remove_old=True)
+    assert oz.open(store).zarr_format == target
+    assert oz.validate(store) == []
+    oz.convert(both, in_place=True, zarr_format=target)
+    assert both != store
+    oz.convert(both, in_place=True, zarr_format=target, remove_old=True)  # that were kept at first
+    assert both == store
+    with pytest.raises(oz.NodeNotFound, match="no metadata but those"):
+        oz.undo_conversion(store, zarr_format=target)
+
+
+def changed_attributes(store: Any) -> str:
+    oz.open(store, mode="r+", zarr_format=3)["g/y"].attrs["new"] = 1
+    return "attributes of /g/y were changed"
+
+
+def changed_shape(store: Any) -> str:
+    oz.open(store, mode="r+", zarr_format=3)["g/y"].append(np.zeros((2, 5)))
+    return "/g/y was resized"
+
+
+def added_node(store: Any) -> str:
+    oz.open_group(store, mode="r+", zarr_format=3).create_array("new", data=[1])
+    return "/new has no metadata of zarr 2"
+
+
+@pytest.mark.parametrize("change", [changed_attributes, changed_shape, added_node])
+def test_undo_refuses_to_lose_what_came_later(change: Callable[[Any], str]) -> None:
+    store = hierarchy()
+    oz.convert(store, in_place=True)
+    message = change(store)
+    before = dict(store)
+    with pytest.raises(oz.StoreError, match=rf"{message}.*nothing was erased"):
+        oz.undo_conversion(store)
+    assert store == before
+
+
+def test_values_that_were_written_later_stay() -> None:
+    store = hierarchy()
+    oz.convert(store, in_place=True)
+    oz.open(store, mode="r+", zarr_format=3)["x"][...] = 7
+    oz.undo_conversion(store)
+    assert (oz.open(store)["x"][...] == 7).all()
+
+
+def test_metadata_of_others_is_not_replaced() -> None:
+    store = hierarchy()
+    store["g/y/zarr.json"] = b"{}"
+    before = dict(store)
+    with pytest.raises(oz.NodeExists, match=r"already has zarr 3 metadata, in 'g/y/zarr\.json'"):
+        oz.convert(store, in_place=True)
+    assert store == before
+    with pytest.raises(oz.NodeNotFound):
+        oz.undo_conversion({**hierarchy(3)})
+
+
+def test_a_second_conversion_in_place_is_refused() -> None:
+    store = hierarchy()
+    oz.convert(store, in_place=True)
+    with pytest.raises(oz.NodeExists, match="already has zarr 3 metadata"):
+        oz.convert(store, in_place=True)
+
+
+@given(number=st.integers(0, 12), removes=st.booleans())
+def test_a_failing_store_has_all_new_metadata_or_none(number: int, removes: bool) -> None:
+    inner = MemoryStore(hierarchy())
+    before = dict(inner.values)
+    left = number
+
+    def fault(operation: str, key: str) -> Exception | None:
+        nonlocal left
+        if operation not in ("set", "set_many"):
+            return None
+        left -= 1
+        return oz.StoreError("the disk is full") if left < 0 else None
+
+    try:
+        oz.convert(FaultyStore(inner, fault), in_place=True, remove_old=removes)
+    except oz.StoreError:
+        assert inner.values == before
+    else:
+        assert oz.open(inner, zarr_format=3)["g/y"].attrs["n"] == 1
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_an_interrupted_conversion_in_place_is_done_or_undone_again(number: int) -> None:
+    """The process ends between two documents: the old hierarchy works, as does either way on."""
+    finished = hierarchy()
+    oz.convert(finished, in_place=True)
+    before = hierarchy()
+    added = sorted(finished.keys() - before.keys(), key=lambda key: -key.count("/"))
+    store = before | {key: finished[key] for key in added[:number]}
+    assert oz.open(store).zarr_format == 2
+    other = dict(store)
+    oz.convert(store, in_place=True)
+    assert store == finished
+    oz.undo_conversion(other)
+    assert other == before
+    # The same for an interrupted undo.
+    rest = {key: value for key, value in finished.items() if key not in added[-number:]}
+    if rest != before:
+        oz.undo_conversion(rest)
+    assert rest == before
+
+
+def test_damage_is_found_before_metadata_is_added(tmp_path: Path) -> None:
+    for key, value in hierarchy().items():
+        path = tmp_path / "x.zarr" / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(value[:-4] if key == "g/y/0.1" else value)
+    with pytest.raises(oz.ChunkError, match=r"/g/y"):
+        oz.convert(tmp_path / "x.zarr", in_place=True, verify=True)
+    assert not [*tmp_path.rglob("zarr.json")]
+    report = oz.convert(tmp_path / "x.zarr", in_place=True, skip_damaged=True)
+    assert list(report.damaged) == ["g/y/0.1"]
+    assert report.chunks_verified == 17
+    assert oz.open(tmp_path / "x.zarr", zarr_format=3)["x"].attrs["n"] == 0
+    assert not [*tmp_path.rglob("*omnizarr*")]
+
+
+def test_arguments_that_exclude_each_other_are_refused() -> None:
+    with pytest.raises(TypeError, match="remove_old requires in_place"):
+        oz.convert(hierarchy(), {}, remove_old=True)
+    with pytest.raises(TypeError, match="link=True needs a destination"):
+        oz.convert(hierarchy(), in_place=True, link=True)
+
+
+def test_zarr_python_s_migration_can_be_undone_too(tmp_path: Path) -> None:
+    migrate = pytest.importorskip("zarr.metadata.migrate_v3")
+    zarr = pytest.importorskip("zarr")
+    group = oz.create_group(tmp_path / "x.zarr", zarr_format=2, attributes={"a": [1]})
+    group.create_array("g/y", data=np.arange(9), chunks=4, compressor=oz.GZip(level=2))
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    migrate.migrate_v2_to_v3(input_store=zarr.storage.LocalStore(tmp_path / "x.zarr"))
+    assert len(oz.undo_conversion(tmp_path / "x.zarr")) == 3
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
