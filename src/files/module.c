@@ -1,5 +1,5 @@
 /* The module omnizarr.stores._files: read several small files of one directory in one call, and
- * replace files atomically.
+ * replace or copy files atomically.
  *
  * A file that exists but cannot be read, or a name that is not a plain relative path, is reported
  * as "not done"; the caller then repeats it in Python and raises the error.
@@ -8,6 +8,7 @@
 #include <Python.h>
 
 #include "atomic_file.h"
+#include "copy_file.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -219,7 +220,54 @@ static PyObject *replace_many(PyObject *Py_UNUSED(module), PyObject *args) {
     return items != NULL && taken == count ? PyLong_FromSsize_t(done) : NULL;
 }
 
+/* Return a new array of so many names, each owned by the array, or NULL with an exception. */
+static char **take_names(PyObject *names, Py_ssize_t count) {
+    char **taken = calloc((size_t)count + 1, sizeof *taken); /* owned by the caller */
+    if (taken == NULL) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; taken != NULL && i < count; i++) {
+        Py_ssize_t size;
+        const char *text = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(names, i), &size);
+        if (text != NULL && is_plain(text, size)) taken[i] = strdup(text);
+        else if (text != NULL) PyErr_SetString(PyExc_ValueError, "not a plain relative path");
+        if (taken[i] != NULL) continue;
+        if (!PyErr_Occurred()) PyErr_NoMemory();
+        while (i--) free(taken[i]);
+        free(taken);
+        return NULL;
+    }
+    return taken;
+}
+
+/* copy_many(source, target, names, sync) -> (files copied: all, or those before the first failure,
+ * and their bytes) */
+static PyObject *copy_many(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *from, *to, *names;
+    int sync;
+    if (!PyArg_ParseTuple(args, "SSO!p", &from, &to, &PyTuple_Type, &names, &sync)) return NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(names), done = 0;
+    long long total = 0;
+    char **taken = take_names(names, count);
+    if (taken == NULL) return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    int source = open(PyBytes_AS_STRING(from), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int target = open(PyBytes_AS_STRING(to), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    while (source >= 0 && target >= 0 && done < count) {
+        oz_status status = oz_copy_file(source, target, taken[done], sync, &total);
+        if (status == OZ_RETRY) status = oz_copy_file(source, target, taken[done], sync, &total);
+        if (status) break;
+        done++;
+    }
+    if (source >= 0) close(source);
+    if (target >= 0) close(target);
+    Py_END_ALLOW_THREADS;
+    for (Py_ssize_t i = 0; i < count; i++) free(taken[i]);
+    free(taken);
+    return Py_BuildValue("nL", done, total);
+}
+
 static PyMethodDef methods[] = {
+    {"copy_many", copy_many, METH_VARARGS,
+     "Copy files to another directory; return their number, up to the first failure, and bytes."},
     {"replace_many", replace_many, METH_VARARGS,
      "Store files as replace does and return how many, up to the first that failed."},
     {"replace", replace, METH_VARARGS,

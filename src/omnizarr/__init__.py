@@ -82,7 +82,8 @@ if _typing.TYPE_CHECKING:
     from omnizarr.ops.analysis.stats import stats
     from omnizarr.ops.analysis.usage import disk_usage
     from omnizarr.ops.convert import convert
-    from omnizarr.ops.copy import copy, copy_all, copy_store, from_array
+    from omnizarr.ops.copy import copy, copy_all, from_array
+    from omnizarr.ops.copy_store import copy_hierarchy, copy_store
     from omnizarr.ops.in_place import undo_conversion
     from omnizarr.ops.job import run
     from omnizarr.ops.rechunk.job import rechunk
@@ -144,6 +145,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "convert",
     "copy",
     "copy_all",
+    "copy_hierarchy",
     "copy_store",
     "create",
     "create_array",
@@ -235,7 +237,8 @@ _LATER = {
     "ome": "ome",
     "copy": "ops.copy:copy",
     "copy_all": "ops.copy:copy_all",
-    "copy_store": "ops.copy:copy_store",
+    "copy_hierarchy": "ops.copy_store:copy_hierarchy",
+    "copy_store": "ops.copy_store:copy_store",
     "create_hierarchy": "hierarchy.create:create_hierarchy",
     "disk_usage": "ops.analysis.usage:disk_usage",
     "from_array": "ops.copy:from_array",

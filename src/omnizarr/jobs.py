@@ -9,12 +9,14 @@
 from omnizarr.ops.analysis.stats import Stats
 from omnizarr.ops.analysis.usage import DiskUsage
 from omnizarr.ops.convert import Convert
+from omnizarr.ops.copy_store import Copy
 from omnizarr.ops.job import Job, Outcome, Plan, Progress, Stage, Task, run
 from omnizarr.ops.rechunk.job import Rechunk
 from omnizarr.ops.verify import Verify
 
 __all__ = [
     "Convert",
+    "Copy",
     "DiskUsage",
     "Job",
     "Outcome",

@@ -69,6 +69,7 @@ PUBLIC = [
     "convert",
     "copy",
     "copy_all",
+    "copy_hierarchy",
     "copy_store",
     "create",
     "create_array",

@@ -8,6 +8,7 @@ from omnizarr.formats.detect import (
     check_entry,
     guess_format,
     is_metadata,
+    makes_node,
     unchecked_attributes,
 )
 from omnizarr.formats.draft.metadata import V3Draft
@@ -30,5 +31,6 @@ __all__ = [
     "check_entry",
     "guess_format",
     "is_metadata",
+    "makes_node",
     "unchecked_attributes",
 ]

@@ -53,6 +53,12 @@ def is_metadata(key: str) -> bool:
     return any(by_name(name).is_metadata(key) for name in NAMES)
 
 
+def makes_node(key: str) -> bool:
+    """Return True if a metadata document makes a node, and False if it only adds to one."""
+    name = key.rpartition("/")[2]
+    return name not in (_V2.keys("")[2], _V1.keys("")[1], ".zmetadata")
+
+
 def guess_format(metadata: Mapping[str, Any], data: bytes) -> tuple[Format, Documents] | None:
     """Return the format that a metadata document looks like, and its node's documents at the root.
 

@@ -1,36 +1,27 @@
-"""Copy arrays, groups and stores, unchanged or with other options."""
+"""Copy arrays and groups, unchanged or with other options."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from omnizarr import stores
-from omnizarr.engine import BoundArray
 from omnizarr.errors import (
     InvalidArgument,
     NodeExists,
-    NodeNotFound,
     StoreError,
     WrongType,
 )
-from omnizarr.formats import is_metadata
 from omnizarr.formats.format import without_invalid_names
 from omnizarr.hierarchy.array import CODEC_OPTIONS, Array, options_like
 from omnizarr.hierarchy.build import build, make_array
-from omnizarr.hierarchy.chunks import stored_keys
 from omnizarr.hierarchy.create import create_array, new_location
 from omnizarr.hierarchy.group import Group, make_group
-from omnizarr.hierarchy.location import Location, walk_nodes, warn_of_other_keys
-from omnizarr.hierarchy.lookup import find_node
+from omnizarr.hierarchy.location import Location, warn_of_other_keys
 from omnizarr.hierarchy.options import CreateOptions, document_options
 from omnizarr.hierarchy.selection import as_source
-from omnizarr.model import ArrayModel, paths
-from omnizarr.stores import Store, can_list, list_prefix, overlap, storage_identity
-from omnizarr.stores.local.atomic_files import OURS
-from omnizarr.stores.resolve import options_for_two
+from omnizarr.model import paths
+from omnizarr.stores import can_list, storage_identity
 
 COPY_BYTES = 2**26  # copied at a time, unless a chunk is larger
 IfExists: TypeAlias = Literal["raise", "replace", "skip", "skip_initialized"]
@@ -281,105 +272,3 @@ def _warn_of_foreign(group: Group) -> None:
     location = group._location
     if can_list(location.store):
         warn_of_other_keys(location, {"": group._model, **group._nodes()}, members=False)
-
-
-def copy_store(
-    source: Any,
-    dest: Any,
-    source_path: str = "",
-    dest_path: str = "",
-    *,
-    excludes: Iterable[str] | str = (),
-    includes: Iterable[str] | str = (),
-    flags: int = 0,
-    if_exists: Literal["raise", "replace", "skip"] = "raise",
-    dry_run: bool = False,
-    log: Log = None,
-    storage_options: Mapping[str, Any] | None = None,
-    destination_options: Mapping[str, Any] | None = None,
-) -> tuple[int, int, int]:
-    """Copy keys and values unchanged from one store to another.
-
-    Keys that match one of the regular expressions `excludes` are not copied, unless they match one
-    of `includes`. Conflicting keys are detected before anything is written. `storage_options` apply
-    to both if they are URLs; `destination_options` replace them for the destination. Return the
-    number of keys copied, the number skipped, and the number of bytes.
-    """
-    if if_exists not in ("raise", "replace", "skip"):
-        raise InvalidArgument(f"if_exists must be raise, replace or skip, got {if_exists!r}")
-    options = options_for_two(source, dest, storage_options, destination_options)
-    old = stores.resolve(source, read_only=True, storage_options=options[0])
-    new = stores.resolve(dest, storage_options=options[1])
-    write_log = log or (lambda line: None)
-    ends = (source_path, dest_path)
-    start, end = (paths.prefix(paths.forward(paths.normalize(p))) for p in ends)
-    pairs = [
-        (key, end + key[len(start) :])
-        for key in sorted(list_prefix(old, start), key=_metadata_last)
-        if OURS not in key and _chosen(key[len(start) :], includes, excludes, flags)
-    ]
-    _check_listing(old, paths.normalize(source_path))
-    if overlap(storage_identity(old, start), storage_identity(new, end)):
-        raise StoreError(
-            f"cannot copy {old!r} to {new!r}: they are the same, or one is inside the other"
-        )
-    if not pairs and not any(True for _ in list_prefix(old, start)):
-        raise NodeNotFound(f"there are no keys below {start!r} in {old!r}; nothing was copied")
-    there = set() if if_exists == "replace" else set(list_prefix(new, end))
-    if if_exists == "raise":
-        for _, key in pairs:
-            if key in there:
-                raise NodeExists(f"{new!r} already has the key {key!r}; see if_exists")
-    copied = size = 0
-    for key, target in pairs:
-        if target in there:
-            write_log(f"skip {key}")
-            continue
-        write_log(f"copy {key}")
-        copied += 1
-        if dry_run:
-            continue
-        value = old.get(key)
-        if value is None:
-            raise StoreError(f"{key!r} was deleted from {old!r} while it was being copied")
-        new.set(target, value)
-        size += len(value)
-    return copied, len(pairs) - copied, size
-
-
-def _check_listing(store: Store, path: str) -> None:
-    """Raise if a store has chunks that it does not list."""
-    if getattr(store, "lists_all", True):
-        return
-    try:
-        start, root = find_node(store, path)
-    except NodeNotFound:
-        return
-    for location, node in walk_nodes(start, root):
-        if isinstance(node, ArrayModel):
-            prefix = location.format.chunk_prefix(location.path)
-            array = BoundArray(store, location.path, prefix, node)
-            _, key = next(stored_keys(array), (None, None))
-            if key is not None and key not in list_prefix(store, array.prefix):
-                raise StoreError(
-                    f"{store!r} does not list the chunks of {paths.show(location.path)}, so they"
-                    " would not be copied; use convert, which requests each chunk by its key"
-                )
-
-
-def _metadata_last(key: str) -> tuple[bool, int, str]:
-    """Return a sort key that puts metadata after the chunks and nodes below it."""
-    metadata = is_metadata(key)
-    return metadata, -key.count("/") if metadata else 0, key
-
-
-def _chosen(
-    key: str, includes: Iterable[str] | str, excludes: Iterable[str] | str, flags: int
-) -> bool:
-    """Return True if a key is to be copied: included, or not excluded."""
-    excluded = any(re.search(pattern, key, flags) for pattern in _several(excludes))
-    return not excluded or any(re.search(pattern, key, flags) for pattern in _several(includes))
-
-
-def _several(patterns: Iterable[str] | str) -> list[str]:
-    return [patterns] if isinstance(patterns, str) else list(patterns)

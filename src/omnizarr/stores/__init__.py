@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from omnizarr import registry
-from omnizarr.stores.base import ChecksSpelling, HasParents, Range, SetsIf, Store, Versioned
+from omnizarr.stores.base import ChecksSpelling, Entry, HasParents, Range, SetsIf, Store, Versioned
 from omnizarr.stores.identity import check_disjoint, overlap, same_storage, storage_identity
 from omnizarr.stores.local.store import DirectoryStore, LocalStore, NestedDirectoryStore
 from omnizarr.stores.memory import MemoryStore
@@ -23,6 +23,7 @@ from omnizarr.stores.operations import (
     has_low_latency,
     is_process_local,
     list_dir,
+    list_entries,
     list_prefix,
     list_sizes,
     lock,
@@ -48,6 +49,7 @@ __all__ = [
     "CacheStore",
     "ChecksSpelling",
     "DirectoryStore",
+    "Entry",
     "HasParents",
     "LocalStore",
     "MemoryStore",
@@ -78,6 +80,7 @@ __all__ = [
     "has_low_latency",
     "is_process_local",
     "list_dir",
+    "list_entries",
     "list_prefix",
     "list_sizes",
     "lock",

@@ -15,7 +15,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    overload,
+    runtime_checkable,
+)
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from omnizarr import registry
@@ -91,6 +101,17 @@ class SetsMany(Protocol):
     """Can store several values faster than one by one."""
 
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None: ...
+
+
+@runtime_checkable
+class SetsParts(Protocol):
+    """Can store a large value of which only parts are in memory at a time."""
+
+    def set_parts(self, key: str, parts: Callable[[], Iterator[bytes]]) -> None:
+        """Store the parts that the function yields, as one value that appears when complete.
+
+        It is called again if the store tries again after an error.
+        """
 
 
 @runtime_checkable
@@ -260,6 +281,22 @@ class ListsSizes(Protocol):
     """Can list the keys below a prefix with the sizes of their values, without more requests."""
 
     def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]: ...
+
+
+class Entry(NamedTuple):
+    """A key in a listing with what is known of its value; None where a store does not say."""
+
+    key: str
+    size: int | None = None  # bytes
+    modified: int | None = None  # nanoseconds since 1970
+    tag: str | None = None  # the ETag of an object
+
+
+@runtime_checkable
+class ListsEntries(Protocol):
+    """Can list the keys below a prefix with sizes, times and tags, without more requests."""
+
+    def list_entries(self, prefix: str) -> Iterator[Entry]: ...
 
 
 @runtime_checkable

@@ -21,12 +21,14 @@ from omnizarr.concurrency.retry import Overtaken, retry_conflicts
 from omnizarr.errors import InvalidArgument, OmnizarrError, ReadOnly, StoreError
 from omnizarr.stores.base import (
     Bytes,
+    Entry,
     ErasesPrefix,
     GetMany,
     GetsManyVersioned,
     HasSizes,
     Lists,
     ListsDir,
+    ListsEntries,
     ListsPrefix,
     ListsSizes,
     LockKind,
@@ -317,6 +319,20 @@ def list_sizes(store: Store, prefix: str) -> Iterator[tuple[str, int]]:
     keys = list_prefix(store, prefix)
     while some := [*itertools.islice(keys, _BATCH)]:
         yield from sizes(store, some).items()
+
+
+def list_entries(store: Store, prefix: str) -> Iterator[Entry]:
+    """Yield all keys below a prefix with what a store knows of their values without reading them.
+
+    Keys without a readable value are left out, as by `list_sizes`.
+    """
+    check_prefix(prefix)
+    if isinstance(store, ListsEntries):
+        yield from store.list_entries(prefix)
+    elif isinstance(store, (ListsSizes, HasSizes)):
+        yield from (Entry(key, size) for key, size in list_sizes(store, prefix))
+    else:
+        yield from map(Entry, list_prefix(store, prefix))
 
 
 def list_dir(store: Store, prefix: str) -> tuple[list[str], list[str]]:

@@ -11,8 +11,10 @@ from omnizarr.stores import operations
 from omnizarr.stores.base import (
     Bytes,
     Closeable,
+    Entry,
     GetsManyVersioned,
     HasSizes,
+    ListsEntries,
     ListsSizes,
     LockKind,
     Locks,
@@ -51,6 +53,7 @@ class WrapperStore(Closeable):
             "list_prefix": listing,
             "list_dir": listing,
             "list_sizes": isinstance(self.inner, ListsSizes),
+            "list_entries": isinstance(self.inner, ListsEntries),
             "erase_prefix": listing,
             "generation": isinstance(self.inner, Versioned),
             "get_versioned": isinstance(self.inner, Versioned),
@@ -197,6 +200,14 @@ class WrapperStore(Closeable):
             "list_prefix", [prefix], lambda: [*operations.list_sizes(self.inner, inside)]
         )
         yield from ((self._from_inner(key), size) for key, size in found)
+
+    def _list_entries(self, prefix: str) -> Iterator[Entry]:
+        operations.check_prefix(prefix)
+        inside = self._to_inner(prefix)
+        found = self._call(
+            "list_prefix", [prefix], lambda: [*operations.list_entries(self.inner, inside)]
+        )
+        yield from (entry._replace(key=self._from_inner(entry.key)) for entry in found)
 
     def _list_dir(self, prefix: str) -> tuple[Names, Names]:
         operations.check_prefix(prefix)

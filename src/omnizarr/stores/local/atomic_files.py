@@ -14,7 +14,7 @@ import os
 import shutil
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from omnizarr.concurrency.retry import EMFILE, REMOVED_DIRECTORY, retry_on_emfile
@@ -81,8 +81,30 @@ def replace_files(pairs: list[tuple[str, Bytes]]) -> int:
     return 0 if _files is None else _files.replace_many(pairs)
 
 
+def replace_file_by_parts(path: str, parts: Callable[[], Iterator[bytes]], sync: bool) -> None:
+    """Store a file whose content comes in parts, and the folders that it needs."""
+    partial = _partial_name(path)
+
+    def replace() -> None:
+        with contextlib.suppress(FileNotFoundError):  # removed while it was empty
+            _make_folders(os.path.dirname(path))
+        try:
+            _write_parts(partial, parts(), sync)
+            os.replace(partial, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(partial)
+            raise
+
+    REMOVED_DIRECTORY.call(replace, FileNotFoundError)
+
+
+def _partial_name(path: str) -> str:
+    return f"{path}{PARTIAL}{os.getpid()}_{threading.get_ident()}"
+
+
 def _replace(path: str, value: Bytes, sync: bool, only_new: bool) -> bool:
-    partial = f"{path}{PARTIAL}{os.getpid()}_{threading.get_ident()}"
+    partial = _partial_name(path)
     try:
         _write(partial, value, sync)
         if only_new:
@@ -148,13 +170,18 @@ def _rename_if_new(partial: str, path: str) -> bool:
 
 
 def _write(path: str, value: Bytes, sync: bool) -> None:
+    _write_parts(path, [value], sync)
+
+
+def _write_parts(path: str, values: Iterable[Bytes], sync: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
     flags |= getattr(os, "O_NOFOLLOW", 0)  # a link must not redirect what is overwritten
     descriptor = os.open(path, flags, 0o666)
     try:
-        view = memoryview(flat(value))
-        while view:
-            view = view[os.write(descriptor, view) :]
+        for value in values:
+            view = memoryview(flat(value))
+            while view:
+                view = view[os.write(descriptor, view) :]
         if sync:
             os.fsync(descriptor)
     finally:

@@ -23,13 +23,14 @@ from omnizarr import config
 from omnizarr.concurrency import file_locks
 from omnizarr.concurrency.retry import retry_on_emfile
 from omnizarr.errors import InvalidArgument, StoreError
-from omnizarr.stores.base import Bytes, Closeable, GetMany, LockKind, Range, split_path
+from omnizarr.stores.base import Bytes, Closeable, Entry, GetMany, LockKind, Range, split_path
 from omnizarr.stores.identity import StorageIdentity, directory
 from omnizarr.stores.local import atomic_files
 from omnizarr.stores.local.atomic_files import (
     OURS,
     remove_folder,
     replace_file,
+    replace_file_by_parts,
     replace_files,
 )
 from omnizarr.stores.local.staging import DirectoryStage
@@ -232,6 +233,20 @@ class LocalStore(Closeable):
                 raise
             raise StoreError(f"cannot write {path!r}: {e.strerror or e}") from e
 
+    def set_parts(self, key: str, parts: Callable[[], Iterator[bytes]]) -> None:
+        """Store a large value of which only parts are in memory at a time."""
+        check_writable(self)
+        path = self._path(key)
+        sync = config.get().durability == "fsync"
+        try:
+            retry_on_emfile(partial(replace_file_by_parts, path, parts, sync))
+            if sync:
+                self._sync_folders(path)
+        except OSError as e:
+            if not raised_by_system(e):
+                raise
+            raise StoreError(f"cannot write {path!r}: {e.strerror or e}") from e
+
     def set_many(self, values: Iterable[tuple[str, Bytes]]) -> None:
         check_writable(self)
         left = [*values]
@@ -342,14 +357,24 @@ class LocalStore(Closeable):
             yield from (head + name for name in names if OURS not in name)
 
     def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        return ((entry.key, entry.size or 0) for entry in self.list_entries(prefix))
+
+    def list_entries(self, prefix: str) -> Iterator[Entry]:
         for key in self.list_prefix(prefix):
-            about: os.stat_result | None
-            try:
-                about = os.stat(self._start + key)
-            except OSError:  # it was erased meanwhile, or cannot be read
-                about = self._apply_to_file(key, os.stat)
-            if about is not None and stat.S_ISREG(about.st_mode):
-                yield key, about.st_size
+            found = self.entry(key)
+            if found is not None:
+                yield found
+
+    def entry(self, key: str) -> Entry | None:
+        """Return the size and modification time of a value, or None if there is none."""
+        about: os.stat_result | None
+        try:
+            about = os.stat(self._start + key)
+        except OSError:  # it was erased meanwhile, or cannot be read
+            about = self._apply_to_file(key, os.stat)
+        if about is None or not stat.S_ISREG(about.st_mode):
+            return None
+        return Entry(key, about.st_size, about.st_mtime_ns)
 
     def list_everything(self, prefix: str) -> Iterator[str]:
         """Yield all keys below a prefix, temporary and lock files, and folders with a final slash.

@@ -24,7 +24,7 @@ from omnizarr.concurrency.retry import (
 )
 from omnizarr.errors import StoreError
 from omnizarr.stores import identity
-from omnizarr.stores.base import Bytes, Closeable, Range, flat, is_web_page, redact_urls
+from omnizarr.stores.base import Bytes, Closeable, Entry, Range, flat, is_web_page, redact_urls
 from omnizarr.stores.byte_ranges import fetch_many, fetch_many_versioned
 from omnizarr.stores.object import obstore
 from omnizarr.stores.object.bucket import CREDENTIAL_SOURCES, Bucket, MemoryBucket, native_store
@@ -73,6 +73,16 @@ def version_tag(meta: Meta) -> str | None:
     return f"{version or ''}|{e_tag or ''}" if version or e_tag else None
 
 
+def _put_parts(path: str, parts: Callable[[], Iterator[bytes]], client: Any) -> None:
+    client.put(path, parts(), use_multipart=True, chunk_size=_PART, max_concurrency=4)
+
+
+def _entry(meta: Meta, skip: int) -> Entry:
+    """Return an entry of a listing; the first characters of the path are no part of the key."""
+    modified = int(meta["last_modified"].timestamp() * 1000) * 10**6  # servers send no more digits
+    return Entry(meta["path"][skip:], meta["size"], modified, meta.get("e_tag"))
+
+
 def is_marked(client: Any, path: str, data: Any, name: str, mark: str) -> bool:
     """Return True if an object comes from a certain write, not from another of the same bytes.
 
@@ -109,6 +119,7 @@ _NO_RANGES, _TOO_SHORT = "Received non-partial response", "but object was only"
 _NO_REQUEST = "builder error"  # its message for a URL that it may not request
 _MAX_KEY = 1024  # bytes of a name, in all three clouds
 _NO_KEY = "no-such-key.omnizarr"
+_PART = 2**23  # bytes that are uploaded in one request, of a value that comes in parts
 _BATCH = 1000  # keys erased in one go
 _MARK = "omnizarrwrite"  # metadata by which a writer knows its own value; Azure takes no hyphens
 
@@ -257,6 +268,13 @@ class ObjectStore(Closeable):
         last = dict(values)  # of a key that comes twice the later value counts
         in_parallel(lambda pair: self.set(*pair), [*last.items()])
 
+    def set_parts(self, key: str, parts: Callable[[], Iterator[bytes]]) -> None:
+        """Upload a value in parts, a few at a time; it appears when all of them are there."""
+        check_writable(self)
+        path = self._path(key)
+        put = partial(_put_parts, path, parts)
+        self._call("write", key, put)
+
     def set_if(self, key: str, value: Bytes, generation: str | None) -> bool:
         check_writable(self)
         path, data = self._path(key), self.bucket.payload(flat(value))
@@ -310,16 +328,18 @@ class ObjectStore(Closeable):
         return (key for key, _ in self.list_sizes(prefix))
 
     def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
-        check_prefix(prefix)
-        top = (self._start + prefix).rstrip("/")
+        return ((entry.key, entry.size or 0) for entry in self.list_entries(prefix))
 
-        def pages(client: Any) -> list[tuple[str, int]]:
+    def list_entries(self, prefix: str) -> Iterator[Entry]:
+        check_prefix(prefix)
+        top, skip = (self._start + prefix).rstrip("/"), len(self._start)
+
+        def pages(client: Any) -> list[Entry]:
             found = client.list(top or None, chunk_size=_BATCH)
-            entries = [(entry["path"], entry["size"]) for page in found for entry in page]
+            entries = [_entry(meta, skip) for page in found for meta in page]
             return entries or self._checked_empty(client, entries)
 
-        found = self._call("list", prefix, pages)
-        yield from ((path[len(self._start) :], size) for path, size in found)
+        yield from self._call("list", prefix, pages)
 
     def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
         check_prefix(prefix)

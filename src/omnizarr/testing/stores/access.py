@@ -392,6 +392,15 @@ class ListableTests(Suite):
         assert dict(stores.list_sizes(store, "b/")) == {"b/c": 0, "b/d/e": 10}
         assert dict(stores.list_sizes(store, "x/")) == {}
 
+    def test_listed_entries_have_the_sizes_that_are_known(self, store: Store) -> None:
+        values = {"a": b"1", "b/c": b"", "b/d/e": TEN, "bb/c": b"22"}
+        self.put(store, values)
+        entries = {entry.key: entry for entry in stores.list_entries(store, "")}
+        assert entries.keys() == values.keys()
+        for key, entry in entries.items():
+            assert entry.size in (None, len(values[key]))
+        assert {entry.key for entry in stores.list_entries(store, "b/")} == {"b/c", "b/d/e"}
+
     def test_one_level_is_keys_and_prefixes(self, store: Store) -> None:
         names = ["a/b", "a/c", "a/d/e", "a/d/f/g", "a/f/g", "a0", "a-/x", "h"]
         self.put(store, dict.fromkeys(names, b"1"))

@@ -1,0 +1,149 @@
+"""The tasks of a copy: batches of keys whose values are compared, copied, verified or erased."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from omnizarr.errors import StoreError
+from omnizarr.ops.job import Outcome
+from omnizarr.stores import Entry, Store, erase_values
+from omnizarr.stores.transfer import Transfer
+
+Compare: TypeAlias = Literal["time", "size", "checksum", "exists", "never"]
+COMPARED = {
+    "time": "size and modification time or ETag, or by their bytes where a store has none",
+    "size": "size alone",
+    "checksum": "their bytes",
+    "exists": "the presence of their keys",
+    "never": "nothing: all are copied",
+}
+
+
+@dataclass
+class Copied(Outcome):
+    """The result of a copy."""
+
+    copied: int = 0  # values
+    same: int = 0  # values that were not copied, since the destination has them
+    erased: int = 0  # values of the destination that the source does not have
+    verified: int = 0  # values that were read back and compared
+    bytes_copied: int = 0
+    checksums: dict[str, str] = field(default_factory=dict)  # SHA-256 by key, on demand
+
+
+@dataclass(frozen=True)
+class CopyBatch:
+    """A task: copy the values of some keys, or of those that differ."""
+
+    transfer: Transfer
+    entries: tuple[Entry, ...]
+    known: tuple[Entry | None, ...] | None  # the destination's; None: to be asked for
+    compare: Compare
+    verify: bool
+    checksums: bool
+    may_be_missing: bool  # keys were not listed, so that some may have no value
+    process: int | None  # the only one that may write
+
+    def __call__(self) -> Copied:
+        if self.process not in (None, os.getpid()):
+            raise StoreError(
+                f"{self.transfer.source!r} or {self.transfer.target!r} can be used by one process"
+                " only; leave `on` out to copy on threads"
+            )
+        differing = self._differing()
+        done = self.transfer.copy(differing, digests=self.checksums)
+        if done.missing and not self.may_be_missing:
+            raise StoreError(
+                f"{self.transfer.start}{done.missing[0]} was erased from {self.transfer.source!r}"
+                " while it was being copied; copy again when nobody writes to it"
+            )
+        missing = set(done.missing)
+        result = Copied(done.values, bytes_copied=done.nbytes, checksums=done.digests)
+        result.same = len(self.entries) - len(differing)
+        if self.verify:
+            written = [entry for entry in differing if entry.key not in missing]
+            self._verify(written)
+            result.verified = len(written)
+        if self.checksums and result.same:
+            copied = {entry.key for entry in differing}
+            others = [entry for entry in self.entries if entry.key not in copied]
+            result.checksums.update(self.transfer.digests(others))
+        return result
+
+    def _differing(self) -> Sequence[Entry]:
+        if self.compare == "never":
+            return self.entries
+        known = self.known
+        if known is None:
+            known = tuple(self.transfer.target_entries(self.entries))
+        chosen, unknown = set[str](), []
+        for entry, other in zip(self.entries, known, strict=True):
+            same = is_same(entry, other, self.compare, self.transfer.keeps_times)
+            if same is None:
+                unknown.append(entry)
+            elif not same:
+                chosen.add(entry.key)
+        chosen.update(self.transfer.differing(unknown))
+        return [entry for entry in self.entries if entry.key in chosen]
+
+    def _verify(self, entries: Sequence[Entry]) -> None:
+        wrong = self.transfer.differing(entries)
+        if wrong:
+            raise StoreError(
+                f"{self.transfer.end}{wrong[0]} in {self.transfer.target!r} is not what was written"
+                f" ({len(wrong)} of {len(entries)} values): the source was changed meanwhile, or"
+                " the storage is faulty; copy again"
+            )
+
+
+def is_same(source: Entry, target: Entry | None, compare: Compare, exact: bool) -> bool | None:
+    """Return True if a value need not be copied, None if both have to be read to know.
+
+    `exact`: copies have the modification time of their source; else a copy is newer.
+    """
+    if target is None or compare in ("exists", "never"):
+        return target is not None and compare == "exists"
+    sized = source.size is not None and target.size is not None
+    if sized and source.size != target.size:
+        return False
+    if compare == "size" and sized:
+        return True
+    if compare == "time":
+        if source.tag is not None and target.tag is not None:
+            return source.tag == target.tag
+        if sized and source.modified is not None and target.modified is not None:
+            if exact:
+                return source.modified == target.modified
+            return source.modified < target.modified
+    return None
+
+
+@dataclass(frozen=True)
+class CopyMetadata:
+    """A task: copy metadata, those of the innermost nodes first, then erase others."""
+
+    batches: tuple[CopyBatch, ...]
+    store: Store
+    extra: tuple[str, ...]  # of nodes that the source does not have
+
+    def __call__(self) -> Copied:
+        total = Copied(erased=len(self.extra))
+        for batch in self.batches:
+            total.merge(batch())
+        erase_values(self.store, self.extra)
+        return total
+
+
+@dataclass(frozen=True)
+class EraseBatch:
+    """A task: erase keys of the destination."""
+
+    store: Store
+    keys: tuple[str, ...]
+
+    def __call__(self) -> Copied:
+        erase_values(self.store, self.keys)
+        return Copied(erased=len(self.keys))

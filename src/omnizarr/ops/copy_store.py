@@ -1,0 +1,551 @@
+"""Copy hierarchies between stores: bytes as they are, all keys or some, or only what differs.
+
+Everything but metadata is copied first, in batches that are tasks of a job. Metadata follow, those
+of the innermost nodes first, so that no group is visible before its members, and none before its
+chunks. A marker in the destination says that it is incomplete until then.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, Literal, TypeAlias
+
+from omnizarr import stores
+from omnizarr.concurrency.executors import On
+from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, StoreError
+from omnizarr.formats import by_name, is_metadata, makes_node
+from omnizarr.hierarchy.lookup import find_node
+from omnizarr.model import paths
+from omnizarr.ops.convert import Convert
+from omnizarr.ops.copy_batches import (
+    COMPARED,
+    Compare,
+    Copied,
+    CopyBatch,
+    CopyMetadata,
+    EraseBatch,
+)
+from omnizarr.ops.copy_output import COPY_OF, Destination
+from omnizarr.ops.job import Job, Plan, Progress, Stage, Task, memory_of, run
+from omnizarr.ops.source_keys import chunk_prefixes, is_below, lists_all, select, source_keys
+from omnizarr.stores import (
+    Entry,
+    Store,
+    can_list,
+    has_low_latency,
+    is_process_local,
+    list_entries,
+    list_prefix,
+    overlap,
+    storage_identity,
+)
+from omnizarr.stores.identity import key_digest, unique_key
+from omnizarr.stores.local.atomic_files import OURS
+from omnizarr.stores.resolve import options_for_two
+from omnizarr.stores.staging import (
+    Mark,
+)
+from omnizarr.stores.transfer import Transfer
+
+BATCH = 256  # keys of one task
+BATCH_BYTES = 2**26  # of the values of one task, unless one value is larger
+UNKNOWN = 16  # keys of one task, where a store does not list sizes
+LISTED = 200_000  # keys that are listed ahead, to know how much there is to do
+COMPARE = ("time", "size", "checksum")
+Log: TypeAlias = Callable[[str], object] | None
+
+
+@dataclass
+class Copy(Job[Copied]):
+    """Copy all keys of a hierarchy to another store, or some, or those that differ.
+
+    See `copy_hierarchy` for the options.
+    """
+
+    source: Any
+    destination: Any
+    path: str = ""
+    update: bool = False
+    compare: Compare = "time"
+    overwrite: bool = False
+    delete: bool = False
+    verify: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    checksums: bool = False
+    memory: int | str | None = None
+    storage_options: Mapping[str, Any] | None = None
+    destination_options: Mapping[str, Any] | None = None
+    destination_path: str = ""
+    choose: Callable[[str], bool] | None = None  # of keys; only where tasks are planned
+
+    def __post_init__(self) -> None:
+        if self.update and self.overwrite:
+            raise InvalidArgument("give update=True or overwrite=True, not both")
+        if self.delete and not self.update:
+            raise InvalidArgument("delete=True needs update=True")
+        if self.delete and (self.include or self.exclude):
+            raise InvalidArgument("delete=True erases all that the source does not have; it cannot"
+                                  " be combined with include or exclude")  # fmt: skip
+        if self.compare not in (*COMPARE, "exists", "never"):
+            raise InvalidArgument(
+                f"compare must be one of {', '.join(COMPARE)}, got {self.compare!r}"
+            )
+
+    def plan(self, tasks_at_once: int = 1) -> Plan[Copied]:
+        """List the source; nothing is written."""
+        return Copying(self, tasks_at_once).plan()
+
+    def open_stores(self) -> tuple[Store, Store]:
+        """Return the stores of source and destination."""
+        options = options_for_two(
+            self.source, self.destination, self.storage_options, self.destination_options
+        )
+        source = stores.resolve(self.source, read_only=True, storage_options=options[0])
+        return source, stores.resolve(self.destination, storage_options=options[1])
+
+    def converts(self, zarr_format: int | str) -> bool:
+        """Return True if the source has another format, so that its bytes cannot be copied."""
+        source = self.open_stores()[0]
+        return find_node(source, self.path)[0].format.name != by_name(zarr_format).name
+
+    def opened(self) -> Copy:
+        """Return the same job with open stores."""
+        source, destination = self.open_stores()
+        return replace(
+            self,
+            source=source,
+            destination=destination,
+            storage_options=None,
+            destination_options=None,
+        )
+
+
+class Copying:
+    """A copy that is planned and run: the keys of the source, and the tasks made of them."""
+
+    def __init__(self, job: Copy, tasks_at_once: int) -> None:
+        self.job = job
+        self.source, self.store = job.open_stores()
+        self.path, self.end = (paths.normalize(p) for p in (job.path, job.destination_path))
+        self._check_places()
+        self.listed = lists_all(self.source, self.path)
+        self.selection = select(self.source, self.path, job.include, job.exclude)
+        self.room = memory_of(job.memory, tasks_at_once) // (2 if job.verify else 1)
+        self.metadata: list[Entry] = []
+        self.seen: set[int] = set()  # digests of the keys of the source
+        self.erases = job.update and job.compare != "never"
+        self.arrays = chunk_prefixes(self.source, self.path) if self.erases else frozenset[str]()
+        self._ahead: list[Entry] | None = None
+        mode = "update" if job.update else "overwrite" if job.overwrite else "new"
+        origin = f"{paths.show(self.path)} in {self.source!r}" if self.path else repr(self.source)
+        self.operation = f"copy {origin} to {self.store!r}"
+        self.digest = key_digest(
+            *(unique_key(self.source), self.path, self.end),
+            *(mode, job.compare, job.delete, job.include, job.exclude, job.checksums),
+        )
+        self.output = Destination(
+            self.store,
+            self.end,
+            Mark(f"{COPY_OF}{origin}", self.digest),
+            mode,
+            consolidate=self.selection is not None,
+        )
+
+    def _check_places(self) -> None:
+        """Raise if source and destination overlap, or a node cannot be copied by its keys."""
+        old = storage_identity(self.source, paths.prefix(self.path))
+        new = storage_identity(self.store, paths.prefix(self.end))
+        if overlap(old, new):
+            raise StoreError(
+                f"cannot copy {self.source!r} to {self.store!r}: they are the same, or one is"
+                " inside the other; give another destination"
+            )
+        if self.path and self.job.choose is None:
+            location, _ = find_node(self.source, self.path, use_consolidated=None)
+            if location.format.implicit_groups:
+                raise InvalidArgument(
+                    f"zarr {location.format.name} keeps metadata and chunks apart, so"
+                    f" {paths.show(self.path)} cannot be copied alone; copy the whole hierarchy,"
+                    " or give the zarr_format of the copy"
+                )
+
+    # The source
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the keys to copy, relative to the path."""
+        if self._ahead is not None:
+            return iter(self._ahead)
+        choose, selection = self.job.choose, self.selection
+        found = source_keys(self.source, self.path, self.listed)
+        if selection is not None:
+            found = (entry for entry in found if selection.has(entry.key))
+        return found if choose is None else (entry for entry in found if choose(entry.key))
+
+    def plan(self) -> Plan[Copied]:
+        """List the source as far as memory allows, and return the plan."""
+        listing = self.entries()
+        ahead = [*itertools.islice(listing, LISTED)] if self.job.choose is None else []
+        rest = self.job.choose is not None or next(listing, None) is not None
+        if not ahead and not rest:
+            raise NodeNotFound(
+                f"there are no keys to copy below {paths.show(self.path)} in {self.source!r}"
+            )
+        self._ahead = None if rest else ahead
+        count = size = None
+        if not rest:
+            values = [entry for entry in ahead if not _is_document(entry.key)]
+            count = sum(1 for _ in self._batches(values))
+            if all(entry.size is not None for entry in values):
+                size = sum(entry.size or 0 for entry in values)
+        both = None if rest else len(ahead)
+        stages = [
+            Stage("values", self._value_tasks, count, size, both, both, size, size),
+            Stage("metadata", self._metadata_tasks, 1),
+        ]
+        if self.erases:
+            stages.append(Stage("erase what the source does not have", self._erase_tasks))
+        return Plan(
+            self.operation, self.digest, stages, Copied(), self.output, self._decisions(), self.room
+        )
+
+    def _decisions(self) -> list[str]:
+        lines = []
+        if not self.listed:
+            lines.append(
+                f"{self.source!r} does not list its keys: chunks are asked for one by one, and"
+                " only what belongs to arrays and groups is copied"
+            )
+        if self.job.update:
+            lines.append(f"values are compared by {COMPARED[self.job.compare]}")
+        if self.selection is not None:
+            lines.append("only what the patterns choose; consolidated metadata are written anew")
+        return lines
+
+    # Tasks
+
+    def _batches(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, ...]]:
+        """Yield entries in batches of a limited number and size."""
+        limit = min(self.room, BATCH_BYTES) if self._transfer.has_low_latency else self.room
+        batch: list[Entry] = []
+        nbytes = 0
+        for entry in entries:
+            size = entry.size or 0
+            full = len(batch) >= (UNKNOWN if entry.size is None else BATCH)
+            if batch and (full or nbytes + size > limit):
+                yield tuple(batch)
+                batch, nbytes = [], 0
+            batch.append(entry)
+            nbytes += size
+        if batch:
+            yield tuple(batch)
+
+    @property
+    def _transfer(self) -> Transfer:
+        start, end = paths.prefix(self.path), paths.prefix(self.end)
+        return Transfer(self.source, self.output.target, start, end)
+
+    def _value_tasks(self) -> Iterator[Task[Copied]]:
+        self.metadata, self.seen = [], set()
+        there = self._destination_entries()
+        for batch in self._batches(self._values()):
+            work = self._batch(batch, there)
+            size = sum(entry.size or 0 for entry in batch)
+            yield Task(_batch_id(batch), work, size, paths.show(paths.join("", batch[0].key)))
+
+    def _values(self) -> Iterator[Entry]:
+        """Yield the keys of all values but metadata, which are noted."""
+        for entry in self.entries():
+            if self.erases:
+                self.seen.add(_key_id(entry.key))
+            if _is_document(entry.key):
+                self.metadata.append(entry)
+            else:
+                yield entry
+
+    def _destination_entries(self) -> dict[str, Entry] | None:
+        """Return a listing of the destination, where asking for each key would be slow."""
+        lists = self.job.update and not has_low_latency(self.store) and can_list(self.store)
+        if not lists or self.job.compare == "never":
+            return None
+        skip = len(paths.prefix(self.end))
+        return {e.key[skip:]: e for e in list_entries(self.store, paths.prefix(self.end))}
+
+    def _batch(self, batch: tuple[Entry, ...], there: dict[str, Entry] | None) -> CopyBatch:
+        job = self.job
+        return CopyBatch(
+            self._transfer,
+            batch,
+            None if there is None else tuple(there.get(entry.key) for entry in batch),
+            job.compare if job.update else "never",
+            job.verify,
+            job.checksums,
+            not self.listed,
+            os.getpid() if self._in_one_process else None,
+        )
+
+    @property
+    def _in_one_process(self) -> bool:
+        """True if no other process can read the source or write the destination."""
+        archive = hasattr(self.store, "compact")  # a ZIP file has one writer
+        return archive or is_process_local(self.source) or is_process_local(self.store)
+
+    def _metadata_tasks(self) -> Iterator[Task[Copied]]:
+        """Yield one task, since the order matters: inner nodes first, the node's own key last."""
+        there = self._destination_entries()
+        ordered = sorted(self.metadata, key=_order)
+        levels = (level for _, level in itertools.groupby(ordered, lambda e: _order(e)[:2]))
+        batches = (self._batch(some, there) for level in levels for some in self._batches(level))
+        extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))
+        work = CopyMetadata(tuple(batches), self.output.target, extra)
+        yield Task(_batch_id([*ordered, *map(Entry, extra)]), work, 0, "metadata")
+
+    def _erase_tasks(self) -> Iterator[Task[Copied]]:
+        keys = self._extra()
+        while some := tuple(itertools.islice(keys, BATCH)):
+            yield Task(_batch_id(map(Entry, some)), EraseBatch(self.output.target, some))
+
+    def _extra(self) -> Iterator[str]:
+        """Yield the keys to erase: the source does not have them.
+
+        A chunk that an array no longer has is a change of its values: it is erased even if other
+        keys stay.
+        """
+        prefix = paths.prefix(self.end)
+        for key in [*list_prefix(self.store, prefix)] if self.erases else ():
+            name = key[len(prefix) :]
+            if OURS in key or _key_id(name) in self.seen:
+                continue
+            if self.job.delete or (self._is_chosen(name) and is_below(name, self.arrays)):
+                yield key
+
+    def _is_chosen(self, key: str) -> bool:
+        return self.selection is None or self.selection.has(key)
+
+
+def _is_document(key: str) -> bool:
+    """Return True if a key is that of metadata; most keys are chunks, and end in a digit."""
+    return not key[-1].isdigit() and is_metadata(key)
+
+
+def _order(entry: Entry) -> tuple[int, bool, str]:
+    """Return the order of metadata: inner nodes first, and attributes before what makes a node."""
+    return -entry.key.count("/"), makes_node(entry.key), entry.key
+
+
+def _batch_id(entries: Iterable[Entry]) -> int:
+    digest = blake2b(digest_size=8)
+    for entry in entries:
+        digest.update(f"{entry.key}\0{entry.size} {entry.modified} {entry.tag}\0".encode())
+    return int.from_bytes(digest.digest())
+
+
+def _key_id(key: str) -> int:
+    return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+def copy_hierarchy(
+    source: Any,
+    destination: Any,
+    *,
+    path: str = "",
+    zarr_format: int | str | None = None,
+    update: bool = False,
+    compare: Compare = "time",
+    overwrite: bool = False,
+    delete: bool = False,
+    verify: bool = False,
+    include: Iterable[str] | str = (),
+    exclude: Iterable[str] | str = (),
+    checksums: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    on: On = None,
+    workers: int | None = None,
+    memory: int | str | None = None,
+    progress: Callable[[Progress], object] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    destination_options: Mapping[str, Any] | None = None,
+) -> Copied:
+    """Copy a hierarchy from any store to any other, byte for byte, with all keys that it has.
+
+    The destination becomes visible when it is complete; a copy that was interrupted is finished by
+    the same call with ``resume=True``. `overwrite` replaces a hierarchy at the destination at that
+    moment. `path` is the node to copy, by default the root. With a `zarr_format` that is not that
+    of the source, nodes are converted as by `convert`, and other keys are left out.
+
+    `update` copies only what differs into an existing copy, which stays visible meanwhile. Values
+    are compared as `compare` says: ``"time"`` takes those of the same size for the same whose
+    modification times agree (a copy in a directory gets the time of its source; in a bucket, it is
+    newer) or whose ETags do, and reads both where a store has neither; ``"size"`` looks at the size
+    alone; ``"checksum"`` reads both. Chunks that an array of the source no longer has are erased;
+    `delete` erases all else that the source does not have.
+
+    `verify` reads every value back after it was written and compares it. `include` and `exclude`
+    are patterns of nodes or keys, such as ``temp*`` or ``**/.zattrs``. `checksums` is a file for
+    the SHA-256 of all values, which ``sha256sum -c`` checks in the destination. `on`, `workers`
+    and `progress` are as for `run`, `memory` bounds what is held at a time. `storage_options` apply
+    to both if they are URLs; `destination_options` replace them for the destination.
+    """
+    job = Copy(
+        source,
+        destination,
+        path,
+        update=update,
+        compare=compare,
+        overwrite=overwrite,
+        delete=delete,
+        verify=verify,
+        include=_several(include),
+        exclude=_several(exclude),
+        checksums=checksums is not None,
+        memory=memory,
+        storage_options=storage_options,
+        destination_options=destination_options,
+    )
+    if zarr_format is not None and job.converts(zarr_format):
+        return _convert(job, zarr_format, resume, on, workers, progress)
+    job = job.opened()
+    try:
+        result = run(job, on, workers=workers, resume=resume, progress=progress)
+    finally:
+        _complete(job.destination, destination)
+    if checksums is not None:
+        write_checksums(checksums, result.checksums)
+    return result
+
+
+def _convert(
+    job: Copy,
+    zarr_format: int | str,
+    resume: bool,
+    on: On,
+    workers: int | None,
+    progress: Callable[[Progress], object] | None,
+) -> Copied:
+    """Convert the source, since it has another format."""
+    given = ("path", "update", "delete", "include", "exclude", "checksums")
+    for name in given:
+        if getattr(job, name):
+            raise InvalidArgument(
+                f"{name} is for copies in the same format; leave zarr_format out, or convert first"
+            )
+    conversion = Convert(
+        job.source,
+        job.destination,
+        zarr_format,
+        overwrite=job.overwrite,
+        verify=job.verify,
+        memory=job.memory,
+        storage_options=job.storage_options,
+        destination_options=job.destination_options,
+    )
+    report = run(conversion, on, workers=workers, resume=resume, progress=progress)
+    return Copied(report.chunks_copied + report.chunks_encoded, bytes_copied=report.bytes_written)
+
+
+def _complete(store: Any, given: Any) -> None:
+    """Complete a ZIP file; close a store that was opened here."""
+    end = getattr(store, "flush" if store is given else "close", None)
+    if end is not None:
+        end()
+
+
+def write_checksums(file: str | os.PathLike[str], digests: Mapping[str, str]) -> None:
+    """Write lines as sha256sum does, in the order of keys."""
+    lines = (f"{digest}  {key}\n" for key, digest in sorted(digests.items()))
+    with open(file, "w", encoding="utf-8", newline="\n") as out:
+        out.writelines(lines)
+
+
+def _several(patterns: Iterable[str] | str) -> tuple[str, ...]:
+    return (patterns,) if isinstance(patterns, str) else tuple(patterns)
+
+
+def copy_store(
+    source: Any,
+    dest: Any,
+    source_path: str = "",
+    dest_path: str = "",
+    *,
+    excludes: Iterable[str] | str = (),
+    includes: Iterable[str] | str = (),
+    flags: int = 0,
+    if_exists: Literal["raise", "replace", "skip"] = "raise",
+    dry_run: bool = False,
+    log: Log = None,
+    storage_options: Mapping[str, Any] | None = None,
+    destination_options: Mapping[str, Any] | None = None,
+) -> tuple[int, int, int]:
+    """Copy keys and values unchanged from one store to another, as zarr-python 2 does.
+
+    Keys that match one of the regular expressions `excludes` are not copied, unless they match one
+    of `includes`. Conflicting keys are detected before anything is written. `storage_options` apply
+    to both if they are URLs; `destination_options` replace them for the destination. Return the
+    number of keys copied, the number skipped, and the number of bytes. `copy_hierarchy` does more.
+    """
+    if if_exists not in ("raise", "replace", "skip"):
+        raise InvalidArgument(f"if_exists must be raise, replace or skip, got {if_exists!r}")
+    start, end = (paths.forward(paths.normalize(path)) for path in (source_path, dest_path))
+    job = Copy(
+        source,
+        dest,
+        start,
+        update=True,
+        compare="never",
+        destination_path=end,
+        storage_options=storage_options,
+        destination_options=destination_options,
+    ).opened()
+    old, new = job.source, job.destination
+    skip = len(paths.prefix(end))
+    there: set[str] = set()
+    if if_exists != "replace":
+        there = {key[skip:] for key in list_prefix(new, paths.prefix(end))}
+    write_log = log or (lambda line: None)
+    copied = skipped = 0
+    chosen = _regex_choice(includes, excludes, flags)
+
+    def choose(key: str) -> bool:
+        nonlocal copied, skipped
+        if not chosen(key):
+            return False
+        kept = key in there
+        copied, skipped = copied + (not kept), skipped + kept
+        write_log(f"{'skip' if kept else 'copy'} {paths.prefix(start)}{key}")
+        return not kept
+
+    job.choose = choose
+    copying = Copying(job, 1)
+    listed = [entry.key for entry in source_keys(old, start, copying.listed)]
+    if not listed:
+        raise NodeNotFound(f"there are no keys below {paths.prefix(start)!r} in {old!r}")
+    if if_exists == "raise":
+        for key in filter(chosen, listed):
+            if key in there:
+                taken = paths.prefix(end) + key
+                raise NodeExists(f"{new!r} already has the key {taken!r}; see if_exists")
+    if dry_run:
+        return sum(map(choose, listed)), skipped, 0
+    try:
+        result = run(job)
+    finally:
+        _complete(new, dest)
+    return result.copied, skipped, result.bytes_copied
+
+
+def _regex_choice(
+    includes: Iterable[str] | str, excludes: Iterable[str] | str, flags: int
+) -> Callable[[str], bool]:
+    """Return the function that tells if a key is to be copied: included, or not excluded."""
+    kept = [re.compile(pattern, flags) for pattern in _several(includes)]
+    left = [re.compile(pattern, flags) for pattern in _several(excludes)]
+
+    def chosen(key: str) -> bool:
+        return not any(p.search(key) for p in left) or any(p.search(key) for p in kept)
+
+    return chosen

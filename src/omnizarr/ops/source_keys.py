@@ -1,0 +1,235 @@
+"""The keys of a hierarchy: listed, or made from its metadata; all of them, or some by patterns.
+
+A pattern without a slash matches the name of a node, anywhere in the hierarchy, or of a file that
+is no chunk. A pattern with a slash matches the path of a node, or a whole key. ``*`` and ``?`` do
+not match a slash, ``**`` does. A node that matches comes with everything below it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from omnizarr.engine import BoundArray
+from omnizarr.errors import InvalidArgument, NodeNotFound
+from omnizarr.formats import consolidated, is_metadata
+from omnizarr.hierarchy.location import walk_nodes
+from omnizarr.hierarchy.lookup import find_node
+from omnizarr.model import ArrayModel, paths
+from omnizarr.storage_transformers import stored_key
+from omnizarr.stores import Entry, Store, can_list, list_entries
+from omnizarr.stores.local.atomic_files import OURS
+
+
+def lists_all(store: Store, path: str) -> bool:
+    """Return True if a store lists all keys below a path that it has."""
+    if not can_list(store):
+        return False
+    if getattr(store, "lists_all", True):
+        return True
+    # Such a store may list everything, or metadata only: a chunk shows which.
+    for key, _ in _possible_keys(store, path, documents=False):
+        if store.get(key) is not None:
+            return key in {entry.key for entry in list_entries(store, paths.prefix(path))}
+    return True
+
+
+def source_keys(store: Store, path: str, listed: bool) -> Iterator[Entry]:
+    """Yield all keys below a path, relative to it.
+
+    Where not all are `listed`, they are all that the nodes may have by their metadata, whether or
+    not there is a value. Files of writers, which are no values, are left out.
+    """
+    skip = len(paths.prefix(path))
+    if listed:
+        for entry in list_entries(store, paths.prefix(path)):
+            if OURS not in entry.key:
+                yield entry._replace(key=entry.key[skip:]) if skip else entry
+        return
+    for key, _ in _possible_keys(store, path):
+        yield Entry(key[skip:])
+
+
+def _possible_keys(store: Store, path: str, documents: bool = True) -> Iterator[tuple[str, str]]:
+    """Yield the keys that nodes may have, and the paths of the nodes."""
+    start, root = find_node(store, path, use_consolidated=None)
+    for location, node in walk_nodes(start, root):
+        if documents:
+            keys = [*location.format.keys(location.path)]
+            more = consolidated.key(location.format, location.path)
+            keys += () if location.path else location.format.root_documents()
+            keys += () if more is None else (more,)
+            yield from ((key, location.path) for key in dict.fromkeys(keys))
+        if not isinstance(node, ArrayModel):
+            continue
+        array = BoundArray(store, location.path, location.format.chunk_prefix(location.path), node)
+        last = None
+        for coords in itertools.product(*map(range, array.grid.shape)):
+            key = stored_key(array.chunk_store, array.key(coords))
+            if key != last:  # several chunks of the draft may be in one value
+                yield key, location.path
+            last = key
+
+
+_PIECE = re.compile(r"\*\*/?|\*|\?|\[[^]]+\]|[^*?[]+|\[")
+
+
+def pattern_regex(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a pattern, for a whole name, path or key."""
+    text = ""
+    for piece in _PIECE.findall(pattern):
+        if piece == "**/":
+            text += "(?:.*/)?"
+        elif piece == "**":
+            text += ".*"
+        elif piece in ("*", "?"):
+            text += "[^/]*" if piece == "*" else "[^/]"
+        elif piece.startswith("[") and len(piece) > 1:
+            inside = piece[1:-1].replace("\\", "\\\\")
+            text += f"[{'^' + inside[1:] if inside[0] == '!' else inside}]"
+        else:
+            text += re.escape(piece)
+    try:
+        return re.compile(text, re.DOTALL)
+    except re.error as e:
+        raise InvalidArgument(f"the pattern {pattern!r} is not valid: {e}") from e
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Several patterns; those of names and those of paths and keys."""
+
+    names: tuple[re.Pattern[str], ...]
+    paths: tuple[re.Pattern[str], ...]
+
+    @classmethod
+    def of(cls, patterns: Iterable[str]) -> Patterns:
+        """Return the patterns in a sequence of texts."""
+        given = [patterns] if isinstance(patterns, str) else [*patterns]
+        cleaned = [pattern.strip("/") if pattern != "/" else pattern for pattern in given]
+        if not all(cleaned):
+            raise InvalidArgument("a pattern must not be empty; '**' matches everything")
+        slashed = ["/" in pattern or "**" in pattern or other.startswith("/")
+                   for pattern, other in zip(cleaned, given, strict=True)]  # fmt: skip
+        pairs = [*zip(map(pattern_regex, cleaned), slashed, strict=True)]
+        return cls(
+            tuple(regex for regex, slash in pairs if not slash),
+            tuple(regex for regex, slash in pairs if slash),
+        )
+
+    def match_node(self, path: str) -> bool:
+        """Return True if a node, or one above it, matches."""
+        return any(
+            any(regex.fullmatch(paths.name(each)) for regex in self.names)
+            or any(regex.fullmatch(each) for regex in self.paths)
+            for each in (*paths.ancestors(path), path)
+            if each
+        )
+
+    def match_key(self, key: str, is_chunk: bool) -> bool:
+        """Return True if the key itself matches."""
+        if any(regex.fullmatch(key) for regex in self.paths):
+            return True
+        return not is_chunk and any(regex.fullmatch(paths.name(key)) for regex in self.names)
+
+
+@dataclass
+class Selection:
+    """The keys of a hierarchy that patterns choose."""
+
+    include: Patterns
+    exclude: Patterns
+    has_include: bool
+    documents: Mapping[str, str] = field(default_factory=dict)  # keys of metadata to node paths
+    prefixes: Mapping[str, str] = field(default_factory=dict)  # of chunks to node paths
+    parents: frozenset[str] = frozenset()  # groups above included nodes
+    _known: dict[str, tuple[bool, bool]] = field(default_factory=dict)
+
+    def has(self, key: str) -> bool:
+        """Return True if a key is chosen."""
+        path, is_chunk = self._node_of(key)
+        included, excluded = self._match_node(path)
+        if excluded or self.exclude.match_key(key, is_chunk):
+            return False
+        if not self.has_include or included or self.include.match_key(key, is_chunk):
+            return True
+        return key in self.documents and path in self.parents
+
+    def _node_of(self, key: str) -> tuple[str, bool]:
+        """Return the path of the node that a key belongs to, and True for one in an array."""
+        if key in self.documents:
+            return self.documents[key], False
+        folder = key
+        while "/" in folder:
+            folder = folder.rpartition("/")[0]
+            if f"{folder}/" in self.prefixes:
+                return self.prefixes[f"{folder}/"], not is_metadata(key)
+        if "" in self.prefixes:  # the root is an array
+            return "", not is_metadata(key)
+        return key.rpartition("/")[0], False
+
+    def _match_node(self, path: str) -> tuple[bool, bool]:
+        if path not in self._known:
+            self._known[path] = self.include.match_node(path), self.exclude.match_node(path)
+        return self._known[path]
+
+
+def select(
+    store: Store, path: str, include: Iterable[str], exclude: Iterable[str]
+) -> Selection | None:
+    """Return the selection of keys below a path; None for all of them.
+
+    Nodes are found by their metadata. Where there is no hierarchy, folders count as groups.
+    """
+    wanted, unwanted = Patterns.of(include), Patterns.of(exclude)
+    has_include = bool(wanted.names or wanted.paths)
+    if not has_include and not unwanted.names and not unwanted.paths:
+        return None
+    documents: dict[str, str] = {}
+    prefixes: dict[str, str] = {}
+    nodes: list[str] = []
+    for node, keys, prefix in _nodes(store, path):
+        nodes.append(node)
+        documents.update(dict.fromkeys(keys, node))
+        if prefix is not None:
+            prefixes[prefix] = node
+    parents = {
+        parent
+        for node in nodes
+        if wanted.match_node(node) and not unwanted.match_node(node)
+        for parent in ("", *paths.ancestors(node))
+    }
+    return Selection(wanted, unwanted, has_include, documents, prefixes, frozenset(parents))
+
+
+def chunk_prefixes(store: Store, path: str) -> frozenset[str]:
+    """Return the prefixes of the chunks of all arrays below a path, relative to it."""
+    return frozenset(prefix for _, _, prefix in _nodes(store, path) if prefix is not None)
+
+
+def is_below(key: str, prefixes: frozenset[str]) -> bool:
+    """Return True if a key is below one of the prefixes."""
+    folder = key
+    while "/" in folder:
+        folder = folder.rpartition("/")[0]
+        if f"{folder}/" in prefixes:
+            return True
+    return "" in prefixes
+
+
+def _nodes(store: Store, path: str) -> Iterator[tuple[str, list[str], str | None]]:
+    """Yield nodes by relative path, with the keys of their metadata and the prefix of chunks."""
+    try:
+        start, root = find_node(store, path, use_consolidated=None)
+    except NodeNotFound:
+        return
+    skip = len(paths.prefix(path))
+    for location, node in walk_nodes(start, root):
+        keys = [*location.format.keys(location.path)]
+        if not location.path:
+            keys += location.format.root_documents()
+        prefix = location.format.chunk_prefix(location.path)
+        is_array = isinstance(node, ArrayModel)
+        yield location.path[skip:], [k[skip:] for k in keys], prefix[skip:] if is_array else None

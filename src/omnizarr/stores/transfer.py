@@ -1,0 +1,235 @@
+"""Copy whole values from one store to another, as fast as the two stores allow.
+
+Files of a directory are copied by the operating system, in compiled code. Stores behind a network
+get many requests at a time, others one batch for many values. Values that are larger than
+`STREAMED` bytes go through memory in parts, where the target can take them so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+from omnizarr import config
+from omnizarr.concurrency.pool import in_parallel
+from omnizarr.errors import StoreError
+from omnizarr.stores.base import Entry, Range, SetsParts, Store
+from omnizarr.stores.operations import (
+    ConsistentReader,
+    direct_file_root,
+    file_root,
+    get_many,
+    has_low_latency,
+    set_many,
+    sizes,
+    snapshot,
+)
+
+try:
+    from omnizarr.stores import _files
+except ImportError:  # no compiler when it was installed, or Windows
+    _files = None  # type: ignore[assignment]
+
+PART = 2**24  # bytes of a large value that are in memory at a time
+STREAMED = 2**26  # bytes; a smaller value is copied as a whole
+
+
+class MissingValue(StoreError):
+    """A value that was listed does not exist."""
+
+
+@dataclass
+class Result:
+    """The number and bytes of values that were copied, and those that were not there."""
+
+    values: int = 0
+    nbytes: int = 0
+    missing: list[str] = field(default_factory=list)  # keys without a value in the source
+    digests: dict[str, str] = field(default_factory=dict)  # SHA-256 of each value, on demand
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Copies from the keys of a source below a prefix to those of a target below another."""
+
+    source: Store
+    target: Store
+    start: str = ""
+    end: str = ""
+
+    def copy(self, entries: Sequence[Entry], *, digests: bool = False) -> Result:
+        """Copy values; keys in the entries are relative to the prefixes."""
+        result = Result()
+        if self._copies_files and not digests:
+            self._copy_files(entries, result)
+        elif self.has_low_latency:
+            large = [entry for entry in entries if _is_large(entry)]
+            self._copy_batch([e for e in entries if not _is_large(e)], result, digests)
+            for entry in large:
+                self._note(entry, self._copy_one(digests, entry), result)
+        else:
+            found = in_parallel(partial(self._copy_one, digests), entries)
+            for entry, copied in zip(entries, found, strict=True):
+                self._note(entry, copied, result)
+        return result
+
+    @property
+    def has_low_latency(self) -> bool:
+        """True if both stores answer so quickly that requests need not overlap."""
+        return has_low_latency(self.source) and has_low_latency(self.target)
+
+    @property
+    def _copies_files(self) -> bool:
+        compiled = hasattr(_files, "copy_many") and config.get().durability != "fsync"
+        roots = direct_file_root(self.source), direct_file_root(self.target)
+        return compiled and None not in roots
+
+    def _copy_files(self, entries: Sequence[Entry], result: Result) -> None:
+        old = (direct_file_root(self.source) or b"") + os.fsencode(self.start)
+        new = (direct_file_root(self.target) or b"") + os.fsencode(self.end)
+        left = tuple(entry.key for entry in entries)
+        by_key = {entry.key: entry for entry in entries}
+        while left:
+            done = 0
+            with suppress(ValueError):  # a key that is no path, which the stores refuse below
+                done, nbytes = _files.copy_many(old, new, left, False)
+                result.values, result.nbytes = result.values + done, result.nbytes + nbytes
+            for key in left[done : done + 1]:  # this raises, makes folders, or copies otherwise
+                self._note(by_key[key], self._copy_one(False, by_key[key]), result)
+            left = left[done + 1 :]
+
+    def _copy_batch(self, entries: Sequence[Entry], result: Result, digests: bool) -> None:
+        values = get_many(self.source, [(self.start + entry.key, None) for entry in entries])
+        found = [(e, v) for e, v in zip(entries, values, strict=True) if v is not None]
+        set_many(self.target, [(self.end + entry.key, value) for entry, value in found])
+        for entry, value in zip(entries, values, strict=True):
+            digest = sha256(value).hexdigest() if digests and value is not None else ""
+            if value is not None:
+                self._keep_time(entry)
+            self._note(entry, None if value is None else (len(value), digest), result)
+
+    def _note(self, entry: Entry, copied: tuple[int, str] | None, result: Result) -> None:
+        if copied is None:
+            result.missing.append(entry.key)
+            return
+        result.values += 1
+        result.nbytes += copied[0]
+        if copied[1]:
+            result.digests[entry.key] = copied[1]
+
+    def _copy_one(self, digests: bool, entry: Entry) -> tuple[int, str] | None:
+        """Copy one value; return its bytes and digest, or None if the source has none."""
+        if _is_large(entry) and isinstance(self.target, SetsParts):
+            return self._stream(entry, digests)
+        value = self.source.get(self.start + entry.key)
+        if value is None:
+            return None
+        self.target.set(self.end + entry.key, value)
+        self._keep_time(entry)
+        return len(value), sha256(value).hexdigest() if digests else ""
+
+    def _stream(self, entry: Entry, digests: bool) -> tuple[int, str]:
+        target: Any = self.target
+        nbytes, digest = 0, sha256()
+
+        def parts() -> Iterator[bytes]:  # again after an error that may pass
+            nonlocal nbytes, digest
+            nbytes, digest = 0, sha256()
+            for part in read_parts(self.source, self.start + entry.key):
+                nbytes += len(part)
+                if digests:
+                    digest.update(part)
+                yield part
+
+        target.set_parts(self.end + entry.key, parts)
+        self._keep_time(entry)
+        return nbytes, digest.hexdigest() if digests else ""
+
+    def _keep_time(self, entry: Entry) -> None:
+        """Give a new file the modification time of its source, by which changes are noticed."""
+        root = file_root(self.target)
+        if root is not None and entry.modified is not None:
+            with suppress(OSError):  # not allowed: it will be copied again
+                os.utime(root / (self.end + entry.key), ns=(entry.modified, entry.modified))
+
+    # Comparing
+
+    @property
+    def keeps_times(self) -> bool:
+        """True if copies get the modification times of their sources."""
+        return file_root(self.target) is not None
+
+    def target_entries(self, entries: Sequence[Entry]) -> list[Entry | None]:
+        """Return what is known of the values at the target, without reading them."""
+        entry_of = getattr(self.target, "entry", None)
+        if entry_of is not None:
+            found = [entry_of(self.end + entry.key) for entry in entries]
+            return [None if e is None else e._replace(key=e.key[len(self.end) :]) for e in found]
+        known = sizes(self.target, [self.end + entry.key for entry in entries])
+        bytes_of = [known.get(self.end + entry.key) for entry in entries]
+        return [
+            None if size is None else Entry(entry.key, size)
+            for entry, size in zip(entries, bytes_of, strict=True)
+        ]
+
+    def differing(self, entries: Sequence[Entry]) -> list[str]:
+        """Return the keys whose values differ, by reading both; one that is missing differs."""
+        small = [entry for entry in entries if not _is_large(entry)]
+        if self.has_low_latency:
+            old = get_many(self.source, [(self.start + entry.key, None) for entry in small])
+            new = get_many(self.target, [(self.end + entry.key, None) for entry in small])
+            pairs = zip(small, old, new, strict=True)
+            differ = {entry.key for entry, one, other in pairs if one is None or one != other}
+        else:
+            same = in_parallel(self._is_equal, small)
+            differ = {e.key for e, equal in zip(small, same, strict=True) if not equal}
+        differ |= {e.key for e in entries if _is_large(e) and not self._is_equal_in_parts(e)}
+        return [entry.key for entry in entries if entry.key in differ]
+
+    def digests(self, entries: Sequence[Entry]) -> dict[str, str]:
+        """Return the SHA-256 of values of the source by key."""
+        found = {}
+        for entry in entries:
+            digest = sha256()
+            for part in read_parts(self.source, self.start + entry.key):
+                digest.update(part)
+            found[entry.key] = digest.hexdigest()
+        return found
+
+    def _is_equal(self, entry: Entry) -> bool:
+        old = self.source.get(self.start + entry.key)
+        return old is not None and old == self.target.get(self.end + entry.key)
+
+    def _is_equal_in_parts(self, entry: Entry) -> bool:
+        old = read_parts(self.source, self.start + entry.key)
+        new = read_parts(self.target, self.end + entry.key)
+        try:
+            return all(one == other for one, other in zip(old, new, strict=True))
+        except (ValueError, MissingValue):  # one is shorter, or there is none
+            return False
+
+
+def read_parts(store: Store, key: str) -> Iterator[bytes]:
+    """Yield a value in parts; raise if it is missing, or replaced meanwhile."""
+    with snapshot(store) as fetch:
+        read, position = ConsistentReader(store, fetch), 0
+        while True:
+            (part,) = read([(key, Range(position, PART))])
+            if part is None:
+                raise MissingValue(
+                    f"there is no value at {key!r} in {store!r}; was it just erased?"
+                )
+            if part:
+                yield part
+            position += len(part)
+            if len(part) < PART:
+                return
+
+
+def _is_large(entry: Entry) -> bool:
+    return entry.size is not None and entry.size > STREAMED
