@@ -43,6 +43,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.codecs.compressors import Lzma as LZMA
     from omnizarr.codecs.compressors import Zlib
     from omnizarr.codecs.zstd import Zstd
+    from omnizarr.conventions.ome.pyramid import pyramid
     from omnizarr.hierarchy.array import Array
     from omnizarr.hierarchy.create import (
         array,
@@ -79,6 +80,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.hierarchy.validate import validate
     from omnizarr.hierarchy.view import View
     from omnizarr.integrations.dask import from_dask
+    from omnizarr.integrations.files.importing import import_file
     from omnizarr.ops.analysis.stats import stats
     from omnizarr.ops.analysis.usage import disk_usage
     from omnizarr.ops.convert import convert
@@ -161,6 +163,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "full_like",
     "geo",
     "group",
+    "import_file",
     "init_store",
     "jobs",
     "load",
@@ -173,6 +176,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "open_group",
     "open_like",
     "print_debug_info",
+    "pyramid",
     "rechunk",
     "register",
     "repair",
@@ -243,11 +247,13 @@ _LATER = {
     "disk_usage": "ops.analysis.usage:disk_usage",
     "from_array": "ops.copy:from_array",
     "from_dask": "integrations.dask:from_dask",
+    "import_file": "integrations.files.importing:import_file",
     "init_store": "hierarchy.create:init_store",
     "jobs": "jobs",
     "load": "hierarchy.open:load",
     "open_consolidated": "hierarchy.open:open_consolidated",
     "print_debug_info": "hierarchy.info:print_debug_info",
+    "pyramid": "conventions.ome.pyramid:pyramid",
     "rechunk": "ops.rechunk.job:rechunk",
     "repair": "ops.repair:repair",
     "run": "ops.job:run",

@@ -6,6 +6,8 @@
 >>> oz.run(job, on=dask_client)
 """
 
+from omnizarr.conventions.ome.pyramid import BuildPyramid
+from omnizarr.integrations.files.importing import Import
 from omnizarr.ops.analysis.stats import Stats
 from omnizarr.ops.analysis.usage import DiskUsage
 from omnizarr.ops.convert import Convert
@@ -15,9 +17,11 @@ from omnizarr.ops.rechunk.job import Rechunk
 from omnizarr.ops.verify import Verify
 
 __all__ = [
+    "BuildPyramid",
     "Convert",
     "Copy",
     "DiskUsage",
+    "Import",
     "Job",
     "Outcome",
     "Plan",

@@ -63,18 +63,23 @@ def parts(axes: Sequence[Axis], box: Box, items: int) -> list[Box]:
 
     They are long along the last axes, so that each consists of few contiguous runs in memory.
     """
+    return list(product(*cuts(axes, box, items)))
+
+
+def cuts(axes: Sequence[Axis], box: Box, items: int) -> list[list[slice]]:
+    """Return the sides of the boxes that `parts` returns, for each axis."""
     if any(side.stop <= side.start for side in box):
-        return []
+        return [[]]
     first = [axis.chunk_of(side.start) for axis, side in zip(axes, box, strict=True)]
     count = [a.chunk_of(s.stop - 1) - f + 1 for a, s, f in zip(axes, box, first, strict=True)]
     sizes = (
         min(int(a.size(f)), s.stop - s.start) for a, s, f in zip(axes, box, first, strict=True)
     )
     spare = max(1, items // math.prod(sizes))
-    cuts: list[list[slice]] = []
+    sides: list[list[slice]] = []
     for axis, side, begin, n in reversed(list(zip(axes, box, first, count, strict=True))):
         step = min(n, spare)
         spare //= step
         inner = (int(axis.start(c)) for c in range(begin + step, begin + n, step))
-        cuts.append([slice(a, b) for a, b in pairwise([side.start, *inner, side.stop])])
-    return list(product(*reversed(cuts)))
+        sides.append([slice(a, b) for a, b in pairwise([side.start, *inner, side.stop])])
+    return sides[::-1]

@@ -25,6 +25,8 @@ from omnizarr.concurrency.pool import for_each
 from omnizarr.engine.kernel import empty
 from omnizarr.errors import InvalidArgument, known_names
 from omnizarr.hierarchy.array import Array
+from omnizarr.ops.fill import TASK_BYTES, Filled, box_count, boxes
+from omnizarr.ops.job import Task, task_id
 
 try:
     from omnizarr.ops import _blocks
@@ -423,3 +425,61 @@ def _store_blocks(source: Any, target: Array) -> None:
         for index in np.ndindex(*source.numblocks):
             box = tuple(slice(e[i], e[i + 1]) for e, i in zip(ends, index, strict=True))
             writer[box] = np.asarray(source.blocks[index])
+
+
+@dataclass(frozen=True)
+class ReduceBox:
+    """Compute a box of a level from the stored finer level, and store it."""
+
+    source: Array
+    target: Array
+    factors: tuple[int, ...]
+    method: str
+    box: tuple[tuple[int, int], ...]
+
+    def __call__(self) -> Filled:
+        gaussian_border = gaussian_reach(self.factors) if self.method == "gaussian" else None
+        inner, padding = [], []
+        reach = gaussian_border or (0,) * len(self.factors)
+        for (start, stop), f, r, n in zip(
+            self.box, self.factors, reach, self.source.shape, strict=True
+        ):
+            low, high = start * f - r, stop * f + r
+            inner.append(slice(max(0, low), min(high, n)))
+            padding.append((max(0, -low), max(0, high - n)))
+        values = np.asarray(self.source[tuple(inner)])
+        read = values.nbytes
+        out = empty(tuple(stop - start for start, stop in self.box), self.target.dtype)
+        if gaussian_border is not None:
+            values = np.pad(values, padding, mode="edge")
+        _in_threads(values, self.factors, self.method, out)
+        self.target[tuple(slice(*side) for side in self.box)] = out
+        return Filled(bytes_read=read)
+
+
+def level_tasks(
+    source: Array, target: Array, factors: Sequence[int], method: str, memory: int
+) -> Iterator[Task[Filled]]:
+    """Yield the tasks that compute one level from the next finer one, which is complete."""
+    for box in boxes(target, _items(target, factors, method, memory)):
+        sides = tuple((side.start, side.stop) for side in box)
+        size = math.prod(stop - start for start, stop in sides) * target.itemsize
+        yield Task(
+            task_id("level", target.path, sides),
+            ReduceBox(source, target, tuple(factors), method, sides),
+            size,
+            target.name,
+        )
+
+
+def level_task_count(target: Array, factors: Sequence[int], method: str, memory: int) -> int:
+    """Return the number of tasks that `level_tasks` yields."""
+    return box_count(target, _items(target, factors, method, memory))
+
+
+def _items(target: Array, factors: Sequence[int], method: str, memory: int) -> int:
+    """Return how many elements of a level a task may compute: it reads several times as many."""
+    compiled = method in _COMPILED or method == "nearest"
+    wide = 2 * target.itemsize if compiled else target.itemsize + 32
+    limit = min(memory // 2, TASK_BYTES) // (wide * math.prod(factors))
+    return max(1, int(limit))

@@ -127,24 +127,10 @@ def write(
         axes = image.axes if axes is None else axes
         scale = image.scale if scale is None else scale
         translation = image.transform().translation if translation is None else translation
-    used = image_axes(axes, len(source.shape), unit)
-    sizes = pixel_sizes(scale, used)
-    start = None if translation is None else per_axis(translation, used, 0.0, "translation")
-    steps = level_factors(source.shape, used, sizes, levels, factors)
-    labels = None if names is None else tuple(names)
-    if labels is not None and len(labels) != len(steps) + 1:
-        raise InvalidArgument(f"{len(labels)} names were given for {len(steps) + 1} levels")
-    labels = labels or tuple(str(i) for i in range(len(steps) + 1))
-    transforms = level_transforms(Transform(sizes, start), steps, _check_method(method))
-    multiscale = Multiscale(
-        axes=used,
-        datasets=tuple(Dataset(p, t) for p, t in zip(labels, transforms, strict=True)),
-        name=name or _name(store, path),
-        type=method,
-        metadata={"method": "omnizarr.ome.write", "version": VERSION,
-                  "factors": [list(s) for s in steps]},
+    metadata, steps = new_metadata(
+        source.shape, axes, scale, translation, unit, levels, factors, method, names,
+        name or image_name(store, path), channels,
     )  # fmt: skip
-    metadata = Metadata((multiscale,), omero=_omero(channels, source, used))
     where = stores.resolve(store, storage_options=here)
     return write_levels(
         where,
@@ -157,6 +143,40 @@ def write(
         progress,
         options,
     )
+
+
+def new_metadata(
+    shape: Sequence[int],
+    axes: Any,
+    scale: Any,
+    translation: Any,
+    unit: str | Mapping[str, str] | None,
+    levels: int | None,
+    factors: Any,
+    method: str,
+    names: Sequence[str] | None,
+    name: str,
+    channels: Sequence[Any] | None,
+) -> tuple[Metadata, list[Factors]]:
+    """Return the metadata of a new image as `write` describes it, and the factors of its levels."""
+    used = image_axes(axes, len(shape), unit)
+    sizes = pixel_sizes(scale, used)
+    start = None if translation is None else per_axis(translation, used, 0.0, "translation")
+    steps = level_factors(shape, used, sizes, levels, factors)
+    labels = None if names is None else tuple(names)
+    if labels is not None and len(labels) != len(steps) + 1:
+        raise InvalidArgument(f"{len(labels)} names were given for {len(steps) + 1} levels")
+    labels = labels or tuple(str(i) for i in range(len(steps) + 1))
+    transforms = level_transforms(Transform(sizes, start), steps, check_method(method))
+    multiscale = Multiscale(
+        axes=used,
+        datasets=tuple(Dataset(p, t) for p, t in zip(labels, transforms, strict=True)),
+        name=name,
+        type=method,
+        metadata={"method": "omnizarr.ome.write", "version": VERSION,
+                  "factors": [list(s) for s in steps]},
+    )  # fmt: skip
+    return Metadata((multiscale,), omero=_omero(channels, shape, used)), steps
 
 
 def write_levels(
@@ -172,8 +192,8 @@ def write_levels(
 ) -> Image:
     """Store an image with the given metadata; it becomes visible when it is complete."""
     dtype = np.dtype(source.dtype)
-    options = _with_keys(options, version)
-    check_attributes(_attributes(with_windows(metadata, dtype), version), "this image")
+    options = with_separator(options, version)
+    check_attributes(image_attributes(with_windows(metadata, dtype), version), "this image")
     check_options(options)
     location = new_location(store, path, version.zarr_format)
     with build(location, overwrite=overwrite, operation="writing an image") as staged:
@@ -182,7 +202,7 @@ def write_levels(
         shapes = level_shapes(source.shape, steps)
         arrays = _create(group, source, multiscale, shapes, version, options)
         fill_levels(source, arrays, steps, multiscale.type or "nearest", progress)
-        group.attrs.update(_attributes(with_windows(metadata, dtype, arrays[-1]), version))
+        group.attrs.update(image_attributes(with_windows(metadata, dtype, arrays[-1]), version))
     group = Group.at(location, location.load())
     loaded = load(group)
     if loaded is None:
@@ -190,7 +210,7 @@ def write_levels(
     return Image(loaded)
 
 
-def _with_keys(options: ArrayOptions, version: Version) -> ArrayOptions:
+def with_separator(options: ArrayOptions, version: Version) -> ArrayOptions:
     """Return the options with the version's chunk key separator; raise if they have another."""
     if version.separator is None:
         return options
@@ -207,7 +227,8 @@ def _with_keys(options: ArrayOptions, version: Version) -> ArrayOptions:
     return options
 
 
-def _attributes(metadata: Metadata, version: Version) -> dict[str, Any]:
+def image_attributes(metadata: Metadata, version: Version) -> dict[str, Any]:
+    """Return metadata as attributes of a version."""
     return to_attributes(to_json(metadata), version.name, {})
 
 
@@ -219,7 +240,7 @@ def check_attributes(attributes: dict[str, Any], what: str) -> None:
         raise InvalidMetadata.of(problems, f"cannot write {what}")
 
 
-def _name(store: Any, path: str | None) -> str:
+def image_name(store: Any, path: str | None) -> str:
     """Return the last part of an image's path or URL."""
     full = paths.normalize(path)
     if not full and isinstance(store, (str, os.PathLike)):
@@ -227,7 +248,8 @@ def _name(store: Any, path: str | None) -> str:
     return paths.name(full) or "image"
 
 
-def _check_method(method: str) -> str:
+def check_method(method: str) -> str:
+    """Return the name of a downsampling method; raise if there is none."""
     if method not in NAMES:
         raise InvalidArgument(f"unknown method {method!r}; {known_names(method, NAMES)}")
     return method
@@ -268,11 +290,7 @@ def _create(
     version: Version,
     options: ArrayOptions,
 ) -> list[Array]:
-    options = {**options}
-    if version.name == NEWEST:
-        options["dimension_names"] = [a.name for a in multiscale.axes]
-    if options.get("chunks", "auto") in ("auto", None, True):
-        options["chunks"] = _default_chunks(shapes[0], multiscale, np.dtype(source.dtype).itemsize)
+    options = level_options(options, version, multiscale, shapes[0], np.dtype(source.dtype))
     arrays: list[Array] = []
     for dataset, shape in zip(multiscale.datasets, shapes, strict=True):
         if arrays:
@@ -284,6 +302,22 @@ def _create(
     return arrays
 
 
+def level_options(
+    options: ArrayOptions,
+    version: Version,
+    multiscale: Multiscale,
+    shape: Sequence[int],
+    dtype: np.dtype[Any],
+) -> ArrayOptions:
+    """Return the options of the finest level, with defaults for an image of these axes."""
+    options = {**options}
+    if version.name == NEWEST:
+        options["dimension_names"] = [a.name for a in multiscale.axes]
+    if options.get("chunks", "auto") in ("auto", None, True):
+        options["chunks"] = _default_chunks(shape, multiscale, dtype.itemsize)
+    return options
+
+
 def _default_chunks(shape: Sequence[int], multiscale: Multiscale, itemsize: int) -> tuple[int, ...]:
     """Return chunks of about a MiB along the spatial axes, and of length 1 along the others."""
     space = tuple(
@@ -292,10 +326,12 @@ def _default_chunks(shape: Sequence[int], multiscale: Multiscale, itemsize: int)
     return guess_chunks(space, itemsize, TARGET_BYTES)
 
 
-def _omero(channels: Sequence[Any] | None, source: Any, axes: Sequence[Any]) -> Omero | None:
+def _omero(
+    channels: Sequence[Any] | None, shape: Sequence[int], axes: Sequence[Any]
+) -> Omero | None:
     if channels is None:
         return None
-    counts = [n for n, a in zip(source.shape, axes, strict=True) if a.type == "channel"]
+    counts = [n for n, a in zip(shape, axes, strict=True) if a.type == "channel"]
     if counts and counts[0] != len(channels):
         raise InvalidArgument(f"got {len(channels)} channels, but the data has {counts[0]}")
     return Omero(tuple(_channel(c, i) for i, c in enumerate(channels)))

@@ -1,0 +1,104 @@
+"""The conventions of NetCDF4 in HDF5 files: dimensions, and attributes that programs do not see.
+
+Specification: NetCDF-4 format, https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html
+
+A dimension is a dataset that is a dimension scale, and arrays refer to the scales of their axes. A
+scale that is only a dimension, not also a coordinate, is marked by its attribute NAME.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+_BARE = "This is a netCDF dimension but not a netCDF variable"
+_RENAMED = "_nc4_non_coord_"  # of a variable that has the name of a dimension, but other axes
+_SCALE = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"}
+_NETCDF = {"_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCCOPY"}
+
+
+@dataclass
+class Conventions:
+    """The conventions of one file."""
+
+    netcdf: bool
+    _names: dict[int, str] = field(default_factory=dict)  # of dimensions by their number
+
+    @classmethod
+    def of(cls, root: Any) -> Conventions:
+        """Return the conventions of an open file."""
+        found = cls("_NCProperties" in root.attrs or "_nc3_strict" in root.attrs)
+        waiting, seen = [root], {root.id}
+        while waiting:
+            group = waiting.pop()
+            for name in group:
+                if group.get(name, getclass=True, getlink=True).__name__ != "HardLink":
+                    continue
+                node = group.get(name)
+                if hasattr(node, "dims"):
+                    found._see(name, node)
+                elif hasattr(node, "create_group") and node.id not in seen:
+                    seen.add(node.id)
+                    waiting.append(node)
+        return found
+
+    def _see(self, name: str, dataset: Any) -> None:
+        attributes = dataset.attrs
+        if "_Netcdf4Dimid" in attributes:
+            self.netcdf = True
+            self._names.setdefault(int(attributes["_Netcdf4Dimid"]), name)
+        elif is_scale(dataset):
+            self.netcdf = True
+
+    def is_bare_dimension(self, dataset: Any) -> bool:
+        """Return True if a dataset is only a dimension: it has a length, but no values."""
+        return is_scale(dataset) and _text(dataset.attrs.get("NAME", "")).startswith(_BARE)
+
+    def is_hidden(self, name: str, node: Any) -> bool:
+        """Return True if an attribute belongs to the file format, not to the user."""
+        if name in ("DIMENSION_LIST", "REFERENCE_LIST", "DIMENSION_LABELS"):
+            return True
+        if name in _SCALE:
+            return is_scale(node)
+        return self.netcdf and name in _NETCDF
+
+    def array_path(self, path: str) -> str:
+        """Return the path of an array without the prefix that NetCDF puts before some names."""
+        above, _, name = path.rpartition("/")
+        if self.netcdf and name.startswith(_RENAMED):
+            name = name.removeprefix(_RENAMED)
+        return f"{above}/{name}" if above else name
+
+    def dimension_names(self, dataset: Any) -> tuple[str | None, ...] | None:
+        """Return the names of a dataset's axes; None if none has a name."""
+        if not dataset.ndim:
+            return () if self.netcdf else None
+        names = [_name(dimension) for dimension in dataset.dims]
+        if is_scale(dataset) and not any(names):
+            names = self._own_names(dataset)
+        return tuple(names) if any(names) else None
+
+    def _own_names(self, dataset: Any) -> list[str | None]:
+        """Return the axes of a coordinate: its own name, or those that it lists."""
+        own = dataset.name.rpartition("/")[2]
+        listed = dataset.attrs.get("_Netcdf4Coordinates")
+        if listed is not None and len(listed) == dataset.ndim:
+            return [self._names.get(int(n)) for n in listed]
+        return [own, *(None for _ in dataset.shape[1:])]
+
+
+def is_scale(dataset: Any) -> bool:
+    """Return True if a dataset is a dimension scale."""
+    return hasattr(dataset, "dims") and _text(dataset.attrs.get("CLASS", "")) == "DIMENSION_SCALE"
+
+
+def _name(dimension: Any) -> str | None:
+    """Return the name of an axis: that of its first scale, or its label."""
+    if len(dimension):
+        path = dimension[0].name
+        return path.rpartition("/")[2] if path else None
+    return dimension.label or None
+
+
+def _text(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,287 @@
+"""TIFF and OME-TIFF files: each series of pages becomes an array, those of OME-TIFF an image.
+
+Specifications: TIFF 6.0, BigTIFF, and https://ome-model.readthedocs.io for OME-TIFF.
+
+Only the strips and tiles that a box needs are read and decoded. Axes have the letters of tifffile
+in lower case; OME-TIFF images are brought to the order of OME-Zarr: time, channel, z, y, x. Levels
+of a pyramid are computed anew from full resolution.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.errors import InvalidArgument, MissingModule, OmnizarrError
+from omnizarr.integrations.files.contents import ArrayEntry, Box, Contents, native
+from omnizarr.integrations.files.ome_xml import OmeImage, read_images
+
+try:
+    import tifffile
+except ImportError as e:
+    raise MissingModule(f"TIFF files need tifffile: pip install 'omnizarr[tiff]' ({e})") from e
+
+_PAGE = {"S": 4, "Z": 1, "Y": 2, "X": 3}  # the place of an axis in the shape that pages decode to
+_ORDER = "TCZYX"
+_SMALL_TILE = 2**14  # bytes; smaller tiles would make too many chunks
+_ERRORS = (
+    tifffile.TiffFileError, ValueError, TypeError, OSError, RuntimeError, KeyError, IndexError,
+    struct.error, zlib.error,
+)  # fmt: skip
+_OWN = {"shape", "axes", "truncated"}  # what tifffile adds to the metadata of its own files
+
+
+@dataclass(frozen=True)
+class SeriesValues:
+    """The values of one series of pages, with its axes in another order."""
+
+    file: str
+    series: int
+    order: tuple[int, ...]  # axes of the series, in the order of the array
+    shape: tuple[int, ...]  # of the array
+
+    def read(self, box: Box) -> npt.NDArray[Any]:
+        """Return the values in a box."""
+        with open_file(self.file) as opened:
+            series = opened.series[self.series]
+            sides = [b.indices(n)[:2] for b, n in zip(box, self.shape, strict=True)]
+            inner = [slice(0)] * len(series.shape)
+            extra = len(self.shape) - len(self.order)  # axes of length 1 in front
+            for place, (start, stop) in zip(self.order, sides[extra:], strict=True):
+                inner[place] = slice(start, stop)
+            values = read_box(opened, series, tuple(inner))
+        values = values.transpose(self.order)
+        return values.reshape([stop - start for start, stop in sides])
+
+
+@contextmanager
+def open_file(file: str) -> Iterator[Any]:
+    """Open a file for reading; raise InvalidArgument if it is damaged."""
+    try:
+        with tifffile.TiffFile(file) as opened:
+            yield opened
+    except OmnizarrError:
+        raise
+    except FileNotFoundError:
+        raise
+    except _ERRORS as e:
+        if "imagecodecs" in str(e):
+            raise MissingModule(f"{file!r}: {e}; pip install imagecodecs") from e
+        raise InvalidArgument(f"{file!r} is damaged or no TIFF file: {e}") from e
+
+
+def read_box(opened: Any, series: Any, box: Box) -> npt.NDArray[Any]:
+    """Return the values in a box of a series, in the order of its axes."""
+    keyframe = series.keyframe
+    rank = len(keyframe.shape)
+    leading = series.shape[: len(series.shape) - rank]
+    if series.transform is not None or series.shape[len(leading) :] != keyframe.shape:
+        return np.array(series.asarray(out="memmap")[box])  # a temporary file, not memory
+    if series.dataoffset is not None:
+        kind = opened.byteorder + series.dtype.char
+        mapped = opened.filehandle.memmap_array(kind, series.shape, series.dataoffset)
+        return np.array(mapped[box]).astype(native(series.dtype), copy=False)
+    out = np.zeros([b.stop - b.start for b in box], native(series.dtype))
+    ranges = [range(b.start, b.stop) for b in box[: len(leading)]]
+    for index in itertools.product(*ranges):
+        page = series[int(np.ravel_multi_index(index, leading))] if leading else series[0]
+        place = tuple(i - b.start for i, b in zip(index, box, strict=False))
+        if page is None:  # not in the file; OME-TIFF allows that
+            out[place] = keyframe.nodata
+        else:
+            out[place] = _read_page(page, box[len(leading) :])
+    return out
+
+
+def _read_page(page: Any, box: Box) -> npt.NDArray[Any]:
+    """Return a part of a page; only the strips or tiles that it touches are decoded."""
+    keyframe = page.keyframe
+    handle = page.parent.filehandle
+    if handle.closed:
+        handle.open()
+    if keyframe.is_contiguous:
+        if keyframe.is_memmappable:
+            kind = keyframe.parent.byteorder + keyframe.dtype.char
+            return np.array(handle.memmap_array(kind, keyframe.shape, page.dataoffsets[0])[box])
+        return np.asarray(page.asarray()[box])
+    places = [0 if a == "S" and keyframe.planarconfig == 2 else _PAGE[a] for a in keyframe.axes]
+    region = [slice(0, n) for n in keyframe.shaped]
+    for place, side in zip(places, box, strict=True):
+        region[place] = side
+    out = np.zeros([r.stop - r.start for r in region], keyframe.dtype)
+    for number in _segments(keyframe, region):
+        _copy_segment(page, number, region, out)
+    return out.reshape([b.stop - b.start for b in box])
+
+
+def _segments(keyframe: Any, region: list[slice]) -> Iterator[int]:
+    """Yield the numbers of the strips or tiles that intersect a region of a page."""
+    _, depth, length, width, _ = keyframe.shaped
+    if keyframe.is_tiled:
+        sizes = max(1, keyframe.tiledepth), keyframe.tilelength, keyframe.tilewidth
+    else:
+        sizes = 1, keyframe.rowsperstrip, width
+    lengths = depth, min(length, keyframe.imagelength), width
+    counts = [-(-n // max(1, s)) for n, s in zip(lengths, sizes, strict=True)]
+    touched = [
+        range(r.start // s, -(-r.stop // s)) for r, s in zip(region[1:4], sizes, strict=True)
+    ]
+    for s in range(region[0].start, region[0].stop):
+        for d, h, w in itertools.product(*touched):
+            yield ((s * counts[0] + d) * counts[1] + h) * counts[2] + w
+
+
+def _copy_segment(page: Any, number: int, region: list[slice], out: npt.NDArray[Any]) -> None:
+    keyframe, handle = page.keyframe, page.parent.filehandle
+    if number >= len(page.dataoffsets):
+        raise tifffile.TiffFileError(f"strip or tile {number} is missing")
+    offset, size = page.dataoffsets[number], page.databytecounts[number]
+    data = None
+    if size:
+        handle.seek(offset)
+        data = handle.read(size)
+        if len(data) != size:
+            raise tifffile.TiffFileError(f"strip or tile {number} ends after the end of the file")
+    segment, (s, *start, _), shape = keyframe.decode(
+        data, number, jpegtables=page.jpegtables, jpegheader=keyframe.jpegheader
+    )
+    limits = keyframe.imagedepth, keyframe.imagelength, keyframe.imagewidth
+    source: list[slice] = []
+    target: list[slice] = []
+    for begin, n, limit, side in zip(start, shape, limits, region[1:4], strict=False):
+        low, high = max(begin, side.start), min(begin + n, limit, side.stop)
+        if low >= high:
+            return
+        source.append(slice(low - begin, high - begin))
+        target.append(slice(low - side.start, high - side.start))
+    plane = out[s - region[0].start]
+    if segment is None:
+        plane[tuple(target)] = keyframe.nodata
+    else:
+        plane[tuple(target)] = segment[tuple(source)][..., region[4]]
+
+
+def contents(file: str) -> Contents:
+    """Return the series of a TIFF file: one at the root, or several by number."""
+    found = Contents()
+    with open_file(file) as opened:
+        series = list(opened.series)
+        if not series:
+            raise InvalidArgument(f"{file!r} has no images")
+        images = read_images(opened.ome_metadata) if opened.is_ome else []
+        for number, each in enumerate(series):
+            path = "" if len(series) == 1 else str(number)
+            image = images[number] if len(images) == len(series) else None
+            found.arrays[path] = _entry(file, opened, number, each, image, found)
+        if len(series) > 1:
+            found.groups[""] = {}
+        if opened.is_geotiff:
+            found.skipped["GeoTIFF tags"] = (
+                "the coordinate system is not imported; see docs/maps.md"
+            )
+    return found
+
+
+def _entry(
+    file: str, opened: Any, number: int, series: Any, image: OmeImage | None, found: Contents
+) -> ArrayEntry:
+    if series.dtype is None or 0 in series.shape:
+        raise InvalidArgument(f"series {number} of {file!r} has no pixels that can be read")
+    if len(series.levels) > 1:
+        found.notes.append(
+            f"series {number} has {len(series.levels)} levels; the finest one is imported"
+        )
+    if series.keyframe.photometric == 3 and series.keyframe.colormap is not None:
+        found.skipped[f"colour map of series {number}"] = "pixels are imported as indices"
+    order = tuple(range(len(series.shape)))
+    chunks = _tiles(series)
+    if image is not None:
+        arranged = _ome_order(series.axes, series.shape)
+        if arranged is not None:
+            order, axes = arranged
+            shape = tuple(series.shape[i] for i in order)
+            chunks = None if chunks is None else tuple(chunks[i] for i in order)
+            return ArrayEntry(
+                SeriesValues(file, number, order, shape),
+                shape,
+                native(series.dtype),
+                chunks=chunks,
+                attributes=_attributes(opened, series),
+                dimension_names=tuple(axes.lower()),
+                image=image.entry(axes, shape),
+            )
+        found.notes.append(
+            f"series {number} has the axes {series.axes}, which OME-Zarr does not allow; it is"
+            " imported as an array"
+        )
+    names = tuple(a.lower() for a in series.axes)
+    unique = len(set(names)) == len(names)
+    return ArrayEntry(
+        SeriesValues(file, number, order, tuple(series.shape)),
+        tuple(series.shape),
+        native(series.dtype),
+        chunks=chunks,
+        attributes=_attributes(opened, series),
+        dimension_names=names if unique else None,
+    )
+
+
+def _tiles(series: Any) -> tuple[int, ...] | None:
+    """Return chunks for a tiled series: one tile, along the other axes one element."""
+    keyframe = series.keyframe
+    if not keyframe.is_tiled or keyframe.tilelength * keyframe.tilewidth < _SMALL_TILE:
+        return None
+    sizes = {"Y": keyframe.tilelength, "X": keyframe.tilewidth}
+    return tuple(
+        n if a == "S" else min(sizes.get(a, 1), n)
+        for a, n in zip(series.axes, series.shape, strict=True)
+    )
+
+
+def _ome_order(axes: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], str] | None:
+    """Return the axes of a series in the order of OME-Zarr, and their names; None if impossible.
+
+    Colour samples are channels, unless there are channels as well.
+    """
+    named = axes
+    if "S" in axes:
+        if "C" in axes:
+            return None
+        named = axes.replace("S", "C")
+    if len(set(named)) != len(named) or not set(named) <= set(_ORDER) or len(named) < 2:
+        return None
+    if not {"Y", "X"} <= set(named):
+        return None
+    order = tuple(sorted(range(len(named)), key=lambda i: _ORDER.index(named[i])))
+    return order, "".join(named[i] for i in order)
+
+
+def _attributes(opened: Any, series: Any) -> dict[str, Any]:
+    """Return metadata of ImageJ and tifffile as attributes."""
+    if series.kind == "shaped":
+        for each in opened.shaped_metadata or ():
+            if tuple(each.get("shape", ())) in (series.shape, series.get_shape(False)):
+                return {k: v for k, v in each.items() if k not in _OWN}
+    if series.kind == "imagej" and opened.imagej_metadata:
+        return {"imagej": _json_members(opened.imagej_metadata)}
+    return {}
+
+
+def _json_members(metadata: dict[str, Any]) -> dict[str, Any]:
+    out = {}
+    for name, value in metadata.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            continue
+        out[str(name)] = value
+    return out

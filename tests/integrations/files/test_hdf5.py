@@ -1,0 +1,206 @@
+"""HDF5 files: every kind of type, attribute, link and layout, compared with h5py."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import omnizarr as oz
+
+NUMBERS = st.one_of(
+    hnp.boolean_dtypes(),
+    hnp.integer_dtypes(endianness="?"),
+    hnp.floating_dtypes(endianness="?", sizes=(16, 32, 64)),
+    hnp.complex_number_dtypes(endianness="?", sizes=(64, 128)),
+    hnp.byte_string_dtypes(min_len=1, max_len=5),
+    st.just(np.dtype([("a", "<i4"), ("b", "<f8")])),
+)
+ARRAYS = NUMBERS.flatmap(
+    lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=3, max_side=8))
+)
+NAMES = st.text("abcdefg_0", min_size=1, max_size=4).filter(lambda name: name[0] != "_")
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
+PLAIN = st.one_of(
+    st.integers(-(2**62), 2**62),
+    st.floats(allow_nan=False, allow_infinity=False),
+    TEXT,
+    st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=3),
+    st.lists(TEXT, min_size=1, max_size=3),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    arrays=st.dictionaries(NAMES, ARRAYS, min_size=1, max_size=4),
+    attributes=st.dictionaries(NAMES, PLAIN, max_size=4),
+    layout=st.sampled_from([{}, {"chunks": True}, {"compression": "gzip", "shuffle": True}]),
+    zarr_format=st.sampled_from([2, 3]),
+)
+def test_arrays_and_attributes_are_those_of_the_file(
+    arrays: dict[str, Any], attributes: dict[str, Any], layout: dict[str, Any], zarr_format: int
+) -> None:
+    out: dict[str, bytes] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        with h5py.File(f"{folder}/a.h5", "w") as file:
+            for name, values in arrays.items():
+                given_layout = layout if values.ndim and values.dtype.kind != "V" else {}
+                dataset = file.create_dataset(f"group/{name}", data=values, **given_layout)
+                dataset.attrs.update(attributes)
+            file.attrs.update(attributes)
+            chunks = {name: file[f"group/{name}"].chunks for name in arrays}
+        report = oz.import_file(f"{folder}/a.h5", out, zarr_format=zarr_format)
+    root = oz.open_group(out)
+    assert report.skipped == {}
+    assert root.attrs.asdict() == attributes
+    for name, values in arrays.items():
+        array = root[f"group/{name}"]
+        assert array.attrs.asdict() == attributes
+        assert array.dtype == values.dtype.newbyteorder("=")
+        np.testing.assert_array_equal(array[...], values)
+        if chunks[name] is not None:
+            assert array.chunks == chunks[name]
+
+
+def _import(tmp_path: Path, **options: Any) -> tuple[oz.Group, Any]:
+    report = oz.import_file(tmp_path / "a.h5", tmp_path / "a.zarr", **options)
+    return oz.open_group(tmp_path / "a.zarr"), report
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_text_enumerations_and_nested_types(tmp_path: Path, zarr_format: int) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["text"] = np.array([["a", "ß€"], ["", "long enough text"]], object)
+        fixed = h5py.string_dtype("utf-8", 5)
+        file.create_dataset("utf8", data=np.array(["aé".encode()], fixed))
+        file["scalar"] = "word"
+        colours = h5py.enum_dtype({"red": 1, "green": 5}, basetype="i2")
+        file["enum"] = np.array([1, 5, 5], colours)
+        file.create_dataset("inner", (2,), np.dtype(("f4", (3,))))[...] = np.arange(6).reshape(2, 3)
+        padded = np.dtype({"names": ["a", "b"], "formats": ["i1", "f8"], "offsets": [0, 8]})
+        file["record"] = np.array([(1, 2.5), (3, 4.5)], padded)
+        time = np.array(["2020-01-01", "NaT"], "M8[s]")
+        file.create_dataset("time", data=time.astype(h5py.opaque_dtype(time.dtype)))
+    group, report = _import(tmp_path, zarr_format=zarr_format)
+    assert report.skipped == {}
+    assert group["text"][:].tolist() == [["a", "ß€"], ["", "long enough text"]]
+    assert group["utf8"][:].tolist() == ["aé"]
+    assert group["scalar"][()] == "word"
+    assert group["enum"].dtype == "i2"
+    assert group["enum"][:].tolist() == [1, 5, 5]
+    assert group["enum"].attrs == {"flag_values": [5, 1], "flag_meanings": "green red"}
+    assert group["inner"][:].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert group["record"][:].tolist() == [(1, 2.5), (3, 4.5)]
+    np.testing.assert_array_equal(group["time"][:], time)
+
+
+def test_fill_values_are_kept_and_unwritten_chunks_need_no_space(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", (100, 100), "i4", chunks=(10, 10), fillvalue=7)[:10, :10] = 1
+    group, _ = _import(tmp_path)
+    array = group["x"]
+    assert array.fill_value == 7
+    assert array[:].sum() == 100 + 7 * 9900
+    assert array.nchunks_initialized == 1
+
+
+def test_what_zarr_cannot_hold_is_reported_and_strict_refuses(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.arange(3)
+        file["empty"] = h5py.Empty("f4")
+        file["reference"] = np.array([file["x"].ref], h5py.ref_dtype)
+        file.create_dataset("ragged", (2,), h5py.vlen_dtype("i4"))
+        file["type"] = np.dtype("f8")
+        file["group/loop"] = file["/"]
+        file["gone"] = h5py.SoftLink("/nowhere")
+        file["other"] = h5py.ExternalLink("other.h5", "/x")
+        file["soft"] = h5py.SoftLink("/x")
+        file.attrs["complex"] = 1j
+        file.attrs["reference"] = file["x"].ref
+        file["x"].attrs["latin"] = np.bytes_(b"\xb0C")
+    group, report = _import(tmp_path)
+    assert sorted(name for name, _ in group.members(max_depth=None)) == ["group", "soft", "x"]
+    assert group["soft"][:].tolist() == [0, 1, 2]
+    assert group["x"].attrs["latin"] == "°C"
+    assert {name: reason.split(";")[0] for name, reason in report.skipped.items()} == {
+        "empty": "it is empty: it has a type, but no shape and no values",
+        "reference": "its elements are references to other objects of the file",
+        "ragged": "its elements are arrays of variable length",
+        "type": "it is a named data type",
+        "group/loop": "it is a link to the group /",
+        "gone": "it is a link to /nowhere, which does not exist",
+        "other": "it is a link to /x in the file 'other.h5'",
+        "/@complex": "JSON has no complex numbers",
+        "/@reference": "the attribute is a reference to another object of the file",
+    }
+    with pytest.raises(oz.CannotExpress, match="9 parts cannot be imported"):
+        oz.import_file(tmp_path / "a.h5", tmp_path / "b.zarr", strict=True)
+    assert not (tmp_path / "b.zarr").exists()
+
+
+def test_a_virtual_dataset_with_a_missing_file_is_not_filled_silently(tmp_path: Path) -> None:
+    for name in "ab":
+        with h5py.File(tmp_path / f"{name}.part.h5", "w") as file:
+            file["x"] = np.full(5, ord(name))
+    layout = h5py.VirtualLayout((2, 5), "i8")
+    for i, name in enumerate("ab"):
+        layout[i] = h5py.VirtualSource(f"{name}.part.h5", "x", shape=(5,))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_virtual_dataset("both", layout)
+        file["other"] = 1
+    group, _ = _import(tmp_path)
+    assert group["both"][:].tolist() == [[97] * 5, [98] * 5]
+    (tmp_path / "b.part.h5").unlink()
+    _, report = _import(tmp_path, overwrite=True)
+    assert report.skipped == {"both": "it is made of other files, and 'b.part.h5' is missing"}
+
+
+def test_text_that_is_not_utf8_stops_the_import_and_can_be_excluded(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("bad", (2,), h5py.string_dtype())[...] = [b"fine", b"\xff"]
+        file["good"] = 1
+    with pytest.raises(oz.InvalidArgument, match=r"a.h5:/bad has text that is not UTF-8"):
+        _import(tmp_path)
+    group, _ = _import(tmp_path, exclude=["bad"], overwrite=True)
+    assert list(group) == ["good"]
+
+
+@pytest.mark.parametrize("size", [100, 1000, 5000])
+def test_a_truncated_file_is_damaged(tmp_path: Path, size: int) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.arange(1000.0)
+    (tmp_path / "a.h5").write_bytes((tmp_path / "a.h5").read_bytes()[:size])
+    with pytest.raises(oz.InvalidArgument, match="is damaged or no HDF5 file"):
+        oz.import_file(tmp_path / "a.h5", tmp_path / "out.zarr")
+
+
+def test_a_damaged_chunk_stops_the_import_and_nothing_is_visible(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        values = np.random.default_rng(0).integers(0, 9, 100_000)
+        dataset = file.create_dataset("x", data=values, chunks=(10_000,), compression="gzip")
+        place = dataset.id.get_chunk_info(5).byte_offset
+    data = bytearray((tmp_path / "a.h5").read_bytes())
+    data[place : place + 200] = bytes(200)
+    (tmp_path / "a.h5").write_bytes(data)
+    with pytest.raises(oz.StoreError, match=r"cannot read /x of"):
+        oz.import_file(tmp_path / "a.h5", tmp_path / "out.zarr")
+    with pytest.raises(oz.NodeNotFound):
+        oz.open(tmp_path / "out.zarr")
+
+
+def test_a_filter_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=np.arange(100), chunks=(10,), compression="lzf")
+    available = h5py.h5z.filter_avail
+    monkeypatch.setattr(h5py.h5z, "filter_avail", lambda n: n != 32000 and available(n))
+    with pytest.raises(oz.MissingPackage, match="pip install hdf5plugin"):
+        oz.import_file(tmp_path / "a.h5", tmp_path / "out.zarr")

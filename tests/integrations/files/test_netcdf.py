@@ -1,0 +1,146 @@
+"""NetCDF4 files: what xarray reads from the file is what it reads from the import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5netcdf
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import omnizarr as oz
+
+
+def _write(path: Path) -> None:
+    with netCDF4.Dataset(path, "w") as file:
+        file.title = "a file"
+        file.one = np.array([1.5])
+        file.createDimension("time", None)
+        file.createDimension("x", 3)
+        file.createDimension("bare", 2)
+        time = file.createVariable("time", "f8", ("time",))
+        time.units = "hours since 2000-01-01"
+        time[:] = [1, 2, 3, 4]
+        x = file.createVariable("x", "f4", ("x",))
+        x[:] = [1, 2, 3]
+        packed = file.createVariable("packed", "i2", ("time", "x"), fill_value=-99, zlib=True)
+        packed.setncatts({"scale_factor": 0.1, "add_offset": 5.0, "coordinates": "aux"})
+        packed.set_auto_maskandscale(False)
+        packed[:] = np.arange(12).reshape(4, 3)
+        packed[0, 0] = -99
+        aux = file.createVariable("aux", "f8", ("x",), fill_value=np.nan)
+        aux[:] = [1, np.nan, 3]
+        missing = file.createVariable("missing", "f4", ("time", "x"))
+        missing.missing_value = np.float32(np.nan)
+        missing[:] = 0
+        missing[1, 1] = np.nan
+        file.createVariable("unwritten", "i4", ("x",))
+        scalar = file.createVariable("scalar", "i8", ())
+        scalar[...] = 4
+        file.createVariable("char", "S1", ("x", "bare"))[:] = np.array([[b"a", b"b"]] * 3)
+        text = file.createVariable("text", str, ("bare",))
+        text[:] = np.array(["word", "ß"], object)
+        # The name of a dimension, but not its coordinate.
+        file.createVariable("bare", "f4", ("x",))[:] = 1
+        group = file.createGroup("inner")
+        group.createDimension("y", 2)
+        group.createVariable("y", "i4", ("y",))[:] = [10, 20]
+        two = group.createVariable("two", "f8", ("time", "y"))
+        two.flag = np.array([1, 2], "i1")
+        two[:] = np.arange(8).reshape(4, 2)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("engine", ["omnizarr", "zarr"])
+def test_xarray_reads_the_same_from_the_file_and_from_the_import(
+    tmp_path: Path, zarr_format: int, engine: str
+) -> None:
+    _write(tmp_path / "a.nc")
+    report = oz.import_file(tmp_path / "a.nc", tmp_path / "a.zarr", zarr_format=zarr_format)
+    assert report.skipped == {}
+    options: dict[str, Any] = {"engine": engine}
+    if engine == "zarr":
+        options["consolidated"] = False
+    for group in (None, "inner"):
+        expected = xr.open_dataset(tmp_path / "a.nc", engine="netcdf4", group=group)
+        found = xr.open_dataset(tmp_path / "a.zarr", group=group, **options)
+        xr.testing.assert_identical(found, expected)
+        for name, variable in expected.variables.items():
+            if variable.dtype.kind != "U":  # xarray reads text as objects, or in its own type
+                assert found.variables[name].dtype == variable.dtype
+    raw = xr.open_dataset(tmp_path / "a.nc", engine="netcdf4", decode_cf=False)
+    stored = oz.open_group(tmp_path / "a.zarr")
+    for name in raw.variables:
+        np.testing.assert_array_equal(stored[str(name)][...], raw[name].values)
+
+
+def test_dimensions_hidden_attributes_and_names_follow_netcdf(tmp_path: Path) -> None:
+    _write(tmp_path / "a.nc")
+    oz.import_file(tmp_path / "a.nc", tmp_path / "a.zarr")
+    root = oz.open_group(tmp_path / "a.zarr")
+    assert sorted(name for name, _ in root.arrays()) == sorted(
+        ["aux", "bare", "char", "missing", "packed", "scalar", "text", "time", "unwritten", "x"]
+    )
+    assert root.attrs.asdict() == {"title": "a file", "one": 1.5}
+    assert root["packed"].dimension_names == ("time", "x")
+    assert root["bare"].dimension_names == ("x",)
+    assert root["scalar"].dimension_names == ()
+    assert root["inner/two"].dimension_names == ("time", "y")
+    assert root["inner/two"].attrs.asdict() == {"flag": [1, 2]}
+    assert root["packed"].chunks == (1, 3)
+    assert root["unwritten"].fill_value == root["unwritten"][0] == -(2**31) + 1
+
+
+def test_files_of_h5netcdf_and_multidimensional_coordinates(tmp_path: Path) -> None:
+    with h5netcdf.File(tmp_path / "a.nc", "w") as file:
+        file.dimensions = {"x": 4, "y": 2}
+        file.create_variable("y", ("y",), "f4", data=[1, 2])
+        file.create_variable("x", ("x", "y"), "f4", data=np.arange(8).reshape(4, 2))
+        file.create_variable("v", ("y", "x"), "i4", data=np.arange(8).reshape(2, 4))
+    oz.import_file(tmp_path / "a.nc", tmp_path / "a.zarr")
+    root = oz.open_group(tmp_path / "a.zarr")
+    names = {name: array.dimension_names for name, array in root.arrays()}
+    assert names == {"y": ("y",), "x": ("x", "y"), "v": ("y", "x")}
+    np.testing.assert_array_equal(root["x"][:], np.arange(8).reshape(4, 2))
+
+
+VARIABLES = st.dictionaries(
+    st.text("abcd", min_size=1, max_size=3),
+    st.tuples(
+        st.sampled_from(["i1", "u2", "i4", "i8", "f4", "f8"]),
+        st.lists(st.sampled_from(["x", "y", "z"]), unique=True, max_size=3),
+        st.sampled_from([None, 0, 1]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(variables=VARIABLES, seed=st.integers(0, 99), zarr_format=st.sampled_from([2, 3]))
+def test_random_datasets_are_the_same_for_xarray(
+    tmp_path_factory: pytest.TempPathFactory, variables: Any, seed: int, zarr_format: int
+) -> None:
+    folder = tmp_path_factory.mktemp("netcdf")
+    random = np.random.default_rng(seed)
+    sizes = {"x": 3, "y": 5, "z": 1}
+    with netCDF4.Dataset(folder / "a.nc", "w") as file:
+        for name, size in sizes.items():
+            file.createDimension(name, size)
+        for name, (kind, dimensions, fill, packed) in variables.items():
+            options = {"fill_value": fill} if fill is not None else {}
+            made = file.createVariable(name, kind, dimensions, **options)
+            made.set_auto_maskandscale(False)
+            if packed and kind[0] == "i":
+                made.scale_factor = 0.5
+            made[...] = random.integers(0, 3, [sizes[d] for d in dimensions])
+    oz.import_file(folder / "a.nc", folder / "a.zarr", zarr_format=zarr_format)
+    expected = xr.open_dataset(folder / "a.nc", engine="netcdf4")
+    found = xr.open_dataset(folder / "a.zarr", engine="omnizarr")
+    xr.testing.assert_identical(found, expected)

@@ -1,0 +1,192 @@
+"""TIFF files of every layout, compared with what tifffile reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.integrations.files.contents import read_contents
+
+WRITER = {"bigtiff", "byteorder", "imagej", "ome"}
+ZLIB: dict[str, Any] = {"compression": "zlib"}
+RGB: dict[str, Any] = {**ZLIB, "photometric": "rgb"}
+LAYOUTS: dict[str, tuple[tuple[int, ...], str, dict[str, Any]]] = {
+    "plain": ((100, 130), "u2", {}),
+    "big-endian BigTIFF": ((3, 50, 60), "f4", {"bigtiff": True, "byteorder": ">"}),
+    "strips": ((7, 100, 130), "u2", {"compression": "zlib", "rowsperstrip": 13}),
+    "tiles": ((5, 100, 130), "i2", {"compression": "lzw", "predictor": True, "tile": (32, 48)}),
+    "colour": ((4, 90, 70, 3), "u1", {**RGB, "tile": (64, 64)}),
+    "colour planes": ((3, 90, 70), "u1", {**RGB, "planarconfig": "separate", "rowsperstrip": 9}),
+    "imagej": ((4, 3, 60, 70), "u2", {"imagej": True, "metadata": {"axes": "ZCYX"}}),
+    "volume": ((2, 20, 30, 40), "f8", {**ZLIB, "volumetric": True, "tile": (16, 16, 16)}),
+    "bits": ((33, 45), "?", {}),
+    "half": ((20, 20), "f2", {}),
+    "one strip": ((200, 200), "u1", {"rowsperstrip": 200, "compression": "zlib"}),
+}  # fmt: skip
+
+
+def _write(path: Path, layout: str) -> Any:
+    shape, kind, options = LAYOUTS[layout]
+    values = np.random.default_rng(1).integers(0, 200, shape).astype(kind)
+    options = {"photometric": "minisblack", **options}
+    writer = {k: options.pop(k) for k in list(options) if k in WRITER}
+    with tifffile.TiffWriter(path, **writer) as file:
+        file.write(values, **options)
+    return values
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_is_imported_as_tifffile_reads_it(tmp_path: Path, layout: str) -> None:
+    values = _write(tmp_path / "a.tif", layout)
+    oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr")
+    array = oz.open_array(tmp_path / "a.zarr")
+    np.testing.assert_array_equal(array[...], values)
+    assert array.dtype == values.dtype
+    assert array.dimension_names is not None
+    assert array.dimension_names[-2:] in (("y", "x"), ("x", "s"))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("tiff")
+    found = {}
+    for layout in LAYOUTS:
+        values = _write(folder / f"{layout}.tif", layout)
+        found[layout] = values, read_contents(str(folder / f"{layout}.tif")).arrays[""].values
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(layout=st.sampled_from(sorted(LAYOUTS)), data=st.data())
+def test_any_box_has_the_values_of_the_whole(files: Any, layout: str, data: st.DataObject) -> None:
+    values, source = files[layout]
+    box = []
+    for n in values.shape:
+        start = data.draw(st.integers(0, n - 1))
+        box.append(slice(start, data.draw(st.integers(start + 1, n))))
+    np.testing.assert_array_equal(source.read(tuple(box)), values[tuple(box)])
+
+
+def test_only_the_tiles_of_a_box_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).integers(0, 255, (3, 512, 512)).astype("u1")
+    tifffile.imwrite(
+        tmp_path / "a.tif", values, tile=(64, 64), compression="zlib", photometric="minisblack"
+    )
+    source = read_contents(str(tmp_path / "a.tif")).arrays[""].values
+    sizes: list[int] = []
+    real = tifffile.FileHandle.read
+    monkeypatch.setattr(
+        tifffile.FileHandle, "read", lambda self, n=-1: sizes.append(n) or real(self, n)
+    )
+    source.read((slice(1, 2), slice(60, 70), slice(0, 64)))
+    assert sum(n > 3000 for n in sizes) == 2
+
+
+AXES = {"ZCYX": "czyx", "TCZYX": "tczyx", "YX": "yx", "CYX": "cyx", "TYX": "tyx", "YXS": "cyx"}
+
+
+@pytest.mark.parametrize("axes", AXES)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_ome_tiff_becomes_a_valid_image_with_levels(
+    tmp_path: Path, axes: str, zarr_format: int
+) -> None:
+    lengths = {"T": 2, "C": 3, "Z": 4, "Y": 300, "X": 520, "S": 3}
+    shape = [lengths[a] for a in axes]
+    values = np.random.default_rng(0).integers(0, 255, shape).astype("u1" if "S" in axes else "u2")
+    described: dict[str, Any] = {
+        "axes": axes,
+        "PhysicalSizeX": 0.25, "PhysicalSizeXUnit": "µm",
+        "PhysicalSizeY": 250, "PhysicalSizeYUnit": "nm",
+        "PhysicalSizeZ": 2.0, "TimeIncrement": 5.0, "TimeIncrementUnit": "s",
+    }  # fmt: skip
+    if "C" in axes:
+        described["Channel"] = {"Name": ["DAPI", "GFP", "RFP"]}
+    with tifffile.TiffWriter(tmp_path / "a.ome.tif", ome=True) as file:
+        file.write(
+            values, metadata=described, compression="zlib", tile=(128, 128),
+            photometric="rgb" if "S" in axes else "minisblack",
+        )  # fmt: skip
+    oz.import_file(tmp_path / "a.ome.tif", tmp_path / "a.zarr", zarr_format=zarr_format)
+    image = oz.ome.open(tmp_path / "a.zarr")
+    assert isinstance(image, oz.ome.Image)
+    assert "".join(a.name for a in image.axes) == AXES[axes]
+    order = [axes.replace("S", "C").index(a.upper()) for a in AXES[axes]]
+    np.testing.assert_array_equal(image.levels[0][...], values.transpose(order))
+    scale = dict(zip(AXES[axes], image.scale, strict=True))
+    units = {a.name: a.unit for a in image.axes}
+    assert (scale["x"], units["x"], scale["y"], units["y"]) == (
+        0.25,
+        "micrometer",
+        250,
+        "nanometer",
+    )
+    if "T" in axes:
+        assert (scale["t"], units["t"]) == (5, "second")
+    if "Z" in axes:
+        assert (scale["z"], units["z"]) == (2, "micrometer")
+    assert [c.label for c in image.channels] == (["DAPI", "GFP", "RFP"] if "C" in axes else [])
+    problems = oz.ome.validate(tmp_path / "a.zarr")
+    assert [p for p in problems if p.level == "error"] == []
+    expected = oz.ome.write(
+        {}, values.transpose(order), axes=AXES[axes], scale=image.scale,
+        unit={a: u for a, u in units.items() if u},
+    )  # fmt: skip
+    assert len(image.levels) > 1
+    for level, other in zip(image.levels, expected.levels, strict=True):
+        np.testing.assert_array_equal(level[...], other[...])
+
+
+def test_several_series_are_images_by_number(tmp_path: Path) -> None:
+    with tifffile.TiffWriter(tmp_path / "a.ome.tif", ome=True) as file:
+        file.write(np.zeros((3, 64, 64), "u1"), metadata={"axes": "CYX", "Name": "first"},
+                   photometric="minisblack")  # fmt: skip
+        file.write(np.ones((64, 32), "u2"), metadata={"axes": "YX", "Name": "second"})
+    oz.import_file(tmp_path / "a.ome.tif", tmp_path / "a.zarr")
+    series = oz.ome.open(tmp_path / "a.zarr")
+    assert isinstance(series, oz.ome.Series)
+    assert [p for p in oz.ome.validate(tmp_path / "a.zarr") if p.level == "error"] == []
+    assert [oz.ome.open(tmp_path / "a.zarr", path=n).name for n in "01"] == ["first", "second"]
+
+
+def test_a_plain_file_becomes_an_image_on_demand(tmp_path: Path) -> None:
+    values = np.arange(2 * 600 * 500, dtype="u4").reshape(2, 600, 500)
+    tifffile.imwrite(tmp_path / "a.tif", values, metadata={"axes": "ZYX", "sample": "liver"},
+                     photometric="minisblack")  # fmt: skip
+    oz.import_file(tmp_path / "a.tif", tmp_path / "a.zarr", image=True, levels=2, method="nearest")
+    image = oz.ome.open(tmp_path / "a.zarr")
+    assert [level.shape for level in image.levels] == [(2, 600, 500), (1, 300, 250)]
+    np.testing.assert_array_equal(image.levels[1][...], values[::2, ::2, ::2])
+    assert image.group.attrs["sample"] == "liver"
+    oz.import_file(tmp_path / "a.tif", tmp_path / "b.zarr")
+    array = oz.open_array(tmp_path / "b.zarr")
+    assert (array.dimension_names, array.attrs["sample"]) == (("z", "y", "x"), "liver")
+
+
+@pytest.mark.parametrize("keep", [6, 40, 200, 3000])
+def test_a_truncated_file_is_damaged_and_nothing_is_visible(tmp_path: Path, keep: int) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((100, 100), "u2"))
+    (tmp_path / "a.tif").write_bytes((tmp_path / "a.tif").read_bytes()[:keep])
+    with pytest.raises(oz.InvalidArgument, match=r"is damaged or no TIFF file|has no images"):
+        oz.import_file(tmp_path / "a.tif", tmp_path / "out.zarr")
+    with pytest.raises(oz.NodeNotFound):
+        oz.open(tmp_path / "out.zarr")
+
+
+def test_a_codec_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((64, 64), "u2"), compression="lzw")
+
+    def decode(*args: Any, **kwargs: Any) -> Any:
+        raise ValueError("<COMPRESSION.LZW: 5> requires the 'imagecodecs' package")
+
+    monkeypatch.setattr(tifffile.TiffPage, "decode", property(lambda page: decode))
+    with pytest.raises(oz.MissingPackage, match="pip install imagecodecs"):
+        oz.import_file(tmp_path / "a.tif", tmp_path / "out.zarr")
