@@ -42,6 +42,7 @@ _VARIABLES = {
     "az": (
         *("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_SAS_TOKEN"),
         *("AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_TOKEN", "AZURE_CLIENT_SECRET"),
+        *("AZURE_STORAGE_KEY", "AZURE_STORAGE_CONNECTION_STRING"),
         *("AZURE_STORAGE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE"),
         *("AZURE_MSI_ENDPOINT", "AZURE_IDENTITY_ENDPOINT", "IDENTITY_ENDPOINT"),
     ),
@@ -111,9 +112,37 @@ def endpoint(kind: str, profile: str | None) -> str | None:
 
 
 def aws_region(profile: str | None) -> str | None:
-    """Return the region of the AWS configuration files."""
+    """Return the region of the AWS configuration files, unless the environment has one."""
+    if os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
+        return None  # obstore reads it
     _, section = _aws_sections(profile)
     return section.get("region")
+
+
+def azure_environment() -> dict[str, Any]:
+    """Return the options in variables of Azure's own tools that obstore does not read."""
+    found: dict[str, Any] = {}
+    text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
+    parts = dict(p.split("=", 1) for p in text.split(";") if "=" in p)
+    for name, option in _CONNECTION.items():
+        if parts.get(name):
+            found[option] = parts[name].lstrip("?") if option == "sas_key" else parts[name]
+    for name, option in (
+        ("AZURE_STORAGE_ACCOUNT", "account_name"),
+        ("AZURE_STORAGE_KEY", "account_key"),
+    ):
+        if os.environ.get(name):
+            found.setdefault(option, os.environ[name])
+    return found
+
+
+# The parts of a connection string.
+_CONNECTION = {
+    "AccountName": "account_name",
+    "AccountKey": "account_key",
+    "SharedAccessSignature": "sas_key",
+    "BlobEndpoint": "endpoint",
+}
 
 
 def _aws_sections(profile: str | None) -> tuple[str, dict[str, str]]:
@@ -135,14 +164,27 @@ def _aws_sections(profile: str | None) -> tuple[str, dict[str, str]]:
         except (OSError, UnicodeDecodeError, configparser.Error) as e:
             raise StoreError(f"cannot read the AWS settings {str(path)!r}: {e}") from e
         if parser.has_section(section):
-            merged |= dict(parser[section])
+            merged |= _with_services(parser, dict(parser[section]))
     if profile and not merged:
         raise StoreError(f"there is no AWS profile {profile!r} in {str(home)!r}")
     return name, merged
 
 
+def _with_services(parser: configparser.RawConfigParser, section: dict[str, str]) -> dict[str, str]:
+    """Return a profile with the endpoint for S3 of its section ``[services NAME]``."""
+    services = f"services {section.get('services', '')}"
+    if parser.has_option(services, "s3"):
+        for line in parser.get(services, "s3").splitlines():
+            name, _, value = line.partition("=")
+            if name.strip() == "endpoint_url":
+                return {**section, "endpoint_url": value.strip()}
+    return section
+
+
 def _aws_profile(profile: str | None) -> dict[str, Any] | None:
     name, section = _aws_sections(profile)
+    if not section and os.environ.get("AWS_PROFILE"):
+        raise StoreError(f"there is no AWS profile {name!r}, which AWS_PROFILE names")
     if "aws_access_key_id" in section:
         found = {
             "access_key_id": section["aws_access_key_id"],
@@ -245,6 +287,8 @@ class Bucket:
         client = dict(config.pop("client_options", {}))
         client.setdefault("timeout", timedelta(seconds=retry.timeout))
         client.setdefault("connect_timeout", timedelta(seconds=min(10.0, retry.timeout)))
+        if kind == "az" and not config.get("anonymous"):
+            config = {**azure_environment(), **config}
         setting = "base_url" if kind == "gs" else "endpoint"
         if not config.get(setting):
             stated = endpoint(kind, config.get("profile"))

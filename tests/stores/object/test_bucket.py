@@ -1,0 +1,119 @@
+"""Credentials and servers as the clouds' own tools find them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import omnizarr as oz
+from omnizarr.concurrency.retry import Retry
+from omnizarr.stores.object.bucket import Bucket
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home directory, and an environment without clouds."""
+    for name in os.environ:
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".aws").mkdir()
+    return tmp_path
+
+
+def config(kind: str, **options: Any) -> dict[str, Any]:
+    return Bucket.make(kind, "bucket", options, Retry()).config
+
+
+def profiles(home: Path) -> None:
+    (home / ".aws/config").write_text(
+        "[default]\nregion = us-east-1\n"
+        "[profile lab]\nregion = eu-west-1\nservices = lab-services\n"
+        "[services lab-services]\ns3 =\n  endpoint_url = http://127.0.0.1:9000\n"
+    )
+    (home / ".aws/credentials").write_text(
+        "[default]\naws_access_key_id = A\naws_secret_access_key = a\n"
+        "[lab]\naws_access_key_id = B\naws_secret_access_key = b\n"
+    )
+
+
+def test_a_profile_has_keys_region_and_endpoint(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profiles(home)
+    lab = {
+        "access_key_id": "B",
+        "secret_access_key": "b",
+        "region": "eu-west-1",
+        "endpoint": "http://127.0.0.1:9000",
+    }
+    assert config("s3")["access_key_id"] == "A"
+    assert config("s3", profile="lab") == lab
+    monkeypatch.setenv("AWS_PROFILE", "lab")
+    assert config("s3") == lab
+    assert Bucket.make("s3", "bucket", {}, Retry()).client_options["allow_http"] is True
+
+
+@pytest.mark.parametrize("name", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_the_region_of_the_environment_comes_before_that_of_a_profile(
+    home: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    profiles(home)
+    monkeypatch.setenv(name, "ap-south-1")
+    assert "region" not in config("s3")  # obstore reads the variable
+    assert config("s3", region="us-west-2")["region"] == "us-west-2"
+
+
+def test_a_profile_that_does_not_exist_is_an_error(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profiles(home)
+    with pytest.raises(oz.StoreError, match="no AWS profile 'lap'"):
+        config("s3", profile="lap")
+    monkeypatch.setenv("AWS_PROFILE", "lap")
+    with pytest.raises(oz.StoreError, match="no AWS profile 'lap', which AWS_PROFILE names"):
+        config("s3")
+    assert "access_key_id" not in config("s3", anonymous=True)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "C")  # which comes first
+    assert "access_key_id" not in config("s3")
+
+
+def test_the_variables_of_the_az_command_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "acc")
+    monkeypatch.setenv("AZURE_STORAGE_KEY", "a2V5")
+    assert config("az") == {"account_name": "acc", "account_key": "a2V5"}
+    assert config("az", account_name="other")["account_name"] == "other"
+
+
+def test_a_connection_string_has_account_key_and_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "DefaultEndpointsProtocol=http;AccountName=acc;AccountKey=a2V5PT0=;"
+        "BlobEndpoint=http://127.0.0.1:10000/acc;",
+    )
+    bucket = Bucket.make("az", "container", {}, Retry())
+    assert bucket.config == {
+        "account_name": "acc",
+        "account_key": "a2V5PT0=",
+        "endpoint": "http://127.0.0.1:10000/acc",
+    }
+    assert bucket.client_options["allow_http"] is True
+    monkeypatch.setenv(
+        "AZURE_STORAGE_CONNECTION_STRING", "AccountName=acc;SharedAccessSignature=?sv=1&sig=a%3D"
+    )
+    assert config("az") == {"account_name": "acc", "sas_key": "sv=1&sig=a%3D"}
+
+
+def test_the_key_file_of_a_google_account_is_left_to_the_client(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of gcloud's default login is used only without the variable."""
+    login = home / ".config/gcloud/application_default_credentials.json"
+    login.parent.mkdir(parents=True)
+    login.write_text("{}")
+    assert config("gs") == {"application_credentials": str(login)}
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(home / "key.json"))
+    assert config("gs") == {}
