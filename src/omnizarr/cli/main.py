@@ -35,6 +35,11 @@ COMMANDS: dict[str, dict[str, str]] = {
         "cat": "inspect:cat",
         "head": "inspect:head",
     },
+    "Create and change": {
+        "create": "edit:create",
+        "attrs": "edit:attrs",
+        "consolidate": "edit:consolidate",
+    },
     "Copy and convert": {
         "convert": "convert:convert",
     },
@@ -50,6 +55,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "Tools": {
         "bench": "inspect:bench",
+        "completion": "completion:completion",
         "conformance": "inspect:conformance",
     },
 }
