@@ -27,6 +27,7 @@ import click
 
 from omnizarr.cli.options import dry_run_option, resume_option
 from omnizarr.cli.terminal import progress_bar, say, say_json
+from omnizarr.concurrency.executors import tasks_at_once
 from omnizarr.errors import MissingPackage
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def run_job(job: Job[O], where: Where, as_json: bool = False) -> O | None:
     import omnizarr  # noqa: PLC0415 - loaded when a job runs
 
     if where.dry_run:
-        show_plan(job.plan(), as_json)
+        at_once = tasks_at_once("processes" if where.processes else None, where.workers)
+        show_plan(job.plan(at_once), as_json)
         return None
     with _place(where) as on, progress_bar("bytes") as bar, _log(where.log) as log:
         if log is not None:

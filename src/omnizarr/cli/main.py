@@ -42,6 +42,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "Copy and convert": {
         "convert": "convert:convert",
+        "rechunk": "rechunk:rechunk",
     },
     "Check": {
         "validate": "check:validate",

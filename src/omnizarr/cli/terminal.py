@@ -71,6 +71,8 @@ OPTIONS = {
     "consolidated=True": "--consolidated",
     "memory=": "--memory ",
     "storage_options": "--storage-option",
+    "casting='unsafe'": "--casting unsafe",
+    "append_dim": "--append",
 }
 
 
