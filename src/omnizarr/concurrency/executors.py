@@ -11,15 +11,9 @@ import multiprocessing
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-    wait,
-)
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from omnizarr import config
@@ -125,13 +119,17 @@ def _on_executor(
     settings = config.get()
     call = _Call(function, {name: getattr(settings, name) for name in SHARED})
     running: dict[Future[R], A] = {}
+    # Not `concurrent.futures.wait`, which visits all futures for each one that is done.
+    ended: SimpleQueue[Future[R]] = SimpleQueue()
     try:
         for item in items:
-            running[executor.submit(call, item)] = item
-            if len(running) >= window:
-                _collect(running, done)
+            future = executor.submit(call, item)
+            running[future] = item
+            future.add_done_callback(ended.put)
+            while len(running) >= window or not ended.empty():
+                _collect(ended.get(), running, done)
         while running:
-            _collect(running, done)
+            _collect(ended.get(), running, done)
     except BaseException:
         if not hasattr(executor, "_client"):  # Dask forgets futures that nobody has any more
             for future in running:
@@ -139,19 +137,17 @@ def _on_executor(
         raise
 
 
-def _collect(running: dict[Future[R], A], done: Callable[[A, R], None]) -> None:
-    """Wait for at least one result, and pass on all that are there."""
-    ended, _ = wait(running, return_when=FIRST_COMPLETED)
-    for future in ended:
-        item = running[future]
-        try:
-            result = future.result()
-        except Exception as e:
-            if type(e).__name__ not in LOST_WORKER:
-                raise
-            raise StoreError(f"a worker process was lost: {e}") from e
-        del running[future]
-        done(item, result)
+def _collect(future: Future[R], running: dict[Future[R], A], done: Callable[[A, R], None]) -> None:
+    """Pass on the result of a call that has ended."""
+    item = running[future]
+    try:
+        result = future.result()
+    except Exception as e:
+        if type(e).__name__ not in LOST_WORKER:
+            raise
+        raise StoreError(f"a worker process was lost: {e}") from e
+    del running[future]
+    done(item, result)
 
 
 def _start_worker() -> None:

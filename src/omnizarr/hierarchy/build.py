@@ -44,9 +44,9 @@ from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.stores import (
     Store,
     can_list,
+    erase_prefix,
     erase_values,
     get_existing,
-    is_process_local,
     list_prefix,
     lock_prefix,
     set_new,
@@ -54,14 +54,12 @@ from omnizarr.stores import (
 )
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.staging import (
-    FOLDER,
     MARKER,
     DeferredMetadataStore,
     Extent,
     Mark,
     Stage,
     Stages,
-    interrupted,
     marker,
     stage,
 )
@@ -201,7 +199,7 @@ class Build:
     deferred: DeferredMetadataStore | None = None
     overwrite: bool = False
     resumable: bool = False  # chunks are kept after an error
-    resumed: bool = False  # an earlier call may have published the node, but not ended
+    attempt: str = ""  # that the marker names; other processes may share it
 
     def __enter__(self) -> Location:
         return self.location
@@ -222,12 +220,17 @@ class Build:
             return
         try:
             self.commit()
+            if self.resumable:
+                self.clear()
         except BaseException:
             self.discard()
             raise
 
     def commit(self) -> None:
-        """Publish the node, and erase the one that it replaces."""
+        """Publish the node, and erase the one that it replaces.
+
+        A resumable build also needs `clear`: what is killed before is finished on resume.
+        """
         target, format = self.target, self.target.format
         new = _extent(format, target.path)
         with lock_replacement(target.store):
@@ -240,18 +243,24 @@ class Build:
             if self.stage is not None:
                 old = Extent((), self.leftovers, ())
                 self.stage.replace(old if self.old is None else _extent(self.old, target.path), new)
-                self.stage.discard()
             elif self.deferred is not None:
                 self.deferred.publish(new.has)
                 self.deferred = None  # it is public and stays, whatever happens from here on
-            if self.overwrite or self.stage is None:
-                target.store.erase(marker(target.path))
-        _update_consolidated(target, self.old)
+            if not self.resumable:
+                self.clear()
+        update_consolidated_above(target, self.old)
+
+    def clear(self) -> None:
+        """Erase what shows that the node is being written; with `resumable`, the caller does."""
+        if self.stage is not None:
+            self.stage.discard()
+        if self.overwrite or self.stage is None:
+            self.target.store.erase(marker(self.target.path))
 
     def _check_still_new(self) -> None:
         """Raise if another writer has created a node meanwhile, unless it is to be replaced."""
         found = existing_node(self.target.store, self.target.path)
-        if found is None or (self.resumed and self._is_marked()):
+        if found is None or self._is_mine():
             return
         if not self.overwrite or self.stage is None:
             if self.stage is None:
@@ -260,9 +269,10 @@ class Build:
         check_erasable(self.target.store, self.target.path, found[0])
         self.old = found[0]
 
-    def _is_marked(self) -> bool:
-        """Return True while the marker says that the node is incomplete."""
-        return self.target.store.get(marker(self.target.path)) is not None
+    def _is_mine(self) -> bool:
+        """Return True if the node was made visible by an earlier call, or one that shares it."""
+        text = self.target.store.get(marker(self.target.path)) if self.attempt else None
+        return text is not None and Mark.read(text).attempt == self.attempt
 
     def discard(self) -> None:
         """Erase what was written; the node that was to be replaced is not changed.
@@ -289,7 +299,7 @@ def build(location: Location, *, overwrite: bool, operation: str, implied: bool 
     """
     with lock_replacement(location.store) if overwrite else nullcontext():
         begun = _begin(location, overwrite, operation, implied)
-    return begun if isinstance(begun, Build) else _begin_stage(location, begun, overwrite)
+    return begun if isinstance(begun, Build) else begin_stage(location, begun, overwrite)
 
 
 def _create_or_build(
@@ -301,7 +311,7 @@ def _create_or_build(
             return location.create(node, check=check, implied=True)
         except NodeExists:
             begun = _begin(location, True, operation, True)
-    return begun if isinstance(begun, Build) else _begin_stage(location, begun, overwrite=True)
+    return begun if isinstance(begun, Build) else begin_stage(location, begun, overwrite=True)
 
 
 def _begin(
@@ -314,11 +324,11 @@ def _begin(
     """
     old = check_new(location, overwrite, implied)
     if old is None and not isinstance(location.store, Stages):
-        return _begin_deferred(location, Mark(operation), overwrite)
+        return begin_deferred(location, Mark(operation), overwrite)
     return old
 
 
-def _begin_stage(
+def begin_stage(
     location: Location, old: Format | None, overwrite: bool, name: str | None = None
 ) -> Build:
     """Begin to write a node beside the one that it replaces, in a stage that may have a name."""
@@ -327,6 +337,8 @@ def _begin_stage(
         check_erasable(location.store, location.path, old)
     else:
         leftovers = _leftovers(location, overwrite)
+    if overwrite:
+        erase_journal(location)
     staged = stage(location.store, name)
     if old is not None:
         staged.check(_extent(old, location.path))
@@ -338,72 +350,27 @@ def _begin_stage(
     return Build(location, beside, staged.store, old, leftovers, staged, overwrite=overwrite)
 
 
-def build_resumable(
-    location: Location,
-    *,
-    overwrite: bool,
-    operation: str,
-    plan: str,
-    resume: bool,
-    shared: bool = False,
-) -> Build:
-    """Begin as `build` does, but so that an interrupted operation can be resumed.
-
-    Chunks are written to the target, or beside a node that is replaced, and kept after an error.
-    `plan` identifies the operation. With `shared`, other processes write other chunks of the same
-    node.
-    """
-    mark = Mark(operation, plan)
-    found = location.store.get(marker(location.path)) if resume or shared else None
-    same = found is not None and Mark.read(found).plan == plan
-    old = None if same else check_new(location, overwrite)
-    if old is not None:
-        if shared or (resume and not overwrite):
-            raise location.node_exists((old, GroupModel()))
-        return _begin_resumable_stage(location, old, mark, resume)
-    if found is not None and not same:
-        raise NodeExists(
-            f"{location} is incomplete: {Mark.read(found)} was interrupted, and it was not the same"
-            " as this; give overwrite=True to start again"
-        )
-    try:
-        begun = _begin_deferred(location, mark, overwrite and not shared, same)
-    except NodeExists:
-        other = location.store.get(marker(location.path)) if shared else None
-        if other is None or Mark.read(other).plan != plan:
-            raise
-        same = True  # another process has just begun
-        begun = _begin_deferred(location, mark, overwrite=False, resume=True)
-    return replace(begun, resumable=True, resumed=same)
-
-
-def _begin_resumable_stage(location: Location, old: Format, mark: Mark, resume: bool) -> Build:
-    """Begin to write a node beside the one that it replaces, or find what was begun.
-
-    Nothing that is staged in memory survives an error.
-    """
-    if is_process_local(location.store):
-        return _begin_stage(location, old, overwrite=True)
-    name = None
-    for each in interrupted(location.store) if resume else ():
-        text = location.store.get(f"{FOLDER}/{each.name}/{MARKER}")
-        if text is not None and Mark.read(text).plan == mark.plan and not each.complete:
-            name = each.name
-    begun = _begin_stage(location, old, overwrite=True, name=name)
-    if begun.stage is not None:
-        location.store.set(f"{begun.stage.prefix}{MARKER}", mark.write())
-    return replace(begun, resumable=True, resumed=name is not None)
-
-
-def _begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool = False) -> Build:
+def begin_deferred(location: Location, mark: Mark, overwrite: bool, resume: bool = False) -> Build:
     """Begin to write chunks to the target; metadata are deferred until they are complete."""
     store, path = location.store, location.path
     if not resume:
-        erase_values(store, _leftovers(location, overwrite))
+        leftovers = _leftovers(location, overwrite)
+        if marker(path) in leftovers:
+            erase_journal(location)
+            store.set(marker(path), Mark(mark.operation).write())  # nobody resumes what is erased
+        erase_values(store, leftovers)
         if not set_new(store, marker(path), mark.write()):
             raise NodeExists(f"another writer is just creating {location}; open it later")
     deferred = DeferredMetadataStore(store, location.format.is_metadata, marker(path))
-    return Build(location, _in_store(location, deferred), store, deferred=deferred)
+    built = _in_store(location, deferred)
+    return Build(location, built, store, deferred=deferred, attempt=mark.attempt)
+
+
+def erase_journal(location: Location) -> None:
+    """Erase the journal of an interrupted job that nobody will resume."""
+    text = location.store.get(marker(location.path))
+    if text is not None and Mark.read(text).attempt and can_list(location.store):
+        erase_prefix(location.store, Mark.read(text).journal)
 
 
 @contextmanager
@@ -499,7 +466,7 @@ def _stray_chunk_keys(location: Location) -> list[str]:
     ]
 
 
-def _update_consolidated(target: Location, old: Format | None) -> None:
+def update_consolidated_above(target: Location, old: Format | None) -> None:
     """Update the consolidated metadata above a node for it and all nodes below it."""
     store, path, format = target.store, target.path, target.format
     if old is not None and old.name != format.name and has_consolidated(store, path, old):

@@ -9,27 +9,31 @@ as a node before it is complete.
 
 from __future__ import annotations
 
+import base64
+import copy
 import dataclasses
 import json
 import os
 import sys
 import time
 from abc import ABC, abstractmethod
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from omnizarr import config
 from omnizarr.concurrency.executors import On, for_each_on, runs_in_process, tasks_at_once
-from omnizarr.errors import InvalidArgument, NodeExists, OmnizarrError, StoreError, warn
-from omnizarr.formats import consolidated
-from omnizarr.hierarchy.build import Build, build_resumable
+from omnizarr.errors import InvalidArgument, OmnizarrError, StoreError, warn
 from omnizarr.hierarchy.info import counted, size_text
-from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.open import consolidate_metadata
-from omnizarr.model import Node
+from omnizarr.ops.output import AlreadyFinished
+from omnizarr.ops.output import HierarchyOutput as HierarchyOutput  # for those who write jobs
 from omnizarr.stores import (
     LocalStore,
     MemoryStore,
@@ -41,12 +45,10 @@ from omnizarr.stores import (
     list_prefix,
 )
 from omnizarr.stores.identity import key_digest
-from omnizarr.stores.local.atomic_files import OURS
-from omnizarr.stores.staging import marker
+from omnizarr.stores.staging import JOURNAL as JOURNAL
 
 MEMORY = "512MB"  # of one process, unless the user says otherwise
-JOURNAL = f"{OURS}journal__"  # in the root of a store: one prefix for each job
-FLUSH = 1.0  # seconds between two entries of a journal
+FLUSH, MAX_FLUSH = 1.0, 60.0  # seconds between two entries of a journal
 Part: TypeAlias = tuple[int, int]  # the number of this part, from 1, and of all parts
 
 
@@ -208,58 +210,76 @@ class Progress:
     outcome: Outcome  # the result so far
 
 
+class TaskIds:
+    """A set of ids of tasks: eight bytes for each of them, where a set of integers needs 70."""
+
+    def __init__(self, ids: NDArray[np.uint64]) -> None:
+        self._sorted = array("Q", np.unique(ids).tobytes())
+
+    def __contains__(self, id: int) -> bool:
+        at = bisect_left(self._sorted, id)
+        return at < len(self._sorted) and self._sorted[at] == id
+
+    def __len__(self) -> int:
+        return len(self._sorted)
+
+
+NONE = TaskIds(np.empty(0, np.uint64))
+
+
 class Journal(Generic[O]):
     """The tasks of a job that are done, and their merged result, as small values in a store.
 
     Each process that runs a part of a job writes entries of its own, so that none waits for
-    another. An entry is written every second; tasks after the last one are repeated on resume.
+    another. An entry is written every second, later every minute; tasks after the last one are
+    repeated on resume. `outcome` is the result before the first task.
     """
 
     def __init__(self, store: Store, prefix: str, outcome: O, *, optional: bool = False) -> None:
-        self.store, self.prefix = store, prefix
+        self.store, self.prefix, self.outcome = store, prefix, outcome
         self.optional = optional  # a job that only reads goes on where no journal can be written
-        self._kind = type(outcome)
         self._writer = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._number = 0
         self.used = False  # there is an entry
-        self._new: list[int] = []
-        self._result = self._nothing()
-        self._written = time.monotonic()
+        self._new = array("Q")
+        self._result = type(outcome)()
+        self._began = self._written = time.monotonic()
 
-    def _nothing(self) -> O:
-        """Return an empty result; what a plan knows without running tasks is added once."""
-        return self._kind()
-
-    def read(self) -> tuple[set[int], O]:
-        """Return the ids of all tasks that are done, and their merged result."""
-        done: set[int] = set()
-        total = self._nothing()
+    def read(self) -> tuple[TaskIds, O]:
+        """Return the ids of all tasks that are done, and the result of the job so far."""
         keys = sorted(list_prefix(self.store, self.prefix)) if can_list(self.store) else []
+        entries = []
         for key, text in zip(keys, get_many(self.store, [(k, None) for k in keys]), strict=True):
             try:
                 entry = json.loads(text or b"")
-                ids = [int(each, 16) for each in entry["tasks"]]
-                result = self._kind.from_json(entry["outcome"])
+                ids = np.frombuffer(base64.b64decode(entry["tasks"]), "<u8").astype(np.uint64)
+                entries.append((ids, type(self.outcome).from_json(entry["outcome"])))
             except (ValueError, KeyError, TypeError) as e:
                 raise StoreError(f"the journal entry {key!r} in {self.store!r} is damaged") from e
-            self.used = True
-            if done.isdisjoint(ids):  # else tasks were repeated: their results count once
-                total.merge(result)
-            done.update(ids)
+        self.used = bool(entries)
+        done = TaskIds(np.concatenate([np.empty(0, np.uint64), *(ids for ids, _ in entries)]))
+        if len(done) < sum(len(ids) for ids, _ in entries):
+            entries = _without_repeated(entries)
+        total = copy.deepcopy(self.outcome)
+        for _, result in entries:
+            total.merge(result)
         return done, total
 
     def add(self, task: Task[O], result: O) -> None:
         """Note that a task is done."""
         self._new.append(task.id)
         self._result.merge(result)
-        if time.monotonic() - self._written >= FLUSH:
+        now = time.monotonic()
+        # So a day of work has hundreds of entries rather than 86,400.
+        if now - self._written >= min(max(FLUSH, (now - self._began) / 100), MAX_FLUSH):
             self.flush()
 
     def flush(self) -> None:
         """Store what was noted since the last entry."""
         if self._new:
             self.used = True
-            entry = {"tasks": [f"{i:x}" for i in self._new], "outcome": self._result.to_json()}
+            ids = np.array(self._new, "<u8").tobytes()
+            entry = {"tasks": base64.b64encode(ids).decode(), "outcome": self._result.to_json()}
             key = f"{self.prefix}{self._writer}-{self._number:06d}"
             try:
                 self.store.set(key, json.dumps(entry).encode())
@@ -269,13 +289,24 @@ class Journal(Generic[O]):
                 warn(f"the job cannot be resumed if it is interrupted: {e}")
                 self.store = MemoryStore()
             self._number += 1
-            self._new, self._result = [], self._nothing()
+            self._new, self._result = array("Q"), type(self.outcome)()
         self._written = time.monotonic()
 
     def erase(self) -> None:
         """Erase all entries."""
         if can_list(self.store):
             erase_prefix(self.store, self.prefix)
+
+
+def _without_repeated(entries: list[tuple[NDArray[np.uint64], O]]) -> list[Any]:
+    """Leave out entries with tasks that another one has: results count once."""
+    seen: set[int] = set()
+    kept = []
+    for ids, result in entries:
+        if seen.isdisjoint(ids.tolist()):
+            kept.append((ids, result))
+        seen.update(ids.tolist())
+    return kept
 
 
 def run(
@@ -330,7 +361,12 @@ class _Run(Generic[O]):
                 f"{output.store!r} is only in the memory of this process, so other processes cannot"
                 " write to it; run the job on threads, or write to another store"
             )
-        begun = output.begin(resume, self.part is not None)
+        try:
+            begun = output.begin(resume, self.part is not None)
+        except AlreadyFinished as e:
+            _, total = self._journal(*e.journal).read()
+            e.clear()
+            return total
         try:
             result = self._run_stages(self._journal(*output.journal), begun)
         except BaseException:
@@ -344,12 +380,9 @@ class _Run(Generic[O]):
 
     def _run_stages(self, journal: Journal[O], begun: bool) -> O:
         shared = self.part is not None
-        done, total = set[int](), self.plan.outcome
-        if begun:
-            done, total = journal.read()
-            total.merge(self.plan.outcome)
-        else:
+        if not begun and not shared:
             journal.erase()
+        done, total = journal.read() if begun else (NONE, copy.deepcopy(self.plan.outcome))
         for number, stage in enumerate(self.plan.stages, 1):
             if shared and number < len(self.plan.stages) and self._is_complete(stage, done):
                 continue
@@ -357,7 +390,6 @@ class _Run(Generic[O]):
             if not shared:
                 continue
             done, total = journal.read()
-            total.merge(self.plan.outcome)
             if number < len(self.plan.stages) or not self._is_complete(stage, done):
                 return total
         if self.plan.output is not None:
@@ -367,7 +399,7 @@ class _Run(Generic[O]):
         return total
 
     def _run_stage(
-        self, number: int, stage: Stage[O], journal: Journal[O], done: set[int], total: O
+        self, number: int, stage: Stage[O], journal: Journal[O], done: TaskIds, total: O
     ) -> None:
         tasks = sizes = 0
 
@@ -393,7 +425,6 @@ class _Run(Generic[O]):
             nonlocal tasks, sizes
             tasks += 1
             sizes += task.size
-            done.add(task.id)
             total.merge(result)
             journal.add(task, result)
             tell(task.label)
@@ -407,8 +438,7 @@ class _Run(Generic[O]):
             with suppress(OmnizarrError):  # the first error is the one to raise
                 journal.flush()
             raise
-        if self.part is not None or number < len(self.plan.stages):
-            journal.flush()
+        journal.flush()  # also before the end: what is killed there has all results on resume
         tell("")
 
     def _workers(self, stage: Stage[O]) -> int | None:
@@ -417,7 +447,7 @@ class _Run(Generic[O]):
             return self.workers
         return min(stage.at_once, tasks_at_once(self.on, self.workers))
 
-    def _is_complete(self, stage: Stage[O], done: set[int]) -> bool:
+    def _is_complete(self, stage: Stage[O], done: TaskIds) -> bool:
         """Return True if all parts of a stage are done."""
         return all(task.id in done for task in stage.tasks())
 
@@ -432,95 +462,6 @@ def _state() -> tuple[Store, str]:
     if sys.platform == "win32":
         home = os.environ.get("LOCALAPPDATA") or home
     return LocalStore(Path(home) / "omnizarr" / "jobs"), ""
-
-
-class HierarchyOutput:
-    """The nodes that a job writes: chunks first, metadata when all of them are complete.
-
-    They are written at their keys, beside a marker that says that the node is incomplete; where a
-    node is replaced, they are staged beside it, and swapped at the end.
-    """
-
-    def __init__(
-        self,
-        location: Location,
-        nodes: Mapping[str, Node],
-        *,
-        operation: str,
-        digest: str,
-        overwrite: bool = False,
-        consolidate: bool = False,
-    ) -> None:
-        self.location, self.nodes = location, nodes  # by path in the store
-        self.operation, self.digest = operation, digest
-        self.overwrite, self.consolidate = overwrite, consolidate
-        self._build: Build | None = None
-
-    @property
-    def store(self) -> Store:
-        """The store of the destination."""
-        return self.location.store
-
-    @property
-    def journal(self) -> tuple[Store, str]:
-        """The journal, in the root of the destination, or with what is staged.
-
-        What is staged in memory is gone after an error, and so is its journal.
-        """
-        if not self._begun.resumable:
-            return MemoryStore(), ""
-        stage = self._begun.stage
-        return self.location.store, f"{JOURNAL if stage is None else stage.prefix + JOURNAL}/"
-
-    @property
-    def chunk_store(self) -> Store:
-        """The store that takes the chunks, at the keys that they have in the end."""
-        return self._begun.chunk_store
-
-    @property
-    def _begun(self) -> Build:
-        if self._build is None:
-            raise StoreError(f"{self.operation} has not begun")
-        return self._build
-
-    def begin(self, resume: bool, shared: bool) -> bool:
-        """Prepare the destination; return True if an interrupted job is resumed or joined."""
-        self._build = build_resumable(
-            self.location,
-            overwrite=self.overwrite,
-            operation=self.operation,
-            plan=self.digest,
-            resume=resume,
-            shared=shared,
-        )
-        try:
-            for path, node in sorted(self.nodes.items()):
-                where = self._build.location.at(path)
-                if not self._build.resumed or existing_node(where.store, path) is None:
-                    where.create(node)
-        except BaseException as e:
-            self._build.__exit__(type(e), e, e.__traceback__)
-            raise
-        return self._build.resumed
-
-    def finish(self) -> None:
-        """Store the metadata, or swap the old node and the new."""
-        try:
-            self._begun.commit()
-        except NodeExists:
-            # Another process that shares the job has just made it visible.
-            if self.location.store.get(marker(self.location.path)) is not None:
-                raise
-        if self.consolidate and consolidated.key(self.location.format, "") is not None:
-            consolidate_metadata(self.location.store, path=self.location.path)
-
-    def abandon(self) -> None:
-        """Keep the chunks for a job that resumes this one; the error that ended it says so."""
-        error = sys.exception()
-        if error is None:
-            self._begun.discard()
-        else:
-            self._begun.__exit__(type(error), error, error.__traceback__)
 
 
 def memory_of(given: int | str | None, tasks: int) -> int:

@@ -12,6 +12,7 @@ back the metadata, and a marker says that the node is incomplete.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -41,6 +42,7 @@ from omnizarr.stores.operations import (
 
 FOLDER = f"{OURS}staged__"  # in the root of a store: one prefix for each node that is being written
 PLAN = "plan.json"  # in a stage that is replacing something: what goes where
+FINISHED = "finished"  # in a stage of a resumable operation: all values are in their place
 Plan: TypeAlias = dict[str, Any]
 _NAME = re.compile(r"(\d+)_([0-9a-f]{8})_(\d+)_[0-9a-f]{8}")
 
@@ -101,17 +103,34 @@ class Stage:
         return self._read(PLAN) is not None
 
     def discard(self) -> None:
-        """Erase the staged values, unless they are just replacing others."""
+        """Erase the staged values, unless they are just replacing others.
+
+        The marker is erased first, so that nobody resumes a half of them.
+        """
         if can_list(self.target) and not self.pending:
+            keys, below = list_dir(self.target, self.prefix)
+            if self.prefix + MARKER in keys:
+                self.target.erase(self.prefix + MARKER)
+            for each in below:
+                erase_prefix(self.target, each)
             erase_prefix(self.target, self.prefix)
 
     def recover(self) -> None:
         """Finish, or undo, what an interrupted writer began, and erase what is left of it."""
+        self.settle()
+        self.discard()
+
+    def settle(self) -> None:
+        """Finish, or undo, an interrupted `replace`; `finished` tells which."""
         plan = self._read(PLAN)
         if plan is not None:
             self._resume(plan)
             self._finish(plan)
-        self.discard()
+
+    @property
+    def finished(self) -> bool:
+        """True if the values are in their place, and only what shows that is left."""
+        return self.target.get(self.prefix + FINISHED) is not None
 
     def _make_plan(self, old: Extent, new: Extent) -> Plan:
         staged = [key for key in list_prefix(self.store, "") if new.has(key)]
@@ -155,7 +174,14 @@ class Stage:
         self._apply(plan)
 
     def _finish(self, plan: Plan) -> None:
+        self._note_finished()
         self.target.erase(self.prefix + PLAN)
+
+    def _note_finished(self) -> None:
+        """Note, where an operation can be resumed, that nothing is left to do."""
+        mark = self.target.get(self.prefix + MARKER)
+        if mark is not None:
+            self.target.set(self.prefix + FINISHED, mark)
 
     def _write(self, name: str, content: Plan) -> None:
         self.target.set(self.prefix + name, json.dumps(content).encode())
@@ -232,6 +258,7 @@ def _machine() -> str:
     return blake2b(name.encode(), digest_size=4).hexdigest()
 
 
+JOURNAL = f"{OURS}journal__"  # in the root of a store: one prefix for each attempt of a job
 MARKER = f"{OURS}incomplete__"  # the name of a key beside chunks whose metadata is stored last
 
 
@@ -246,19 +273,28 @@ class Mark:
 
     operation: str
     plan: str = ""
+    attempt: str = ""  # differs each time that the operation starts again
+    finished: bool = False  # the node is visible, and only the marker is left to be erased
 
     def write(self) -> bytes:
         """Return the stored form."""
-        return json.dumps({"operation": self.operation, "plan": self.plan}).encode()
+        return json.dumps(dataclasses.asdict(self)).encode()
 
     @classmethod
     def read(cls, value: bytes) -> Mark:
         """Return a stored marker; one of another program is just "a writer"."""
         try:
             stored = json.loads(value)
-            return cls(str(stored["operation"]), str(stored["plan"]))
-        except (ValueError, KeyError, TypeError):
+            operation, plan = str(stored["operation"]), str(stored["plan"])
+            finished = stored.get("finished") is True
+            return cls(operation, plan, str(stored.get("attempt", "")), finished)
+        except (ValueError, KeyError, TypeError, AttributeError):
             return cls("a writer")
+
+    @property
+    def journal(self) -> str:
+        """The prefix of the journal of this attempt."""
+        return f"{JOURNAL}/{self.attempt}/"
 
     def __str__(self) -> str:
         return self.operation

@@ -99,7 +99,7 @@ class DirectoryStage(Stage):
         self._move_new(plan["new"], plan["whole"])
 
     def _try_again(self) -> None:
-        self.recover()
+        self.settle()
 
     def _resume(self, plan: Plan) -> None:
         """Put new files in their place if all old ones are aside; else put the old ones back."""
@@ -116,6 +116,8 @@ class DirectoryStage(Stage):
                 self._rename(staged + path, self.root + path)
 
     def _finish(self, plan: Plan) -> None:
+        if self._read(MOVED) is not None:
+            self._note_finished()
         if self._sync is not None:
             for path in (*plan["old"], *plan["new"]):
                 self._sync(self.root + path)

@@ -1,0 +1,228 @@
+"""Jobs killed (kill -9) at random moments and resumed: the same bytes as of one run.
+
+A job runs in a forked process. It is killed after a random time, or just before a random one of its
+changes of the destination (open, rename, remove …), so that its beginning and its end are met as
+often as its tasks. Then it is resumed, sometimes killed again, until it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import omnizarr as oz
+from omnizarr.formats import by_name, is_metadata
+from omnizarr.hierarchy.location import Location
+from omnizarr.model import GroupModel
+from omnizarr.ops import job as jobs
+from omnizarr.ops.job import HierarchyOutput, Job, Outcome, Plan, Stage, Task, task_id
+from omnizarr.stores import LocalStore, MemoryStore
+from omnizarr.stores.local.atomic_files import OURS
+
+OPTIONS: Any = {"chunks": (50,), "dtype": "i4", "codecs": ["bytes", "crc32c"]}
+COUNT = 20  # chunks of each array that `Fill` writes
+CHANGES = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
+FLUSH = 0.002  # seconds between the entries of a journal, as jobs are short here
+KILLS = 3  # of one job at most
+FAILED, KILLED = -1, -9
+Tree = dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A job from ``in`` to ``out`` in a folder, which a child process runs; it returns 0."""
+
+    prepare: Callable[[Path], object]
+    run: Callable[[Path, bool], int]  # the folder; if it is resumed
+
+
+@dataclass
+class Moment:
+    """The time or the change of the destination at which a process is killed."""
+
+    seconds: float | None = None
+    change: int | None = None
+
+
+def run(folder: Path, name: str, rounds: int, seed: int = 0) -> dict[str, int]:
+    """Count killed processes, what looked complete after a kill, and jobs with wrong results."""
+    work, chance = WORKS[name], random.Random(f"{seed} {name}")
+    start, whole = folder / "start", folder / "whole"
+    start.mkdir(parents=True)
+    work.prepare(start)
+    shutil.copytree(start, whole)
+    began = time.monotonic()
+    changes = _fork(work, whole, False, Moment())
+    seconds = time.monotonic() - began
+    old, new = _tree(start / "out"), _tree(whole / "out")
+    found = {"jobs": rounds, "killed": 0, "looked complete": 0, "wrong": 0}
+    for number in range(rounds):
+        place = folder / f"round-{number}"
+        shutil.copytree(start, place)
+        kills = []
+        for _ in range(chance.randint(1, KILLS)):
+            kills.append(_moment(chance, seconds, changes))
+            if _fork(work, place, len(kills) > 1, kills[-1]) != KILLED:
+                break
+            found["killed"] += 1
+            found["looked complete"] += not _is_old_or_new(place / "out", old, new)
+        ended = _tree(place / "out") == new  # then it may be refused to begin again
+        done = _fork(work, place, True, Moment())
+        left = [str(path) for path in place.rglob("*") if OURS in str(path) and path.is_file()]
+        if (done < 0 and not ended) or _tree(place / "out") != new or left:
+            found["wrong"] += 1
+            print(f"{name}, {place}, killed at {kills}: ended with {done}, left {left}")
+        else:
+            shutil.rmtree(place)
+    return found
+
+
+def _moment(chance: random.Random, seconds: float, changes: int) -> Moment:
+    if chance.random() < 0.5:
+        return Moment(seconds=chance.uniform(0, 1.05 * seconds))
+    # A third of them at the beginning, a third at the end.
+    low, high = chance.choice([(0, 10), (0, changes), (changes - 20, changes)])
+    return Moment(change=chance.randint(max(low, 0), high))
+
+
+def _fork(work: Work, folder: Path, resume: bool, moment: Moment) -> int:
+    """Run a job in a child; return how often it changed files, or a negative number."""
+    results, output = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(results)
+            os.write(output, str(_work(work, folder, resume, moment)).encode())
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    os.close(output)
+    if moment.seconds is not None:
+        time.sleep(moment.seconds)
+        os.kill(child, signal.SIGKILL)
+    with open(results) as file:
+        text = file.read()
+    _, status = os.waitpid(child, 0)
+    return KILLED if os.WIFSIGNALED(status) else int(text or FAILED)
+
+
+def _work(work: Work, folder: Path, resume: bool, moment: Moment) -> int:
+    """Run a job, and kill this process at its moment; return the number of changes."""
+    jobs.FLUSH = FLUSH
+    changes = 0
+
+    def count(event: str, given: tuple[Any, ...]) -> None:
+        nonlocal changes
+        if event in CHANGES and str(folder / "out") in str(given[0]):
+            if changes == moment.change:
+                os.kill(os.getpid(), signal.SIGKILL)
+            changes += 1
+
+    sys.addaudithook(count)
+    return changes if work.run(folder, resume) == 0 else FAILED
+
+
+def _tree(folder: Path) -> Tree:
+    """Return all files, except what the library has for itself."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    found = {path.relative_to(folder).as_posix(): path for path in paths}
+    return {key: path.read_bytes() for key, path in found.items() if OURS not in key}
+
+
+def _is_old_or_new(out: Path, old: Tree, new: Tree) -> bool:
+    """Return True if every node that has metadata has all of its values, old or new ones."""
+    found = _tree(out)
+    for key in filter(is_metadata, found):
+        folder = key.rpartition("/")[0]
+        values = _below(found, folder)
+        if values not in (_below(old, folder), _below(new, folder)):
+            print(f"{out}: {key} is there, but not all values, or other ones")
+            return False
+    return True
+
+
+def _below(tree: Tree, folder: str) -> Tree:
+    start = f"{folder}/" if folder else ""
+    return {key: value for key, value in tree.items() if key.startswith(start)}
+
+
+# A job of two stages, the second of which reads what the first has written.
+
+
+@dataclass(frozen=True)
+class _Write:
+    store: Any
+    name: str
+    number: int
+
+    def __call__(self) -> Outcome:
+        size = OPTIONS["chunks"][0]
+        options: Any = {"shape": (COUNT * size,), **OPTIONS}
+        model = oz.create_array(MemoryStore(), **options)
+        box = slice(self.number * size, (self.number + 1) * size)
+        if self.name == "a":
+            model[box] = self.number + 1
+        else:
+            model.store.set(f"c/{self.number}", self.store.get(f"a/c/{self.number}"))
+            model[box] = model[box] * 2
+        self.store.set(f"{self.name}/c/{self.number}", model.store.get(f"c/{self.number}"))
+        return Outcome()
+
+
+@dataclass
+class Fill(Job[Outcome]):
+    """Write one array, then another one from it."""
+
+    path: str
+    overwrite: bool = False
+
+    def plan(self, tasks_at_once: int = 1) -> Plan[Outcome]:
+        shape = (COUNT * OPTIONS["chunks"][0],)
+        model = oz.create_array(MemoryStore(), shape=shape, **OPTIONS)._model
+        output = HierarchyOutput(
+            Location(LocalStore(self.path), "", by_name(3)),
+            {"": GroupModel(), "a": model, "b": model},
+            operation="filling",
+            digest="fill",
+            overwrite=self.overwrite,
+            consolidate=True,
+        )
+
+        def tasks(name: str) -> Iterator[Task[Outcome]]:
+            for number in range(COUNT):
+                yield Task(task_id(name, number), _Write(output.chunk_store, name, number))
+
+        stages = [Stage(name, lambda name=name: tasks(name), COUNT) for name in "ab"]
+        return Plan("fill", "fill", stages, Outcome(), output)
+
+
+def _run_fill(overwrite: bool) -> Callable[[Path, bool], int]:
+    def run_fill(folder: Path, resume: bool) -> int:
+        oz.run(Fill(str(folder / "out"), overwrite), workers=2, resume=resume)
+        return 0
+
+    return run_fill
+
+
+def _old_group(folder: Path) -> None:
+    group = oz.create_group(folder / "out")
+    group.create_array("a", data=np.arange(70), chunks=(10,))
+    group.create_array("c", data=np.arange(20), chunks=(10,))
+
+
+WORKS = {
+    "a job of two stages": Work(lambda folder: None, _run_fill(overwrite=False)),
+    "a job of two stages, overwriting": Work(_old_group, _run_fill(overwrite=True)),
+}
