@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 import omnizarr as oz
 from tests.cli.conftest import run
@@ -15,12 +18,94 @@ def test_info_shows_an_array_and_how_much_is_stored(ocean: Path) -> None:
     assert result.exit_code == 0
     for text in ("zarr version 3", "(20, 30)", "int32", "y, x", "blosc", "6 of 6 values: "):
         assert text in result.output
+    assert "│▓▓│▓▓│▓▓│" in result.output
 
 
 def test_info_shows_a_group_and_its_attributes(ocean: Path) -> None:
     result = run("info", "ocean.zarr")
     assert "1 array, 1 group" in result.output
     assert '"title": "sea"' in result.output
+
+
+def test_info_shows_a_compression_ratio_only_if_data_is_compressed(in_tmp: Path) -> None:
+    oz.create_array("raw.zarr", data=np.arange(100, dtype="i8"), compressors=None)
+    oz.create_array("small.zarr", data=np.ones(1000, dtype="i8"))
+    assert "times smaller" not in run("info", "raw.zarr").output
+    assert "times smaller" in run("info", "small.zarr").output
+
+
+def test_info_as_json_has_the_documented_members(ocean: Path) -> None:
+    data = json.loads(run("info", "ocean.zarr/deep/t", "ocean.zarr", "--json").stdout)
+    array, group = data["results"]
+    stored = array.pop("stored")
+    assert stored["values"] == stored["of"] == 6
+    assert stored["bytes"] > 0
+    assert array.pop("codecs")[0]["name"] == "bytes"
+    assert array == {
+        "path": "ocean.zarr/deep/t",
+        "node": "/",
+        "kind": "array",
+        "zarr_format": 3,
+        "store": "ocean.zarr/deep/t",
+        "shape": [20, 30],
+        "dtype": "int32",
+        "dimension_names": ["y", "x"],
+        "order": "C",
+        "fill_value": 0,
+        "chunks": [10, 10],
+        "shards": None,
+        "chunk_grid": [2, 3],
+        "shard_grid": None,
+        "nbytes": 2400,
+        "attributes": {},
+    }
+    assert group["kind"] == "group"
+    assert group["members"] == {"arrays": 1, "groups": 1, "unreadable": []}
+    assert data["failures"] == []
+
+
+def test_a_folder_of_stores_is_inspected_store_by_store(ocean: Path) -> None:
+    oz.create_array("lake/deep/a.zarr", shape=3)
+    oz.copy_store("ocean.zarr", "lake/b.zarr.zip")
+    (Path("lake") / "notes.txt").write_text("no store")
+    data = json.loads(run("info", "lake", "ocean.zarr", "--json").stdout)
+    assert [r["path"] for r in data["results"]] == [
+        "lake/b.zarr.zip",
+        "lake/deep/a.zarr",
+        "ocean.zarr",
+    ]
+    text = run("info", "lake").output
+    assert "lake/b.zarr.zip:\n" in text
+    assert "lake/deep/a.zarr:\n" in text
+
+
+def test_ls_lists_members_and_everything_below(ocean: Path) -> None:
+    assert run("ls", "ocean.zarr").output == "deep/\nname\n"
+    assert run("ls", "-r", "ocean.zarr").output == "deep/\ndeep/t\nname\n"
+    assert run("ls", "ocean.zarr", "--node", "deep").output == "t\n"
+    header, *rows = run("ls", "-lr", "ocean.zarr").output.splitlines()
+    assert header.split()[:4] == ["type", "shape", "chunks", "codecs"]
+    assert rows[1].startswith("int32   (20, 30)  (10, 10)  blosc+crc32c    2.3 KiB")
+    assert rows[1].endswith("deep/t")
+
+
+def test_ls_as_json_has_sizes_with_long(ocean: Path) -> None:
+    data = json.loads(run("ls", "ocean.zarr", "--json").stdout)
+    assert data["results"][0]["entries"] == [
+        {"name": "deep", "kind": "group"},
+        {"name": "name", "kind": "array", "shape": [2], "dtype": "string"},
+    ]
+    entry = json.loads(run("ls", "-lr", "ocean.zarr", "--json").stdout)["results"][0]["entries"][1]
+    assert entry["nbytes"] == 2400
+    assert entry["chunks"] == [10, 10]
+    assert entry["stored"]["values"] == 6
+
+
+def test_ls_shows_nodes_that_cannot_be_read(ocean: Path) -> None:
+    (ocean / "name/zarr.json").write_text("{")
+    done = run("ls", "-l", "ocean.zarr")
+    assert done.exit_code == 0
+    assert "unreadable" in done.output
 
 
 def test_tree_shows_everything_below(ocean: Path) -> None:
@@ -32,14 +117,97 @@ def test_tree_shows_everything_below(ocean: Path) -> None:
     assert len(run("tree", "ocean.zarr", "--depth", "1").output.splitlines()) == 3
 
 
-def test_info_shows_a_compression_ratio_only_if_data_is_compressed(in_tmp: Path) -> None:
-    oz.create_array("raw.zarr", data=np.arange(100, dtype="i8"), compressors=None)
-    oz.create_array("small.zarr", data=np.ones(1000, dtype="i8"))
-    assert "times smaller" not in run("info", "raw.zarr").output
-    assert "times smaller" in run("info", "small.zarr").output
+def test_a_tree_as_json_is_nested(ocean: Path) -> None:
+    data = json.loads(run("tree", "ocean.zarr", "--json").stdout)
+    root = data["results"][0]["tree"]
+    assert [m["name"] for m in root["members"]] == ["deep", "name"]
+    assert root["members"][0]["members"][0]["shape"] == [20, 30]
+    flat = json.loads(run("tree", "ocean.zarr", "--json", "--depth", "1").stdout)
+    assert "members" not in flat["results"][0]["tree"]["members"][0]
 
 
 def test_a_negative_depth_is_refused(ocean: Path) -> None:
     result = run("tree", "ocean.zarr", "--depth", "-1")
     assert result.exit_code == 2
     assert "x>=0" in result.output
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.arange(600, dtype="i4").reshape(20, 30),
+        np.linspace(0, 1, 7),
+        np.array([True, False]),
+        np.array(3.5),
+        np.array(["a", "ü"]),
+        np.array(["2020-01-01", "NaT"], "M8[D]"),
+        np.zeros((0, 3)),
+    ],
+    ids=lambda a: f"{a.dtype}{a.shape}",
+)
+def test_cat_prints_values_as_numpy_does(in_tmp: Path, data: Any) -> None:
+    oz.create_array("a.zarr", data=data)
+    with np.printoptions(threshold=10**9, linewidth=80):
+        assert run("cat", "a.zarr").output == f"{data}\n"
+
+
+def test_cat_prints_a_selection_and_head_the_first_values(ocean: Path) -> None:
+    data = np.arange(600).reshape(20, 30)
+    assert run("cat", "ocean.zarr/deep/t", "--select", "1,:3").output == "[30 31 32]\n"
+    assert run("head", "-n", "2", "ocean.zarr/deep/t").output == f"{data[:2, :2]}\n"
+    found = json.loads(run("cat", "ocean.zarr/deep/t", "--select", "...,5", "--json").stdout)
+    assert found["values"] == data[:, 5].tolist()
+    assert (found["dtype"], found["shape"]) == ("int32", [20])
+    outside = run("cat", "ocean.zarr/deep/t", "--select", "99")
+    assert (outside.exit_code, "Traceback" in outside.output) == (3, False)
+
+
+@pytest.mark.parametrize(
+    ("data", "values"),
+    [
+        (np.array([1.5, np.nan, -np.inf]), [1.5, "NaN", "-Infinity"]),
+        (np.array([1 + 2j]), [[1.0, 2.0]]),
+        (np.array(["2020-01-01"], "M8[D]"), ["2020-01-01"]),
+        (np.array(["a", "b"]), ["a", "b"]),
+        (np.array(7), 7),
+    ],
+)
+def test_values_as_json_are_exact(in_tmp: Path, data: Any, values: Any) -> None:
+    oz.create_array("a.zarr", data=data)
+    assert json.loads(run("cat", "a.zarr", "--json").stdout)["values"] == values
+
+
+def test_cat_refuses_what_is_too_large_or_no_array(ocean: Path) -> None:
+    oz.create_array("large.zarr", shape=(10**5, 10**5), dtype="f8")
+    large = run("cat", "large.zarr")
+    assert large.exit_code == 2
+    assert "too much to print; give a part with --select" in large.output
+    assert run("cat", "large.zarr", "--select", "0,:2").output == "[0. 0.]\n"
+    group = run("cat", "ocean.zarr")
+    assert group.exit_code == 3
+    assert "give an array with --node; its arrays are name" in group.output
+
+
+def test_bench_measures_cold_and_warm_reads(ocean: Path) -> None:
+    text = run("bench", "ocean.zarr/deep/t").output
+    assert "cold" in text
+    assert "MB/s" in text
+    found = json.loads(run("bench", "ocean.zarr/deep/t", "--json", "--repeat", "1").stdout)
+    assert found["bytes"] == 2400
+    assert found["warm_mb_per_s"] == pytest.approx(2400 / found["warm_seconds"] / 1e6)
+    part = json.loads(run("bench", "ocean.zarr/deep/t", "--json", "--select", ":2").stdout)
+    assert part["bytes"] == 240
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("dtype", ["i4", "i8", "f4", "f8", "?"])
+def test_the_conformance_command_prints_all_values(
+    in_tmp: Path, dtype: str, zarr_format: int
+) -> None:
+    """The contract of the public suite: ``$ZARR_CLI --array_path=DIR``."""
+    data = np.arange(24).reshape(2, 3, 4).astype(dtype)
+    oz.create_array("a.zarr", data=data, chunks=(1, 2, 2), zarr_format=zarr_format)
+    done = run("conformance", "--array_path=a.zarr")
+    assert done.exit_code == 0
+    assert done.output.splitlines() == [str(v) for v in data.ravel().tolist()]
+    assert run("conformance", "--array_path=none.zarr").exit_code == 3

@@ -126,6 +126,9 @@ def _counts(shape: Sequence[int], chunks: Sequence[int]) -> list[int]:
 def _any_grid(location: Location, array: ArrayModel) -> dict[str, Any]:
     """Return the same as `_simple_grid` for any array; errors say what is not understood."""
     opened = omnizarr.Array.at(location, array)
+    for codec in array.codecs:
+        if not codec.name.startswith("numcodecs."):
+            registry.lookup("codec", codec.name)
     variable = opened.dtype.kind in "OT"
     return {
         "chunks": [list(n) if isinstance(n, tuple) else n for n in opened.chunks],

@@ -1,0 +1,170 @@
+"""Output on a terminal and in a pipe, questions, progress."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import omnizarr as oz
+from omnizarr.cli.terminal import _plain, find_hierarchies
+from tests.cli.conftest import run
+
+pty = pytest.importorskip("pty")  # not on Windows
+OMNIZARR = [sys.executable, "-m", "omnizarr"]
+
+
+def on_terminal(*words: str, typed: str = "") -> tuple[int, str]:
+    """Run a command with a pseudo-terminal of 100 columns, and return its exit code and output."""
+    return _on_terminal([*OMNIZARR, *words], typed)
+
+
+def _on_terminal(command: list[str], typed: str = "") -> tuple[int, str]:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, close_fds=True
+    )
+    os.close(theirs)
+    if typed:
+        os.write(ours, typed.encode())
+    parts, end = [], time.monotonic() + 120
+    while time.monotonic() < end:
+        ready, _, _ = select.select([ours], [], [], 1)
+        if ready:
+            try:
+                data = os.read(ours, 65536)
+            except OSError:  # all of the terminal is closed
+                break
+            if not data:
+                break
+            parts.append(data)
+    os.close(ours)
+    return process.wait(60), b"".join(parts).decode()
+
+
+def plain(text: str) -> str:
+    """Return text without the codes of a terminal."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+
+
+BAR = """
+import time
+from omnizarr.cli.terminal import progress_bar, say
+with progress_bar({unit!r}) as step:
+    if step is None:
+        say("no terminal")
+    else:
+        for done in range(0, 101, 20):
+            step(done * 10**6, 10**8, "/deep/t")
+            time.sleep(0.15)
+say("ready")
+"""
+
+
+def test_progress_on_a_terminal_has_a_rate_and_the_time_left() -> None:
+    code, text = _on_terminal([sys.executable, "-c", BAR.format(unit="bytes")])
+    assert code == 0
+    assert "━" in text  # a bar
+    assert re.search(r"\d+\.\d/100\.0 MB", plain(text))
+    assert re.search(r"\d+\.\d MB/s", plain(text))
+    assert re.search(r"0:00:0\d left", plain(text))
+    assert "/deep/t" in text
+    assert plain(text).rstrip().endswith("ready")
+
+
+def test_there_is_no_progress_in_a_pipe() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BAR.format(unit="bytes")], capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("no terminal\nready\n", "")
+
+
+def test_a_command_shows_its_progress_and_erases_it(in_tmp: Path) -> None:
+    oz.create_array("a.zarr", data=np.arange(400_000), chunks=(100,))
+    code, text = on_terminal("verify", "a.zarr")
+    assert code == 0
+    assert "━" in text
+    assert "\x1b[2K" in text  # the line of the bar is erased
+
+
+def test_tables_have_a_frame_on_a_terminal_only(in_tmp: Path) -> None:
+    oz.create_group("g.zarr").create_array("a", shape=3, dtype="i4")
+    code, text = on_terminal("ls", "-l", "g.zarr")
+    assert code == 0
+    assert "───" in plain(text)
+    assert "int32" in plain(text)
+    assert "───" not in run("ls", "-l", "g.zarr").output
+
+
+def test_errors_are_coloured_on_a_terminal_unless_no_color(
+    in_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, text = on_terminal("info", "nothing.zarr")
+    assert code == 3
+    assert "\x1b[31m" in text
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[31m" not in on_terminal("info", "nothing.zarr")[1]
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 1)])
+def test_a_question_comes_before_anything_is_replaced(in_tmp: Path, typed: str, code: int) -> None:
+    oz.create_array("a.zarr", shape=3)
+    found, text = on_terminal("create", "a.zarr", typed=typed)
+    assert "a.zarr exists. Replace it? [y/N]" in plain(text)
+    assert found == code
+    assert isinstance(oz.open("a.zarr"), oz.Group) == (code == 0)
+
+
+def test_nothing_is_asked_where_nothing_is_replaced(in_tmp: Path) -> None:
+    code, text = on_terminal("create", "a.zarr")
+    assert code == 0
+    assert "Replace" not in text
+
+
+def test_json_holds_what_python_holds() -> None:
+    value = {"a": (1, 2.5), "b": float("nan"), "c": [float("-inf")], 3: np.int8(4), "d": Path("x")}
+    expected = {"a": [1, 2.5], "b": "NaN", "c": ["-Infinity"], "3": 4, "d": "x"}
+    assert json.loads(json.dumps(_plain(value))) == expected
+
+
+def test_the_reader_of_a_pipe_may_go(in_tmp: Path) -> None:
+    oz.create_array("a.zarr", data=np.arange(200_000))
+    command = " ".join([*OMNIZARR, "cat", "a.zarr", "|", "head", "-1"])
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert done.stdout.startswith("[")
+    assert "Traceback" not in done.stderr
+
+
+def test_hierarchies_in_a_folder_are_found_once(in_tmp: Path) -> None:
+    root = oz.create_group("lake/b/g.zarr")
+    root.create_group("inner").create_array("a", shape=3)
+    for number, version in enumerate((1, 2, "3-draft", 3)):
+        oz.create_array(f"lake/a/{number}.zarr", shape=3, zarr_format=version)
+    Path("lake/meta").write_text("a file that has the name of metadata of version 1")
+    Path("lake/link").symlink_to("..", target_is_directory=True)
+    Path("lake/linked.zarr").symlink_to("b/g.zarr", target_is_directory=True)
+    oz.copy_store("lake/b/g.zarr", "lake/z.zip")
+    assert list(find_hierarchies("lake")) == [
+        *(f"lake/a/{number}.zarr" for number in range(4)),
+        *("lake/b/g.zarr", "lake/linked.zarr", "lake/z.zip"),
+    ]
+    assert list(find_hierarchies("lake/b/g.zarr")) == ["lake/b/g.zarr"]
+    assert list(find_hierarchies("lake/")) == list(find_hierarchies("lake"))
+    assert list(find_hierarchies("none")) == ["none"]
+
+
+def test_hierarchies_below_the_working_directory_and_the_root_have_short_paths(
+    in_tmp: Path,
+) -> None:
+    oz.create_array("x/a.zarr", shape=3)
+    assert list(find_hierarchies(".")) == ["x/a.zarr"]
+    assert list(find_hierarchies(str(in_tmp))) == [str(in_tmp / "x/a.zarr")]
