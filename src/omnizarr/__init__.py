@@ -81,6 +81,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.hierarchy.view import View
     from omnizarr.integrations.dask import from_dask
     from omnizarr.integrations.files.importing import import_file
+    from omnizarr.ops.analysis.diff import diff
     from omnizarr.ops.analysis.stats import stats
     from omnizarr.ops.analysis.usage import disk_usage
     from omnizarr.ops.convert import convert
@@ -153,6 +154,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "create_array",
     "create_group",
     "create_hierarchy",
+    "diff",
     "disk_usage",
     "empty",
     "empty_like",
@@ -244,6 +246,7 @@ _LATER = {
     "copy_hierarchy": "ops.copy_store:copy_hierarchy",
     "copy_store": "ops.copy_store:copy_store",
     "create_hierarchy": "hierarchy.create:create_hierarchy",
+    "diff": "ops.analysis.diff:diff",
     "disk_usage": "ops.analysis.usage:disk_usage",
     "from_array": "ops.copy:from_array",
     "from_dask": "integrations.dask:from_dask",

@@ -8,6 +8,7 @@
 
 from omnizarr.conventions.ome.pyramid import BuildPyramid
 from omnizarr.integrations.files.importing import Import
+from omnizarr.ops.analysis.diff import Diff
 from omnizarr.ops.analysis.stats import Stats
 from omnizarr.ops.analysis.usage import DiskUsage
 from omnizarr.ops.convert import Convert
@@ -20,6 +21,7 @@ __all__ = [
     "BuildPyramid",
     "Convert",
     "Copy",
+    "Diff",
     "DiskUsage",
     "Import",
     "Job",

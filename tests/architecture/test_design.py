@@ -75,6 +75,7 @@ PUBLIC = [
     "create_array",
     "create_group",
     "create_hierarchy",
+    "diff",
     "disk_usage",
     "empty",
     "empty_like",

@@ -178,8 +178,9 @@ class ArrayStats:
         """Add elements of the array, whose fill value is a 0-dimensional array."""
         flat = values.reshape(-1)
         room = np.empty(min(SLICE, max(1, flat.size)))
-        for start in range(0, flat.size, SLICE):
-            self._add_slice(flat[start : start + SLICE], fill, options, room)
+        with np.errstate(invalid="ignore"):  # signalling NaNs
+            for start in range(0, flat.size, SLICE):
+                self._add_slice(flat[start : start + SLICE], fill, options, room)
 
     def add_fill(self, count: int, fill: npt.NDArray[Any], options: Options, like: Array) -> None:
         """Add so many elements with the fill value."""
@@ -223,8 +224,7 @@ class ArrayStats:
         """Add real numbers; NaN and infinite ones are only counted."""
         if not numbers.size:
             return
-        with np.errstate(invalid="ignore"):
-            low, high = numbers.min(), numbers.max()
+        low, high = numbers.min(), numbers.max()
         if numbers.dtype.kind == "f" and not (np.isfinite(low) and np.isfinite(high)):
             nan = np.isnan(numbers)
             self.nan += int(nan.sum())
@@ -305,10 +305,9 @@ def _equal(values: npt.NDArray[Any], fill: npt.NDArray[Any]) -> npt.NDArray[np.b
     if values.dtype.hasobject:
         value = fill[()]
         return np.array([v is value or bool(np.all(v == value)) for v in values.tolist()], bool)
-    with np.errstate(invalid="ignore"):
-        equal: Any = values == fill
-        if np.asarray(fill != fill).any() and fill.dtype.names is None:
-            equal = values != values
+    equal: Any = values == fill
+    if np.asarray(fill != fill).any() and fill.dtype.names is None:
+        equal = values != values
     return equal if isinstance(equal, np.ndarray) and equal.any() else None
 
 

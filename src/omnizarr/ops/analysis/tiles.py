@@ -136,13 +136,16 @@ class Tile:
 
 def tiles(array: Array, tiling: Tiling) -> Iterator[Tile]:
     """Yield the tiles that have stored chunks, or may have some."""
-    bound = array._data
-    many = bound.grid.count > max(1, FEW_CHUNKS) and tiling.axes == stored_axes(array)
-    known = stored_chunks(bound) if many else None
-    if known is None:
+    many = array._data.grid.count > max(1, FEW_CHUNKS) and tiling.axes == stored_axes(array)
+    yield from tiles_with(tiling, stored_chunks(array._data) if many else None)
+
+
+def tiles_with(tiling: Tiling, chunks: npt.NDArray[np.int64] | None) -> Iterator[Tile]:
+    """Yield the tiles that have some of these chunks, by number in the grid; None for all tiles."""
+    if chunks is None:
         yield from (Tile(tiling.box(each), None) for each in tiling.coords())
         return
-    coords = np.stack(np.unravel_index(known, bound.grid.shape))
+    coords = np.stack(np.unravel_index(chunks, tuple(a.count for a in tiling.axes)))
     steps = np.array(tiling.steps)[:, None]
     owner = np.ravel_multi_index(tuple(coords // steps), tiling.counts)
     order = np.argsort(owner, kind="stable")
