@@ -34,6 +34,9 @@ COMMANDS: dict[str, dict[str, str]] = {
         "tree": "inspect:tree",
         "cat": "inspect:cat",
         "head": "inspect:head",
+        "stats": "compare:stats",
+        "diff": "compare:diff",
+        "du": "compare:du",
     },
     "Create and change": {
         "create": "edit:create",

@@ -323,3 +323,12 @@ def restored(stored: Mapping[str, Any]) -> ArrayStats:
             histogram["range"] = tuple(histogram["range"])
         found.counts = Histogram(**histogram)
     return found
+
+
+def shown(value: Any) -> str:
+    """Return a number of at most six digits, or a dash in place of None."""
+    if value is None:
+        return "-"
+    if isinstance(value, complex):
+        return f"{value.real:.6g}{value.imag:+.6g}j"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

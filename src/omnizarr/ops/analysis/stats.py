@@ -18,7 +18,7 @@ from omnizarr.hierarchy.array import Array
 from omnizarr.hierarchy.location import walk_nodes
 from omnizarr.hierarchy.lookup import find_node, resolve_store_path
 from omnizarr.model import ArrayModel, paths
-from omnizarr.ops.analysis.array_stats import ArrayStats, Options, restored
+from omnizarr.ops.analysis.array_stats import ArrayStats, Options, restored, shown
 from omnizarr.ops.analysis.moments import Number
 from omnizarr.ops.analysis.tiles import (
     TILE_BYTES,
@@ -75,15 +75,6 @@ class StatsReport(Outcome):
             rows.append((s.path, s.data_type, str(s.count), *figures, str(s.nan), missing))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-
-
-def shown(value: Any) -> str:
-    """Return a number of at most six digits, or a dash in place of None."""
-    if value is None:
-        return "-"
-    if isinstance(value, complex):
-        return f"{value.real:.6g}{value.imag:+.6g}j"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
