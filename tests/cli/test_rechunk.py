@@ -35,7 +35,7 @@ def test_rechunk_as_json(ocean: Path) -> None:
 
 
 def test_a_dry_run_shows_the_plan_and_writes_nothing(ocean: Path) -> None:
-    options = "--chunks", "y=-1,x=5", "--memory", "9kB"
+    options = "--chunks", "y=-1,x=5", "--memory", "18kB"
     result = run("rechunk", "ocean.zarr", "new.zarr", *options, "--dry-run")
     assert result.exit_code == 0, result.output
     assert "/deep/t: chunks (10, 10), int32, blosc, crc32c to chunks (20, 5)" in result.output

@@ -142,7 +142,7 @@ def test_every_stored_chunk_is_written_once(
 
     monkeypatch.setattr(dispatch, "_store", note)
     chunks = {"time": -1, "lat": 5, "lon": 4}
-    oz.rechunk(climate, tmp_path / "b", rules={"temp": {"chunks": chunks}}, memory=10_000)
+    oz.rechunk(climate, tmp_path / "b", rules={"temp": {"chunks": chunks}}, memory=20_000)
     mine = [key for key in written if "temp" in key and "__omnizarr" not in key]
     assert len(mine) == len(set(mine)) == 1 * 3 * 3
     assert any("__omnizarr" in key for key in written)  # two passes
@@ -220,7 +220,7 @@ def test_irregular_chunks_are_read_and_written(tmp_path: Path) -> None:
     data = np.arange(10 * 12).reshape(10, 12)
     oz.create_array(tmp_path / "a", data=data, chunks=[[1, 4, 5], [6, 6]])
     for passes in (1, 2):
-        options: dict[str, Any] = {"passes": passes, "memory": 20_000}
+        options: dict[str, Any] = {"passes": passes, "memory": 40_000}
         oz.rechunk(tmp_path / "a", tmp_path / f"b{passes}", chunks=(3, 5), **options)
         oz.rechunk(
             tmp_path / f"b{passes}", tmp_path / f"c{passes}", chunks=[[7, 3], [2, 10]], **options
@@ -347,7 +347,7 @@ def grow(path: Path, more: np.ndarray[Any, Any]) -> None:
     root["time"].append(np.arange(len(root["time"]), len(root["temp"])))
 
 
-@pytest.mark.parametrize(("steps", "memory"), [(1, None), (4, None), (13, 40_000)])
+@pytest.mark.parametrize(("steps", "memory"), [(1, None), (4, None), (13, 80_000)])
 def test_only_new_steps_are_appended(
     climate: Path, tmp_path: Path, values: np.ndarray[Any, Any], steps: int, memory: int | None
 ) -> None:
@@ -387,7 +387,7 @@ def test_readers_see_old_values_until_the_end_of_appending(
 
     with oz.configure(threads=1):
         monkeypatch.setattr(dispatch, "_store", look)
-        oz.rechunk(climate, target, append_dim="time", memory="9kB")
+        oz.rechunk(climate, target, append_dim="time", memory="18kB")
     assert len(seen) > 2
     for found in seen:
         np.testing.assert_array_equal(found, values)
@@ -438,8 +438,8 @@ print(next(count) - 1)
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize(("memory", "tasks"), [("300kB", 24), ("64MB", 1)])
-def test_a_killed_run_is_resumed(in_place: bool, memory: str, tasks: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("memory", ["600kB", "64MB"])
+def test_a_killed_run_is_resumed(in_place: bool, memory: str, tmp_path: Path) -> None:
     source, target = tmp_path / "a", tmp_path / "b"
     data = np.random.default_rng(0).integers(0, 1000, (64, 64, 64)).astype("i4")
     oz.create_array(source, data=data, chunks=(1, 64, 64), compressors="gzip")
@@ -449,8 +449,9 @@ def test_a_killed_run_is_resumed(in_place: bool, memory: str, tasks: int, tmp_pa
         command = [sys.executable, "-c", SCRIPT, *map(str, arguments)]
         return subprocess.run(command, text=True, stdout=subprocess.PIPE, check=False)
 
-    total = 0
-    for number, last in enumerate((1, 3, 5, 7) if tasks > 1 else (1,)):
+    stages = Rechunk(source, target, chunks=(-1, 16, 16), memory=memory).plan(2).stages
+    tasks, total = sum(stage.count or 0 for stage in stages), 0
+    for number, last in enumerate((1, 2, 4, 4) if tasks > 1 else (1,)):
         assert rechunk(number > 0, last).returncode == -signal.SIGKILL
         total += last
         if in_place:
@@ -460,7 +461,7 @@ def test_a_killed_run_is_resumed(in_place: bool, memory: str, tasks: int, tmp_pa
                 oz.open_array(target, mode="r")
     done = rechunk(True, 10**6)
     assert done.returncode == 0
-    assert int(done.stdout) <= max(1, tasks - total + 8)  # a task of each thread is repeated
+    assert int(done.stdout) <= max(1, tasks - total + 8)  # at most two were repeated each time
     made = oz.open_array(source if in_place else target)
     assert made.chunks == (64, 16, 16)
     np.testing.assert_array_equal(made[...], data)
@@ -470,20 +471,20 @@ def test_a_killed_run_is_resumed(in_place: bool, memory: str, tasks: int, tmp_pa
 def test_a_job_can_be_pickled_and_run_in_processes(
     climate: Path, tmp_path: Path, values: np.ndarray[Any, Any]
 ) -> None:
-    job = Rechunk(climate, tmp_path / "b", chunks={"time": -1, "lat": 5}, memory=30_000)
+    job = Rechunk(climate, tmp_path / "b", chunks={"time": -1, "lat": 5}, memory=60_000)
     oz.run(pickle.loads(pickle.dumps(job)), on="processes", workers=2)
     np.testing.assert_array_equal(oz.open_group(tmp_path / "b")["temp"][...], values)
 
 
 def test_a_plan_says_what_it_reads_and_writes_and_why(climate: Path, tmp_path: Path) -> None:
-    job = Rechunk(climate, tmp_path / "b", rules={"temp": {"chunks": (-1, 6, 5)}}, memory="9kB")
+    job = Rechunk(climate, tmp_path / "b", rules={"temp": {"chunks": (-1, 6, 5)}}, memory="18kB")
     plan = job.plan()
     text = str(plan)
     assert "two passes through chunks" in text
     assert "6 arrays copied byte for byte" in text
     assert plan.to_json()["stages"][-1]["writes"] == 4
     assert plan.memory is not None
-    assert plan.memory <= 9_000
+    assert plan.memory <= 18_000
     assert not (tmp_path / "b").exists()
     once = str(Rechunk(climate, tmp_path / "b", rules={"temp": {"chunks": (-1, 6, 5)}}).plan())
     assert "one pass of boxes" in once
@@ -494,6 +495,6 @@ def test_a_plan_says_what_it_reads_and_writes_and_why(climate: Path, tmp_path: P
 def test_intermediate_chunks_can_be_elsewhere(climate: Path, tmp_path: Path) -> None:
     temp = LocalStore(tmp_path / "temp")
     chunks = {"time": -1, "lat": 5, "lon": 5}
-    oz.rechunk(climate, tmp_path / "b", chunks=chunks, memory="20kB", passes=2, temp=temp)
+    oz.rechunk(climate, tmp_path / "b", chunks=chunks, memory="40kB", passes=2, temp=temp)
     assert (tmp_path / "temp").exists()
     assert [p for p in (tmp_path / "temp").rglob("*") if p.is_file()] == []

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from omnizarr.chunk_grids import Axis, ListedAxis, RegularAxis
 from omnizarr.errors import InvalidArgument
-from omnizarr.ops.rechunk.plan import RESERVE, Chunking, Passes, plan_passes, smallest_memory
+from omnizarr.ops.rechunk.plan import (
+    Chunking,
+    Passes,
+    plan_passes,
+    smallest_memory,
+    usable_memory,
+)
 
 
 @st.composite
@@ -45,7 +51,7 @@ def check_passes(
     middle = None
     if plan.intermediate is not None:
         middle = tuple(map(RegularAxis, target.shape, plan.intermediate))
-    usable = memory - memory // RESERVE
+    usable = usable_memory(memory)
     for number, each in enumerate(plan.passes):
         last = number == len(plan.passes) - 1
         written = target.axes if last or middle is None else middle

@@ -49,7 +49,7 @@ from omnizarr.ops.rechunk.output import (
     NewHierarchy,
     WithIntermediate,
 )
-from omnizarr.ops.rechunk.plan import RESERVE, Passes, plan_passes
+from omnizarr.ops.rechunk.plan import Passes, plan_passes, usable_memory
 from omnizarr.ops.rechunk.rules import (
     Rule,
     apply_rule,
@@ -290,7 +290,7 @@ class _Planner:
         for change in self.changes:
             report.rechunked[paths.show(change.path)] = layout_text(change.target)
         peaks = [p.memory * c.passes.tasks for c in self.changes for p in c.passes.passes]
-        used = max(peaks, default=0) + self.memory // RESERVE
+        used = max(peaks, default=0) + self.memory - usable_memory(self.memory)
         stages = self._stages(output)
         return Plan(self._operation(), digest, stages, report, output, self.decisions, used)
 

@@ -26,7 +26,7 @@ from omnizarr.chunk_grids import Axis, Integers, RegularAxis
 from omnizarr.errors import InvalidArgument
 
 Box: TypeAlias = tuple[slice, ...]
-RESERVE = 8  # one part in so many of the memory is for the interpreter and libraries
+RESERVE = 64_000_000  # bytes for the interpreter and libraries, or half of a smaller memory
 TASK_BYTES = 2**25  # boxes grow up to this size if that costs nothing
 KEPT = 256  # combinations of cuts that are considered further after each axis
 
@@ -151,7 +151,7 @@ def plan_passes(
     if passes not in (None, 1, 2):
         raise InvalidArgument(f"passes must be 1 or 2, got {passes!r}")
     begin = tuple(begin) or (0,) * len(target.axes)
-    usable = memory - memory // RESERVE
+    usable = usable_memory(memory)
     found: list[Passes] = []
     at_once = threads
     while at_once:
@@ -168,6 +168,11 @@ def plan_passes(
         )
     least = min(each.moved for each in found)
     return next(each for each in found if each.moved <= least * 1.2)
+
+
+def usable_memory(memory: int) -> int:
+    """Return the part of the memory of a process that is for values."""
+    return memory - min(RESERVE, memory // 2)
 
 
 def smallest_memory(
@@ -187,7 +192,7 @@ def smallest_memory(
             high = middle
         else:
             low = middle
-    return -(-high * RESERVE // (RESERVE - 1))
+    return high + min(high, RESERVE)
 
 
 def _candidates(
