@@ -80,6 +80,12 @@ def functions() -> dict[str, list[Call]]:
             lambda at, _: oz.copy(oz.open(at, path="g/b"), oz.open_group(at, "r+"), "g"),
         ],
         "copy_all": [lambda at, to: oz.copy_all(oz.open_group(at), _filled(to))],
+        "copy_hierarchy": [
+            lambda at, _: oz.copy_hierarchy(at, at),
+            lambda at, _: oz.copy_hierarchy(at, at / "a", overwrite=True),
+            lambda at, to: oz.copy_hierarchy(_filled(to).store, at),
+            lambda at, to: oz.copy_hierarchy(at, to),
+        ],
         "copy_store": [
             lambda at, _: oz.copy_store(at, at),
             lambda at, to: oz.copy_store(_filled(to).store, at),

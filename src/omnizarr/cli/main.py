@@ -44,6 +44,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "consolidate": "edit:consolidate",
     },
     "Copy and convert": {
+        "copy": "copy:copy",
         "convert": "convert:convert",
         "rechunk": "rechunk:rechunk",
     },

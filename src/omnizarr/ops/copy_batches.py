@@ -44,6 +44,7 @@ class CopyBatch:
     compare: Compare
     verify: bool
     checksums: bool
+    dry_run: bool  # compare and count only
     may_be_missing: bool  # keys were not listed, so that some may have no value
     process: int | None  # the only one that may write
 
@@ -54,6 +55,9 @@ class CopyBatch:
                 " only; leave `on` out to copy on threads"
             )
         differing = self._differing()
+        if self.dry_run:
+            nbytes = sum(entry.size or 0 for entry in differing)
+            return Copied(len(differing), len(self.entries) - len(differing), bytes_copied=nbytes)
         done = self.transfer.copy(differing, digests=self.checksums)
         if done.missing and not self.may_be_missing:
             raise StoreError(
@@ -128,12 +132,14 @@ class CopyMetadata:
     batches: tuple[CopyBatch, ...]
     store: Store
     extra: tuple[str, ...]  # of nodes that the source does not have
+    dry_run: bool
 
     def __call__(self) -> Copied:
         total = Copied(erased=len(self.extra))
         for batch in self.batches:
             total.merge(batch())
-        erase_values(self.store, self.extra)
+        if not self.dry_run:
+            erase_values(self.store, self.extra)
         return total
 
 
@@ -143,7 +149,9 @@ class EraseBatch:
 
     store: Store
     keys: tuple[str, ...]
+    dry_run: bool
 
     def __call__(self) -> Copied:
-        erase_values(self.store, self.keys)
+        if not self.dry_run:
+            erase_values(self.store, self.keys)
         return Copied(erased=len(self.keys))

@@ -37,7 +37,6 @@ from omnizarr.stores import (
     Entry,
     Store,
     can_list,
-    has_low_latency,
     is_process_local,
     list_entries,
     list_prefix,
@@ -50,7 +49,7 @@ from omnizarr.stores.resolve import options_for_two
 from omnizarr.stores.staging import (
     Mark,
 )
-from omnizarr.stores.transfer import Transfer
+from omnizarr.stores.transfer import Transfer, is_quick
 
 BATCH = 256  # keys of one task
 BATCH_BYTES = 2**26  # of the values of one task, unless one value is larger
@@ -81,6 +80,7 @@ class Copy(Job[Copied]):
     memory: int | str | None = None
     storage_options: Mapping[str, Any] | None = None
     destination_options: Mapping[str, Any] | None = None
+    dry_run: bool = False  # compare and count; nothing is written
     destination_path: str = ""
     choose: Callable[[str], bool] | None = None  # of keys; only where tasks are planned
 
@@ -107,12 +107,33 @@ class Copy(Job[Copied]):
             self.source, self.destination, self.storage_options, self.destination_options
         )
         source = stores.resolve(self.source, read_only=True, storage_options=options[0])
-        return source, stores.resolve(self.destination, storage_options=options[1])
+        return source, stores.resolve(
+            self.destination, read_only=self.dry_run, storage_options=options[1]
+        )
 
     def converts(self, zarr_format: int | str) -> bool:
         """Return True if the source has another format, so that its bytes cannot be copied."""
         source = self.open_stores()[0]
         return find_node(source, self.path)[0].format.name != by_name(zarr_format).name
+
+    def conversion(self, zarr_format: int | str) -> Convert:
+        """Return the job that writes the destination in another format."""
+        for name in ("path", "update", "delete", "include", "exclude", "checksums"):
+            if getattr(self, name):
+                raise InvalidArgument(
+                    f"{name} is for copies in the same format; leave zarr_format out, or convert"
+                    " first"
+                )
+        return Convert(
+            self.source,
+            self.destination,
+            zarr_format,
+            overwrite=self.overwrite,
+            verify=self.verify,
+            memory=self.memory,
+            storage_options=self.storage_options,
+            destination_options=self.destination_options,
+        )
 
     def opened(self) -> Copy:
         """Return the same job with open stores."""
@@ -210,8 +231,9 @@ class Copying:
         ]
         if self.erases:
             stages.append(Stage("erase what the source does not have", self._erase_tasks))
+        output = None if self.job.dry_run else self.output
         return Plan(
-            self.operation, self.digest, stages, Copied(), self.output, self._decisions(), self.room
+            self.operation, self.digest, stages, Copied(), output, self._decisions(), self.room
         )
 
     def _decisions(self) -> list[str]:
@@ -270,7 +292,7 @@ class Copying:
 
     def _destination_entries(self) -> dict[str, Entry] | None:
         """Return a listing of the destination, where asking for each key would be slow."""
-        lists = self.job.update and not has_low_latency(self.store) and can_list(self.store)
+        lists = self.job.update and not is_quick(self.store) and can_list(self.store)
         if not lists or self.job.compare == "never":
             return None
         skip = len(paths.prefix(self.end))
@@ -285,6 +307,7 @@ class Copying:
             job.compare if job.update else "never",
             job.verify,
             job.checksums,
+            job.dry_run,
             not self.listed,
             os.getpid() if self._in_one_process else None,
         )
@@ -302,13 +325,16 @@ class Copying:
         levels = (level for _, level in itertools.groupby(ordered, lambda e: _order(e)[:2]))
         batches = (self._batch(some, there) for level in levels for some in self._batches(level))
         extra = tuple(sorted(filter(_is_document, self._extra()), key=lambda key: key.count("/")))
-        work = CopyMetadata(tuple(batches), self.output.target, extra)
+        work = CopyMetadata(tuple(batches), self.output.target, extra, self.job.dry_run)
         yield Task(_batch_id([*ordered, *map(Entry, extra)]), work, 0, "metadata")
 
     def _erase_tasks(self) -> Iterator[Task[Copied]]:
         keys = self._extra()
         while some := tuple(itertools.islice(keys, BATCH)):
-            yield Task(_batch_id(map(Entry, some)), EraseBatch(self.output.target, some))
+            yield Task(_batch_id(map(Entry, some)), self._erase(some))
+
+    def _erase(self, keys: tuple[str, ...]) -> EraseBatch:
+        return EraseBatch(self.output.target, keys, self.job.dry_run)
 
     def _extra(self) -> Iterator[str]:
         """Yield the keys to erase: the source does not have them.
@@ -413,7 +439,7 @@ def copy_hierarchy(
     try:
         result = run(job, on, workers=workers, resume=resume, progress=progress)
     finally:
-        _complete(job.destination, destination)
+        complete(job.destination, destination)
     if checksums is not None:
         write_checksums(checksums, result.checksums)
     return result
@@ -428,27 +454,12 @@ def _convert(
     progress: Callable[[Progress], object] | None,
 ) -> Copied:
     """Convert the source, since it has another format."""
-    given = ("path", "update", "delete", "include", "exclude", "checksums")
-    for name in given:
-        if getattr(job, name):
-            raise InvalidArgument(
-                f"{name} is for copies in the same format; leave zarr_format out, or convert first"
-            )
-    conversion = Convert(
-        job.source,
-        job.destination,
-        zarr_format,
-        overwrite=job.overwrite,
-        verify=job.verify,
-        memory=job.memory,
-        storage_options=job.storage_options,
-        destination_options=job.destination_options,
-    )
+    conversion = job.conversion(zarr_format)
     report = run(conversion, on, workers=workers, resume=resume, progress=progress)
     return Copied(report.chunks_copied + report.chunks_encoded, bytes_copied=report.bytes_written)
 
 
-def _complete(store: Any, given: Any) -> None:
+def complete(store: Any, given: Any) -> None:
     """Complete a ZIP file; close a store that was opened here."""
     end = getattr(store, "flush" if store is given else "close", None)
     if end is not None:
@@ -534,7 +545,7 @@ def copy_store(
     try:
         result = run(job)
     finally:
-        _complete(new, dest)
+        complete(new, dest)
     return result.copied, skipped, result.bytes_copied
 
 

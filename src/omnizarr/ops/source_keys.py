@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from omnizarr.engine import BoundArray
-from omnizarr.errors import InvalidArgument, NodeNotFound
+from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound
 from omnizarr.formats import consolidated, is_metadata
 from omnizarr.hierarchy.location import walk_nodes
 from omnizarr.hierarchy.lookup import find_node
@@ -223,7 +223,7 @@ def _nodes(store: Store, path: str) -> Iterator[tuple[str, list[str], str | None
     """Yield nodes by relative path, with the keys of their metadata and the prefix of chunks."""
     try:
         start, root = find_node(store, path, use_consolidated=None)
-    except NodeNotFound:
+    except (NodeNotFound, InvalidMetadata):  # bytes are copied all the same
         return
     skip = len(paths.prefix(path))
     for location, node in walk_nodes(start, root):

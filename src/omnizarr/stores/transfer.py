@@ -81,7 +81,7 @@ class Transfer:
     @property
     def has_low_latency(self) -> bool:
         """True if both stores answer so quickly that requests need not overlap."""
-        return has_low_latency(self.source) and has_low_latency(self.target)
+        return is_quick(self.source) and is_quick(self.target)
 
     @property
     def _copies_files(self) -> bool:
@@ -229,6 +229,15 @@ def read_parts(store: Store, key: str) -> Iterator[bytes]:
             position += len(part)
             if len(part) < PART:
                 return
+
+
+def is_quick(store: object) -> bool:
+    """Return True for a store of low latency, and for one that wraps such a store."""
+    while store is not None:
+        if has_low_latency(store):
+            return True
+        store = getattr(store, "inner", None)
+    return False
 
 
 def _is_large(entry: Entry) -> bool:

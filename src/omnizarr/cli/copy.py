@@ -1,0 +1,206 @@
+"""`omnizarr copy`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import click
+
+import omnizarr
+from omnizarr.cli import convert
+from omnizarr.cli.jobs import Where, job_options, run_job, show_plan
+from omnizarr.cli.options import (
+    Options,
+    destination_option,
+    json_option,
+    node_option,
+    overwrite_option,
+    storage_option,
+    zarr_format_option,
+)
+from omnizarr.cli.terminal import confirm, counted, examples, may_overwrite, say, say_json
+from omnizarr.hierarchy.info import size_text
+from omnizarr.ops.copy_batches import Copied
+from omnizarr.ops.copy_store import Copy, complete, write_checksums
+
+_PATTERN = "'temp*' for nodes of that name, 'a/b' for a path, '*.json' for other files"
+
+
+@click.command(
+    epilog=examples(
+        "omnizarr copy ocean.zarr s3://bucket/ocean.zarr --verify",
+        "omnizarr copy ocean.zarr backup/ocean.zarr --update --delete --dry-run",
+        "omnizarr copy run.zarr small.zarr --include 'temp*' --exclude 'temp_raw'",
+        "omnizarr copy a.zarr b.zarr archive/        # each below archive/",
+    )
+)
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
+@click.argument("destination")
+@node_option
+@zarr_format_option
+@click.option("--update", is_flag=True, help="Copy what differs into an existing copy.")
+@click.option(
+    "--compare",
+    type=click.Choice(["time", "size", "checksum"]),
+    default="time",
+    show_default=True,
+    help="What tells --update that a value differs: size and time or ETag, size, or all bytes.",
+)
+@click.option(
+    "--delete", is_flag=True, help="With --update, erase what SOURCE does not have; asks before."
+)
+@click.option("--verify", is_flag=True, help="Read every value back after writing, and compare.")
+@click.option("--include", multiple=True, metavar="PATTERN", help=f"Copy only these: {_PATTERN}.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave these out.")
+@click.option(
+    "--checksums", metavar="FILE", help="Write SHA-256 lines of all values for sha256sum -c."
+)
+@overwrite_option
+@click.option("--memory", metavar="SIZE", help="Memory of each process; 512MB by default.")
+@job_options
+@json_option
+@storage_option
+@destination_option
+def copy(
+    sources: tuple[str, ...],
+    destination: str,
+    node: str,
+    zarr_format: str | None,
+    update: bool,
+    compare: Any,
+    delete: bool,
+    verify: bool,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    checksums: str | None,
+    overwrite: bool,
+    memory: str | None,
+    where: Where,
+    as_json: bool,
+    storage_options: Options,
+    destination_options: Options,
+) -> None:
+    """Copy SOURCE to DESTINATION, a path or URL each, byte for byte.
+
+    All keys are copied, also those that are not Zarr. DESTINATION becomes visible when it is
+    complete; with --overwrite, what is there is replaced at that moment. Several SOURCEs are copied
+    below DESTINATION, by their names. With another --zarr-format, chunks are converted as by
+    `omnizarr convert`.
+
+    With --update, DESTINATION stays visible while what differs is copied into it. Chunks that
+    arrays of SOURCE no longer have are erased there; --delete erases all else that SOURCE does not
+    have.
+    """
+    if len(sources) > 1 and checksums is not None:
+        raise click.UsageError("--checksums needs a single SOURCE")
+    begun = update or where.resume or where.part is not None or where.dry_run
+    results = []
+    for source in sources:
+        target = destination if len(sources) == 1 else _below(destination, source)
+        replaces = overwrite and not update
+        if not begun:
+            replaces = may_overwrite(target, overwrite, destination_options or storage_options)
+        job = omnizarr.jobs.Copy(
+            source,
+            target,
+            node,
+            update=update,
+            compare=compare,
+            overwrite=replaces,
+            delete=delete,
+            verify=verify,
+            include=include,
+            exclude=exclude,
+            checksums=checksums is not None,
+            memory=memory,
+            storage_options=storage_options,
+            destination_options=destination_options,
+        )
+        if zarr_format is not None and job.converts(zarr_format):
+            _convert(job, zarr_format, where, as_json)
+            continue
+        if delete and not where.dry_run and not where.resume:
+            extra = omnizarr.run(dataclasses.replace(job, dry_run=True)).erased
+            if extra:
+                confirm(f"{counted(extra, 'key')} of {target} will be erased.", overwrite)
+        if where.dry_run:
+            _show_dry_run(job, as_json)
+            continue
+        result = _run(job, where)
+        if result is None:
+            continue
+        if checksums is not None:
+            write_checksums(checksums, result.checksums)
+        found = result.to_json()
+        del found["checksums"]
+        results.append({"source": source, "destination": target, **found})
+        if not as_json:
+            _show(result, target, where)
+    if as_json and results:
+        say_json(results[0] if len(sources) == 1 else {"results": results})
+
+
+def _below(destination: str, source: str) -> str:
+    """Return the path of a copy below a folder, by the name of its source."""
+    name = source.rstrip("/").rpartition("/")[2]
+    if not name or name in (".", ".."):
+        raise click.UsageError(f"{source!r} has no name; copy it alone to a DESTINATION")
+    return f"{destination.rstrip('/')}/{name}"
+
+
+def _run(job: Copy, where: Where) -> Copied | None:
+    opened = job.opened()
+    try:
+        return run_job(opened, where)
+    finally:
+        complete(opened.destination, job.destination)
+
+
+def _convert(job: Copy, zarr_format: str, where: Where, as_json: bool) -> None:
+    conversion = job.conversion(zarr_format)
+    report = run_job(conversion, where, as_json)
+    if report is None:
+        return
+    if as_json:
+        about = {"source": job.source, "destination": job.destination, "zarr_format": zarr_format}
+        say_json({**about, **report.to_json()})
+    else:
+        convert._show(report, zarr_format, job.destination, where)
+
+
+def _show_dry_run(job: Copy, as_json: bool) -> None:
+    """Print what would be done; for an update, after comparing everything."""
+    counting = dataclasses.replace(job, dry_run=True)
+    plan = counting.plan()
+    found = omnizarr.run(counting)
+    if as_json:
+        outcome = {
+            "copied": found.copied,
+            "same": found.same,
+            "erased": found.erased,
+            "bytes_copied": found.bytes_copied,
+        }
+        say_json({"dry_run": True, "plan": plan.to_json(), "outcome": outcome})
+        return
+    show_plan(plan)
+    say(f"would copy {_amount(found)}")
+
+
+def _amount(found: Copied) -> str:
+    amount = f"{counted(found.copied, 'value')}, {size_text(found.bytes_copied)}"
+    same = f"; {found.same} are the same" if found.same else ""
+    return amount + same + (f"; would erase {found.erased}" if found.erased else "")
+
+
+def _show(result: Copied, target: str, where: Where) -> None:
+    """Print the result of a copy."""
+    part = "" if where.part is None else f"part {where.part[0]} of {where.part[1]}: "
+    parts = [f"{counted(result.copied, 'value')}, {size_text(result.bytes_copied)}"]
+    others = (
+        (result.same, "were the same"),
+        (result.erased, "erased"),
+        (result.verified, "verified"),
+    )
+    parts += [f"{number} {what}" for number, what in others if number]
+    say(f"{part}copied to {target}: {', '.join(parts)}")
