@@ -45,6 +45,9 @@ SAMPLES: dict[str, list[str]] = {
     "tree": ["tree ocean.zarr"],
     "cat": ["cat ocean.zarr/deep/t"],
     "head": ["head ocean.zarr/deep/t"],
+    "stats": ["stats ocean.zarr --bins 4"],
+    "diff": ["diff ocean.zarr/deep/t sharded.zarr", "diff ocean.zarr/deep/t other.zarr"],
+    "du": ["du ocean.zarr"],
     "create": ["create new.zarr --shape 3"],
     "attrs": ["attrs ocean.zarr --set title=Sea --set by=me --dry-run"],
     "consolidate": ["consolidate ocean.zarr"],
@@ -59,6 +62,7 @@ def make_samples() -> None:
     data = np.arange(600, dtype="i4").reshape(20, 30)
     group.create_array("deep/t", data=data, chunks=(10, 10), dimension_names=["y", "x"])
     oz.create_array("sharded.zarr", data=data, chunks=(5, 5), shards=(10, 10))
+    oz.create_array("other.zarr", data=data + 1, chunks=(5, 5))
 
 
 def all_commands(group: click.Group, start: str = "") -> Iterator[tuple[str, click.Command]]:

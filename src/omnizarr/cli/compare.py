@@ -13,9 +13,9 @@ import omnizarr
 from omnizarr.cli.jobs import Where, job_options, run_job, show_plan
 from omnizarr.cli.options import (
     Options,
-    destination_option,
     json_option,
     node_option,
+    other_option,
     paths_argument,
     storage_option,
 )
@@ -204,7 +204,7 @@ def _show_histogram(found: ArrayStats) -> None:
 @json_option
 @job_options
 @storage_option
-@destination_option
+@other_option
 def diff(
     a: str,
     b: str,
@@ -220,16 +220,16 @@ def diff(
     as_json: bool,
     where: Where,
     storage_options: Options,
-    destination_options: Options,
+    other_options: Options,
 ) -> None:
     """Show the differences between two arrays or hierarchies A and B of any formats.
 
     Values are equal if they differ by at most ATOL + RTOL * abs(b). The exit code is 1 if there are
-    differences. DESTINATION is B.
+    differences, or if something could not be compared.
     """
     job = omnizarr.jobs.Diff(
         a, b, node, other_node, rtol, atol, not nan_differs, not metadata_only, show, memory,
-        storage_options, destination_options,
+        storage_options, other_options,
     )  # fmt: skip
     report = run_job(job, where, as_json)
     if report is None:

@@ -7,6 +7,7 @@ path_argument        PATH (`path`); `paths_argument`: PATH... (`paths`)
 node_option          ``--node`` (`node`)
 storage_option       ``--storage-option``, ``--profile`` (`storage_options`)
 destination_option   ``--destination-option`` (`destination_options`)
+other_option         ``--other-option`` (`other_options`)
 json_option          ``--json`` (`as_json`)
 dry_run_option       ``--dry-run`` (`dry_run`)
 resume_option        ``--resume`` (`resume`)
@@ -125,6 +126,8 @@ def storage_option(command: F) -> F:
 destination_option = _repeatable(
     "--destination-option", "Like --storage-option, for DESTINATION only."
 )
+# The same for `diff`.
+other_option = _repeatable("--other-option", "Like --storage-option, for B only.")
 checksum_option = click.option(
     "--checksum",
     is_flag=True,
