@@ -38,7 +38,8 @@ MARK = "<!-- What follows is made by `python -m tests.cli.page` from the command
 # Objects whose members depend on the data.
 FREE = {"attributes", "configuration", "old", "new"}
 
-# What is run to show the JSON of a command; several runs are shown together.
+PLAN = "convert ocean.zarr planned.zarr --dry-run"  # whose JSON is like that of other jobs
+# What is run to show the JSON of a command; several runs are shown one after the other.
 SAMPLES: dict[str, list[str]] = {
     "info": ["info ocean.zarr ocean.zarr/deep/t sharded.zarr none.zarr"],
     "ls": ["ls -lr ocean.zarr"],
@@ -51,6 +52,16 @@ SAMPLES: dict[str, list[str]] = {
     "create": ["create new.zarr --shape 3"],
     "attrs": ["attrs ocean.zarr --set title=Sea --set by=me --dry-run"],
     "consolidate": ["consolidate ocean.zarr"],
+    "convert": ["convert ocean.zarr two.zarr --zarr-format 2"],
+    "rechunk": ["rechunk ocean.zarr new-chunks.zarr --chunks y=20,x=5"],
+    "cf info": ["cf info ocean.zarr"],
+    "cf validate": ["cf validate ocean.zarr wrong.zarr"],
+    "geo info": ["geo info map.zarr"],
+    "ome versions": ["ome versions"],
+    "ome info": ["ome info image.zarr plate.zarr"],
+    "ome validate": ["ome validate image.zarr"],
+    "ome write": ["ome write sharded.zarr image2.zarr"],
+    "ome migrate": ["ome migrate image.zarr old-image.zarr --to 0.4"],
     "bench": ["bench ocean.zarr/deep/t"],
     "completion": ["completion bash", "completion bash --install --dry-run"],
 }
@@ -63,6 +74,12 @@ def make_samples() -> None:
     group.create_array("deep/t", data=data, chunks=(10, 10), dimension_names=["y", "x"])
     oz.create_array("sharded.zarr", data=data, chunks=(5, 5), shards=(10, 10))
     oz.create_array("other.zarr", data=data + 1, chunks=(5, 5))
+    wrong = oz.create_group("wrong.zarr")
+    for length in (3, 4):
+        wrong.create_array(str(length), shape=length, dimension_names=["x"])
+    oz.geo.write("map.zarr", data, crs="EPSG:4326", bounds=(0, 0, 30, 20), levels=2)
+    oz.ome.write("image.zarr", data, levels=2, unit="micrometer")
+    oz.ome.write_plate("plate.zarr", {"A/1": [data]}, levels=1)
 
 
 def all_commands(group: click.Group, start: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -82,6 +99,7 @@ def generated() -> str:
     commands = dict(all_commands(main))
     lines = ["\n## Options of many commands\n", *_option_table(list(_common().values()))]
     schemas = _schemas()
+    lines += [f"\nWith `--dry-run --json`, a job prints its plan:\n\n```\n{schemas['']}\n```"]
     for section, targets in COMMANDS.items():
         lines.append(f"\n## {section}")
         for name, command in commands.items():
@@ -127,7 +145,7 @@ def _about(name: str, command: click.Command, schema: str | None) -> Iterator[st
         yield f"\n{'Also' if own else 'Options:'} {names}."
     if command.epilog:
         found = [line.strip() for line in command.epilog.replace("\b", "").splitlines()]
-        yield "\n```sh"
+        yield "\n```console"
         yield from [line for line in found if line and line != "Examples:"]
         yield "```"
     if schema is not None:
@@ -179,9 +197,8 @@ def _schemas() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         make_samples()
         found = {}
-        for name, runs in SAMPLES.items():
-            values = [_run(words) for words in runs]
-            found[name] = json_shape(values)
+        for name, runs in {**SAMPLES, "": [PLAN]}.items():
+            found[name] = "\n".join(json_shape([_run(words)]) for words in runs)
     return found
 
 

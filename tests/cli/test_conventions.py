@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -41,3 +42,40 @@ def test_a_map_is_shown(tmp_path: Path) -> None:
     code, text = run("geo", "info", tmp_path, "--node", "spatial_ref")
     assert code == 3
     assert "a map has at least two" in text
+
+
+def test_datasets_and_maps_as_json(in_tmp: Path) -> None:
+    dataset = oz.cf.create("a.zarr", attributes={"title": "rivers"})
+    dataset.create_variable("flow", np.zeros(3), dimensions=["time"], attributes={"units": "m/s"})
+    dataset.create_group("inner").create_variable("x", np.zeros(2), dimensions=["n"])
+    found = json.loads(run("cf", "info", "a.zarr", "--json")[1])["results"][0]
+    assert found["dimensions"] == {"time": 3}
+    assert found["variables"] == [
+        {
+            "name": "flow",
+            "dtype": "float64",
+            "stored_dtype": "float64",
+            "dimensions": ["time"],
+            "shape": [3],
+            "attributes": {"units": "m/s"},
+        }
+    ]
+    assert found["groups"][0]["variables"][0]["name"] == "x"
+    dataset.group.create_array("other", shape=4, dimension_names=["time"])
+    code, text = run("cf", "validate", "a.zarr", "--json")
+    assert code == 1
+    bad = json.loads(text)["results"][0]
+    assert (bad["ok"], bad["errors"]) == (False, 1)
+    assert bad["problems"][0]["level"] == "error"
+
+    values = np.zeros((20, 40), "u1")
+    oz.geo.write("m.zarr", values, crs="EPSG:4326", bounds=(-180, -90, 180, 90), levels=2)
+    map = json.loads(run("geo", "info", "m.zarr", "--json")[1])["results"][0]
+    assert (map["crs"], map["bounds"]) == ("EPSG:4326", [-180, -90, 180, 90])
+    assert map["levels"][1] == {
+        "node": "/1",
+        "rows": 10,
+        "columns": 20,
+        "dtype": "uint8",
+        "resolution": 18,
+    }

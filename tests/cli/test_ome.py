@@ -93,3 +93,37 @@ def test_conformance_prints_a_verdict_as_the_suite_wants_it(image: oz.ome.Image)
     Path("good.json").write_text(json.dumps(attributes))
     assert json.loads(run("conformance", "attributes", "good.json").output)["valid"]
     assert not json.loads(run("conformance", "attributes", "good.json", "--strict").output)["valid"]
+
+
+def test_images_versions_and_migrations_as_json(image: oz.ome.Image) -> None:
+    found = json.loads(run("info", "cell.zarr", "--json").stdout)["results"][0]
+    assert (found["kind"], found["version"], found["dtype"]) == ("image", "0.5", "uint8")
+    assert found["axes"][0] == {"name": "z", "type": "space", "unit": "micrometer"}
+    assert [level["shape"] for level in found["levels"]] == [[4, 32, 32], [2, 16, 16]]
+    assert found["levels"][1]["scale"] == [2, 2, 2]
+    listed = json.loads(run("versions", "--json").stdout)["versions"]
+    assert {"version": "0.5", "zarr_format": 3, "writable": True} in listed
+    good = json.loads(run("validate", "cell.zarr", "--json").stdout)["results"][0]
+    assert (good["ok"], good["problems"]) == (True, [])
+    done = json.loads(run("migrate", "cell.zarr", "old.zarr", "--to", "0.4", "--json").stdout)
+    assert (done["from"], done["to"], done["arrays"]) == ("0.5", "0.4", 2)
+    undone = json.loads(run("migrate", "old.zarr", "--in-place", "--json").stdout)
+    assert len(undone["added"]) == 3
+    assert len(json.loads(run("migrate", "old.zarr", "--undo", "--json").stdout)["deleted"]) == 3
+
+
+def test_plates_as_json_list_their_wells(in_tmp: Path) -> None:
+    oz.ome.write_plate("plate.zarr", {"A/1": [np.ones((8, 8), "u1")]}, levels=1)
+    found = json.loads(run("info", "plate.zarr", "--json").stdout)["results"][0]
+    assert (found["kind"], found["rows"], found["wells"]) == ("plate", ["A"], ["A/1"])
+    well = json.loads(run("info", "plate.zarr", "--node", "A/1", "--json").stdout)["results"][0]
+    assert (well["kind"], well["images"]) == ("well", ["0"])
+
+
+def test_writing_again_needs_a_request(image: oz.ome.Image) -> None:
+    oz.create_array("raw.zarr", data=np.ones((4, 32, 32), "u2"))
+    refused = run("write", "raw.zarr", "cell.zarr")
+    assert refused.exit_code == 3
+    assert "--overwrite" in refused.output
+    done = run("write", "raw.zarr", "cell.zarr", "--yes", "--json")
+    assert json.loads(done.stdout)["dtype"] == "uint16"

@@ -15,13 +15,30 @@ from omnizarr.cli.options import (
     Options,
     checksum_option,
     destination_option,
+    dry_run_option,
+    json_option,
     node_option,
-    path_argument,
+    overwrite_option,
+    paths_argument,
     storage_option,
 )
-from omnizarr.cli.terminal import counted, progress_bar, say, show_left_out, show_problems
+from omnizarr.cli.terminal import (
+    counted,
+    examples,
+    has_errors,
+    may_overwrite,
+    problems_json,
+    progress_bar,
+    run_each,
+    say,
+    say_json,
+    show_left_out,
+    show_problems,
+)
+from omnizarr.conventions.ome.image import Image
+from omnizarr.conventions.ome.migrate import Migration, undo_migration
 from omnizarr.conventions.ome.migrate import migrate as migrate_ome
-from omnizarr.conventions.ome.migrate import undo_migration
+from omnizarr.conventions.ome.plate import Plate
 from omnizarr.conventions.ome.plate import open as open_ome
 from omnizarr.conventions.ome.rules import ADVICE
 from omnizarr.conventions.ome.validate import validate as validate_ome
@@ -44,38 +61,121 @@ def ome() -> None:
     """Inspect, check, write and migrate OME-Zarr."""
 
 
-@ome.command()
-def versions() -> None:
+@ome.command(epilog=examples("omnizarr ome versions", "omnizarr ome versions --json"))
+@json_option
+def versions(as_json: bool) -> None:
     """List the supported versions of OME-Zarr."""
+    if as_json:
+        listed = [
+            {"version": v.name, "zarr_format": v.zarr_format, "writable": v.writes}
+            for v in VERSIONS
+        ]
+        say_json({"versions": listed})
+        return
     for version in VERSIONS:
         say(f"{version}, on zarr {version.zarr_format}")
 
 
-@ome.command()
-@path_argument
+@ome.command(
+    epilog=examples("omnizarr ome info cell.zarr", "omnizarr ome info --json plate.zarr --node A/1")
+)
+@paths_argument
 @node_option
+@json_option
 @storage_option
-def info(path: str, node: str, storage_options: Options) -> None:
+def info(paths: tuple[str, ...], node: str, as_json: bool, storage_options: Options) -> None:
     """Show the axes, levels, channels, labels or wells of PATH."""
-    found = open_ome(path, path=node, storage_options=storage_options)
-    say(str(getattr(found, "info", found)))
+
+    def work(path: str) -> Any:
+        return open_ome(path, path=node, storage_options=storage_options)
+
+    sys.exit(
+        run_each(
+            paths,
+            work,
+            lambda found: say(getattr(found, "info", found)),
+            to_json=describe,
+            as_json=as_json,
+            storage_options=storage_options,
+        )
+    )
 
 
-@ome.command()
-@path_argument
+def describe(found: Any) -> dict[str, Any]:
+    """Return an image, a plate, a well or a series for JSON."""
+    facts: dict[str, Any] = {
+        "kind": type(found).__name__.lower(),
+        "version": found.version,
+        "node": found.group.name,
+        "zarr_format": found.group.zarr_format,
+    }
+    if isinstance(found, Plate):
+        return {**facts, "rows": found.rows, "columns": found.columns, "wells": list(found)}
+    if not isinstance(found, Image):
+        return {**facts, "images": list(getattr(found, "paths", found))}
+    levels = []
+    for i, array in enumerate(found.levels):
+        transform = found.transform(i)
+        levels.append(
+            {
+                "path": found.multiscale.datasets[i].path,
+                "shape": array.shape,
+                "chunks": array.chunks,
+                "shards": array.shards,
+                "scale": transform.scale,
+                "translation": transform.translation,
+            }
+        )
+    return {
+        **facts,
+        "name": found.name,
+        "dtype": str(found.dtype),
+        "axes": [{"name": a.name, "type": a.type, "unit": a.unit} for a in found.axes],
+        "levels": levels,
+        "channels": [{"label": c.label, "color": c.color} for c in found.channels],
+        "labels": list(found.labels),
+    }
+
+
+@ome.command(
+    epilog=examples("omnizarr ome validate cell.zarr", "omnizarr ome validate --json images/")
+)
+@paths_argument
 @node_option
+@json_option
 @storage_option
-def validate(path: str, node: str, storage_options: Options) -> None:
+def validate(paths: tuple[str, ...], node: str, as_json: bool, storage_options: Options) -> None:
     """Check the image, plate or well at PATH and list all problems.
 
     Everything below it is checked too. The exit code is 1 if there are errors, and 0 if there are
     only warnings.
     """
-    problems = validate_ome(path, node, storage_options=storage_options)
-    sys.exit(1 if show_problems(problems) else 0)
+
+    def work(path: str) -> list[Problem]:
+        return validate_ome(path, node, storage_options=storage_options)
+
+    def show(problems: list[Problem]) -> None:
+        show_problems(problems)
+
+    sys.exit(
+        run_each(
+            paths,
+            work,
+            show,
+            to_json=problems_json,
+            is_problem=has_errors,
+            as_json=as_json,
+            storage_options=storage_options,
+        )
+    )
 
 
-@ome.command()
+@ome.command(
+    epilog=examples(
+        "omnizarr ome conformance attributes attributes.json",
+        "omnizarr ome conformance zarr cell.zarr --strict",
+    )
+)
 @click.argument("mode", type=click.Choice(["attributes", "zarr"]))
 @click.argument("path", type=click.Path(exists=True))
 @click.option("--strict", is_flag=True, help="Treat recommendations as requirements.")
@@ -107,7 +207,12 @@ def _attributes(mode: str, path: Path) -> dict[str, Any]:
     return found
 
 
-@ome.command()
+@ome.command(
+    epilog=examples(
+        "omnizarr ome write raw.zarr cell.zarr --axes zyx --scale 0.5,0.1,0.1 --unit micrometer",
+        "omnizarr ome write raw.zarr cell.zarr --levels 4 --method median --shards 64MB",
+    )
+)
 @click.argument("source")
 @click.argument("destination")
 @click.option("--axes", help="Axes, such as zyx; by default those usual for the number of axes.")
@@ -128,10 +233,11 @@ def _attributes(mode: str, path: Path) -> dict[str, Any]:
 @click.option(
     "--version", type=written, default=NEWEST, show_default=True, help="OME-Zarr version to write."
 )
-@click.option("--overwrite", is_flag=True, help="Replace existing data at DESTINATION.")
+@overwrite_option
+@json_option
 @storage_option
 @destination_option
-def write(source: str, destination: str, **given: Any) -> None:
+def write(source: str, destination: str, overwrite: bool, as_json: bool, **given: Any) -> None:
     """Write SOURCE as an OME-Zarr image with downsampled levels.
 
     SOURCE is a Zarr array or an OME-Zarr image.
@@ -148,11 +254,16 @@ def write(source: str, destination: str, **given: Any) -> None:
             sized = name == "shards" and text.lower().endswith("b")
             given[name] = text if sized else _numbers(text, int, f"--{name}")
     array, image = open_source(source, here)
+    overwrite = may_overwrite(destination, overwrite, dict(there) if there else None)
     with progress_bar() as step:
         image = write_ome(
-            destination, image or array, progress=step, storage_options=there, **given
-        )
-    say(str(image.info))
+            destination, image or array, overwrite=overwrite, progress=step,
+            storage_options=there, **given,
+        )  # fmt: skip
+    if as_json:
+        say_json({"path": destination, **describe(image)})
+    else:
+        say(image.info)
 
 
 def _numbers(text: str, kind: type[int] | type[float], option: str) -> tuple[float, ...]:
@@ -164,7 +275,12 @@ def _numbers(text: str, kind: type[int] | type[float], option: str) -> tuple[flo
         ) from None
 
 
-@ome.command()
+@ome.command(
+    epilog=examples(
+        "omnizarr ome migrate cell.zarr new.zarr --to 0.5",
+        "omnizarr ome migrate cell.zarr --in-place --dry-run",
+    )
+)
 @click.argument("source")
 @click.argument("destination", required=False)
 @click.option(
@@ -172,10 +288,11 @@ def _numbers(text: str, kind: type[int] | type[float], option: str) -> tuple[flo
 )
 @click.option("--in-place", is_flag=True, help="Add metadata of the new version; keep chunks.")
 @click.option("--remove-old", is_flag=True, help="With --in-place: delete the old metadata.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@dry_run_option
 @click.option("--undo", is_flag=True, help="Delete the metadata that --in-place added.")
-@click.option("--overwrite", is_flag=True, help="Replace an existing hierarchy at DESTINATION.")
+@overwrite_option
 @checksum_option
+@json_option
 @storage_option
 @destination_option
 def migrate(
@@ -188,6 +305,7 @@ def migrate(
     undo: bool,
     overwrite: bool,
     checksum: bool,
+    as_json: bool,
     storage_options: Options,
     destination_options: Options,
 ) -> None:
@@ -199,12 +317,17 @@ def migrate(
         if destination is not None or in_place or remove_old or dry_run or overwrite:
             raise click.UsageError("--undo can only be combined with --to")
         keys = undo_migration(source, to=to, storage_options=storage_options)
+        if as_json:
+            say_json({"path": source, "to": to, "deleted": keys})
+            return
         say(f"deleted {counted(len(keys), 'metadata file')} of {to}")
         return
     if (destination is None) != in_place:
         raise click.UsageError("give a DESTINATION or --in-place, not both")
     if remove_old and not in_place:
         raise click.UsageError("--remove-old requires --in-place")
+    if destination is not None and not dry_run:
+        overwrite = may_overwrite(destination, overwrite, destination_options or storage_options)
     with progress_bar() as step:
         done = migrate_ome(
             source,
@@ -219,8 +342,26 @@ def migrate(
             storage_options=storage_options,
             destination_options=destination_options,
         )
+    if as_json:
+        say_json({"source": source, "destination": destination, **_migration_json(done)})
+    else:
+        _show_migration(source, done)
+
+
+def _migration_json(done: Migration) -> dict[str, Any]:
+    return {
+        "from": done.source,
+        "to": done.target,
+        "dry_run": done.dry_run,
+        "added": done.documents,
+        "deleted": done.removed,
+        **done.report.to_json(),
+    }
+
+
+def _show_migration(source: str, done: Migration) -> None:
     report = done.report
-    would = "would migrate" if dry_run else "migrated"
+    would = "would migrate" if done.dry_run else "migrated"
     say(
         f"{would} {source} from {done.source} to {done.target}:"
         f" {counted(report.groups, 'group')}, {counted(report.arrays, 'array')},"

@@ -172,6 +172,20 @@ def show_problems(problems: Sequence[Problem]) -> int:
     return bad
 
 
+def has_errors(problems: Sequence[Problem]) -> bool:
+    """Return True if one of the problems is an error."""
+    return any(problem.level == "error" for problem in problems)
+
+
+def problems_json(problems: Sequence[Problem]) -> dict[str, Any]:
+    """Return problems for JSON."""
+    bad = sum(problem.level == "error" for problem in problems)
+    listed = [
+        {"level": p.level, "key": p.key, "field": p.field, "message": p.message} for p in problems
+    ]
+    return {"ok": not bad, "errors": bad, "warnings": len(problems) - bad, "problems": listed}
+
+
 def show_findings(findings: Sequence[Problem | Finding]) -> None:
     """Print one line per finding, coloured by its level."""
     for finding in findings:
