@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 
 import omnizarr as oz
+from omnizarr.cli.check import EXIT_CODES
+from omnizarr.ops.checks.findings import KINDS
+from omnizarr.stores.staging import JOURNAL, MARKER, Mark
 from tests.cli.conftest import run
 
 
@@ -26,3 +29,179 @@ def test_an_archive_is_validated_as_a_hierarchy(ocean: Path) -> None:
     oz.copy_store("ocean.zarr", "ocean.zarr.zip")
     result = run("validate", "ocean.zarr.zip")
     assert (result.exit_code, result.output) == (0, "0 errors, 0 warnings\n")
+
+
+def damage(store: Path) -> None:
+    """Damage one chunk, and add a key that belongs to no node."""
+    (store / "deep/t/c/0/1").write_bytes(b"bad")
+    (store / "notes.txt").write_text("mine")
+
+
+def test_validate_shows_place_and_rule_as_text_and_json(ocean: Path) -> None:
+    document = json.loads((ocean / "deep/t/zarr.json").read_text())
+    document["codecs"] = [{"name": "bytes", "configuration": {"endian": "middle"}}]
+    (ocean / "deep/t/zarr.json").write_text(json.dumps(document))
+    assert "[Zarr 3, Codecs]" in run("validate", "ocean.zarr").output
+    result = run("validate", "ocean.zarr", "--json")
+    assert result.exit_code == 1
+    [found] = json.loads(result.stdout)["results"]
+    assert (found["path"], found["ok"], found["errors"]) == ("ocean.zarr", False, 1)
+    [problem] = found["problems"]
+    assert problem["key"] == "deep/t/zarr.json"
+    assert problem["pointer"].startswith("/codecs")
+    assert problem["rule"] == "Zarr 3, Codecs"
+
+
+def test_verify_prints_findings_and_one_line(ocean: Path) -> None:
+    good = run("verify", "ocean.zarr")
+    assert good.exit_code == 0
+    assert good.output.startswith("2 groups, 2 arrays, 7 chunks stored, 0 missing,")
+    damage(ocean)
+    bad = run("verify", "ocean.zarr")
+    assert bad.exit_code == 1
+    lines = bad.output.splitlines()
+    assert lines[0] == "warning / ('notes.txt'): belongs to no array or group"
+    assert lines[1].startswith("error /deep/t chunk (0, 1) ('deep/t/c/0/1'): codec 'crc32c'")
+    assert lines[2].endswith("; 1 error, 1 warning")
+
+
+def test_verify_as_json_has_the_documented_members(ocean: Path) -> None:
+    damage(ocean)
+    result = run("verify", "ocean.zarr", "--json", "--missing", "error")
+    assert result.exit_code == 1
+    data = json.loads(result.stdout)
+    assert data.keys() == {"results", "failures", "summary"}
+    [found] = data["results"]
+    assert found.keys() == {
+        "path", "ok", "depth", "groups", "arrays", "values", "chunks", "unchecked", "skipped",
+        "absent", "bytes_read", "errors", "warnings", "omitted", "counts", "error_counts",
+        "findings",
+    }  # fmt: skip
+    assert found["counts"] == {"damaged-chunk": 1, "orphan": 1}
+    assert found["findings"][1].keys() == {
+        "kind", "level", "path", "key", "chunk", "field", "pointer", "rule", "message",
+    }  # fmt: skip
+    assert found["findings"][1]["chunk"] == [0, 1]
+    assert data["summary"]["errors"] == 1
+
+
+def test_a_folder_of_hierarchies_has_one_summary(ocean: Path) -> None:
+    lake = Path("lake")
+    for name in ("a", "deep/b", "c"):
+        oz.copy_store("ocean.zarr", lake / f"{name}.zarr")
+    damage(lake / "c.zarr")
+    oz.create_array(lake / "half.zarr", shape=4, dtype="i2")[...] = 1
+    (lake / "half.zarr/zarr.json").unlink()
+    (lake / "half.zarr" / MARKER).write_bytes(Mark("the copy of a to b").write())
+    result = run("verify", "lake", "--report", "all.jsonl")
+    assert result.exit_code == 1
+    paths = [line for line in result.output.splitlines() if line.startswith("lake/")]
+    assert paths == ["lake/a.zarr:", "lake/c.zarr:", "lake/deep/b.zarr:", "lake/half.zarr:"]
+    assert "is incomplete: the copy of a to b was interrupted" in result.output
+    summary = result.output.splitlines()[-1]
+    assert summary.startswith("2 of 4 hierarchies are sound: 6 arrays, 21 chunks,")
+    assert summary.endswith("2 errors, 1 warning (1 damaged-chunk, 1 incomplete, 1 orphan)")
+    lines = [json.loads(line) for line in Path("all.jsonl").read_text().splitlines()]
+    assert sorted((line["store"], line["kind"]) for line in lines) == [
+        ("lake/c.zarr", "damaged-chunk"),
+        ("lake/c.zarr", "orphan"),
+        ("lake/half.zarr", "incomplete"),
+    ]
+    data = json.loads(run("verify", "lake/a.zarr", "lake/c.zarr", "--json").stdout)
+    assert [each["ok"] for each in data["results"]] == [True, False]
+    assert (data["summary"]["hierarchies"], data["summary"]["ok"]) == (2, 1)
+
+
+def test_a_missing_path_does_not_stop_the_others(ocean: Path) -> None:
+    result = run("verify", "nothing.zarr", "ocean.zarr", "--json")
+    assert result.exit_code == 3
+    data = json.loads(result.stdout)
+    assert [each["path"] for each in data["failures"]] == ["nothing.zarr"]
+    assert data["results"][0]["ok"] is True
+
+
+def test_kinds_decide_what_is_an_error_and_the_exit_code(ocean: Path) -> None:
+    (ocean / "notes.txt").write_text("mine")
+    assert run("verify", "ocean.zarr").exit_code == 0
+    assert run("verify", "ocean.zarr", "--error", "orphan").exit_code == 1
+    assert run("verify", "ocean.zarr", "--error", "orphan", "--exit-by-kind").exit_code == 17
+    damage(ocean)
+    assert run("verify", "ocean.zarr", "--error", "orphan", "--exit-by-kind").exit_code == 12
+    ignored = run("verify", "ocean.zarr", "--ignore", "damaged-chunk", "--ignore", "orphan")
+    assert ignored.exit_code == 0
+    assert "0 errors, 0 warnings" in ignored.output
+    wrong = run("verify", "ocean.zarr", "--ignore", "orphans")
+    assert (wrong.exit_code, "'orphan'" in wrong.output) == (2, True)
+
+
+def test_every_kind_has_an_exit_code() -> None:
+    assert set(EXIT_CODES) == set(KINDS)
+    assert len(set(EXIT_CODES.values())) == len(KINDS)
+
+
+def test_verify_checks_conventions_unless_told_not_to(ocean: Path) -> None:
+    group = oz.open_group("ocean.zarr", "r+")
+    group.attrs["Conventions"] = "CF-1.8"
+    group.create_array("u", shape=5, dtype="f4", dimension_names=["x"])
+    group.create_array("v", shape=6, dtype="f4", dimension_names=["x"])
+    result = run("verify", "ocean.zarr")
+    assert result.exit_code == 1
+    assert "[CF, 2.4 Dimensions]" in result.output
+    assert run("verify", "ocean.zarr", "--no-conventions").exit_code == 0
+
+
+def test_verify_shows_its_plan_and_takes_samples(ocean: Path) -> None:
+    plan = run("verify", "ocean.zarr", "--dry-run", "--depth", "checksums")
+    assert plan.exit_code == 0
+    assert "read every chunk and compare its checksum" in plan.output
+    data = json.loads(run("verify", "ocean.zarr", "--dry-run", "--json").stdout)
+    assert data["results"][0]["stages"][0]["name"] == "check chunks"
+    sample = json.loads(run("verify", "ocean.zarr", "--json", "--sample", "0.3").stdout)
+    [found] = sample["results"]
+    assert found["skipped"] + found["values"] == 7
+    assert found["skipped"] > 0
+
+
+def interrupted(where: Path) -> None:
+    """Make what a killed copy leaves: chunks, a marker and a journal."""
+    array = oz.create_array(where, shape=4, chunks=2, dtype="i2")
+    array[...] = 1
+    (where / "zarr.json").unlink()
+    digest = "0123456789abcdef0123456789"
+    (where / MARKER).write_bytes(Mark("the copy of a to b", digest).write())
+    journal = where / JOURNAL / digest[:20]
+    journal.mkdir(parents=True)
+    (journal / "999999999-abcd-000000").write_text("{}")
+
+
+def test_repair_keeps_interrupted_jobs_unless_told_to_remove_them(in_tmp: Path) -> None:
+    half = in_tmp / "half.zarr"
+    interrupted(half)
+    command = ("repair", "half.zarr", "--older-than", "0")
+    for more in ((), ("--yes",), ("--remove-jobs",)):
+        listed = run(*command, *more)
+        assert "resumable: interrupted job / (0 bytes), the copy of a to b" in listed.output
+        assert "again with --resume to finish it, or give" in listed.output
+        assert (half / "c/0").exists()
+    [found] = json.loads(run(*command, "--json").stdout)["results"]
+    assert found["leftovers"][0]["state"] == "resumable"
+    removed = run(*command, "--remove-jobs", "--yes")
+    assert removed.output.startswith("removed: interrupted job /")
+    assert not [path for path in half.rglob("*") if path.is_file()]
+
+
+def test_a_recent_job_counts_as_running(in_tmp: Path) -> None:
+    interrupted(in_tmp / "half.zarr")
+    result = run("repair", "half.zarr", "--remove-jobs", "--yes")
+    assert result.output.startswith("in use: interrupted job /")
+    assert (in_tmp / "half.zarr/c/0").exists()
+
+
+def test_repair_of_a_folder_has_one_summary(ocean: Path) -> None:
+    oz.copy_store("ocean.zarr", "lake/a.zarr")
+    interrupted(Path("lake/half.zarr"))
+    (Path("lake/a.zarr") / JOURNAL / "0" / "x").mkdir(parents=True)
+    (Path("lake/a.zarr") / JOURNAL / "0" / "999999999-ab-000000").write_text("{}")
+    result = run("repair", "lake", "--older-than", "0", "--yes")
+    assert result.exit_code == 0
+    assert result.output.splitlines()[-1] == "2 paths checked: 1 removed, 1 resumable"

@@ -322,9 +322,10 @@ def test_a_killed_conversion_is_reported_and_can_be_finished(tmp_path: Path, tar
     group.create_array("x", data=VALUES, chunks=(2, 2))
     group.create_array("y", data=VALUES * 2, chunks=(2, 2))
     assert not _killed(tmp_path / "s.zarr", place, 9, "convert")
-    for look in (oz.open, oz.verify, oz.validate, oz.open_group):
+    for look in (oz.open, oz.validate, oz.open_group):
         with pytest.raises(oz.NodeNotFound):
             look(place)
+    assert oz.verify(place).error_counts == {"incomplete": 1}
     with pytest.raises(oz.NodeNotFound, match=r"incomplete, since the conversion of .*s.zarr"):
         oz.open(place)
     with pytest.raises(oz.NodeExists, match="overwrite=True"):

@@ -158,3 +158,69 @@ def test_expired_locks_of_a_database_are_removed(
         }
     assert sorted(store.list()) == ["a/c/0", "a/zarr.json", "zarr.json"]
     assert (array[:] == 7).all()
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def half(tmp_path: Path) -> Path:
+    """Return the destination of an interrupted conversion."""
+    group = oz.create_group(tmp_path / "a.zarr")
+    group.create_array("x", data=np.arange(1, 41), chunks=2)
+    with pytest.raises(KeyboardInterrupt):
+        oz.convert(tmp_path / "a.zarr", tmp_path / "b.zarr", zarr_format=2, progress=interrupt)
+    return tmp_path / "b.zarr"
+
+
+def test_an_interrupted_job_is_kept_and_can_be_resumed(half: Path) -> None:
+    before = names(half)
+    for options in ({}, {"dry_run": False}, {"remove_jobs": True}):
+        [found] = oz.repair(half, older_than=0, **options)
+        assert (found.kind, found.state, found.path) == ("interrupted job", "resumable", "/")
+        assert "conversion" in found.operation
+        assert found.operation in str(found)
+        assert found.to_json()["operation"] == found.operation
+    assert names(half) == before
+    oz.convert(half.parent / "a.zarr", half, zarr_format=2, resume=True)
+    np.testing.assert_array_equal(oz.open(half)["x"][...], np.arange(1, 41))
+    assert oz.repair(half, older_than=0) == []
+
+
+def test_a_job_that_is_removed_leaves_nothing(half: Path) -> None:
+    [found] = oz.repair(half, dry_run=False, remove_jobs=True, older_than=0)
+    assert found.state == "removed"
+    assert names(half) == set()
+    oz.convert(half.parent / "a.zarr", half, zarr_format=2)
+    assert oz.verify(half).ok
+
+
+def test_nodes_below_an_incomplete_one_are_never_removed(half: Path) -> None:
+    oz.create_array(half / "other", data=np.ones(4))
+    with pytest.warns(oz.OmnizarrWarning, match="has nodes, such as 'other/zarr.json'"):
+        [found] = oz.repair(half, dry_run=False, remove_jobs=True, older_than=0)
+    assert found.state == "in the way"
+    assert oz.verify(half / "other").ok
+    assert [f.kind for f in oz.verify(half).findings] == ["incomplete"]
+
+
+def test_a_replacement_that_was_interrupted_is_kept_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.zarr", "b.zarr"):
+        oz.create_array(tmp_path / name, data=np.arange(1, 41), chunks=2)
+    with pytest.raises(KeyboardInterrupt):
+        oz.convert(
+            tmp_path / "a.zarr", tmp_path / "b.zarr", zarr_format=2, overwrite=True,
+            progress=interrupt,
+        )  # fmt: skip
+    [found] = oz.repair(tmp_path / "b.zarr", dry_run=False)
+    assert found.state == "in use"  # by this process, for all that is known
+    monkeypatch.setattr("omnizarr.ops.repair._is_running", lambda process: False)
+    [found] = oz.repair(tmp_path / "b.zarr", dry_run=False)
+    assert (found.kind, found.state) == ("interrupted job", "resumable")
+    [found] = oz.repair(tmp_path / "b.zarr", dry_run=False, remove_jobs=True)
+    assert found.state == "removed"
+    report = oz.verify(tmp_path / "b.zarr")
+    assert (report.ok, report.chunks, report.findings) == (True, 20, [])

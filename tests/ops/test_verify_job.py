@@ -15,11 +15,10 @@ import omnizarr as oz
 from omnizarr import cf, ome
 from omnizarr.concurrency import file_locks
 from omnizarr.ops.checks import keys
-from omnizarr.ops.job import JOURNAL
 from omnizarr.ops.verify import Verify
 from omnizarr.stores import MemoryStore
 from omnizarr.stores.local.atomic_files import PARTIAL
-from omnizarr.stores.staging import MARKER
+from omnizarr.stores.staging import JOURNAL, MARKER
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from omnizarr.formats.detect import Probe
 from omnizarr.stores.base import Store
 from omnizarr.stores.operations import can_list, get_existing, list_dir
 from omnizarr.stores.resolve import is_archive, resolve
+from omnizarr.stores.staging import MARKER
 
 _OWN = "__omnizarr"  # where unfinished work and journals are
 
@@ -52,8 +53,8 @@ def _below(store: Store, prefix: str, root: str | None) -> Iterator[str]:
 
 
 def _is_hierarchy(store: Store, path: str) -> bool:
-    """Return True if there are metadata of a node, be they valid or not."""
-    names = [*Probe("").keys(), "attrs"]
+    """Return True if there are metadata of a node, valid or not, or one is being written."""
+    names = [*Probe("").keys(), "attrs", MARKER]
     found = get_existing(store, [f"{path}/{name}" if path else name for name in names])
     present = {key.rpartition("/")[2] for key in found}
     # "meta" is of version 1 only beside "attrs"; other folders may have a file of that name.

@@ -1,40 +1,66 @@
 """Repair what killed writers left behind.
 
-That is temporary files, locks, unfinished nodes, and outdated consolidated metadata.
+That is temporary files, locks, unfinished nodes, interrupted jobs, and outdated consolidated
+metadata. What an interrupted job has written is kept, since the job can be resumed; it is removed
+only on request.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from omnizarr.concurrency import file_locks, leases
 from omnizarr.errors import NodeNotFound, OmnizarrError, StoreError, warn
+from omnizarr.formats import by_name, is_metadata
+from omnizarr.formats.detect import NAMES
 from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
+from omnizarr.model import paths
 from omnizarr.stores import (
+    LocalStore,
     Store,
     can_list,
     check_writable,
+    erase_prefix,
+    erase_values,
     file_root,
+    list_dir,
     list_prefix,
+    list_sizes,
     resolve,
     supports_compare_and_set,
 )
-from omnizarr.stores.local.atomic_files import PARTIAL
+from omnizarr.stores.local.atomic_files import OURS, PARTIAL
 from omnizarr.stores.operations import Conditional
-from omnizarr.stores.staging import FOLDER, interrupted, recover
+from omnizarr.stores.staging import (
+    FOLDER,
+    JOURNAL,
+    MARKER,
+    Mark,
+    interrupted,
+    recover,
+)
 
 MIN_AGE = 60.0  # seconds
 REMOTE_TIMEOUT = 86400.0  # seconds after which a writer on another machine is considered dead
 State: TypeAlias = Literal[
-    "unused", "in use", "removed", "finished", "in the way", "out of date", "renewed"
+    "unused", "in use", "removed", "finished", "in the way", "out of date", "renewed", "resumable"
 ]
-Kind: TypeAlias = Literal["unfinished value", "unfinished node", "lock", "consolidated metadata"]
+Kind: TypeAlias = Literal[
+    "unfinished value",
+    "unfinished node",
+    "lock",
+    "consolidated metadata",
+    "interrupted job",
+    "journal",
+]
 _PARTIAL = re.compile(re.escape(PARTIAL) + r"(\d+)(_[0-9a-f]+)?\Z")
 _LOCK = re.compile(re.escape(file_locks.NAME) + r"[a-z]+\Z")
 
@@ -47,9 +73,15 @@ class Leftover:
     kind: Kind
     state: State
     nbytes: int
+    operation: str = ""  # that was interrupted, if it is known
 
     def __str__(self) -> str:
-        return f"{self.state}: {self.kind} {self.path} ({self.nbytes} bytes)"
+        operation = f", {self.operation}" if self.operation else ""
+        return f"{self.state}: {self.kind} {self.path} ({self.nbytes} bytes){operation}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return dataclasses.asdict(self)
 
 
 def repair(
@@ -57,6 +89,7 @@ def repair(
     *,
     dry_run: bool = True,
     older_than: float = MIN_AGE,
+    remove_jobs: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Leftover]:
     """List what killed writers left behind in a store; ``dry_run=False`` removes or repairs it.
@@ -68,6 +101,10 @@ def repair(
     takes 15 seconds to find out if a lock is still being renewed. Consolidated metadata of the root
     that differs from the metadata of the nodes is rebuilt. Values are never touched: a killed
     writer leaves each value either old or new, never torn.
+
+    An interrupted job, such as a conversion, is ``resumable``: the same call with ``resume=True``
+    finishes it, and keeps what is written. It stays unless `remove_jobs`: then its chunks, its
+    journal and the marker of the incomplete node are erased, too.
     """
     where = resolve(store, storage_options=storage_options)
     root = file_root(where)
@@ -77,7 +114,8 @@ def repair(
         check_writable(where)
     if not can_list(where):
         raise StoreError(f"{where!r} cannot list its keys, so leftovers cannot be found")
-    found = [*_unfinished_nodes(where, not dry_run)]
+    jobs = _Jobs(where, root, not dry_run and remove_jobs, not dry_run, older_than)
+    found = [*_unfinished_nodes(where, not dry_run, remove_jobs), *jobs.find()]
     if root is not None:
         found += _leftovers(str(root), not dry_run, older_than)
     elif supports_compare_and_set(where):
@@ -85,12 +123,23 @@ def repair(
     return [*found, *_consolidated(where, not dry_run)]
 
 
-def _unfinished_nodes(store: Store, finish: bool) -> Iterator[Leftover]:
+def _unfinished_nodes(store: Store, finish: bool, remove_jobs: bool) -> Iterator[Leftover]:
     """Yield unfinished nodes; with `finish`, move complete ones into place and erase the rest."""
     for staged in interrupted(store):
+        mark = store.get(f"{FOLDER}/{staged.name}/{MARKER}")
         age = time.time() - staged.began
         running = _is_running(staged.process) if staged.here else age < REMOTE_TIMEOUT
         done: State = "finished" if staged.complete else "removed"
+        if mark is not None and not running and not staged.complete:
+            # A job that can be resumed.
+            removes = finish and remove_jobs
+            if removes:
+                recover(store, staged.name)
+            yield Leftover(
+                f"{FOLDER}/{staged.name}", "interrupted job", "removed" if removes else "resumable",
+                0, str(Mark.read(mark)),
+            )  # fmt: skip
+            continue
         if not running and finish:
             try:
                 recover(store, staged.name)
@@ -99,6 +148,105 @@ def _unfinished_nodes(store: Store, finish: bool) -> Iterator[Leftover]:
                 done = "in the way"
         state: State = "in use" if running else done if finish else "unused"
         yield Leftover(f"{FOLDER}/{staged.name}", "unfinished node", state, 0)
+
+
+@dataclass
+class _Jobs:
+    """Interrupted jobs: nodes with a marker, which are incomplete, and journals."""
+
+    store: Store
+    root: Path | None  # of a directory
+    remove_jobs: bool
+    remove: bool  # journals that belong to no job
+    older_than: float
+
+    def find(self) -> Iterator[Leftover]:
+        """Yield the jobs, and journals without one."""
+        journals = {
+            paths.name(prefix.rstrip("/")): prefix
+            for prefix in list_dir(self.store, f"{JOURNAL}/")[1]
+        }
+        for key in self._markers():
+            mark = Mark.read(self.store.get(key) or b"")
+            journal = journals.pop(mark.attempt, None) or journals.pop(mark.plan[:20], None)
+            yield self._repair_node(key, mark, journal)
+        for prefix in journals.values():
+            state: State = "in use" if self._is_recent(prefix) else "unused"
+            size = sum(size for _, size in list_sizes(self.store, prefix))
+            if state == "unused" and self.remove:
+                erase_prefix(self.store, prefix)
+                state = "removed"
+            yield Leftover(prefix.rstrip("/"), "journal", state, size)
+
+    def _markers(self) -> list[str]:
+        """Return the keys of all markers of incomplete nodes."""
+        if self.root is None:
+            every: Iterable[str] = list_prefix(self.store, "")
+        else:
+            every = LocalStore(self.root, read_only=True).list_everything("")
+        markers = [key for key in every if paths.name(key) == MARKER]
+        return [key for key in markers if not key.startswith(f"{FOLDER}/")]
+
+    def _repair_node(self, key: str, mark: Mark, journal: str | None) -> Leftover:
+        path = key.rpartition("/")[0]
+        state: State = "resumable"
+        if self._is_recent(journal, key):
+            state = "in use"
+        elif mark.finished:  # only the marker and the journal are left
+            state = "finished" if self.remove else "unused"
+            if self.remove:
+                self._erase_job(key, journal)
+        elif self.remove_jobs:
+            keys = incomplete_keys(self.store, path)
+            if any(map(is_metadata, keys)):
+                warn(
+                    f"{paths.show(path)} in {self.store!r} is incomplete, but has nodes, such as"
+                    f" {next(filter(is_metadata, keys))!r}; nothing was removed: finish the job"
+                    " with resume=True, or erase them first"
+                )
+                return Leftover(paths.show(path), "interrupted job", "in the way", 0, str(mark))
+            erase_values(self.store, keys)
+            self._erase_job(key, journal)
+            state = "removed"
+        return Leftover(paths.show(path), "interrupted job", state, 0, str(mark))
+
+    def _erase_job(self, key: str, journal: str | None) -> None:
+        """Erase the journal, and then the marker, without which the node would seem complete."""
+        if journal is not None:
+            erase_prefix(self.store, journal)
+        self.store.erase(key)
+
+    def _is_recent(self, journal: str | None, *keys: str) -> bool:
+        """Return True if a process seems to be at work: it runs here, or has just written."""
+        entries = [*keys, *(list_prefix(self.store, journal) if journal is not None else ())]
+        for key in entries[len(keys) :]:
+            process = paths.name(key).partition("-")[0]
+            if process.isdigit() and int(process) != os.getpid() and _is_running(int(process)):
+                return True
+        if self.root is None:
+            return False
+        times = [_changed(self.root / key) for key in entries]
+        return time.time() - max(times, default=0.0) < self.older_than
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def incomplete_keys(store: Store, path: str) -> list[str]:
+    """Return the keys that the writer of an incomplete node has stored."""
+    formats = [by_name(name) for name in NAMES]
+    prefixes = dict.fromkeys(prefix for each in formats for prefix in each.subtree(path)[1])
+    keys = {
+        key
+        for prefix in prefixes
+        for key in list_prefix(store, prefix)
+        if OURS not in key and any(each.is_zarr_key(key) for each in formats)
+    }
+    return sorted(keys)
 
 
 def _consolidated(store: Store, renew: bool) -> Iterator[Leftover]:

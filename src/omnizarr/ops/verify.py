@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 from omnizarr import registry, stores
 from omnizarr.concurrency.executors import On
 from omnizarr.engine import BoundArray
-from omnizarr.errors import InvalidArgument, InvalidMetadata, StoreError
+from omnizarr.errors import InvalidArgument, InvalidMetadata, NodeNotFound, StoreError
 from omnizarr.hierarchy.info import counted
 from omnizarr.hierarchy.location import Location
 from omnizarr.hierarchy.lookup import find_node
@@ -32,6 +32,7 @@ from omnizarr.ops.checks.shards import BATCH_BYTES
 from omnizarr.ops.job import Job, Plan, Stage, Task, task_id
 from omnizarr.stores import Store
 from omnizarr.stores.identity import key_digest, portable_key
+from omnizarr.stores.staging import Mark, marker
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 Missing: TypeAlias = Literal["count", "warn", "error"]
@@ -54,7 +55,7 @@ class Verify(Job[VerifyReport]):
     missing: Missing = "count"
     conventions: bool = False
     sample: float | None = None
-    report: str | os.PathLike[str] | None = None  # a file for all findings
+    report: str | os.PathLike[str] | FindingsFile | None = None  # a file for all findings
     resume: bool = False  # the file is that of an interrupted job
     storage_options: Mapping[str, Any] | None = None
     # Called with the result of each task and the number of stored values that were listed.
@@ -83,10 +84,8 @@ class Verify(Job[VerifyReport]):
             )
         try:
             location, _ = find_node(where, path)
-        except InvalidMetadata:
-            for problem in validate(where, path=path):
-                report.add(Finding.of(problem, path, "metadata"))
-            if report.ok:
+        except (InvalidMetadata, NodeNotFound):
+            if not _report_unreadable(where, path, report):
                 raise
             return Plan(operation, key_digest(operation), [], self._listened(report, None))
         hierarchy = Hierarchy(location, report)
@@ -114,16 +113,17 @@ class Verify(Job[VerifyReport]):
 
     def _listened(self, report: VerifyReport, listing: Listing | None) -> VerifyReport:
         """Return the report of the metadata, to which the job adds what it finds."""
-        file = None
-        if self.report is not None:
-            file = FindingsFile(self.report, resume=self.resume)
-            file.write(report.findings)
+        file, name = self.report, str(self.store)
+        if file is not None and not isinstance(file, FindingsFile):
+            file = FindingsFile(file, resume=self.resume)
+        if file is not None:
+            file.write(report.findings, name)
 
         def listen(part: VerifyReport) -> None:
             if part is report:
                 return
             if file is not None:
-                file.write(part.findings)
+                file.write(part.findings, name)
             if self.listener is not None and listing is not None:
                 self.listener(part, listing.found)
 
@@ -153,7 +153,7 @@ def verify(
     missing: Missing = "count",
     conventions: bool = False,
     sample: float | None = None,
-    report: str | os.PathLike[str] | None = None,
+    report: str | os.PathLike[str] | FindingsFile | None = None,
     on: On = None,
     workers: int | None = None,
     resume: bool = False,
@@ -195,6 +195,22 @@ def verify(
     result = job.run(description, on, workers=workers, resume=resume, part=part, progress=tell)
     result.sort()
     return result
+
+
+def _report_unreadable(store: Store, path: str, report: VerifyReport) -> bool:
+    """Report why there is no readable node at a path; return False if nothing is there."""
+    mark = store.get(marker(path))
+    if mark is not None:
+        message = f"is incomplete: {Mark.read(mark)} was interrupted, or is still writing"
+        report.add(Finding(paths.show(path), marker(path), message, None, "error", "incomplete"))
+        return True
+    try:
+        problems = validate(store, path=path)
+    except NodeNotFound:
+        return False
+    for problem in problems:
+        report.add(Finding.of(problem, path, "metadata"))
+    return not report.ok
 
 
 def _grid_bytes(array: BoundArray) -> int:

@@ -48,6 +48,8 @@ def test_any_parts_give_the_same_counts_and_at_most_the_limit(
         number = sum(f.kind == kind for f in every)
         assert total.counts.get(kind, 0) == number
         assert sum(f.kind == kind for f in total.findings) == min(number, limit)
+        bad = sum(f.kind == kind and f.level == "error" for f in every)
+        assert total.error_counts.get(kind, 0) == bad
     assert total.omitted == len(every) - len(total.findings)
     assert VerifyReport.from_json(json.loads(json.dumps(total.to_json()))) == total
 
@@ -72,17 +74,14 @@ def test_every_kind_is_known() -> None:
 def test_a_file_has_every_finding_once_also_after_an_interruption(tmp_path: Path) -> None:
     every = [Finding("/", f"c/{i}", "is damaged", (i,)) for i in range(5)]
     file = tmp_path / "report.jsonl"
-    with FindingsFile(file) as first:
-        first.write(every[:3], "lake/a.zarr")
+    FindingsFile(file).write(every[:3], "lake/a.zarr")
     with file.open("ab") as torn:
         torn.write(b'{"store": "lake/a.zarr", "pa')
-    with FindingsFile(file, resume=True) as second:
-        second.write(every[1:], "lake/a.zarr")
+    FindingsFile(file, resume=True).write(every[1:], "lake/a.zarr")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [line["chunk"] for line in lines] == [[0], [1], [2], [3], [4]]
     assert {line["store"] for line in lines} == {"lake/a.zarr"}
-    with FindingsFile(file) as third:
-        third.write(every[:1])
+    FindingsFile(file).write(every[:1])
     assert len(file.read_text().splitlines()) == 1
 
 

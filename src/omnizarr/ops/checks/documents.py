@@ -16,9 +16,8 @@ from omnizarr.hierarchy.lookup import fetch_probe
 from omnizarr.hierarchy.validate import CheckedNode, check_consolidated, walk_checked
 from omnizarr.model import ArrayModel, GroupModel, paths
 from omnizarr.ops.checks.findings import Finding, Kind, Level, VerifyReport
-from omnizarr.ops.job import JOURNAL
 from omnizarr.stores import list_dir
-from omnizarr.stores.staging import FOLDER, interrupted
+from omnizarr.stores.staging import FOLDER, JOURNAL, interrupted
 
 
 class Hierarchy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal, Self, TypeAlias, get_args
@@ -114,6 +114,7 @@ class VerifyReport(Outcome):
     warnings: int = 0
     findings: list[Finding] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)  # of all findings, by kind
+    error_counts: dict[str, int] = field(default_factory=dict)  # of errors among them
     # Called with the result of each part that is merged; not stored.
     listener: Callable[[VerifyReport], None] | None = field(default=None, compare=False, repr=False)
 
@@ -129,16 +130,14 @@ class VerifyReport(Outcome):
 
     def add(self, finding: Finding) -> None:
         """Count a finding, and list it unless there are too many of its kind."""
-        self._count(finding.kind, 1)
+        if self.counts.get(finding.kind, 0) < MAX_FINDINGS:
+            self.findings.append(finding)
+        _add(self.counts, {finding.kind: 1})
         if finding.level == "error":
             self.errors += 1
+            _add(self.error_counts, {finding.kind: 1})
         else:
             self.warnings += 1
-        if self.counts[finding.kind] <= MAX_FINDINGS:
-            self.findings.append(finding)
-
-    def _count(self, kind: str, number: int) -> None:
-        self.counts[kind] = self.counts.get(kind, 0) + number
 
     def merge(self, other: Self) -> None:
         """Add the result of another part; its findings are listed up to the limit."""
@@ -146,19 +145,41 @@ class VerifyReport(Outcome):
             self.listener = other.listener
             self.listener(self)
         self.depth = other.depth
+        before = dict(self.counts)
         for finding in other.findings:
-            if self.counts.get(finding.kind, 0) < MAX_FINDINGS:
+            if before.get(finding.kind, 0) < MAX_FINDINGS:
                 self.findings.append(finding)
-            self._count(finding.kind, 1)
-        listed = _counts(other.findings)
-        for kind, number in other.counts.items():
-            self._count(kind, number - listed.get(kind, 0))
+                _add(before, {finding.kind: 1})
+        _add(self.counts, other.counts)
+        _add(self.error_counts, other.error_counts)
         for each in dataclasses.fields(self):
             value = getattr(self, each.name)
             if isinstance(value, int):
                 setattr(self, each.name, value + getattr(other, each.name))
         if self.listener is not None:
             self.listener(other)
+
+    def select(self, errors: Collection[str] = (), ignore: Collection[str] = ()) -> VerifyReport:
+        """Return the report with warnings of some kinds as errors, and without other kinds."""
+        kept = {kind: number for kind, number in self.counts.items() if kind not in ignore}
+        bad = {
+            kind: number if kind in errors else self.error_counts.get(kind, 0)
+            for kind, number in kept.items()
+        }
+        found = [
+            dataclasses.replace(f, level="error") if f.kind in errors else f
+            for f in self.findings
+            if f.kind not in ignore
+        ]
+        total = sum(bad.values())
+        return dataclasses.replace(
+            self,
+            findings=found,
+            counts=kept,
+            error_counts={kind: number for kind, number in bad.items() if number},
+            errors=total,
+            warnings=sum(kept.values()) - total,
+        )
 
     def sort(self) -> None:
         """Sort the findings by path, key and chunk."""
@@ -190,11 +211,9 @@ class VerifyReport(Outcome):
         )
 
 
-def _counts(findings: Iterable[Finding]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for finding in findings:
-        counts[finding.kind] = counts.get(finding.kind, 0) + 1
-    return counts
+def _add(counts: dict[str, int], others: Mapping[str, int]) -> None:
+    for kind, number in others.items():
+        counts[kind] = counts.get(kind, 0) + number
 
 
 def check_kind(kind: str) -> Kind:
@@ -218,7 +237,9 @@ class FindingsFile:
         try:
             if resume and os.path.exists(self.path):
                 self._keep_complete_lines()
-            self._file = open(self.path, "ab" if resume else "wb")  # noqa: SIM115 - see `close`
+            else:
+                with open(self.path, "wb"):
+                    pass
         except OSError as e:
             raise StoreError(f"cannot write the report {self.path!r}: {e.strerror or e}") from e
 
@@ -233,26 +254,18 @@ class FindingsFile:
             file.truncate(end)
 
     def write(self, findings: Iterable[Finding], store: str = "") -> None:
-        """Append findings of a store, and flush them to the operating system."""
+        """Append findings of a store."""
+        lines = (
+            json.dumps({"store": store, **finding.to_json()}).encode() + b"\n"
+            for finding in findings
+        )
+        new = [line for line in lines if not self._known or _digest(line) not in self._known]
         try:
-            for finding in findings:
-                stored = finding.to_json()
-                line = json.dumps({"store": store, **stored} if store else stored).encode() + b"\n"
-                if not self._known or _digest(line) not in self._known:
-                    self._file.write(line)
-            self._file.flush()
+            if new:
+                with open(self.path, "ab") as file:
+                    file.writelines(new)
         except OSError as e:
             raise StoreError(f"cannot write the report {self.path!r}: {e.strerror or e}") from e
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def _digest(line: bytes) -> bytes:

@@ -23,11 +23,11 @@ from omnizarr.model import paths
 from omnizarr.ops.checks.chunks import CheckChunks, ReportMissing, inner_count, missing_chunk
 from omnizarr.ops.checks.documents import Hierarchy
 from omnizarr.ops.checks.findings import Coords, Depth, Finding, Kind, Level, VerifyReport
-from omnizarr.ops.job import JOURNAL, Task, task_id
+from omnizarr.ops.job import Task, task_id
 from omnizarr.stores import LocalStore, Store, file_root, list_prefix, list_sizes
 from omnizarr.stores.base import ListsSizes
 from omnizarr.stores.local.atomic_files import OURS, PARTIAL
-from omnizarr.stores.staging import FOLDER, MARKER
+from omnizarr.stores.staging import FOLDER, JOURNAL, MARKER, Mark
 
 TASK_BYTES = 2**26  # of decoded chunks that a task checks, unless one chunk is larger
 TASK_KEYS = 2048
@@ -181,8 +181,7 @@ class Listing:
     def _report_other(self, key: str) -> None:
         folder, name = key.endswith("/"), paths.name(key.rstrip("/"))
         if name == MARKER:
-            message = "the node is incomplete: its writer was interrupted or is still running"
-            self._report(key.rpartition("/")[0], key, message, "incomplete", level="error")
+            self._report_marker(key)
         elif f"{FOLDER}/" in key or f"{JOURNAL}/" in key or folder:
             return  # reported once, by `report_leftovers`
         elif PARTIAL in name:
@@ -196,6 +195,16 @@ class Listing:
             self._report(self.start.path, key, message, "leftover")
         elif key not in self.hierarchy.metadata_keys and not self.hierarchy.is_unreadable(key):
             self._report(self.start.path, key, "belongs to no array or group", "orphan")
+
+    def _report_marker(self, key: str) -> None:
+        mark = Mark.read(self.start.store.get(key) or b"")
+        path = key.rpartition("/")[0]
+        if mark.finished:
+            message = f"is left of {mark}, which is complete; see omnizarr repair"
+            self._report(path, key, message, "leftover")
+        else:
+            message = f"the node is incomplete: {mark} was interrupted, or is still writing"
+            self._report(path, key, message, "incomplete", level="error")
 
     def _report(
         self, path: str, key: str, message: str, kind: Kind, chunk: Coords | None = None,
