@@ -6,7 +6,7 @@ Everything that a format cannot express is found before anything is written, for
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from omnizarr import engine
 from omnizarr.codecs.specify import inner_chunk_shape
@@ -34,6 +34,7 @@ class Adaptation:
     reason: str | None  # for re-encoding the chunks; None if they keep their bytes
     left_out: tuple[str, ...] = ()  # checksum codecs that the new array does not have
     changed: tuple[int, int] = (0, 0)  # numbers of last codecs to decode, and to encode again
+    documents: Mapping[str, bytes | None] = field(default_factory=dict)  # the new metadata
 
     @property
     def method(self) -> Method:
@@ -50,6 +51,20 @@ class Adaptation:
         return Transfer(self.source, target, method, self.changed, check)
 
 
+@dataclass
+class Adapted:
+    """All nodes of a hierarchy in another format, and their metadata."""
+
+    arrays: list[Adaptation] = field(default_factory=list)
+    models: dict[str, Node] = field(default_factory=dict)
+    documents: dict[str, bytes] = field(default_factory=dict)
+
+    def add(self, path: str, model: Node, documents: Mapping[str, bytes | None]) -> None:
+        """Add a node."""
+        self.models[path] = model
+        self.documents |= {key: text for key, text in documents.items() if text is not None}
+
+
 @dataclass(frozen=True)
 class Options:
     """The choices that a user has in the adaptation of arrays."""
@@ -62,35 +77,37 @@ class Options:
 
 def adapt_nodes(
     start: Location, nodes: Mapping[str, Node], goal: Format, options: Options
-) -> tuple[list[Adaptation], dict[str, GroupModel]]:
+) -> Adapted:
     """Return all arrays and groups in another format; raise naming all that it cannot express."""
     if not goal.has_groups and isinstance(nodes.get(""), GroupModel):
         raise CannotExpress(
             f"{start.at('')} is a group, and zarr {goal.name} has only arrays; convert its arrays"
             " one by one"
         )
-    arrays: list[Adaptation] = []
-    groups: dict[str, GroupModel] = {}
+    found = Adapted()
     failures: dict[str, OmnizarrError] = {}
     for path, node in nodes.items():
         try:
             goal.check_name(path)
             if isinstance(node, GroupModel):
-                extra = node.extra if options.same_format else {}
-                groups[path] = GroupModel(node.attributes, extra)
-                goal.write(path, groups[path])
+                group = GroupModel(node.attributes, node.extra if options.same_format else {})
+                found.add(path, group, goal.write(path, group))
                 continue
             bound = BoundArray(start.store, path, start.format.chunk_prefix(path), node)
             bound.check()
-            arrays.append(adapt_array(bound, goal, options))
+            array = adapt_array(bound, goal, options)
+            found.arrays.append(array)
+            found.add(path, array.model, array.documents)
         except OmnizarrError as e:
             failures[path] = e
     if failures:
-        raise _failure(start, goal, failures)
-    return arrays, groups
+        raise cannot_convert(start, goal, failures)
+    return found
 
 
-def _failure(start: Location, goal: Format, failures: Mapping[str, OmnizarrError]) -> OmnizarrError:
+def cannot_convert(
+    start: Location, goal: Format, failures: Mapping[str, OmnizarrError]
+) -> OmnizarrError:
     """Return one error for all nodes that cannot be converted."""
     kinds = {type(e) for e in failures.values()}
     if len(failures) == 1:
@@ -144,10 +161,10 @@ def adapt_array(source: BoundArray, goal: Format, options: Options) -> Adaptatio
         if separator is None and same_kind:
             separator = kept.chunk_key_encoding.configuration.get("separator")
         kept = kept.with_(chunk_key_encoding=goal.key_encoding(separator))
-    goal.write(source.path, kept)
+    documents = goal.write(source.path, kept)
     if any(changed):
         check_readable(source)
-    return Adaptation(source, kept, reason, left_out, changed)
+    return Adaptation(source, kept, reason, left_out, changed, documents)
 
 
 def _changed(old: tuple[Named, ...], new: tuple[Named, ...]) -> tuple[int, int]:

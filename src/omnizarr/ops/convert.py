@@ -25,6 +25,7 @@ from omnizarr.hierarchy.options import check_separator
 from omnizarr.model import Node, paths
 from omnizarr.ops.adaptation import (
     Adaptation,
+    Adapted,
     Options,
     adapt_nodes,
     consolidate,
@@ -116,10 +117,9 @@ class Convert(Job[Report]):
         options = Options(
             self.in_place, separator, self.checksum, same_format=start.format.name == goal.name
         )
-        arrays, groups = adapt_nodes(start, nodes, goal, options)
-        models: dict[str, Node] = {**groups, **{a.source.path: a.model for a in arrays}}
-        changed = [p for p, n in stored.items() if nodes[p] is not n and p in groups]
-        return _Planning(self, start, Location(store, "", goal), arrays, models).plan(
+        adapted = adapt_nodes(start, nodes, goal, options)
+        changed = [p for p, n in stored.items() if nodes[p] is not n and n.kind == "group"]
+        return _Planning(self, start, Location(store, "", goal), adapted).plan(
             stored, changed, tasks_at_once
         )
 
@@ -139,13 +139,13 @@ class _Planning:
     job: Convert
     start: Location
     target: Location
-    arrays: list[Adaptation]
-    models: dict[str, Node]
+    adapted: Adapted
 
     def plan(self, stored: Mapping[str, Node], ome: list[str], tasks_at_once: int) -> Plan[Report]:
         job, start, goal = self.job, self.start, self.target.format
-        report = Report(arrays=len(self.arrays), groups=len(self.models) - len(self.arrays))
-        for array in self.arrays:
+        arrays, models = self.adapted.arrays, self.adapted.models
+        report = Report(arrays=len(arrays), groups=len(models) - len(arrays))
+        for array in arrays:
             path = paths.show(array.source.path)
             if array.reason is not None:
                 report.encoded[path] = array.reason
@@ -153,7 +153,8 @@ class _Planning:
                 report.left_out[path] = ", ".join(array.left_out)
         groups, why = self._consolidated(stored)
         report.consolidated = [paths.show(path) for path in groups]
-        documents = self._documents(groups)
+        documents = {**goal.root_documents(), **self.adapted.documents}
+        documents |= consolidate(goal, models, groups)
         decisions = [*self._decisions(), *why]
         if ome:
             decisions.append(
@@ -169,7 +170,7 @@ class _Planning:
             report.foreign = warn_of_other_keys(start, stored)
             output = _Output(self.target, documents, start, digest, job.overwrite)
         room = memory_of(job.memory, tasks_at_once)
-        transfers = [self._transfer(array, self.target.store) for array in self.arrays]
+        transfers = [self._transfer(array, self.target.store) for array in arrays]
         if job.in_place and not (job.verify or job.skip_damaged):
             transfers = []
         largest = max((transfer.largest for transfer in transfers), default=0)
@@ -199,7 +200,7 @@ class _Planning:
         return partial(self._list_tasks, output, room)
 
     def _list_tasks(self, output: InPlaceOutput | _Output, room: int) -> Iterator[Task[Report]]:
-        transfers = (self._transfer(array, output.chunk_store) for array in self.arrays)
+        transfers = (self._transfer(array, output.chunk_store) for array in self.adapted.arrays)
         job = self.job
         template = TransferTask((), Report, job.skip_damaged, output.resumed, job.verify)
         return transfer_tasks(transfers, template, room)
@@ -212,21 +213,17 @@ class _Planning:
             method, check = "link", job.verify or job.skip_damaged
         return array.transfer(store, self.target.format, method, check)
 
-    def _documents(self, groups: list[str]) -> dict[str, bytes]:
-        """Return the keys and values of all metadata that the conversion stores."""
-        goal = self.target.format
-        written = (goal.write(path, model) for path, model in sorted(self.models.items()))
-        own = {key: text for each in written for key, text in each.items() if text is not None}
-        return {**goal.root_documents(), **own, **consolidate(goal, self.models, groups)}
-
     def _consolidated(self, stored: Mapping[str, Node]) -> tuple[list[str], list[str]]:
         """Return the groups that get consolidated metadata, and the reason."""
         goal, wanted = self.target.format, self.job.consolidated
         can = consolidated.key(goal, "") is not None
-        groups = [path for path in consolidated_groups(self.start, stored) if path in self.models]
+        groups = [
+            path for path in consolidated_groups(self.start, stored) if path in self.adapted.models
+        ]
         if wanted is False:
             return [], ["consolidated metadata is left out, as requested"] if groups else []
-        if wanted and not groups and self.models.get("", None) in self._group_models():
+        root = self.adapted.models.get("")
+        if wanted and not groups and root is not None and root.kind == "group":
             groups = [""]
         if not groups:
             return [], []
@@ -238,9 +235,6 @@ class _Planning:
             return [], [f"consolidated metadata is left out: zarr {goal.name} has none"]
         return groups, [f"consolidated metadata is written for {_names(groups)}"]
 
-    def _group_models(self) -> list[Node]:
-        return [model for model in self.models.values() if model.kind == "group"]
-
     def _decisions(self) -> Iterator[str]:
         kept = "chunks kept byte for byte"
         if self.job.in_place:
@@ -248,7 +242,7 @@ class _Planning:
         elif self.job.link:
             kept = "chunks kept, as hard links"
         found: dict[tuple[str, str], list[str]] = {}
-        for array in self.arrays:
+        for array in self.adapted.arrays:
             way = kept, ""
             if array.reason is not None:
                 way = "re-encoded", f": {array.reason}"

@@ -179,8 +179,7 @@ def _expected(start: Location, old: dict[str, Node], goal: Format) -> dict[str, 
     """Return the nodes that a conversion in place makes of the old ones."""
     translate = registry.lookup("integration", "ome")
     nodes, separator = translate(start, old, goal, True, None)
-    arrays, groups = adapt_nodes(start, nodes, goal, Options(True, separator, checksum=True))
-    return {**groups, **{array.source.path: array.model for array in arrays}}
+    return adapt_nodes(start, nodes, goal, Options(True, separator, checksum=True)).models
 
 
 def _losses(

@@ -6,6 +6,8 @@ stored chunks as it goes and packs them into tasks of a job, many small arrays i
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +26,7 @@ from omnizarr.indexing.plan import Row
 from omnizarr.model import paths
 from omnizarr.ops.job import Outcome, Task, task_id
 from omnizarr.stores import (
+    Store,
     file_root,
     get_many,
     has_cheap_requests,
@@ -145,51 +148,57 @@ class TransferTask(Generic[T]):
 
     def __call__(self) -> T:
         out = self.result()
+        copied: list[tuple[Transfer, Coords]] = []  # of all arrays, in one batch of requests
         for transfer, units in self.parts:
-            self._transfer(transfer, units, out)
+            left = units if transfer.method == "values" else self._left(transfer, units, out)
+            if transfer.method == "values":
+                for coords in left:
+                    self._copy_values(transfer, coords, out)
+            elif transfer.method == "encode":
+                for coords in left:
+                    self._encode(transfer, coords, out)
+            elif transfer.method == "check":
+                pairs = [(transfer, coords) for coords in left]
+                out.chunks_verified += sum(1 for _ in self._checked(pairs, out))
+            else:
+                left = self._link(transfer, left, out) if transfer.method == "link" else left
+                copied += [(transfer, coords) for coords in left]
+        for store, pairs in _by_target(copied):
+            self._copy(store, pairs, out)
         return out
 
-    def _transfer(self, transfer: Transfer, units: Sequence[Coords], out: T) -> None:
-        if transfer.method == "values":
-            for coords in units:
-                self._copy_values(transfer, coords, out)
-            return
+    def _left(self, transfer: Transfer, units: Sequence[Coords], out: T) -> Sequence[Coords]:
+        """Return the chunks that were not stored by an interrupted call."""
+        if not self.keep or not has_low_latency(transfer.target.store):
+            return units
         if transfer.method == "check":
-            out.chunks_verified += sum(1 for _ in self._checked(transfer, units, out))
-            return
-        if self.keep and has_low_latency(transfer.target.store):
-            keys = {transfer.target.key(coords): coords for coords in units}
-            there = sizes(transfer.target.store, keys)
-            out.chunks_kept += len(there)
-            units = [coords for key, coords in keys.items() if key not in there]
-        if transfer.method == "encode":
-            for coords in units:
-                self._encode(transfer, coords, out)
-            return
-        if transfer.method == "link":
-            units = self._link(transfer, units, out)
-        self._copy(transfer, units, out)
+            return units
+        keys = {transfer.target.key(coords): coords for coords in units}
+        there = sizes(transfer.target.store, keys)
+        out.chunks_kept += len(there)
+        return [coords for key, coords in keys.items() if key not in there]
 
     # Bytes as they are
 
-    def _copy(self, transfer: Transfer, units: Sequence[Coords], out: T) -> None:
-        target = transfer.target
-        pairs = [(target.key(coords), data) for coords, data in self._checked(transfer, units, out)]
-        set_many(target.store, pairs)
+    def _copy(self, store: Store, units: Sequence[tuple[Transfer, Coords]], out: T) -> None:
+        found = [*self._checked(units, out)]
+        pairs = [(transfer.target.key(coords), data) for transfer, coords, data in found]
+        set_many(store, pairs)
         out.chunks_copied += len(pairs)
         out.bytes_written += sum(memoryview(data).nbytes for _, data in pairs)
-        if self.verify and pairs:
-            found = get_many(target.store, [(key, None) for key, _ in pairs])
-            for (key, data), value in zip(pairs, found, strict=True):
-                if value is None or value != data:
-                    raise _differs(transfer, key)
-            out.chunks_verified += len(pairs)
+        if not self.verify:
+            return
+        values = get_many(store, [(key, None) for key, _ in pairs])
+        for (transfer, _, data), (key, _), value in zip(found, pairs, values, strict=True):
+            if value is None or value != data:
+                raise _differs(transfer, key)
+        out.chunks_verified += len(pairs)
 
     def _checked(
-        self, transfer: Transfer, units: Sequence[Coords], out: T
-    ) -> Iterator[tuple[Coords, Buffer]]:
+        self, units: Sequence[tuple[Transfer, Coords]], out: T
+    ) -> Iterator[tuple[Transfer, Coords, Buffer]]:
         """Yield the bytes of all stored chunks that are not damaged, as the target has them."""
-        for coords, stored in _stored(transfer.source, units):
+        for transfer, coords, stored in _stored(units):
             data: Buffer = stored
             try:
                 if transfer.check:
@@ -199,24 +208,25 @@ class TransferTask(Generic[T]):
             except ChunkError as e:
                 self._damaged(e, transfer.source, coords, out)
                 continue
-            yield coords, data
+            yield transfer, coords, data
 
-    def _link(self, transfer: Transfer, units: Sequence[Coords], out: T) -> list[Coords]:
+    def _link(self, transfer: Transfer, units: Sequence[Coords], out: T) -> Sequence[Coords]:
         """Link the files of chunks, and return those chunks that have to be copied."""
         source, store = transfer.source, transfer.target.store
         root = file_root(source.store)
         if root is None or not isinstance(store, LinksFiles):
-            return [*units]
+            return units
         left = []
         if transfer.check:
-            units = [coords for coords, _ in self._checked(transfer, units, out)]
+            checked = self._checked([(transfer, coords) for coords in units], out)
+            units = [coords for _, coords, _ in checked]
             out.chunks_verified += len(units) if self.verify else 0
         for coords in units:
-            path = root / source.key(coords)
+            path = os.path.join(root, source.key(coords))
             try:
-                linked = store.link_file(transfer.target.key(coords), str(path))
+                linked = store.link_file(transfer.target.key(coords), path)
             except OSError:
-                if path.exists():
+                if os.path.lexists(path):
                     raise
                 linked = False  # the chunk has another key, or was erased meanwhile
             if linked:
@@ -286,15 +296,31 @@ class TransferTask(Generic[T]):
         out.damaged[error.key or array.key(coords)] = str(error)
 
 
-def _stored(source: BoundArray, units: Sequence[Coords]) -> Iterator[tuple[Coords, bytes]]:
+def _by_target(
+    units: Sequence[tuple[Transfer, Coords]],
+) -> Iterator[tuple[Store, list[tuple[Transfer, Coords]]]]:
+    """Yield the chunks for each store; those of one job have the same."""
+    for _, found in itertools.groupby(
+        units, key=lambda unit: (id(unit[0].source.store), id(unit[0].target.store))
+    ):
+        some = [*found]
+        yield some[0][0].target.store, some
+
+
+def _stored(
+    units: Sequence[tuple[Transfer, Coords]],
+) -> Iterator[tuple[Transfer, Coords, bytes]]:
     """Yield the bytes of those chunks that are stored, under any of their keys."""
-    found = get_many(source.store, [(source.key(coords), None) for coords in units])
-    for coords, data in zip(units, found, strict=True):
-        value = data
+    if not units:
+        return
+    store = units[0][0].source.store
+    found = get_many(store, [(transfer.source.key(coords), None) for transfer, coords in units])
+    for (transfer, coords), data in zip(units, found, strict=True):
+        value, source = data, transfer.source
         for other in source.encoding.other_keys(coords) if value is None else ():
-            value = source.store.get(source.prefix + other) if value is None else value
+            value = store.get(source.prefix + other) if value is None else value
         if value is not None:
-            yield coords, value
+            yield transfer, coords, value
 
 
 def _recoded(transfer: Transfer, coords: Coords, data: Buffer) -> Buffer:

@@ -302,6 +302,25 @@ def test_convert_refuses_results_that_are_no_longer_images(change: str) -> None:
     assert there == {}
 
 
+def test_convert_names_all_images_that_cannot_be_expressed() -> None:
+    start: dict[str, bytes] = {}
+    top = oz.create_group(start, zarr_format=3)
+    top.create_array("between/table", data=[1, 2])
+    for name in ("a", "b/c", "d"):
+        start |= {f"{name}/{key}": value for key, value in image("0.5", **DOTS).items()}
+    top.create_group("b")
+    for options in ({"zarr_format": "3-draft"}, {"zarr_format": 2, "in_place": True}):
+        before = dict(start)
+        with pytest.raises(oz.CannotExpress, match=r"3 nodes.*nothing was written") as error:
+            oz.convert(start, None if "in_place" in options else {}, **options)  # type: ignore[arg-type]
+        assert [problem.key for problem in error.value.problems] == ["/a", "/b/c", "/d"]
+        assert start == before
+    there: dict[str, bytes] = {}
+    oz.convert(start, there, zarr_format=2)
+    for name in ("a", "b/c", "d"):
+        assert oz.ome.validate(there, name) == []
+
+
 @pytest.mark.parametrize(
     "attributes",
     [

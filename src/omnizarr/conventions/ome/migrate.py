@@ -6,7 +6,7 @@ only metadata if the chunks can be kept, and new chunks otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from omnizarr.errors import (
     InvalidArgument,
     InvalidMetadata,
     NodeNotFound,
+    OmnizarrError,
     StoreError,
 )
 from omnizarr.formats import Format, by_name, consolidated
@@ -38,6 +39,7 @@ from omnizarr.hierarchy.group import Group
 from omnizarr.hierarchy.location import Location, require_readable_nodes
 from omnizarr.hierarchy.lookup import find_node
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
+from omnizarr.ops.adaptation import cannot_convert
 from omnizarr.ops.convert import ChunkProgress, Report, convert
 from omnizarr.stores import Range, Store, get_existing
 from omnizarr.stores.base import Bytes
@@ -201,6 +203,13 @@ class _View:
             return None
         return self.inner.get(key, range)
 
+    def get_many(self, requests: Iterable[tuple[str, Range | None]]) -> list[bytes | None]:
+        wanted = [*requests]
+        own = [key in self.shown or key in self.written or self.hide_chunks for key, _ in wanted]
+        pairs = [*zip(wanted, own, strict=True)]
+        rest = iter(stores.get_many(self.inner, [request for request, mine in pairs if not mine]))
+        return [self.get(*request) if mine else next(rest) for request, mine in pairs]
+
     def set(self, key: str, value: Bytes) -> None:
         self.written[key] = bytes(value)
 
@@ -213,6 +222,11 @@ class _View:
     def list_prefix(self, prefix: str) -> Iterator[str]:
         keys = stores.list_prefix(self.inner, prefix)
         return (k for k in keys if not self.hide_chunks or k in self.metadata_keys)
+
+    def list_sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        for key, size in stores.list_sizes(self.inner, prefix):
+            if not self.hide_chunks or key in self.metadata_keys:
+                yield key, size
 
     def identity(self, prefix: str = "") -> StorageIdentity:
         return stores.storage_identity(self.inner, prefix)
@@ -229,20 +243,27 @@ def for_format(
     Valid images and plates get the metadata of the OME-Zarr version for that Zarr format.
     """
     target = version_on(goal.name)
-    for path, version in _roots(start, nodes):
-        location = start.at(path)
+    roots = dict(_roots(start, nodes))
+    changed = dict(nodes)
+    failures: dict[str, OmnizarrError] = {}
+    for path, inside in _subtrees(nodes, roots):
+        location, version = start.at(path), roots[path]
         if version.stands_on(goal.name):
             wanted = version.separator
         elif target is None:
-            raise CannotExpress(
+            failures[path] = CannotExpress(
                 f"{location} is OME-Zarr {version.name}, and no version of OME-Zarr is based on"
                 f" zarr {goal.name}; convert to 2 or 3"
             )
+            continue
         else:
-            inside = {p: n for p, n in nodes.items() if p == path or _is_below(p, path)}
-            root = load(Group.at(location, nodes[path]))
-            if root is not None:
-                nodes = {**nodes, **translated(start, inside, root, target, in_place)}
+            try:
+                root = load(Group.at(location, nodes[path]))
+                if root is not None:
+                    changed.update(translated(start, inside, root, target, in_place))
+            except OmnizarrError as e:
+                failures[path] = e
+                continue
             wanted = target.separator
             separator = separator or wanted
         if wanted is not None and separator not in (None, wanted):
@@ -250,7 +271,28 @@ def for_format(
                 f"{location} is OME-Zarr, which requires the separator {wanted!r} in version 2,"
                 f" not {separator!r}; omit dimension_separator"
             )
-    return nodes, separator
+    if len(failures) == 1:
+        raise next(iter(failures.values()))
+    if failures:
+        raise cannot_convert(start, goal, failures)
+    return changed, separator
+
+
+def _subtrees(
+    nodes: Mapping[str, Node], roots: Mapping[str, Version]
+) -> Iterator[tuple[str, dict[str, Node]]]:
+    """Yield each root with all nodes at and below it, which follow each other."""
+    current, inside = None, dict[str, Node]()
+    for path, node in nodes.items():
+        if current is not None and not _is_below(path, current):
+            yield current, inside
+            current, inside = None, {}
+        if path in roots:
+            current = path
+        if current is not None:
+            inside[path] = node
+    if current is not None:
+        yield current, inside
 
 
 def _roots(start: Location, nodes: Mapping[str, Node]) -> Iterator[tuple[str, Version]]:
