@@ -204,7 +204,8 @@ def test_a_conversion_killed_at_random_moments_is_resumed(tmp_path: Path, old: s
             assert found[...].tolist() == [0, 1, 2, 3, 4]
         else:
             assert contents(tmp_path / "c") == contents(tmp_path / "b")
-            break
+            if not (tmp_path / "c" / marker("")).exists():
+                break
     assert ends[0] == -signal.SIGKILL
     assert ends[-1] == 0 or old == "new", (moments, ends)
     oz.repair(tmp_path / "c", dry_run=False, older_than=0)
