@@ -331,7 +331,7 @@ def _nested(values: Any, convert: Any) -> Any:
 @click.command(
     epilog=examples(
         "omnizarr conformance --array_path=data/int32.zarr",
-        'ZARR_CLI="omnizarr conformance" bats tests.sh',
+        'ZARR_CLI="omnizarr conformance" bats tests.bats',
     )
 )
 @click.option(
