@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from click.testing import Result
 
@@ -143,3 +147,28 @@ def test_an_error_with_json_is_an_object(in_tmp: Path) -> None:
     several = json.loads(run("info", "nothing.zarr", "--json").stdout)
     assert several["results"] == []
     assert several["failures"][0]["error"] == "NodeNotFound"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals")
+def test_an_interrupted_job_says_so_and_goes_on_with_resume(in_tmp: Path) -> None:
+    rng = np.random.default_rng(0)
+    data = rng.integers(0, 1000, (1000, 200))
+    oz.create_array("a.zarr", data=data, chunks=(4, 50))
+    words = ["rechunk", "a.zarr", "b.zarr", "--chunks", "50,4", "--workers", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "omnizarr", *words], stderr=subprocess.PIPE, text=True
+    )
+    end = time.monotonic() + 60
+    while sum(len(files) for _, _, files in os.walk("b.zarr")) < 50 and time.monotonic() < end:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, text = process.communicate(timeout=60)
+    assert process.returncode == 4, text
+    assert text.startswith("interrupted: ")
+    assert "--resume" in text
+    assert text.count("\n") == 1
+    assert run("info", "b.zarr").exit_code == 3  # nothing unfinished is visible
+    done = run(*words, "--resume")
+    assert done.exit_code == 0, done.output
+    assert np.array_equal(oz.open("b.zarr")[...], data)

@@ -127,3 +127,16 @@ def test_writing_again_needs_a_request(image: oz.ome.Image) -> None:
     assert "--overwrite" in refused.output
     done = run("write", "raw.zarr", "cell.zarr", "--yes", "--json")
     assert json.loads(done.stdout)["dtype"] == "uint16"
+
+
+def test_a_dry_run_lists_the_levels_that_are_then_written(in_tmp: Path) -> None:
+    oz.create_array("raw.zarr", data=np.ones((4, 64, 64), "u2"))
+    words = ("raw.zarr", "new.zarr", "--levels", "3", "--scale", "1,1,1", "--json")
+    planned = json.loads(run("write", *words, "--dry-run").stdout)
+    assert not Path("new.zarr").exists()
+    done = json.loads(run("write", *words).stdout)
+    assert planned["levels"] == [
+        {"path": level["path"], "shape": level["shape"]} for level in done["levels"]
+    ]
+    again = run("write", "new.zarr", "copy.zarr", "--levels", "1", "--dry-run").output
+    assert again == "would write 1 level to copy.zarr\n  0: (4, 64, 64), uint16\n"

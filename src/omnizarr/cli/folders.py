@@ -13,7 +13,7 @@ from omnizarr.stores.operations import can_list, get_existing, list_dir
 from omnizarr.stores.resolve import is_archive, resolve
 from omnizarr.stores.staging import MARKER
 
-_OWN = "__omnizarr"  # where unfinished work and journals are
+_OWN = ("__omnizarr", ".__omnizarr")  # where unfinished work and journals are
 
 
 def find_below(where: str, options: Options = None) -> Iterator[str]:

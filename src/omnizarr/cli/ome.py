@@ -44,12 +44,12 @@ from omnizarr.conventions.ome.rules import ADVICE
 from omnizarr.conventions.ome.validate import validate as validate_ome
 from omnizarr.conventions.ome.validate import validate_attributes
 from omnizarr.conventions.ome.versions import NEWEST, VERSIONS
-from omnizarr.conventions.ome.write import open_source
+from omnizarr.conventions.ome.write import image_name, new_metadata, open_source
 from omnizarr.conventions.ome.write import write as write_ome
 from omnizarr.errors import NodeNotFound, OmnizarrError, Problem
 from omnizarr.formats import unchecked_attributes
 from omnizarr.hierarchy.info import size_text
-from omnizarr.ops.pyramid import NAMES
+from omnizarr.ops.pyramid import NAMES, level_shapes
 from omnizarr.stores import LocalStore
 from omnizarr.stores.resolve import options_for_two
 
@@ -234,10 +234,13 @@ def _attributes(mode: str, path: Path) -> dict[str, Any]:
     "--version", type=written, default=NEWEST, show_default=True, help="OME-Zarr version to write."
 )
 @overwrite_option
+@dry_run_option
 @json_option
 @storage_option
 @destination_option
-def write(source: str, destination: str, overwrite: bool, as_json: bool, **given: Any) -> None:
+def write(
+    source: str, destination: str, overwrite: bool, dry_run: bool, as_json: bool, **given: Any
+) -> None:
     """Write SOURCE as an OME-Zarr image with downsampled levels.
 
     SOURCE is a Zarr array or an OME-Zarr image.
@@ -254,6 +257,9 @@ def write(source: str, destination: str, overwrite: bool, as_json: bool, **given
             sized = name == "shards" and text.lower().endswith("b")
             given[name] = text if sized else _numbers(text, int, f"--{name}")
     array, image = open_source(source, here)
+    if dry_run:
+        _show_planned_levels(destination, array, image, given, as_json)
+        return
     overwrite = may_overwrite(destination, overwrite, dict(there) if there else None)
     with progress_bar() as step:
         image = write_ome(
@@ -264,6 +270,29 @@ def write(source: str, destination: str, overwrite: bool, as_json: bool, **given
         say_json({"path": destination, **describe(image)})
     else:
         say(image.info)
+
+
+def _show_planned_levels(
+    destination: str, array: Any, image: Image | None, given: dict[str, Any], as_json: bool
+) -> None:
+    """Print the levels that would be written."""
+    axes = given["axes"] if image is None or given["axes"] is not None else image.axes
+    scale = image.scale if image is not None and "scale" not in given else given.get("scale")
+    metadata, steps = new_metadata(
+        array.shape, axes, scale, None, given["unit"], given["levels"], None, given["method"],
+        None, image_name(destination, None), None,
+    )  # fmt: skip
+    (multiscale,) = metadata.multiscales
+    names = [dataset.path for dataset in multiscale.datasets]
+    shapes = level_shapes(array.shape, steps)
+    if as_json:
+        pairs = zip(names, shapes, strict=True)
+        levels = [{"path": name, "shape": shape} for name, shape in pairs]
+        say_json({"path": destination, "dry_run": True, "levels": levels})
+        return
+    say(f"would write {counted(len(shapes), 'level')} to {destination}")
+    for name, shape in zip(names, shapes, strict=True):
+        say(f"  {name}: {shape}, {array.dtype}")
 
 
 def _numbers(text: str, kind: type[int] | type[float], option: str) -> tuple[float, ...]:
