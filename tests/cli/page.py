@@ -31,12 +31,15 @@ from omnizarr.cli.options import (
     overwrite_option,
     storage_option,
 )
+from omnizarr.stores.local.atomic_files import PARTIAL
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 MARK = "<!-- What follows is made by `python -m tests.cli.page` from the commands themselves. -->\n"
 
 # Objects whose members depend on the data.
 FREE = {"attributes", "configuration", "old", "new"}
+# Objects of values of one kind by name.
+MAPS = {"counts", "error_counts", "states", "dimensions"}
 
 PLAN = "convert ocean.zarr planned.zarr --dry-run"  # whose JSON is like that of other jobs
 # What is run to show the JSON of a command; several runs are shown one after the other.
@@ -52,6 +55,10 @@ SAMPLES: dict[str, list[str]] = {
     "create": ["create new.zarr --shape 3"],
     "attrs": ["attrs ocean.zarr --set title=Sea --set by=me --dry-run"],
     "consolidate": ["consolidate ocean.zarr"],
+    "copy": ["copy ocean.zarr copied.zarr --verify"],
+    "validate": ["validate ocean.zarr invalid.zarr"],
+    "verify": ["verify ocean.zarr damaged.zarr"],
+    "repair": ["repair damaged.zarr --older-than 0"],
     "convert": ["convert ocean.zarr two.zarr --zarr-format 2"],
     "rechunk": ["rechunk ocean.zarr new-chunks.zarr --chunks y=20,x=5"],
     "cf info": ["cf info ocean.zarr"],
@@ -74,6 +81,12 @@ def make_samples() -> None:
     group.create_array("deep/t", data=data, chunks=(10, 10), dimension_names=["y", "x"])
     oz.create_array("sharded.zarr", data=data, chunks=(5, 5), shards=(10, 10))
     oz.create_array("other.zarr", data=data + 1, chunks=(5, 5))
+    oz.create_array("damaged.zarr", data=data, chunks=(10, 10))
+    Path("damaged.zarr/c/0/0").write_bytes(b"damaged")
+    Path(f"damaged.zarr/zarr.json{PARTIAL}99999999_1f").write_bytes(b"")
+    oz.create_array("invalid.zarr", shape=3)
+    text = Path("invalid.zarr/zarr.json").read_text()
+    Path("invalid.zarr/zarr.json").write_text(text.replace('"shape":', '"shapes":'))
     wrong = oz.create_group("wrong.zarr")
     for length in (3, 4):
         wrong.create_array(str(length), shape=length, dimension_names=["x"])
@@ -233,7 +246,7 @@ def _object_shape(objects: list[dict[str, Any]], indent: str, name: str) -> str:
     if name in FREE:
         return "{…}"
     names = list(dict.fromkeys(key for each in objects for key in each))
-    if names and all(re.search(r"[/. ]", key) for key in names):  # paths and keys
+    if names and (name in MAPS or all(re.search(r"[/. ]", key) for key in names)):  # or paths
         inner = json_shape([v for each in objects for v in each.values()], indent)
         return "{…: " + inner + "}"
     lines = []
