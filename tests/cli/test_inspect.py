@@ -211,3 +211,20 @@ def test_the_conformance_command_prints_all_values(
     assert done.exit_code == 0
     assert done.output.splitlines() == [str(v) for v in data.ravel().tolist()]
     assert run("conformance", "--array_path=none.zarr").exit_code == 3
+
+
+def test_info_without_a_listing_counts_nothing(ocean: Path) -> None:
+    data = json.loads(
+        run("info", "ocean.zarr/deep/t", "ocean.zarr", "--no-listing", "--json").stdout
+    )
+    assert "stored" not in data["results"][0]
+    assert "members" not in data["results"][1]
+    text = run("info", "ocean.zarr/deep/t", "--no-listing").output
+    assert "stored" not in text
+    assert "┌──┬──┬──┐" in text
+
+
+def test_wrong_arguments_have_one_exit_code_as_text_and_as_json(ocean: Path) -> None:
+    for more in ((), ("--json",)):
+        assert run("attrs", "ocean.zarr", "--delete", "nothing", *more).exit_code == 2
+        assert run("info", "nothing.zarr", *more).exit_code == 3

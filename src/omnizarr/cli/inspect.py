@@ -44,16 +44,20 @@ if TYPE_CHECKING:
 )
 @paths_argument
 @node_option
+@click.option("--no-listing", is_flag=True, help="Do not list keys to count chunks and members.")
 @json_option
 @storage_option
-def info(paths: tuple[str, ...], node: str, as_json: bool, storage_options: Options) -> None:
+def info(
+    paths: tuple[str, ...], node: str, no_listing: bool, as_json: bool, storage_options: Options
+) -> None:
     """Show the metadata, codecs, sizes and attributes of PATH.
 
-    Arrays are drawn as a grid of their chunks and shards; PATH may be a folder with hierarchies.
+    Arrays are drawn as a grid of their chunks and shards, in which those that are stored are
+    shaded. With many millions of chunks, --no-listing is quicker.
     """
 
     def work(path: str) -> dict[str, Any]:
-        return describe(*find(path, node, storage_options))
+        return describe(*find(path, node, storage_options), listing=not no_listing)
 
     def show(facts: dict[str, Any]) -> None:
         say(summary(facts))

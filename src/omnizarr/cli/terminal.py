@@ -46,7 +46,7 @@ import click
 
 from omnizarr.cli.folders import find_below, is_occupied
 from omnizarr.cli.options import Options
-from omnizarr.errors import OmnizarrError, Problem
+from omnizarr.errors import InvalidArgument, OmnizarrError, Problem
 
 if TYPE_CHECKING:
     from omnizarr.ops.checks.findings import Finding
@@ -264,7 +264,7 @@ def run_each(
     results: list[T] = []
     shown: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
-    several = len(paths) > 1
+    several, usage = len(paths) > 1, True
     for given in paths:
         for path in find_hierarchies(given, storage_options) if folders else (given,):
             several = several or path != given
@@ -273,6 +273,7 @@ def run_each(
             except (OmnizarrError, OSError) as e:
                 if not several and not as_json:
                     raise
+                usage = usage and isinstance(e, InvalidArgument)
                 failures.append({"path": path, **error_json(e)})
                 show_error(e, path)
                 continue
@@ -292,7 +293,7 @@ def run_each(
     elif several and end is not None:
         say(end)
     if failures:
-        return FAILED
+        return USAGE if usage else FAILED
     return PROBLEMS if any(map(is_problem, results)) else OK
 
 
