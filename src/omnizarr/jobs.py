@@ -6,16 +6,21 @@
 >>> oz.run(job, on=dask_client)
 """
 
-from omnizarr.conventions.ome.pyramid import BuildPyramid
-from omnizarr.integrations.files.importing import Import
-from omnizarr.ops.analysis.diff import Diff
-from omnizarr.ops.analysis.stats import Stats
-from omnizarr.ops.analysis.usage import DiskUsage
-from omnizarr.ops.convert import Convert
-from omnizarr.ops.copy_store import Copy
+from typing import TYPE_CHECKING
+
+from omnizarr import registry
 from omnizarr.ops.job import Job, Outcome, Plan, Progress, Stage, Task, run
-from omnizarr.ops.rechunk.job import Rechunk
-from omnizarr.ops.verify import Verify
+
+if TYPE_CHECKING:
+    from omnizarr.conventions.ome.pyramid import BuildPyramid
+    from omnizarr.integrations.files.importing import Import
+    from omnizarr.ops.analysis.diff import Diff
+    from omnizarr.ops.analysis.stats import Stats
+    from omnizarr.ops.analysis.usage import DiskUsage
+    from omnizarr.ops.convert import Convert
+    from omnizarr.ops.copy_store import Copy
+    from omnizarr.ops.rechunk.job import Rechunk
+    from omnizarr.ops.verify import Verify
 
 __all__ = [
     "BuildPyramid",
@@ -35,3 +40,19 @@ __all__ = [
     "Verify",
     "run",
 ]
+
+# Loaded on first use, so that a command loads its own job only.
+_LATER = {
+    "BuildPyramid": "conventions.ome.pyramid:BuildPyramid",
+    "Convert": "ops.convert:Convert",
+    "Copy": "ops.copy_store:Copy",
+    "Diff": "ops.analysis.diff:Diff",
+    "DiskUsage": "ops.analysis.usage:DiskUsage",
+    "Import": "integrations.files.importing:Import",
+    "Rechunk": "ops.rechunk.job:Rechunk",
+    "Stats": "ops.analysis.stats:Stats",
+    "Verify": "ops.verify:Verify",
+}
+
+if not TYPE_CHECKING:  # for which any name would be one of the module's
+    __getattr__ = registry.attributes(__name__, _LATER)

@@ -120,13 +120,13 @@ def test_diff_as_json_has_the_documented_members(ocean: Path) -> None:
     found = json.loads(result.output)
     assert found.pop("values") == {
         "/deep/t": {
-            "size": 600, "different": 2, "max_absolute": 7.0, "max_relative": 1.0,
+            "size": 600, "total": 600, "different": 2, "max_absolute": 7.0, "max_relative": 1.0,
             "first": [[[0, 0], 0, 7]],
         }
     }  # fmt: skip
     assert found == {
-        "a": "ocean.zarr", "b": "copy.zarr", "equal": False, "arrays_compared": 2, "only_a": [],
-        "only_b": [], "metadata": [], "storage": [], "not_compared": {},
+        "a": "ocean.zarr", "b": "copy.zarr", "equal": False, "complete": True,
+        "arrays_compared": 2, "only_a": [], "only_b": [], "metadata": [], "storage": [], "not_compared": {},
     }  # fmt: skip
 
 
@@ -172,3 +172,13 @@ def test_du_as_json_has_the_documented_members(ocean: Path) -> None:
 def test_the_help_ends_with_two_examples(command: str) -> None:
     text = run(command, "--help").output
     assert text.partition("Examples:")[2].count(f"omnizarr {command}") == 2
+
+
+def test_a_part_of_a_job_is_not_called_complete(ocean: Path) -> None:
+    results = [run("stats", "ocean.zarr", "--part", f"{k}/3", "--json") for k in (1, 2, 3)]
+    found = [json.loads(result.stdout)["results"][0]["complete"] for result in results]
+    assert sorted(set(found)) == [False, True]
+    compared = [run("diff", "ocean.zarr", "ocean.zarr", "--part", f"{k}/9") for k in range(1, 10)]
+    assert {result.exit_code for result in compared} == {0, 1}
+    for result in compared:
+        assert ("not the whole result" in result.stderr) == (result.exit_code == 1)

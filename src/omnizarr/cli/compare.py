@@ -41,6 +41,7 @@ from omnizarr.ops.analysis.stats import StatsReport
 from omnizarr.ops.analysis.usage import NodeUsage, UsageReport
 from omnizarr.ops.job import Job
 
+INCOMPLETE = "this is not the whole result; run the other parts, too (--part)"
 BAR = 40  # characters of the longest bar of a histogram
 memory_option = click.option(
     "--memory", metavar="SIZE", help="Memory of each process; 512MB by default."
@@ -84,7 +85,7 @@ def stats(
     where: Where,
     storage_options: Options,
 ) -> None:
-    """Show minimum, maximum, mean and standard deviation of each array in PATH.
+    """Show extremes, mean and standard deviation of the arrays in PATH.
 
     PATH is a hierarchy, or a folder with hierarchies. NaN are counted and left out. Missing chunks
     count with the fill value, without being read. Of strings, the lengths are shown.
@@ -142,6 +143,8 @@ def _run_jobs(
 
 
 def _show_stats(report: StatsReport) -> None:
+    if not report.complete:
+        remark(INCOMPLETE, label="warning")
     columns = ("path", "type", "count", "min", "max", "mean", "std", "nan", "fill", "missing")
     rows = [
         (
@@ -222,8 +225,9 @@ def diff(
     storage_options: Options,
     other_options: Options,
 ) -> None:
-    """Show the differences between two arrays or hierarchies A and B of any formats.
+    """Show the differences between A and B, in any two formats.
 
+    A and B are arrays or hierarchies. Nodes, their metadata, and values are compared.
     Values are equal if they differ by at most ATOL + RTOL * abs(b). The exit code is 1 if there are
     differences, or if something could not be compared.
     """
@@ -245,6 +249,8 @@ def diff(
 def _show_differences(report: DiffReport, storage: bool, equal: bool) -> None:
     for line in report.lines(storage=storage):
         say(line)
+    if not report.complete:
+        remark(INCOMPLETE, label="warning")
     if equal:
         more = " but in storage (--storage shows them)" if report.storage else ""
         say(f"no differences{more}")

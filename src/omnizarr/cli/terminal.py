@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -135,14 +136,15 @@ def _plain(value: Any) -> Any:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: str = "") -> None:
-    """Print a table: with Rich on a terminal, else as aligned columns without a frame.
+    """Print a table: with Rich on a terminal that is wide enough, else as plain aligned columns.
 
     `right` has the names of columns to align to the right, separated by spaces.
     """
     cells = [[str(cell) for cell in row] for row in rows]
     aligned = [column in right.split() for column in columns]
-    if not sys.stdout.isatty():
-        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    framed = sum(widths) + 3 * len(widths) + 2
+    if not sys.stdout.isatty() or framed > shutil.get_terminal_size().columns:
         for row in (columns, *cells):
             parts = [
                 cell.rjust(width) if flush else cell.ljust(width)

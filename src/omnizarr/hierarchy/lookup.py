@@ -300,7 +300,8 @@ def _similar_file(store: Store, path: str) -> str:
         return "Is the path right?"
     with suppress(OSError):
         # Without suffixes, which most names have in common.
-        names = {Path(name).stem: name for name in sorted(os.listdir(root.parent))}
+        others = (name for name in sorted(os.listdir(root.parent)) if name != root.name)
+        names = {Path(name).stem: name for name in others}
         meant = closest_name(root.stem, names)
         if meant is not None:
             return f"Did you mean {names[meant]!r}?"

@@ -23,6 +23,7 @@ from omnizarr.hierarchy.location import Location, walk_nodes
 from omnizarr.hierarchy.lookup import find_node, resolve_store_path
 from omnizarr.model import ArrayModel, Node, paths
 from omnizarr.ops.analysis.difference import (
+    ABSENT,
     ArrayDifference,
     Tolerance,
     are_comparable,
@@ -60,7 +61,8 @@ class MetadataDifference:
     b: Any
 
     def __str__(self) -> str:
-        return f"{self.path} {self.where}: {self.a!r} and {self.b!r}"
+        a, b = (each if each == ABSENT else repr(each) for each in (self.a, self.b))
+        return f"{self.path} {self.where}: {a} and {b}"
 
 
 @dataclass
@@ -79,7 +81,12 @@ class DiffReport(Outcome):
     def equal(self) -> bool:
         """True if there is no difference, but perhaps in storage, and all values were compared."""
         found = self.only_a or self.only_b or self.metadata or self.not_compared
-        return not found and not self.different
+        return not found and not self.different and self.complete
+
+    @property
+    def complete(self) -> bool:
+        """True if all values were compared, not only those of a part of the job."""
+        return all(found.size == found.total for found in self.values.values())
 
     @property
     def different(self) -> list[str]:
@@ -108,7 +115,8 @@ class DiffReport(Outcome):
         found = self.to_json()
         del found["show"]
         found["values"] = {path: asdict(self.values[path]) for path in self.different}
-        return {"equal": self.equal, "arrays_compared": len(self.values), **found}
+        known = {"equal": self.equal, "complete": self.complete}
+        return {**known, "arrays_compared": len(self.values), **found}
 
     def lines(self, *, storage: bool = False) -> Iterator[str]:
         """Yield the differences as text, a line each."""
@@ -340,7 +348,7 @@ class Diff(Job[DiffReport]):
         except OmnizarrError as e:
             report.not_compared[path] = str(e)
             return None
-        report.values[path] = ArrayDifference()
+        report.values[path] = ArrayDifference(total=one.size)
         return pair
 
 

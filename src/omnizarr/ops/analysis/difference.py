@@ -35,6 +35,7 @@ class ArrayDifference:
     """The differences between the values of two arrays."""
 
     size: int = 0  # elements that were compared, also as bytes of whole chunks
+    total: int = 0  # elements of the array
     different: int = 0
     max_absolute: float | None = None  # of numbers, those within the tolerance included
     max_relative: float | None = None  # to the larger of both
@@ -43,6 +44,7 @@ class ArrayDifference:
     def merge(self, other: ArrayDifference, show: int) -> None:
         """Add the differences in another part of the arrays."""
         self.size += other.size
+        self.total += other.total
         self.different += other.different
         for name in ("max_absolute", "max_relative"):
             known = [v for v in (getattr(self, name), getattr(other, name)) if v is not None]
@@ -180,8 +182,8 @@ def described(location: Location, node: Node) -> tuple[dict[str, Any], dict[str,
         "endian": node.data_type.configuration.get("endian", "little"),
         "chunk_grid": _named(node.chunk_grid),
         "chunk_key_encoding": _named(node.chunk_key_encoding),
-        "codecs": [_named(codec) for codec in node.codecs],
-        "storage_transformers": [_named(t) for t in node.storage_transformers],
+        "codecs": [repr(codec) for codec in node.codecs],
+        "storage_transformers": [repr(t) for t in node.storage_transformers],
     }
     return meaning, storage
 

@@ -61,9 +61,15 @@ class StatsReport(Outcome):
         """Return the result that `to_json` wrote."""
         return cls({p: restored(s) for p, s in stored["arrays"].items()}, dict(stored["errors"]))
 
+    @property
+    def complete(self) -> bool:
+        """True if all elements were counted, not only those of a part of the job."""
+        return all(s.size == math.prod(s.shape) for s in self.arrays.values())
+
     def summary(self) -> dict[str, Any]:
         """Return the results as plain data."""
-        return {"arrays": [s.summary() for s in self.arrays.values()], "errors": self.errors}
+        arrays = [s.summary() for s in self.arrays.values()]
+        return {"complete": self.complete, "arrays": arrays, "errors": self.errors}
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [
