@@ -126,7 +126,8 @@ def test_diff_as_json_has_the_documented_members(ocean: Path) -> None:
     }  # fmt: skip
     assert found == {
         "a": "ocean.zarr", "b": "copy.zarr", "equal": False, "complete": True,
-        "arrays_compared": 2, "only_a": [], "only_b": [], "metadata": [], "storage": [], "not_compared": {},
+        "arrays_compared": 2, "only_a": [], "only_b": [], "metadata": [],
+        "storage": [], "not_compared": {},
     }  # fmt: skip
 
 
