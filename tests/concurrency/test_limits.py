@@ -164,3 +164,22 @@ def test_a_call_of_a_thread_that_has_a_lock_gets_no_helpers() -> None:
     with oz.configure(threads=4), limits.no_helpers:
         run_on_threads(lambda: seen.add(threading.get_ident()), 4, lambda: None)
     assert seen == {threading.get_ident()}
+
+
+def test_no_more_tasks_of_a_job_run_at_a_time_than_its_limit() -> None:
+    lock, running, most = threading.Lock(), 0, 0
+
+    def work(number: int) -> None:
+        nonlocal running, most
+        with limits.task_of("mine", 2):
+            with lock:
+                running += 1
+                most = max(most, running)
+            time.sleep(0.005)
+            with lock:
+                running -= 1
+
+    with ThreadPoolExecutor(8) as pool, limits.task_of("another", 1):
+        list(pool.map(work, range(40)))
+    assert most == 2
+    assert limits._running == {}

@@ -7,6 +7,7 @@ threads do not multiply under Dask or in nested calls. Nobody waits: a call alwa
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -160,9 +161,35 @@ def bytes_in_flight(wanted: int) -> Iterator[int]:
             used.nbytes -= granted
 
 
+_tasks = threading.Condition()
+_running: Counter[str] = Counter()  # tasks by the name of their job
+
+
+@contextmanager
+def task_of(job: str, limit: int) -> Iterator[None]:
+    """Wait until fewer than `limit` tasks of a job run in this process, and count as one of them.
+
+    For executors that may run more tasks at a time than there is memory for.
+    """
+    tasks, running = _tasks, _running
+    with tasks:
+        while running[job] >= limit:
+            tasks.wait()
+        running[job] += 1
+    try:
+        yield
+    finally:
+        with tasks:
+            running[job] -= 1
+            if not running[job]:
+                del running[job]
+            tasks.notify_all()
+
+
 def _reset() -> None:
-    global _used, _thread
+    global _used, _thread, _tasks, _running
     _used, _thread = _Used(), _Thread()
+    _tasks, _running = threading.Condition(), Counter()
 
 
 on_fork(in_child=_reset)

@@ -61,14 +61,16 @@ from omnizarr.ops.rechunk.tasks import (
     Append,
     CopyBox,
     CopyChunks,
+    Limit,
     Report,
     Side,
     box_bytes,
-    stored_pairs,
+    stored_batches,
 )
 from omnizarr.stores import Store, resolve, storage_identity
 from omnizarr.stores.identity import key_digest, overlap, unique_key
 from omnizarr.stores.resolve import options_for_two
+from omnizarr.stores.transfer import Transfer
 
 
 class RechunkOptions(TypedDict, total=False):
@@ -172,11 +174,12 @@ class Change:
         append = self.append if last else None
         begun = None if append is None else append.length
         item = max(1, target.bound.dtype.itemsize)
+        limit = Limit(self.digest, self.passes.tasks, self.passes.threads)
         for box in self.passes.passes[number].boxes():
             corners = [(s.start, s.stop) for s in box]
             yield Task(
                 task_id(self.digest, last or self.passes.intermediate, begun, corners),
-                CopyBox(source, target, box, casting, append),
+                CopyBox(source, target, box, limit, casting, append),
                 box_bytes(box, item),
                 paths.show(self.path),
             )
@@ -475,9 +478,12 @@ class _Planner:
         for path, source in self.kept:
             where = paths.join(self.goal.path, path)
             prefix = self.goal.format.chunk_prefix(where)
-            for keys in stored_pairs(source, prefix):
-                work = CopyChunks(source.store, output.store_of(where), keys)
-                yield Task(task_id("copy", keys), work, 0, paths.show(path))
+            transfer = Transfer(source.store, output.store_of(where), source.prefix, prefix)
+            for entries in stored_batches(source):
+                size = sum(entry.size or 0 for entry in entries)
+                keys = [(entry.key, entry.size) for entry in entries]
+                work = CopyChunks(transfer, entries)
+                yield Task(task_id("copy", path, keys), work, size, paths.show(path))
 
     def _output(self, digest: str) -> ArrayOutput:
         job = self.job
@@ -544,7 +550,11 @@ def passes_text(change: Change) -> str:
         times = "" if again < 1.01 else f", {again:.1f} times what there is"
         read = f"{size_text(first.bytes_read)}{times}"
         return f"{text}; one pass of boxes {boxes} reads {read}; {at_once}"
+    moved = size_text(passes.moved)
+    why = ""
+    if passes.other is not None:
+        why = f", not the {size_text(passes.other)} of one pass"
     return (
-        f"{text}; two passes through chunks {passes.intermediate} without compression, as one pass"
-        f" would move more than {size_text(passes.moved)}; {at_once}"
+        f"{text}; two passes through chunks {passes.intermediate} without compression move"
+        f" {moved}{why}; {at_once}"
     )

@@ -13,11 +13,12 @@ from omnizarr.formats.draft.extensions import packed_shard_shape
 from omnizarr.hierarchy.chunks import stored_keys
 from omnizarr.model import ArrayModel, Named
 from omnizarr.ops.rechunk.plan import Chunking
-from omnizarr.stores import Range, direct_file_root
+from omnizarr.stores import Range, direct_file_root, direct_values
 
 VARIABLE_ITEM = 128  # bytes in memory of an item without a fixed size, as a guess
 RAW_BLOCK = 2**13  # bytes of a file that take about as long to read as another call
 SHARD_SLICES = 2**23  # bytes that the kernel has in memory while it writes a shard
+BLOCKS = 2**20  # bytes of a chunk that are decoded at once where that is possible by parts
 IN_FLIGHT = 2**25  # bytes of requests to other stores than directories
 
 
@@ -26,12 +27,12 @@ def read_layout(array: BoundArray) -> Chunking:
     inner = inner_chunk_shape(array.model)
     axes = array.grid.axes if inner is None else _regular(array.model.shape, inner)
     item = _itemsize(array)
-    made = Chunking(axes, item, unit=_unit(array))
     chunk = math.prod(_largest(axis) for axis in axes) * item
-    direct = direct_file_root(array.store) is not None
-    if made.unit is not None:
-        return Chunking(axes, item, 2 * min(chunk, 2**20), made.unit)
-    return Chunking(axes, item, 2 * chunk if direct else max(4 * chunk, IN_FLIGHT))
+    unit = _unit(array)
+    if unit is not None:
+        return Chunking(axes, item, 2 * min(chunk, BLOCKS), unit)
+    local = direct_file_root(array.store) is not None or direct_values(array.store) is not None
+    return Chunking(axes, item, 2 * chunk if local else max(4 * chunk, IN_FLIGHT))
 
 
 def write_layout(array: BoundArray) -> Chunking:

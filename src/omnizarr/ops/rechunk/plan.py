@@ -126,6 +126,7 @@ class Passes:
     intermediate: tuple[int, ...] | None  # its chunk shape
     tasks: int  # that run at once in a process
     threads: int  # of each task
+    other: int | None = None  # bytes that the best plan with the other number of passes moves
 
     @property
     def moved(self) -> int:
@@ -167,7 +168,9 @@ def plan_passes(
             f" chunks of {source.largest}; give memory={needed} or more, or smaller chunks"
         )
     least = min(each.moved for each in found)
-    return next(each for each in found if each.moved <= least * 1.2)
+    best = next(each for each in found if each.moved <= least * 1.2)
+    others = [each.moved for each in found if len(each.passes) != len(best.passes)]
+    return replace(best, other=min(others, default=None))
 
 
 def usable_memory(memory: int) -> int:

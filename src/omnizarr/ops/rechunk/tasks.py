@@ -11,19 +11,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from omnizarr import engine
+from omnizarr import config, engine
+from omnizarr.concurrency.limits import task_of
 from omnizarr.engine import BoundArray
 from omnizarr.errors import CannotExpress
 from omnizarr.hierarchy.chunks import stored_keys
 from omnizarr.indexing import axis_plan
 from omnizarr.model import ArrayModel, paths
 from omnizarr.ops.job import Outcome
-from omnizarr.stores import Store, get_many, list_prefix
+from omnizarr.stores import Store, list_entries
+from omnizarr.stores.base import Entry
+from omnizarr.stores.transfer import Transfer
 
 Box = tuple[slice, ...]
 Coords = tuple[int, ...]
 Values = npt.NDArray[Any]
-BATCH = 64  # keys that one task copies
+BATCH = 256  # chunks that one task copies at most
+BATCH_BYTES = 2**24  # of the chunks of one task
 
 
 @dataclass
@@ -82,16 +86,31 @@ class Append:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """The tasks of a job that run at a time in a process, and the threads of each."""
+
+    job: str
+    tasks: int
+    threads: int
+
+
+@dataclass(frozen=True)
 class CopyBox:
     """Copy a box from one array to another, as whole chunks of the target."""
 
     source: Side
     target: Side
     box: Box
+    limit: Limit
     casting: str = "same_kind"
     append: Append | None = None
 
     def __call__(self) -> Report:
+        threads = self.limit.tasks * self.limit.threads
+        with task_of(self.limit.job, self.limit.tasks), config.configure(threads=threads):
+            return self._copy()
+
+    def _copy(self) -> Report:
         source, target = self.source.bound, self.target.bound
         append = self.append
         missing: list[Coords] | None = None if source.fill_defined else []
@@ -174,45 +193,39 @@ def cast(values: Values, dtype: np.dtype[Any], casting: str, where: str) -> Valu
 
 @dataclass(frozen=True)
 class CopyChunks:
-    """Copy the bytes of a few stored chunks."""
+    """Copy the bytes of some stored chunks."""
 
-    source: Store
-    target: Store
-    keys: tuple[tuple[str, str], ...]  # old and new
+    transfer: Transfer
+    entries: tuple[Entry, ...]
 
     def __call__(self) -> Report:
-        report = Report()
-        for old, new in self.keys:
-            (value,) = get_many(self.source, [(old, None)])
-            if value is None:  # erased since it was listed
-                continue
-            self.target.set(new, value)
-            report.chunks_copied += 1
-            report.bytes_copied += len(value)
-        return report
+        done = self.transfer.copy(self.entries)
+        return Report(chunks_copied=done.values, bytes_copied=done.nbytes)
 
 
-def stored_pairs(source: BoundArray, prefix: str) -> Iterator[tuple[tuple[str, str], ...]]:
-    """Yield batches of the keys of all values with chunks, and their keys below another prefix."""
-    start, rank = len(source.prefix), len(source.model.shape)
-    found: list[tuple[str, str]] = []
-    for key in _stored(source, start, rank):
-        found.append((key, prefix + key[start:]))
-        if len(found) == BATCH:
+def stored_batches(source: BoundArray) -> Iterator[tuple[Entry, ...]]:
+    """Yield batches of all stored values with chunks; keys are relative to the array's prefix."""
+    found: list[Entry] = []
+    size = 0
+    for entry in _stored(source):
+        found.append(entry)
+        size += entry.size or 0
+        if len(found) == BATCH or size >= BATCH_BYTES:
             yield tuple(found)
-            found = []
+            found, size = [], 0
     if found:
         yield tuple(found)
 
 
-def _stored(source: BoundArray, start: int, rank: int) -> Iterator[str]:
+def _stored(source: BoundArray) -> Iterator[Entry]:
+    start, rank = len(source.prefix), len(source.model.shape)
     listed = False
-    for key in list_prefix(source.store, source.prefix):
-        if source.encoding.coords(key[start:], rank) is not None:
+    for entry in list_entries(source.store, source.prefix):
+        if source.encoding.coords(entry.key[start:], rank) is not None:
             listed = True
-            yield key
+            yield entry._replace(key=entry.key[start:])
     if not listed:  # a store that may list metadata only
-        yield from (key for _, key in stored_keys(source))
+        yield from (Entry(key[start:]) for _, key in stored_keys(source))
 
 
 def box_bytes(box: Box, itemsize: int) -> int:
