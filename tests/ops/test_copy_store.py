@@ -115,6 +115,8 @@ def _change(where: Any, changes: int, seed: int) -> None:
 
 def test_a_bucket_is_copied_to_updated_and_copied_back(tmp_path: Path, s3: Cloud) -> None:
     fill(tmp_path / "a.zarr", 5)
+    for file in (tmp_path / "a.zarr").rglob("*"):
+        os.utime(file, (10**9, 10**9))  # a file of the same second might be newer than its copy
     options = {"destination_options": s3.options}
     url = f"{s3.url}/a.zarr"
     copied = oz.copy_hierarchy(tmp_path / "a.zarr", url, verify=True, **options).copied
@@ -122,7 +124,6 @@ def test_a_bucket_is_copied_to_updated_and_copied_back(tmp_path: Path, s3: Cloud
     bucket = stores.resolve(url, storage_options=s3.options)
     assert values(bucket) == wanted
     assert copied == len(wanted)
-    time.sleep(0.01)  # a file of the same millisecond might be newer than its copy
     again = oz.copy_hierarchy(tmp_path / "a.zarr", url, update=True, **options)
     assert (again.copied, again.same) == (0, len(wanted))
     time.sleep(1)  # moto's times are those of seconds
@@ -222,26 +223,38 @@ def test_a_copy_that_fails_is_not_visible_and_can_be_resumed(tmp_path: Path) -> 
     group = oz.create_group(source)
     group.create_array("a/b", data=np.arange(40), chunks=2)
     count = len(values(source))
-    for left in range(count + 2):
+    for left in range(count + 4):  # with the marker and the journal
         inner = MemoryStore()
         target = Failing(inner)
         target.left = left
-        if left <= count:
-            with pytest.raises(StoreError, match="no space left") as caught:
-                oz.copy_hierarchy(source, target)
-            notes = "".join(getattr(caught.value, "__notes__", []))
-            assert left == 0 or "resume=True goes on from here" in notes
-            with pytest.raises(NodeNotFound):  # not even a part that looks complete
-                oz.open(inner)
-            for path in ("a", "a/b"):
-                if path in _visible(inner):
-                    np.testing.assert_array_equal(oz.open(inner, path="a/b")[...], np.arange(40))
+        failed = _fails(source, target)
+        assert failed or left > count
+        if failed:
+            with pytest.raises(NodeNotFound) if left <= count else suppress(NodeNotFound):
+                oz.open(inner)  # nothing that looks complete, not even a part
+            if _visible(inner):
+                np.testing.assert_array_equal(oz.open(inner, path="a/b")[...], np.arange(40))
             if left:
                 with pytest.raises(NodeExists, match="is incomplete: the copy of memory was"):
                     oz.copy_hierarchy(source, inner)
             target.left = 10**9
-        oz.copy_hierarchy(source, target, resume=True)
+            oz.copy_hierarchy(source, target, resume=True)
         assert values(inner) == values(source)
+
+
+def _fails(source: Store, target: Store) -> bool:
+    """Return True if a copy fails, and says how to go on."""
+    error = None
+    try:
+        oz.copy_hierarchy(source, target)
+    except StoreError as e:
+        error = e
+    if error is None:
+        return False
+    assert "no space left" in str(error)
+    begun = "__omnizarr_incomplete__" not in str(error)
+    assert not begun or "resume=True goes on from here" in "".join(error.__notes__)
+    return True
 
 
 def _visible(store: Store) -> set[str]:

@@ -162,7 +162,8 @@ class Copying:
         self.seen: set[int] = set()  # digests of the keys of the source
         self.erases = job.update and job.compare != "never"
         self.arrays = chunk_prefixes(self.source, self.path) if self.erases else frozenset[str]()
-        self._ahead: list[Entry] | None = None
+        self._ahead: list[Entry] | None = None  # the keys, if they are few
+        self._batched: list[tuple[Entry, ...]] | None = None  # those of values
         mode = "update" if job.update else "overwrite" if job.overwrite else "new"
         origin = f"{paths.show(self.path)} in {self.source!r}" if self.path else repr(self.source)
         self.operation = f"copy {origin} to {self.store!r}"
@@ -218,13 +219,12 @@ class Copying:
                 f"there are no keys to copy below {paths.show(self.path)} in {self.source!r}"
             )
         self._ahead = None if rest else ahead
-        count = size = None
+        both = count = size = None
         if not rest:
-            values = [entry for entry in ahead if not _is_document(entry.key)]
-            count = sum(1 for _ in self._batches(values))
-            if all(entry.size is not None for entry in values):
-                size = sum(entry.size or 0 for entry in values)
-        both = None if rest else len(ahead)
+            self._batched = [*self._batches(self._values())]
+            both, count = len(ahead) - len(self.metadata), len(self._batched)
+            if all(entry.size is not None for entry in ahead):
+                size = sum(entry.size or 0 for batch in self._batched for entry in batch)
         stages = [
             Stage("values", self._value_tasks, count, size, both, both, size, size),
             Stage("metadata", self._metadata_tasks, 1),
@@ -273,15 +273,15 @@ class Copying:
         return Transfer(self.source, self.output.target, start, end)
 
     def _value_tasks(self) -> Iterator[Task[Copied]]:
-        self.metadata, self.seen = [], set()
         there = self._destination_entries()
-        for batch in self._batches(self._values()):
+        for batch in self._batched or self._batches(self._values()):
             work = self._batch(batch, there)
             size = sum(entry.size or 0 for entry in batch)
             yield Task(_batch_id(batch), work, size, paths.show(paths.join("", batch[0].key)))
 
     def _values(self) -> Iterator[Entry]:
         """Yield the keys of all values but metadata, which are noted."""
+        self.metadata, self.seen = [], set()
         for entry in self.entries():
             if self.erases:
                 self.seen.add(_key_id(entry.key))
@@ -365,9 +365,11 @@ def _order(entry: Entry) -> tuple[int, bool, str]:
 
 
 def _batch_id(entries: Iterable[Entry]) -> int:
+    """Return a digest of keys, and of what is known of their values."""
+    columns = [*zip(*entries, strict=True)] or [(), (), (), ()]
     digest = blake2b(digest_size=8)
-    for entry in entries:
-        digest.update(f"{entry.key}\0{entry.size} {entry.modified} {entry.tag}\0".encode())
+    digest.update("\0".join(columns[0]).encode("utf-8", "surrogatepass"))
+    digest.update(repr(columns[1:]).encode())
     return int.from_bytes(digest.digest())
 
 

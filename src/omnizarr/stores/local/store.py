@@ -360,18 +360,26 @@ class LocalStore(Closeable):
         return ((entry.key, entry.size or 0) for entry in self.list_entries(prefix))
 
     def list_entries(self, prefix: str) -> Iterator[Entry]:
-        for key in self.list_prefix(prefix):
-            found = self.entry(key)
-            if found is not None:
-                yield found
+        top, status, is_file = self._folder(prefix), os.stat, stat.S_ISREG
+        for inside, names in atomic_files.walk(top, self._start):
+            head = f"{prefix}{inside}/" if inside else prefix
+            folder = self._start + head
+            for name in names:
+                if OURS in name:
+                    continue
+                try:
+                    about = status(folder + name)
+                except OSError:  # it was erased meanwhile, or cannot be read
+                    found = self.entry(head + name)
+                    if found is not None:
+                        yield found
+                    continue
+                if is_file(about.st_mode):
+                    yield Entry(head + name, about.st_size, about.st_mtime_ns)
 
     def entry(self, key: str) -> Entry | None:
         """Return the size and modification time of a value, or None if there is none."""
-        about: os.stat_result | None
-        try:
-            about = os.stat(self._start + key)
-        except OSError:  # it was erased meanwhile, or cannot be read
-            about = self._apply_to_file(key, os.stat)
+        about = self._apply_to_file(key, os.stat)
         if about is None or not stat.S_ISREG(about.st_mode):
             return None
         return Entry(key, about.st_size, about.st_mtime_ns)
