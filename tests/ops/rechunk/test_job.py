@@ -498,3 +498,37 @@ def test_intermediate_chunks_can_be_elsewhere(climate: Path, tmp_path: Path) -> 
     oz.rechunk(climate, tmp_path / "b", chunks=chunks, memory="40kB", passes=2, temp=temp)
     assert (tmp_path / "temp").exists()
     assert [p for p in (tmp_path / "temp").rglob("*") if p.is_file()] == []
+
+
+# Conventions
+
+
+@pytest.mark.parametrize("format", [2, 3])
+def test_xarray_reads_the_same_dataset(format: int, tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray")
+    data = np.random.default_rng(0).normal(280, 9, (12, 8, 6))
+    data[3, 2] = np.nan
+    times = np.arange("2020-01-01", "2020-01-13", dtype="M8[D]").astype("M8[ns]")
+    dataset = xarray.Dataset(
+        {"temp": (DIMS, data, {"units": "K"})}, {"time": times, "lat": np.arange(8.0)}
+    )
+    packed = {"temp": {"dtype": "i2", "scale_factor": 0.01, "add_offset": 280.0, "_FillValue": -9}}
+    dataset.to_zarr(tmp_path / "a", zarr_format=format, encoding=packed, consolidated=True)
+    oz.rechunk(tmp_path / "a", tmp_path / "b", chunks={"time": -1, "lat": 3}, dtype=None,
+               rules={"temp": {"dtype": "f4"}})  # fmt: skip
+    with xarray.open_zarr(tmp_path / "a") as old, xarray.open_zarr(tmp_path / "b") as new:
+        xarray.testing.assert_allclose(old, new)
+        assert np.isnan(new["temp"].values[3, 2]).all()
+        assert new["temp"].encoding["chunks"] == (12, 3, 6)
+        assert new["temp"].encoding["dtype"] == np.dtype("f4")
+
+
+def test_an_image_stays_valid(tmp_path: Path) -> None:
+    volume = np.random.default_rng(0).integers(0, 999, (16, 64, 64)).astype("u2")
+    oz.ome.write(tmp_path / "a", volume, axes="zyx", levels=2, chunks=(1, 64, 64))
+    oz.rechunk(tmp_path / "a", tmp_path / "b", chunks={"z": 8, "y": 32, "x": 32}, shards="1MB")
+    image = oz.ome.open(tmp_path / "b")
+    np.testing.assert_array_equal(image.levels[0][...], volume)
+    assert image.levels[0].chunks == (8, 32, 32)
+    assert image.levels[0].shards is not None
+    assert [p for p in oz.ome.validate(tmp_path / "b") if p.level == "error"] == []
