@@ -77,6 +77,18 @@ def test_create_writes_every_format(in_tmp: Path, zarr_format: str) -> None:
     assert str(oz.open("a.zarr").zarr_format) == zarr_format
 
 
+def test_create_inside_a_hierarchy_makes_the_groups_in_between(in_tmp: Path) -> None:
+    assert run("create", "a.zarr").exit_code == 0
+    result = run("create", "a.zarr/b/c/x", "--shape", "3")
+    assert (result.exit_code, result.output.splitlines()[0]) == (0, "created array a.zarr/b/c/x")
+    assert oz.open_group("a.zarr")["b/c/x"].shape == (3,)
+    assert oz.open_group("a.zarr")["b"].attrs.asdict() == {}
+    assert run("create", "a.zarr/y", "--shape", "4").exit_code == 0
+    assert oz.open_group("a.zarr")["y"].shape == (4,)
+    assert run("create", "plain/folder/z.zarr", "--shape", "5").exit_code == 0
+    assert oz.open("plain/folder/z.zarr").path == ""
+
+
 def test_create_without_a_shape_makes_a_group_and_replaces_on_request(in_tmp: Path) -> None:
     assert run("create", "g.zarr").output.startswith("created group g.zarr\n")
     assert run("create", "g.zarr", "--node", "a", "--shape", "3").exit_code == 0

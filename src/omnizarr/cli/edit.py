@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -29,8 +30,9 @@ from omnizarr.cli.options import (
 )
 from omnizarr.cli.terminal import counted, examples, may_overwrite, run_each, say, say_json
 from omnizarr.errors import InvalidArgument, NodeExists, NodeNotFound, WrongNode, known_names
-from omnizarr.hierarchy.location import readable_nodes
+from omnizarr.hierarchy.location import existing_node, readable_nodes
 from omnizarr.model import ArrayModel
+from omnizarr.stores import LocalStore
 
 
 def _pairs(context: click.Context, parameter: click.Parameter, given: Any) -> dict[str, Any]:
@@ -138,6 +140,21 @@ def _change_text(change: dict[str, Any]) -> str:
     return f"~ {change['name']}: {text(change['old'])} -> {text(change['new'])}"
 
 
+def _split_at_hierarchy(path: str) -> tuple[str, str]:
+    """Return the hierarchy above a path that lacks groups in between, and the path in it.
+
+    Else the path itself and no path in it: also for URLs, and where the group above exists.
+    """
+    if "://" in path or "::" in path:
+        return path, ""
+    whole = Path(path)
+    for number, folder in enumerate(whole.parents):
+        if existing_node(LocalStore(folder, read_only=True), "") is not None:
+            inside = whole.relative_to(folder).as_posix()
+            return (str(folder), inside) if number else (path, "")
+    return path, ""
+
+
 @click.command(
     epilog=examples(
         "omnizarr create ocean.zarr --attribute title=Sea",
@@ -180,7 +197,12 @@ def create(
     as_json: bool,
     storage_options: Options,
 ) -> None:
-    """Create an empty array at PATH, or without --shape a group."""
+    """Create an empty array at PATH, or without --shape a group.
+
+    Where PATH is inside a hierarchy, missing groups above it are created too.
+    """
+    if not node:
+        path, node = _split_at_hierarchy(path)
     given = {
         "dtype": dtype,
         "chunks": chunks,
