@@ -80,6 +80,7 @@ if _typing.TYPE_CHECKING:
     from omnizarr.hierarchy.validate import validate
     from omnizarr.hierarchy.view import View
     from omnizarr.integrations.dask import from_dask
+    from omnizarr.integrations.files.exporting import export_file
     from omnizarr.integrations.files.importing import import_file
     from omnizarr.ops.analysis.diff import diff
     from omnizarr.ops.analysis.stats import stats
@@ -159,6 +160,7 @@ __all__ = [  # noqa: RUF022 - the version last
     "empty",
     "empty_like",
     "errors",
+    "export_file",
     "from_array",
     "from_dask",
     "full",
@@ -248,6 +250,7 @@ _LATER = {
     "create_hierarchy": "hierarchy.create:create_hierarchy",
     "diff": "ops.analysis.diff:diff",
     "disk_usage": "ops.analysis.usage:disk_usage",
+    "export_file": "integrations.files.exporting:export_file",
     "from_array": "ops.copy:from_array",
     "from_dask": "integrations.dask:from_dask",
     "import_file": "integrations.files.importing:import_file",

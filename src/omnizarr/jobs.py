@@ -13,6 +13,7 @@ from omnizarr.ops.job import Job, Outcome, Plan, Progress, Stage, Task, run
 
 if TYPE_CHECKING:
     from omnizarr.conventions.ome.pyramid import BuildPyramid
+    from omnizarr.integrations.files.exporting import Export
     from omnizarr.integrations.files.importing import Import
     from omnizarr.ops.analysis.diff import Diff
     from omnizarr.ops.analysis.stats import Stats
@@ -28,6 +29,7 @@ __all__ = [
     "Copy",
     "Diff",
     "DiskUsage",
+    "Export",
     "Import",
     "Job",
     "Outcome",
@@ -48,6 +50,7 @@ _LATER = {
     "Copy": "ops.copy_store:Copy",
     "Diff": "ops.analysis.diff:Diff",
     "DiskUsage": "ops.analysis.usage:DiskUsage",
+    "Export": "integrations.files.exporting:Export",
     "Import": "integrations.files.importing:Import",
     "Rechunk": "ops.rechunk.job:Rechunk",
     "Stats": "ops.analysis.stats:Stats",

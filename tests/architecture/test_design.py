@@ -80,6 +80,7 @@ PUBLIC = [
     "empty",
     "empty_like",
     "errors",
+    "export_file",
     "from_array",
     "from_dask",
     "full",

@@ -47,6 +47,9 @@ COMMANDS: dict[str, dict[str, str]] = {
         "copy": "copy:copy",
         "convert": "convert:convert",
         "rechunk": "rechunk:rechunk",
+        "import": "files:import_",
+        "export": "files:export",
+        "pyramid": "files:pyramid",
     },
     "Check": {
         "validate": "check:validate",

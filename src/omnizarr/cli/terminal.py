@@ -67,6 +67,7 @@ OPTIONS = {
     "in_place=True": "--in-place",
     "checksum=True": "--checksum",
     "resume=True": "--resume",
+    "exclude=": "--exclude",
     "skip_damaged=True": "--skip-damaged",
     "update=True": "--update",
     "delete=True": "--delete",

@@ -18,8 +18,14 @@ import numpy as np
 from omnizarr import config, stores
 from omnizarr.concurrency.executors import On
 from omnizarr.conventions.ome.image import Image
-from omnizarr.conventions.ome.levels import Factors, level_factors, level_transforms, with_windows
-from omnizarr.conventions.ome.model import Dataset, Metadata, to_json
+from omnizarr.conventions.ome.levels import (
+    Factors,
+    level_factors,
+    level_transforms,
+    per_axis,
+    with_windows,
+)
+from omnizarr.conventions.ome.model import Axis, Dataset, Metadata, to_json
 from omnizarr.conventions.ome.plate import open as open_ome
 from omnizarr.conventions.ome.versions import (
     Version,
@@ -122,7 +128,7 @@ def plan_image(
     attributes = image_attributes(with_windows(metadata, dtype), version)
     check_attributes(attributes, f"the image {paths.show(path)}")
     (multiscale,) = metadata.multiscales
-    options = with_separator(options, version)
+    options = with_separator(_by_axis(options, multiscale.axes, shape), version)
     options = level_options(options, version, multiscale, shape, dtype)
     models: dict[str, ArrayModel] = {}
     first: Array | None = None
@@ -136,6 +142,19 @@ def plan_image(
         if first is None:
             first = Array.at(Location(location.store, full, location.format), models[full])
     return NewImage(path, version, metadata, tuple(steps), models, dtype)
+
+
+def _by_axis(options: ArrayOptions, axes: Sequence[Axis], shape: Sequence[int]) -> ArrayOptions:
+    """Return options whose chunks or shards, if given by axis, are shapes; other axes are whole."""
+    found: Any = dict(options)
+    for name in ("chunks", "shards"):
+        given = found.get(name)
+        if isinstance(given, Mapping) and "shape" not in given:
+            lengths = per_axis(dict(given), axes, -1, name)
+            found[name] = tuple(
+                max(1, n) if c == -1 else int(c) for c, n in zip(lengths, shape, strict=True)
+            )
+    return cast(ArrayOptions, found)
 
 
 class ImageOutput(HierarchyOutput):

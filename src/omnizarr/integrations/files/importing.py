@@ -146,16 +146,14 @@ class Import(Job[Filled]):
 
     def _chosen(self, contents: Contents) -> Contents:
         """Return the contents without what is excluded."""
+        everything = (*contents.arrays, *contents.groups, *contents.skipped)
         for pattern in self.exclude:
-            gone = [p for p in (*contents.arrays, *contents.groups) if p and _matches(p, pattern)]
+            gone = [path for path in everything if path and _matches(path, pattern)]
             if not gone:
                 raise InvalidArgument(f"exclude: nothing in the files matches {pattern!r}")
             for path in gone:
-                contents.arrays.pop(path, None)
-                contents.groups.pop(path, None)
-        for path in list(contents.skipped):
-            if any(_matches(path, pattern) for pattern in self.exclude):
-                del contents.skipped[path]
+                for members in (contents.arrays, contents.groups, contents.skipped):
+                    members.pop(path, None)
         return contents
 
 

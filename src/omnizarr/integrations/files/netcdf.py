@@ -43,12 +43,11 @@ class Conventions:
         return found
 
     def _see(self, name: str, dataset: Any) -> None:
-        attributes = dataset.attrs
-        if "_Netcdf4Dimid" in attributes:
+        if is_scale(dataset):  # h5netcdf numbers other variables, too
             self.netcdf = True
-            self._names.setdefault(int(attributes["_Netcdf4Dimid"]), name)
-        elif is_scale(dataset):
-            self.netcdf = True
+            number = dataset.attrs.get("_Netcdf4Dimid")
+            if number is not None:
+                self._names.setdefault(int(number), name)
 
     def is_bare_dimension(self, dataset: Any) -> bool:
         """Return True if a dataset is only a dimension: it has a length, but no values."""

@@ -37,7 +37,8 @@ _ERRORS = (
     tifffile.TiffFileError, ValueError, TypeError, OSError, RuntimeError, KeyError, IndexError,
     struct.error, zlib.error,
 )  # fmt: skip
-_OWN = {"shape", "axes", "truncated"}  # what tifffile adds to the metadata of its own files
+# What tifffile and the export add to the metadata of a file.
+_OWN = {"shape", "axes", "truncated", "dimension_names", "array_shape"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class SeriesValues:
     series: int
     order: tuple[int, ...]  # axes of the series, in the order of the array
     shape: tuple[int, ...]  # of the array
+    added: tuple[int, ...] = ()  # axes of the array, of length 1, that the series does not have
 
     def read(self, box: Box) -> npt.NDArray[Any]:
         """Return the values in a box."""
@@ -55,8 +57,8 @@ class SeriesValues:
             series = opened.series[self.series]
             sides = [b.indices(n)[:2] for b, n in zip(box, self.shape, strict=True)]
             inner = [slice(0)] * len(series.shape)
-            extra = len(self.shape) - len(self.order)  # axes of length 1 in front
-            for place, (start, stop) in zip(self.order, sides[extra:], strict=True):
+            own = [side for i, side in enumerate(sides) if i not in self.added]
+            for place, (start, stop) in zip(self.order, own, strict=True):
                 inner[place] = slice(start, stop)
             values = read_box(opened, series, tuple(inner))
         values = values.transpose(self.order)
@@ -223,16 +225,46 @@ def _entry(
             f"series {number} has the axes {series.axes}, which OME-Zarr does not allow; it is"
             " imported as an array"
         )
-    names = tuple(a.lower() for a in series.axes)
-    unique = len(set(names)) == len(names)
+    described = _description(opened, series)
+    shape, added = _full_shape(described.get("array_shape") or described.get("shape"), series.shape)
+    names: tuple[str | None, ...] | None = tuple(a.lower() for a in series.axes)
+    if len(series.axes) != len(shape) or len(set(series.axes)) != len(shape):
+        names = None
+    given = described.get("dimension_names")
+    if isinstance(given, list) and len(given) == len(shape):
+        names = tuple(None if n is None else str(n) for n in given)
     return ArrayEntry(
-        SeriesValues(file, number, order, tuple(series.shape)),
-        tuple(series.shape),
+        SeriesValues(file, number, order, shape, added),
+        shape,
         native(series.dtype),
-        chunks=chunks,
+        chunks=None if added else chunks,
         attributes=_attributes(opened, series),
-        dimension_names=names if unique else None,
+        dimension_names=names,
     )
+
+
+def _full_shape(stated: Any, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the shape with the axes of length 1 that tifffile leaves out, and those axes."""
+    if not isinstance(stated, list) or not all(isinstance(n, int) for n in stated):
+        return shape, ()
+    rest, added = list(shape), []
+    for i, n in enumerate(stated):
+        if rest and rest[0] == n:
+            rest.pop(0)
+        elif n == 1:
+            added.append(i)
+        else:
+            return shape, ()
+    return (shape, ()) if rest else (tuple(stated), tuple(added))
+
+
+def _description(opened: Any, series: Any) -> dict[str, Any]:
+    """Return the JSON metadata that tifffile has written for a series; empty if there are none."""
+    if series.kind == "shaped":
+        for each in opened.shaped_metadata or ():
+            if tuple(each.get("shape", ())) in (series.shape, series.get_shape(False)):
+                return dict(each)
+    return {}
 
 
 def _tiles(series: Any) -> tuple[int, ...] | None:
@@ -267,10 +299,11 @@ def _ome_order(axes: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], str]
 
 def _attributes(opened: Any, series: Any) -> dict[str, Any]:
     """Return metadata of ImageJ and tifffile as attributes."""
-    if series.kind == "shaped":
-        for each in opened.shaped_metadata or ():
-            if tuple(each.get("shape", ())) in (series.shape, series.get_shape(False)):
-                return {k: v for k, v in each.items() if k not in _OWN}
+    described = _description(opened, series)
+    if described:
+        own = described.get("attributes", {} if "array_shape" in described else None)
+        others = {k: v for k, v in described.items() if k not in _OWN}
+        return own if isinstance(own, dict) else others
     if series.kind == "imagej" and opened.imagej_metadata:
         return {"imagej": _json_members(opened.imagej_metadata)}
     return {}

@@ -1,0 +1,184 @@
+"""Write HDF5 files: groups, arrays, attributes, and dimension names as labels.
+
+The file is made with all groups, datasets and attributes; then tasks write boxes of values. Each
+reads and decodes its box in parallel with the others, but only one at a time has the file open.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.concurrency import file_locks
+from omnizarr.errors import CannotExpress, MissingModule
+from omnizarr.hierarchy.array import Array
+from omnizarr.integrations.files.writing import FileWriter, box_total, convert, read_cuts
+from omnizarr.ops.fill import COPIES, Filled, item_bytes, items_for
+from omnizarr.ops.job import Task, task_id
+
+try:
+    import h5py
+except ImportError as e:
+    raise MissingModule(f"HDF5 files need h5py: pip install 'omnizarr[hdf5]' ({e})") from e
+
+LEVEL = 4  # of Deflate
+_LARGEST = 2**31  # bytes of a chunk that HDF5 handles in all versions
+
+
+@dataclass
+class Hdf5Writer(FileWriter):
+    """Write groups and arrays as an HDF5 file; a single array has the name "data"."""
+
+    places: dict[str, str] = field(default_factory=dict)  # names of the datasets, by path
+
+    def check(self) -> None:
+        """Leave out arrays of types that HDF5 does not have."""
+        for path, array in list(self.arrays.items()):
+            try:
+                self.stored_type(path, array)
+            except CannotExpress as e:
+                self.leave_out(path, str(e))
+
+    def stored_type(self, path: str, array: Array) -> Any:
+        """Return the type of a dataset; raise if there is none."""
+        dtype = self.type_of(array)
+        if dtype.kind in "TU":
+            return h5py.string_dtype()
+        if dtype.kind == "O":
+            raise CannotExpress("byte strings of variable length cannot be exported")
+        if dtype.kind in "Mm":
+            return h5py.opaque_dtype(dtype)
+        try:
+            h5py.h5t.py_create(dtype, logical=True)
+        except (TypeError, ValueError) as e:
+            raise CannotExpress(f"HDF5 has no type for {dtype}: {e}") from e
+        return dtype
+
+    def prepare(self, file: str) -> None:
+        """Make a file with all groups, datasets and attributes."""
+        with h5py.File(file, "w") as opened:
+            for path, attributes in self.groups.items():
+                group = opened.require_group(f"/{path}")
+                self.write_attributes(group.attrs, attributes, path)
+            for path, array in self.arrays.items():
+                name = f"/{path}" if path else "/data"
+                self.places[path] = name
+                dataset = self._create(opened, name, path, array)
+                self.write_attributes(dataset.attrs, self.attributes_of(array), path)
+                for axis, label in enumerate(array.dimension_names or ()):
+                    if label:
+                        dataset.dims[axis].label = label
+
+    def _create(self, opened: Any, name: str, path: str, array: Array) -> Any:
+        dtype = self.stored_type(path, array)
+        options = self.layout(array)
+        fill = array.fill_value
+        if fill is not None and np.dtype(dtype).kind in "biufcS":
+            options["fillvalue"] = convert(np.asarray(fill), np.dtype(dtype), array.name)[()]
+        return opened.create_dataset(name, array.shape, dtype, **options)
+
+    def layout(self, array: Array) -> dict[str, Any]:
+        """Return the options of a dataset for chunks and compression."""
+        shape = array.shape
+        if not shape or 0 in shape:
+            return {}
+        sizes = array.chunks
+        regular = all(isinstance(c, int) for c in sizes)
+        options: dict[str, Any] = {"chunks": True}
+        if regular and math.prod(sizes) * item_bytes(array.dtype) < _LARGEST:
+            options["chunks"] = tuple(min(c, n) for c, n in zip(sizes, shape, strict=True))
+        if self.compression is not None:
+            options |= {"compression": "gzip", "compression_opts": LEVEL, "shuffle": True}
+        return options
+
+    def write_attributes(self, to: Any, attributes: Mapping[str, Any], path: str) -> None:
+        """Store JSON attributes; what HDF5 has no type for is stored as JSON text."""
+        for name, value in attributes.items():
+            stored = self.attribute(value)
+            if stored is None:
+                self.notes.append(f"the attribute {name!r} of /{path} is stored as JSON text")
+                stored = json.dumps(value)
+            try:
+                to[name] = stored
+            except (OSError, ValueError, TypeError) as e:
+                self.skipped[f"{path or '/'}@{name}"] = f"the attribute cannot be stored: {e}"
+
+    def attribute(self, value: Any) -> Any:
+        """Return an attribute as h5py takes it, or None if there is no type for it."""
+        if isinstance(value, str):
+            return value if "\0" not in value else None
+        if isinstance(value, bool):
+            return np.bool_(value)
+        if isinstance(value, int):
+            return np.int64(value) if -(2**63) <= value < 2**63 else None
+        if isinstance(value, float):
+            return np.float64(value)
+        if not isinstance(value, list) or not value:
+            return None
+        items = [self.attribute(v) for v in value]
+        kinds = {type(v) for v in items}
+        if len(kinds) != 1 or kinds & {np.ndarray, type(None)}:
+            return None
+        return items if kinds == {str} else np.array(items)
+
+    @property
+    def count(self) -> int:
+        """The number of boxes of all arrays."""
+        return sum(box_total(array, self._items(array)) for array in self.arrays.values())
+
+    def _items(self, array: Array) -> int:
+        return items_for(self.memory, array.dtype, COPIES)
+
+    def tasks(self, file: str) -> Iterator[Task[Filled]]:
+        """Yield a task for each box of whole chunks."""
+        for path, array in self.arrays.items():
+            boxes = itertools.product(*read_cuts(array, self._items(array)))
+            for box in boxes if array.shape else [()]:
+                sides = tuple((side.start, side.stop) for side in box)
+                size = math.prod(b - a for a, b in sides) * item_bytes(array.dtype)
+                work = self.work(file, path, array, sides)
+                yield Task(task_id("export", path, sides), work, size, array.name)
+
+    def work(self, file: str, path: str, array: Array, sides: Any) -> WriteBox:
+        """Return the work of one task."""
+        return WriteBox(array, file, self.places[path], self.type_of(array), sides)
+
+
+@dataclass(frozen=True)
+class WriteBox:
+    """Copy a box of an array into a dataset."""
+
+    array: Array
+    file: str
+    name: str
+    dtype: np.dtype[Any]
+    sides: tuple[tuple[int, int], ...]
+
+    def __call__(self) -> Filled:
+        box = tuple(slice(*side) for side in self.sides)
+        values = np.asarray(self.array[box])
+        stored = self.encode(values)
+        folder = os.path.dirname(self.file)
+        with (
+            file_locks.locked(folder, [self.file], "export"),
+            h5py.File(self.file, "r+") as opened,
+        ):
+            opened[self.name][box] = stored
+        return Filled(bytes_read=values.nbytes)
+
+    def encode(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return values as h5py takes them."""
+        if self.dtype.kind in "TU":
+            return np.asarray(values.astype(object))
+        values = convert(values, self.dtype, self.array.name)
+        if self.dtype.kind in "Mm":
+            return values.astype(h5py.opaque_dtype(self.dtype))
+        return values

@@ -1,0 +1,158 @@
+"""Write NumPy files: ``.npy`` by parallel tasks into a memory map, ``.npz`` from first to last."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from omnizarr.errors import CannotExpress
+from omnizarr.hierarchy.array import Array
+from omnizarr.integrations.files.writing import (
+    AUTO,
+    FileWriter,
+    box_total,
+    convert,
+    read_cuts,
+    slabs,
+)
+from omnizarr.ops.fill import COPIES, TEXT_BYTES, Filled, item_bytes, items_for
+from omnizarr.ops.job import Task, task_id
+
+
+@dataclass
+class NpyWriter(FileWriter):
+    """Write one array as a ``.npy`` file."""
+
+    resumable = True
+
+    def check(self) -> None:
+        """Raise if the array cannot be written."""
+        array = self.one_array("file.npy")
+        _check_type(array, self.type_of(array))
+
+    def prepare(self, file: str) -> None:
+        """Make a file of the right size."""
+        array = self.arrays[""]
+        dtype, shape = self.type_of(array), array.shape
+        with open(file, "wb") as opened:
+            header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False,
+                      "shape": shape}  # fmt: skip
+            _write_header(opened, header)
+            opened.truncate(opened.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize)
+
+    def tasks(self, file: str) -> Iterator[Task[Filled]]:
+        """Yield a task for each box of whole chunks."""
+        array, dtype = self.arrays[""], self.type_of(self.arrays[""])
+        boxes = itertools.product(*read_cuts(array, self._items)) if array.shape else iter([()])
+        for box in boxes:
+            sides = tuple((side.start, side.stop) for side in box)
+            size = int(np.prod([b - a for a, b in sides], dtype=object)) * item_bytes(dtype)
+            yield Task(
+                task_id("export", sides), WriteBox(array, file, dtype, sides), size, array.name
+            )
+
+    @property
+    def _items(self) -> int:
+        return items_for(self.memory, self.arrays[""].dtype, COPIES)
+
+    @property
+    def count(self) -> int:
+        """The number of boxes."""
+        return box_total(self.arrays[""], self._items)
+
+
+def _write_header(opened: Any, header: dict[str, Any]) -> None:
+    try:
+        np.lib.format.write_array_header_1_0(opened, header)
+    except (ValueError, UnicodeEncodeError):  # longer than 64 KiB, or names that are not Latin-1
+        opened.seek(0)
+        np.lib.format.write_array_header_2_0(opened, header)
+
+
+@dataclass(frozen=True)
+class WriteBox:
+    """Copy a box of an array into a ``.npy`` file."""
+
+    array: Array
+    file: str
+    dtype: np.dtype[Any]
+    sides: tuple[tuple[int, int], ...]
+
+    def __call__(self) -> Filled:
+        box = tuple(slice(*side) for side in self.sides)
+        values = convert(np.asarray(self.array[box]), self.dtype, self.array.name)
+        if values.nbytes:
+            mapped = np.lib.format.open_memmap(self.file, "r+")
+            mapped[box] = values
+            mapped.flush()
+        return Filled(bytes_read=values.nbytes)
+
+
+@dataclass
+class NpzWriter(FileWriter):
+    """Write arrays as a ``.npz`` archive."""
+
+    def check(self) -> None:
+        """Leave out arrays that cannot be written; attributes are not part of the format."""
+        for path, array in list(self.arrays.items()):
+            try:
+                _check_type(array, self.type_of(array))
+            except CannotExpress as e:
+                self.leave_out(path, str(e))
+        if any(self.groups.values()) or any(a.attrs for a in self.arrays.values()):
+            self.notes.append("NumPy files have no attributes; they are left out")
+
+    def prepare(self, file: str) -> None:
+        """Make an empty file."""
+        with open(file, "wb"):
+            pass
+
+    def tasks(self, file: str) -> Iterator[Task[Filled]]:
+        """Yield one task, which writes all arrays."""
+        arrays = {path or "arr_0": array for path, array in self.arrays.items()}
+        types = {path or "arr_0": self.type_of(array) for path, array in self.arrays.items()}
+        work = WriteArchive(arrays, types, file, self.compression not in (None, AUTO), self.memory)
+        yield Task(task_id("export", sorted(arrays)), work, self.size, os.path.basename(file))
+
+
+@dataclass(frozen=True)
+class WriteArchive:
+    """Copy arrays into a ``.npz`` file, one after the other."""
+
+    arrays: dict[str, Array]
+    types: dict[str, np.dtype[Any]]
+    file: str
+    compressed: bool
+    memory: int
+
+    def __call__(self) -> Filled:
+        total = 0
+        method = zipfile.ZIP_DEFLATED if self.compressed else zipfile.ZIP_STORED
+        with zipfile.ZipFile(self.file, "w", method) as archive:
+            for path, array in self.arrays.items():
+                dtype = self.types[path]
+                with archive.open(f"{path}.npy", "w", force_zip64=True) as member:
+                    header = {"descr": np.lib.format.dtype_to_descr(dtype),
+                              "fortran_order": False, "shape": array.shape}  # fmt: skip
+                    np.lib.format.write_array_header_2_0(member, header)
+                    for box in slabs(array, self.memory // COPIES):
+                        values = convert(np.asarray(array[box]), dtype, array.name)
+                        member.write(np.ascontiguousarray(values).tobytes())
+                        total += values.nbytes
+        return Filled(bytes_read=total)
+
+
+def _check_type(array: Array, dtype: np.dtype[Any]) -> None:
+    if dtype.kind in "TO" or dtype.hasobject:
+        raise CannotExpress(
+            f"{array.name} has elements of variable length, which NumPy files cannot hold; give a"
+            f" type of fixed length, such as 'U{TEXT_BYTES}'"
+        )
+    if np.dtype(np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(dtype))) != dtype:
+        raise CannotExpress(f"{array.name} has the type {dtype}, which NumPy files cannot hold")

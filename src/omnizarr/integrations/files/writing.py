@@ -1,0 +1,207 @@
+"""New files: written under a temporary name, and renamed when they are complete.
+
+A `FileWriter` makes an empty file of a format, and tasks that fill it. Where tasks can write
+anywhere in the file, they run in parallel, and an interrupted export is resumed; the other formats
+are written from the first to the last byte by one task, which starts again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.errors import CannotExpress, InvalidArgument, NodeExists, NodeNotFound
+from omnizarr.formats.format import ARRAY_DIMENSIONS
+from omnizarr.hierarchy.array import Array
+from omnizarr.model import paths
+from omnizarr.ops.fill import Filled, cast, item_bytes
+from omnizarr.ops.job import JOURNAL, Task
+from omnizarr.ops.partition import Box, cuts, read_axes
+from omnizarr.stores import LocalStore, MemoryStore, Store
+
+AUTO = "auto"
+NUMBERS = "biufc"
+
+
+@dataclass
+class FileWriter(ABC):
+    """A file to be written: arrays and attributes of groups, by path; a single array has ""."""
+
+    arrays: dict[str, Array]
+    groups: dict[str, Mapping[str, Any]]
+    dtype: Any = None  # of the arrays of numbers
+    compression: str | None = AUTO
+    memory: int = 2**26  # of one task
+    skipped: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    node: Any = None  # the array or group that is exported
+
+    resumable = False
+
+    @abstractmethod
+    def check(self) -> None:
+        """Leave out what the format cannot express; raise if it can hold one array only."""
+
+    @abstractmethod
+    def prepare(self, file: str) -> None:
+        """Make an empty file, or one without values."""
+
+    @abstractmethod
+    def tasks(self, file: str) -> Iterator[Task[Filled]]:
+        """Yield the tasks that write the values."""
+
+    @property
+    def count(self) -> int | None:
+        """The number of tasks, if it is known."""
+        return 1
+
+    @property
+    def size(self) -> int:
+        """The bytes of all values in memory."""
+        return sum(math.prod(a.shape) * item_bytes(a.dtype) for a in self.arrays.values())
+
+    def type_of(self, array: Array) -> np.dtype[Any]:
+        """Return the type in which an array is written; coordinates keep theirs."""
+        if self.dtype is None or array.dimension_names == (paths.name(array.path),):
+            return array.dtype
+        wanted = np.dtype(self.dtype)
+        same = (wanted.kind in NUMBERS) == (array.dtype.kind in NUMBERS)
+        return wanted if same else array.dtype
+
+    def attributes_of(self, array: Array) -> dict[str, Any]:
+        """Return the attributes of an array, without the one that holds its dimension names."""
+        return {k: v for k, v in array.attrs.asdict().items() if k != ARRAY_DIMENSIONS}
+
+    def leave_out(self, path: str, reason: str) -> None:
+        """Take note of an array or attribute that is not written."""
+        self.skipped[path or "/"] = reason
+        self.arrays.pop(path, None)
+
+    def one_array(self, file: str) -> Array:
+        """Return the array of a format that holds only one."""
+        if list(self.arrays) == [""]:
+            return self.arrays[""]
+        names = ", ".join(sorted(self.arrays)[:8]) or "none"
+        raise CannotExpress(
+            f"{os.path.basename(file)!r} can hold one array only; give the path of one: {names}"
+        )
+
+
+def convert(values: npt.NDArray[Any], dtype: np.dtype[Any], name: str) -> npt.NDArray[Any]:
+    """Return values in the type of a file; raise if they do not fit it."""
+    if values.dtype == dtype:
+        return values
+    if dtype.kind in "US" and values.dtype.kind in "TOUS":
+        plain = values.astype(object).astype(dtype.kind)
+        if plain.dtype.itemsize > dtype.itemsize:
+            raise InvalidArgument(
+                f"{name} has text that does not fit {dtype}; choose a longer type"
+            )
+        return plain.astype(dtype)
+    return cast(values, dtype, name)
+
+
+def slabs(array: Array, memory: int) -> Iterator[Box]:
+    """Yield boxes in the order of memory, each of whole rows of the first axis if these fit."""
+    if not array.shape:
+        yield ()
+        return
+    row = math.prod(array.shape[1:]) * item_bytes(array.dtype)
+    fitting = max(1, memory // max(1, row))
+    length = int(read_axes(array)[0].size(0)) if array.shape[0] else 1
+    step = fitting // length * length if fitting >= length else fitting
+    for start in range(0, array.shape[0], step):
+        rows = slice(start, min(start + step, array.shape[0]))
+        yield (rows, *(slice(0, n) for n in array.shape[1:]))
+
+
+def box_total(array: Array, items: int) -> int:
+    """Return the number of boxes of at most `items` elements, or of one chunk, of an array."""
+    return math.prod(map(len, read_cuts(array, items))) if array.shape else 1
+
+
+def read_cuts(array: Array, items: int) -> list[list[slice]]:
+    """Return the sides of boxes of whole chunks that cover an array."""
+    whole = tuple(slice(0, n) for n in array.shape)
+    return cuts(read_axes(array), whole, items)
+
+
+class FileOutput:
+    """One file: complete under its name, or not there."""
+
+    def __init__(
+        self, file: str, writer: FileWriter, *, operation: str, digest: str, overwrite: bool
+    ) -> None:
+        self.file, self.writer = os.path.abspath(file), writer
+        self.operation, self.digest, self.overwrite = operation, digest, overwrite
+        folder, name = os.path.split(self.file)
+        self.folder = folder
+        self.temporary = os.path.join(folder, f".{name}.{digest[:12]}.part")
+
+    @property
+    def store(self) -> Store:
+        """The directory of the file."""
+        return LocalStore(self.folder)
+
+    @property
+    def journal(self) -> tuple[Store, str]:
+        """The journal beside the file, or one in memory if the export cannot be resumed."""
+        if not self.writer.resumable:
+            return MemoryStore(), ""
+        return LocalStore(self.folder), f"{JOURNAL}/"
+
+    def begin(self, resume: bool, shared: bool) -> bool:
+        """Make the file under its temporary name, or find that of an interrupted export."""
+        if not os.path.isdir(self.folder):
+            raise NodeNotFound(f"there is no directory {self.folder!r} to write to")
+        self._check_free()
+        if shared and not self.writer.resumable:
+            raise InvalidArgument(
+                f"{os.path.basename(self.file)!r} cannot be written in parts; leave part out"
+            )
+        if (resume or shared) and self.writer.resumable and os.path.exists(self.temporary):
+            return True
+        with suppress(FileNotFoundError):
+            os.unlink(self.temporary)
+        try:
+            making = f"{self.temporary}.{os.getpid()}" if shared else self.temporary
+            self.writer.prepare(making)
+            if shared:  # whoever is first makes the file for all parts
+                with suppress(FileExistsError):
+                    os.link(making, self.temporary)
+                os.unlink(making)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(self.temporary)
+            raise
+        return shared
+
+    def _check_free(self) -> None:
+        if os.path.isdir(self.file):
+            raise NodeExists(f"{self.file!r} is a directory; give the name of a file")
+        if os.path.exists(self.file) and not self.overwrite:
+            raise NodeExists(f"{self.file!r} exists; give overwrite=True to replace it")
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        self._check_free()
+        descriptor = os.open(self.temporary, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(self.temporary, self.file)
+
+    def abandon(self) -> None:
+        """Remove what cannot be resumed."""
+        if not self.writer.resumable:
+            with suppress(FileNotFoundError):
+                os.unlink(self.temporary)
