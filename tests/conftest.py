@@ -8,12 +8,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from omnizarr import registry
+
 pytest_plugins = ["tests.servers.fixtures", "tests.servers.skipped", "tests.peers.fixtures"]
 
 settings.register_profile(
     "default", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("default")
+
+# Load the names of the package, which tests may save and restore around their own.
+for _kind in registry.KINDS:
+    registry.names(_kind)
 
 
 @pytest.fixture(scope="session", autouse=True)

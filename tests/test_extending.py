@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -322,3 +324,44 @@ def test_the_defaults_of_a_key_encoding_are_written() -> None:
         oz.create_array({}, shape=3, chunk_key_encoding="example.half")
     with pytest.raises(oz.InvalidMetadata, match=r"example\.marked"):
         oz.create_array({}, shape=3, chunk_key_encoding={**stated, "configuration": {"x": 1}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("codec", "zstd"), ("data_type", "int8"), ("chunk_grid", "regular")),
+        *(("chunk_key_encoding", "default"), ("store", "s3")),
+    ],
+)
+def test_names_of_the_package_are_known_before_they_are_loaded(kind: str, name: str) -> None:
+    """In a new process, in which nothing but the package itself is imported."""
+    code = f"import omnizarr; omnizarr.register({kind!r}, {name!r}, object)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert f"{name!r} is known already" in done.stderr
+
+
+THREADS = """
+import threading
+import omnizarr as oz
+
+together, errors = threading.Barrier(8), []
+
+def use(number):
+    together.wait()
+    try:
+        array = oz.create_array(shape=4, dtype="i4", compressors="zstd" if number % 2 else "gzip")
+        array[...] = number
+        assert array[0] == number and oz.codecs.ZstdCodec and oz.LocalStore and oz.convert
+    except BaseException as e:
+        errors.append(repr(e))
+
+threads = [threading.Thread(target=use, args=(n,)) for n in range(8)]
+[t.start() for t in threads], [t.join() for t in threads]
+print(errors)
+"""
+
+
+def test_threads_may_be_the_first_to_use_the_package() -> None:
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True)
+        assert done.stdout == "[]\n", done.stderr
