@@ -61,6 +61,9 @@ SAMPLES: dict[str, list[str]] = {
     "repair": ["repair damaged.zarr --older-than 0"],
     "convert": ["convert ocean.zarr two.zarr --zarr-format 2"],
     "rechunk": ["rechunk ocean.zarr new-chunks.zarr --chunks y=20,x=5"],
+    "import": ["import data.npy imported.zarr"],
+    "export": ["export ocean.zarr exported.npy --node deep/t"],
+    "pyramid": ["pyramid sharded.zarr pyramid.zarr --axes yx --levels 2"],
     "cf info": ["cf info ocean.zarr"],
     "cf validate": ["cf validate ocean.zarr wrong.zarr"],
     "geo info": ["geo info map.zarr"],
@@ -81,6 +84,7 @@ def make_samples() -> None:
     group.create_array("deep/t", data=data, chunks=(10, 10), dimension_names=["y", "x"])
     oz.create_array("sharded.zarr", data=data, chunks=(5, 5), shards=(10, 10))
     oz.create_array("other.zarr", data=data + 1, chunks=(5, 5))
+    np.save("data.npy", data)
     oz.create_array("damaged.zarr", data=data, chunks=(10, 10))
     Path("damaged.zarr/c/0/0").write_bytes(b"damaged")
     Path(f"damaged.zarr/zarr.json{PARTIAL}99999999_1f").write_bytes(b"")
