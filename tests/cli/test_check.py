@@ -73,7 +73,8 @@ def test_verify_as_json_has_the_documented_members(ocean: Path) -> None:
     assert data.keys() == {"results", "failures", "summary"}
     [found] = data["results"]
     assert found.keys() == {
-        "path", "ok", "depth", "groups", "arrays", "values", "chunks", "unchecked", "skipped",
+        "path", "ok", "complete", "tasks", "tasks_total",
+        "depth", "groups", "arrays", "values", "chunks", "unchecked", "skipped",
         "absent", "bytes_read", "errors", "warnings", "omitted", "counts", "error_counts",
         "findings",
     }  # fmt: skip

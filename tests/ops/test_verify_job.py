@@ -120,10 +120,16 @@ def test_parts_give_the_whole_report_together(
 ) -> None:
     small_tasks(monkeypatch)
     where = hierarchy(tmp_path / "x")
-    expected = oz.verify(where)
-    reports = [oz.verify(where, part=(number, 3)) for number in (2, 3, 1)]
+    expected = oz.verify(where, conventions=True)
+    file = tmp_path / "all.jsonl"
+    reports = [
+        oz.verify(where, part=(number, 3), conventions=True, report=file) for number in (2, 3, 1)
+    ]
+    assert len(file.read_text().splitlines()) == 3
     assert reports[-1] == expected
     assert reports[0].chunks < expected.chunks
+    assert [report.complete for report in reports] == [False, False, True]
+    assert str(reports[0]).startswith("a part of the verification: ")
 
 
 def test_a_sample_is_always_the_same(tmp_path: Path) -> None:

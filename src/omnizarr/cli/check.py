@@ -218,7 +218,7 @@ def verify(
         found = run_job(job, where, as_json)
         if found is None:
             raise click.UsageError("nothing was verified")
-        found.sort()
+        found.finish()
         return found.select(errors, ignore)
 
     reports: list[Any] = []

@@ -7,6 +7,8 @@ a job.
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -58,10 +60,7 @@ class Verify(Job[VerifyReport]):
     report: str | os.PathLike[str] | FindingsFile | None = None  # a file for all findings
     resume: bool = False  # the file is that of an interrupted job
     storage_options: Mapping[str, Any] | None = None
-    # Called with the result of each task and the number of stored values that were listed.
-    listener: Callable[[VerifyReport, int], None] | None = field(
-        default=None, compare=False, repr=False
-    )
+    listed: int = field(default=0, init=False, compare=False, repr=False)  # values so far
 
     def __post_init__(self) -> None:
         if self.depth not in DEPTHS:
@@ -87,7 +86,7 @@ class Verify(Job[VerifyReport]):
         except (InvalidMetadata, NodeNotFound):
             if not _report_unreadable(where, path, report):
                 raise
-            return Plan(operation, key_digest(operation), [], self._listened(report, None))
+            return Plan(operation, key_digest(operation), [], self._listened(report))
         hierarchy = Hierarchy(location, report)
         hierarchy.read()
         hierarchy.report_leftovers()
@@ -97,37 +96,36 @@ class Verify(Job[VerifyReport]):
         level: Level = "error" if self.missing == "error" else "warning"
         missing = None if self.missing == "count" else level
         listing = Listing(hierarchy, self.depth, missing, self.sample)
-        stages = [
-            Stage("check chunks", listing.tasks, size=sum(map(_grid_bytes, hierarchy.bound())))
-        ]
-        if self.conventions:
-            stages.append(Stage("check conventions", partial(_conventions, location, self.depth)))
+        size = sum(map(_grid_bytes, hierarchy.bound()))
+        stages = [Stage("check chunks", partial(self._tasks, listing), size=size)]
         return Plan(
             operation,
             digest,
             stages,
-            self._listened(report, listing),
+            self._listened(report),
             decisions=self._decisions(hierarchy),
             memory=tasks_at_once * max(map(_task_memory, hierarchy.bound()), default=0),
         )
 
-    def _listened(self, report: VerifyReport, listing: Listing | None) -> VerifyReport:
+    def _tasks(self, listing: Listing) -> Iterator[Task[VerifyReport]]:
+        """Yield all tasks, and a last one that knows their number."""
+        start, number = listing.start, 0
+        conventions = _conventions(start, self.depth) if self.conventions else ()
+        for task in itertools.chain(listing.tasks(), conventions):
+            number += 1
+            self.listed = listing.found
+            yield dataclasses.replace(task, work=Counted(task.work))
+        yield Task(task_id("end", number), Counted(CountTasks(self.depth, number + 1)))
+
+    def _listened(self, report: VerifyReport) -> VerifyReport:
         """Return the report of the metadata, to which the job adds what it finds."""
         file, name = self.report, str(self.store)
-        if file is not None and not isinstance(file, FindingsFile):
+        if file is None:
+            return report
+        if not isinstance(file, FindingsFile):
             file = FindingsFile(file, resume=self.resume)
-        if file is not None:
-            file.write(report.findings, name)
-
-        def listen(part: VerifyReport) -> None:
-            if part is report:
-                return
-            if file is not None:
-                file.write(part.findings, name)
-            if self.listener is not None and listing is not None:
-                self.listener(part, listing.found)
-
-        report.listener = listen
+        file.write(report.findings, name)
+        report.listener = partial(_write_findings, file, name)
         return report
 
     def _decisions(self, hierarchy: Hierarchy) -> list[str]:
@@ -176,25 +174,24 @@ def verify(
     of `run`. `progress` is called with the number of stored values done, the number found so far,
     and the array's path.
     """
-    done = found = 0
     label = paths.show(paths.normalize(path))
-
-    def count(part: VerifyReport, listed: int) -> None:
-        nonlocal done, found
-        done, found = done + part.values, listed
+    begun = resume or part is not None
+    description = Verify(
+        store, path, depth, missing, conventions, sample, report, begun, storage_options
+    )
 
     def tell(state: job.Progress) -> None:
-        nonlocal label
-        label = state.label or label
+        done = state.outcome.values if isinstance(state.outcome, VerifyReport) else 0
         if progress is not None and done:
-            progress(done, max(done, found), label)
+            progress(done, max(done, description.listed), state.label or label)
 
-    description = Verify(
-        store, path, depth, missing, conventions, sample, report, resume, storage_options, count
-    )
     result = job.run(description, on, workers=workers, resume=resume, part=part, progress=tell)
-    result.sort()
+    result.finish()
     return result
+
+
+def _write_findings(file: FindingsFile, name: str, part: VerifyReport) -> None:
+    file.write(part.findings, name)
 
 
 def _report_unreadable(store: Store, path: str, report: VerifyReport) -> bool:
@@ -224,6 +221,29 @@ def _task_memory(array: BoundArray) -> int:
     if not all(array.grid.shape) or array.first_pipeline.sharded is None:
         return max(BATCH_BYTES, size) + max(RUN_BYTES, size)
     return BATCH_BYTES + SLAB_BYTES
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Count a task in its report."""
+
+    work: Callable[[], VerifyReport]
+
+    def __call__(self) -> VerifyReport:
+        report = self.work()
+        report.tasks = 1
+        return report
+
+
+@dataclass(frozen=True)
+class CountTasks:
+    """Report the number of all tasks, after which a report is complete."""
+
+    depth: Depth
+    number: int
+
+    def __call__(self) -> VerifyReport:
+        return VerifyReport(self.depth, tasks_total=self.number)
 
 
 # Conventions

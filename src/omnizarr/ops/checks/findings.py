@@ -94,6 +94,9 @@ class Finding:
         return cls(chunk=None if chunk is None else tuple(chunk), **values)
 
 
+_DERIVED = ("ok", "complete", "omitted")  # members of the JSON that follow from others
+
+
 @dataclass
 class VerifyReport(Outcome):
     """The result of `verify`: counts of what was checked, and the problems found.
@@ -112,6 +115,8 @@ class VerifyReport(Outcome):
     bytes_read: int = 0
     errors: int = 0
     warnings: int = 0
+    tasks: int = 0  # that are done, and all that there are
+    tasks_total: int = 0
     findings: list[Finding] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)  # of all findings, by kind
     error_counts: dict[str, int] = field(default_factory=dict)  # of errors among them
@@ -122,6 +127,11 @@ class VerifyReport(Outcome):
     def ok(self) -> bool:
         """True if nothing is damaged; warnings do not count."""
         return not self.errors
+
+    @property
+    def complete(self) -> bool:
+        """True if everything was checked, not only a part of the job (`part`)."""
+        return self.tasks == self.tasks_total
 
     @property
     def omitted(self) -> int:
@@ -141,9 +151,6 @@ class VerifyReport(Outcome):
 
     def merge(self, other: Self) -> None:
         """Add the result of another part; its findings are listed up to the limit."""
-        if self.listener is None and other.listener is not None:
-            self.listener = other.listener
-            self.listener(self)
         self.depth = other.depth
         before = dict(self.counts)
         for finding in other.findings:
@@ -181,21 +188,22 @@ class VerifyReport(Outcome):
             warnings=sum(kept.values()) - total,
         )
 
-    def sort(self) -> None:
+    def finish(self) -> None:
         """Sort the findings by path, key and chunk."""
+        self.absent = max(0, self.absent)  # a chunk may be stored under two keys
         self.findings.sort(key=lambda f: (f.path, f.key, f.chunk or (), f.field))
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON; docs/checking.md describes it."""
         names = (each.name for each in dataclasses.fields(self) if each.name != "listener")
         stored = {name: getattr(self, name) for name in names}
-        findings = [finding.to_json() for finding in self.findings]
-        return {**stored, "ok": self.ok, "omitted": self.omitted, "findings": findings}
+        stored["findings"] = [finding.to_json() for finding in self.findings]
+        return {**stored, **{name: getattr(self, name) for name in _DERIVED}}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
         """Return the report that `to_json` wrote."""
-        values = {k: v for k, v in stored.items() if k not in ("ok", "omitted")}
+        values = {k: v for k, v in stored.items() if k not in _DERIVED}
         values["findings"] = [Finding.from_json(each) for each in stored["findings"]]
         return cls(**values)
 
@@ -203,9 +211,11 @@ class VerifyReport(Outcome):
         unchecked = f" ({self.unchecked} without a checksum)" if self.unchecked else ""
         skipped = f", {counted(self.skipped, 'value')} not sampled" if self.skipped else ""
         omitted = f" ({self.omitted} of them not listed)" if self.omitted else ""
+        part = "" if self.complete else "a part of the verification: "
+        missing = f"{self.absent} missing" if self.complete else "others missing or unchecked"
         return (
-            f"{counted(self.groups, 'group')}, {counted(self.arrays, 'array')},"
-            f" {counted(self.chunks, 'chunk')} stored{unchecked}{skipped}, {self.absent} missing,"
+            f"{part}{counted(self.groups, 'group')}, {counted(self.arrays, 'array')},"
+            f" {counted(self.chunks, 'chunk')} stored{unchecked}{skipped}, {missing},"
             f" {counted(self.bytes_read, 'byte')} read;"
             f" {counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}{omitted}"
         )
@@ -232,8 +242,8 @@ class FindingsFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, resume: bool = False) -> None:
-        self.path = os.fspath(path)
-        self._known: set[bytes] = set()
+        self.path, self.resume = os.fspath(path), resume
+        self._known: set[bytes] = set()  # only where findings may come again
         try:
             if resume and os.path.exists(self.path):
                 self._keep_complete_lines()
@@ -242,6 +252,9 @@ class FindingsFile:
                     pass
         except OSError as e:
             raise StoreError(f"cannot write the report {self.path!r}: {e.strerror or e}") from e
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # copies of a report write to the same file
 
     def _keep_complete_lines(self) -> None:
         """Note the findings in the file, and cut off a line that was not written in full."""
@@ -259,13 +272,18 @@ class FindingsFile:
             json.dumps({"store": store, **finding.to_json()}).encode() + b"\n"
             for finding in findings
         )
-        new = [line for line in lines if not self._known or _digest(line) not in self._known]
+        new = [line for line in lines if not self.resume or self._is_new(line)]
         try:
             if new:
                 with open(self.path, "ab") as file:
                     file.writelines(new)
         except OSError as e:
             raise StoreError(f"cannot write the report {self.path!r}: {e.strerror or e}") from e
+
+    def _is_new(self, line: bytes) -> bool:
+        digest, before = _digest(line), len(self._known)
+        self._known.add(digest)
+        return len(self._known) > before
 
 
 def _digest(line: bytes) -> bytes:
