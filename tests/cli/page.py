@@ -237,7 +237,7 @@ def json_shape(values: list[Any], indent: str = "", name: str = "") -> str:
         kinds.append(_object_shape(objects, indent, name))
     if lists:
         members = [member for each in lists for member in each]
-        kinds.append(f"[{json_shape(members, indent, name)}]" if members else "[]")
+        kinds.append(f"[{json_shape(members, indent, name)}]" if members else "[…]")
     for kind, types in (("boolean", bool), ("number", (int, float)), ("text", str)):
         if any(isinstance(v, types) and (types is bool or type(v) is not bool) for v in values):
             kinds.append(kind)
@@ -258,7 +258,7 @@ def _object_shape(objects: list[dict[str, Any]], indent: str, name: str) -> str:
         shape = json_shape([each[key] for each in objects if key in each], indent + "  ", key)
         optional = "?" if any(key not in each for each in objects) else ""
         lines.append(f"{indent}  {key}{optional}: {shape}")
-    return "{\n" + "\n".join(lines) + "\n" + indent + "}" if lines else "{}"
+    return "{\n" + "\n".join(lines) + "\n" + indent + "}" if lines else "{…}"
 
 
 def rewrite() -> None:

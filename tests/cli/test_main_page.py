@@ -35,5 +35,5 @@ def test_shapes_of_json_are_merged() -> None:
     assert json_shape([{"a": 1}, {"a": None, "b": [True, "x"]}]) == (
         "{\n  a: number or null\n  b?: [boolean or text]\n}"
     )
-    assert json_shape([{"attributes": {"x": 1}, "e": []}]) == "{\n  attributes: {…}\n  e: []\n}"
+    assert json_shape([{"attributes": {"x": 1}, "e": []}]) == "{\n  attributes: {…}\n  e: […]\n}"
     assert json_shape([{"/a/b": 1, "/c": 2.5}]) == "{…: number}"
