@@ -47,7 +47,6 @@ class ArrayEntry:
     missing: Any = None  # the value of the CF attribute `_FillValue`
     attributes: Mapping[str, Any] = field(default_factory=dict)
     dimension_names: tuple[str | None, ...] | None = None
-    codecs: tuple[Any, ...] | None = None  # that decode the chunks of the file, if they are known
     image: ImageEntry | None = None
 
 

@@ -28,7 +28,6 @@ try:
 except ImportError as e:
     raise MissingModule(f"HDF5 files need h5py: pip install 'omnizarr[hdf5]' ({e})") from e
 
-_GZIP, _SHUFFLE, _FLETCHER = 1, 2, 3
 _NAMES = {4: "szip", 5: "nbit", 6: "scaleoffset", 32001: "blosc", 32004: "lz4", 32008: "bitshuffle",
           32013: "zfp", 32015: "zstd", 32026: "blosc2"}  # fmt: skip
 
@@ -189,7 +188,6 @@ def _entry(file: str, dataset: Any, conventions: Conventions) -> ArrayEntry:
         dtype,
         chunks=None if dataset.chunks is None else (*dataset.chunks, *extra),
         dimension_names=None if names is None else (*names, *(None for _ in extra)),
-        codecs=None if extra or text else _codecs(dataset),
         **_fill(dataset, dtype, text),
     )
 
@@ -283,28 +281,6 @@ def _filters(dataset: Any) -> list[int]:
     return [int(plist.get_filter(i)[0]) for i in range(plist.get_nfilters())]
 
 
-def _codecs(dataset: Any) -> tuple[Any, ...] | None:
-    """Return the codecs that decode a dataset's chunks as they are, or None if there are none."""
-    if dataset.chunks is None or not _is_plain(dataset):
-        return None
-    plist = dataset.id.get_create_plist()
-    order = "big" if dataset.dtype.byteorder == ">" else "little"
-    codecs: list[Any] = [{"name": "bytes", "configuration": {"endian": order}}]
-    for i in range(plist.get_nfilters()):
-        number, _, values, _ = plist.get_filter(i)
-        if number == _SHUFFLE:
-            codecs.append({"id": "shuffle", "elementsize": dataset.dtype.itemsize})
-        elif number == _GZIP:
-            codecs.append({"id": "zlib", "level": int(values[0])})
-        else:
-            return None
-    return tuple(codecs)
-
-
-def _is_plain(dataset: Any) -> bool:
-    return dataset.dtype.kind in "iufS" and h5py.check_enum_dtype(dataset.dtype) is None
-
-
 def _flags(dataset: Any) -> dict[str, Any]:
     """Return the names of an enumerated type as CF attributes."""
     names = h5py.check_enum_dtype(dataset.dtype)
@@ -390,15 +366,3 @@ def _text(value: bytes, note: Callable[[str], None], where: str) -> str:
     except UnicodeDecodeError:
         note(f"the attribute {where} is not UTF-8 and was read as Latin-1")
         return value.decode("latin-1")
-
-
-def read_raw_chunk(file: str, path: str, coords: tuple[int, ...]) -> bytes | None:
-    """Return the bytes of a chunk as they are stored, or None if it was never written."""
-    with open_file(file) as opened, _reading(file, path):
-        dataset = opened[path]
-        offset = tuple(c * n for c, n in zip(coords, dataset.chunks, strict=True))
-        info = dataset.id.get_chunk_info_by_coord(offset)
-        if info.byte_offset is None or not info.size:
-            return None
-        mask, data = dataset.id.read_direct_chunk(offset)
-        return None if mask else bytes(data)
