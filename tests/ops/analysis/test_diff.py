@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.ops.analysis import diff as diff_module
-from omnizarr.ops.analysis.diff import Diff, DiffReport
+from omnizarr.ops.analysis.diff import CompareTile, Diff, DiffReport
 from omnizarr.testing import RecordingStore
 from tests.property.strategies import FORMATS, bits, described, filled, values
 
@@ -243,3 +243,27 @@ def test_the_job_can_be_sent_elsewhere(tmp_path: Path) -> None:
 def test_negative_tolerances_are_refused() -> None:
     with pytest.raises(oz.InvalidArgument):
         oz.diff(oz.zeros(3), oz.zeros(3), rtol=-1)
+
+
+def test_an_interrupted_job_compares_every_tile_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("a", 0), ("b", 1)):
+        array = oz.create_array(tmp_path / name, shape=(30, 5), dtype="i4", chunks=(1, 5))
+        array[10:20] = value
+    job = Diff(str(tmp_path / "a"), str(tmp_path / "b"), memory=1)
+    work, calls = CompareTile.__call__, iter(range(100))
+
+    def fail(self: CompareTile) -> DiffReport:
+        if next(calls) >= 14:
+            raise oz.StoreError("the disk is gone")
+        return work(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CompareTile, "__call__", fail)
+        with pytest.raises(oz.StoreError):
+            oz.run(job, workers=1)
+    found = oz.run(job, resume=True)
+    assert found.complete
+    assert (found.values["/"].size, found.values["/"].different) == (150, 50)
+    assert [row[0] for row in found.values["/"].first] == [[10 + i // 5, i % 5] for i in range(10)]

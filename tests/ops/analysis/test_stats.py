@@ -18,7 +18,7 @@ import omnizarr as oz
 from omnizarr.errors import InvalidArgument
 from omnizarr.ops.analysis import tiles
 from omnizarr.ops.analysis.array_stats import ArrayStats
-from omnizarr.ops.analysis.stats import Stats, StatsReport
+from omnizarr.ops.analysis.stats import ReadTile, Stats, StatsReport
 from omnizarr.testing import RecordingStore
 from tests.property.strategies import FORMATS, described, filled, values
 from tests.property.test_roundtrip import selections
@@ -246,3 +246,31 @@ def test_the_table_has_a_line_for_each_array(hierarchy: oz.Group) -> None:
     lines = str(oz.stats(hierarchy)).splitlines()
     assert [line.split()[0] for line in lines] == ["path", "/a", "/b/c", "/b/text"]
     assert lines[1].split()[1:7] == ["float64", "1000", "0", "999", "499.5", "288.675"]
+
+
+@pytest.mark.parametrize("after", [0, 1, 17, 39])
+def test_an_interrupted_job_counts_every_tile_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    values = np.random.default_rng(after).normal(1e6, 1, (40, 50))
+    array = oz.create_array(tmp_path / "a.zarr", shape=(60, 50), dtype="f8", chunks=(1, 50))
+    array[:40] = values
+    job = Stats(str(tmp_path / "a.zarr"), bins=10, memory=1)
+    work, calls = ReadTile.__call__, iter(range(1000))
+
+    def fail(self: ReadTile) -> StatsReport:
+        if next(calls) >= after:
+            raise oz.StoreError("the disk is gone")
+        return work(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReadTile, "__call__", fail)
+        with pytest.raises(oz.StoreError):
+            oz.run(job, workers=1)
+    found = oz.run(job, resume=True)["/"]
+    whole = np.concatenate([values, np.zeros((20, 50))])
+    assert (found.size, found.count, found.fill) == (3000, 3000, 1000)
+    assert (found.chunks, found.missing_chunks) == (60, 20)
+    assert math.isclose(found.mean, whole.mean(), rel_tol=1e-12)
+    assert math.isclose(found.std, whole.std(), rel_tol=1e-9)
+    assert found.histogram == oz.stats(array, bins=10)["/"].histogram
