@@ -64,6 +64,10 @@ def functions() -> dict[str, list[Call]]:
     new = {"shape": (7, 7), "dtype": "f8"}
     calls: dict[str, list[Call]] = {
         "array": [lambda at, _: oz.array(OTHER, store=at)],
+        "undo_conversion": [
+            lambda at, _: oz.undo_conversion(at),
+            lambda at, _: oz.undo_conversion(at, zarr_format=2),
+        ],
         "consolidate_metadata": [lambda at, _: oz.consolidate_metadata(at)],
         "convert": [
             lambda at, _: oz.convert(at, at),
@@ -73,6 +77,8 @@ def functions() -> dict[str, list[Call]]:
             lambda at, to: oz.convert(at, to),
             lambda at, _: oz.convert(at, in_place=True),
             lambda at, _: oz.convert(at, in_place=True, zarr_format=2),
+            lambda at, to: oz.convert(at, to, link=True),
+            lambda at, to: oz.convert(_filled(to), at, link=True, skip_damaged=True),
         ],
         "copy": [
             lambda at, _: oz.copy(oz.open(at, path="g/b"), oz.open_group(at, "r+"), "a"),
