@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from omnizarr.errors import NodeExists, StoreError
+from omnizarr.errors import NodeExists, OmnizarrError, StoreError
 from omnizarr.formats import Format, consolidated
 from omnizarr.hierarchy.build import (
     Build,
@@ -128,7 +129,8 @@ class HierarchyOutput:
             return
         if begun.resumable:
             if begun.stage is None and store.get(key) is not None:
-                store.set(key, replace(self._mark(begun.attempt), finished=True).write())
+                with suppress(OmnizarrError, OSError):  # the node is complete, and visible
+                    store.set(key, replace(self._mark(begun.attempt), finished=True).write())
             _erase_journal(*self.journal)
             begun.clear()
 
