@@ -149,7 +149,8 @@ def _split_at_hierarchy(path: str) -> tuple[str, str]:
         return path, ""
     whole = Path(path)
     for number, folder in enumerate(whole.parents):
-        if existing_node(LocalStore(folder, read_only=True), "") is not None:
+        found = existing_node(LocalStore(folder, read_only=True), "")
+        if found is not None:
             inside = whole.relative_to(folder).as_posix()
             return (str(folder), inside) if number else (path, "")
     return path, ""
