@@ -227,10 +227,12 @@ def main() -> None:
     found: dict[str, list[list[float]]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         make_source(Path(folder, "source.zarr"), planes, options.codec)
+        print(f"wrote {planes} planes", file=sys.stderr, flush=True)
         for name in names * options.rounds:
             result = run(name, Path(folder), options, memory)
             if result is not None:
                 found[name].append(result)
+                print(name, *(f"{number:.1f}" for number in result), file=sys.stderr, flush=True)
     shape = (planes, SIDE, SIDE)
     print(f"{shape} float32, {options.codec}, (1, N, N) to (all, {COLUMN}, {COLUMN}),")
     print(f"within {options.memory}, best of {options.rounds}")
