@@ -31,6 +31,7 @@ static oz_status copy_by_buffer(int source, int target, char *buffer, size_t cap
         if (got == 0) return OZ_OK;
         if (write_all(target, buffer, got)) return OZ_SYSTEM;
         *copied += got;
+        if ((size_t)got < capacity) return OZ_OK; /* of a regular file, only its end is short */
     }
 }
 
@@ -61,8 +62,8 @@ static oz_status copy_content(int source, int target, off_t size, off_t *copied)
     return copy_by_buffer(source, target, buffer, sizeof buffer, copied);
 }
 
-static oz_status open_target(oz_atomic_file *atomic, int target, char *name) {
-    int replaces = faccessat(target, name, F_OK, 0) == 0;
+static oz_status open_target(oz_atomic_file *atomic, int target, char *name, int fresh) {
+    int replaces = !fresh && faccessat(target, name, F_OK, 0) == 0;
     oz_status status = oz_atomic_file_open(atomic, target, name, replaces);
     if (!status || errno != ENOENT) return status;
     if (oz_make_parents(target, name)) return OZ_SYSTEM;
@@ -70,10 +71,10 @@ static oz_status open_target(oz_atomic_file *atomic, int target, char *name) {
 }
 
 /* Copy an open file whose status is `info`. */
-static oz_status copy_open(int source, const struct stat *info, int target, char *name, int sync,
+static oz_status copy_open(int source, const struct stat *info, int target, char *name, int fresh,
                            off_t *copied) {
     oz_atomic_file atomic;
-    oz_status status = open_target(&atomic, target, name);
+    oz_status status = open_target(&atomic, target, name, fresh);
     if (status) return status;
     status = copy_content(source, atomic.file, info->st_size, copied);
     if (!status && *copied != info->st_size) status = OZ_UNSUPPORTED;
@@ -83,11 +84,10 @@ static oz_status copy_open(int source, const struct stat *info, int target, char
     struct timespec times[2] = {info->st_atim, info->st_mtim};
 #endif
     if (!status && futimens(atomic.file, times) != 0) status = OZ_SYSTEM;
-    if (!status && sync && fsync(atomic.file) != 0) status = OZ_SYSTEM;
     return oz_atomic_file_finish(&atomic, target, name, status);
 }
 
-oz_status oz_copy_file(int source, int target, char *name, int sync, long long *total) {
+oz_status oz_copy_file(int source, int target, char *name, int fresh, long long *total) {
     struct stat info;
     off_t copied = 0;
     /* Without O_NONBLOCK, opening a named pipe would wait for a writer. */
@@ -95,7 +95,7 @@ oz_status oz_copy_file(int source, int target, char *name, int sync, long long *
     if (file < 0) return OZ_SYSTEM;
     oz_status status = fstat(file, &info) < 0 ? OZ_SYSTEM : OZ_OK;
     if (!status && !S_ISREG(info.st_mode)) status = OZ_UNSUPPORTED;
-    if (!status) status = copy_open(file, &info, target, name, sync, &copied);
+    if (!status) status = copy_open(file, &info, target, name, fresh, &copied);
     int error = errno;
     close(file);
     errno = error;

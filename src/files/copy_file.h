@@ -5,9 +5,9 @@
 #include "status.h"
 
 /* Copy a file and its modification time between two open directories; the parent directories of the
- * copy are created. `name` is changed and restored on the way. `sync` flushes the data to the disk.
- * The number of bytes is added to `total`. OZ_UNSUPPORTED: it is not a regular file, or it was
+ * copy are created. `name` is changed and restored on the way. `fresh` is 1 where the copy probably
+ * does not exist yet. The number of bytes is added to `total`. OZ_UNSUPPORTED: it is not a regular file, or it was
  * changed in place meanwhile. */
-oz_status oz_copy_file(int source, int target, char *name, int sync, long long *total);
+oz_status oz_copy_file(int source, int target, char *name, int fresh, long long *total);
 
 #endif

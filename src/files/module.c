@@ -238,12 +238,12 @@ static char **take_names(PyObject *names, Py_ssize_t count) {
     return taken;
 }
 
-/* copy_many(source, target, names, sync) -> (files copied: all, or those before the first failure,
- * and their bytes) */
+/* copy_many(source, target, names, fresh) -> (number, bytes) of the files copied: all, or those
+ * before the first failure */
 static PyObject *copy_many(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *from, *to, *names;
-    int sync;
-    if (!PyArg_ParseTuple(args, "SSO!p", &from, &to, &PyTuple_Type, &names, &sync)) return NULL;
+    int fresh;
+    if (!PyArg_ParseTuple(args, "SSO!p", &from, &to, &PyTuple_Type, &names, &fresh)) return NULL;
     Py_ssize_t count = PyTuple_GET_SIZE(names), done = 0;
     long long total = 0;
     char **taken = take_names(names, count);
@@ -252,8 +252,8 @@ static PyObject *copy_many(PyObject *Py_UNUSED(module), PyObject *args) {
     int source = open(PyBytes_AS_STRING(from), O_PATH | O_DIRECTORY | O_CLOEXEC);
     int target = open(PyBytes_AS_STRING(to), O_PATH | O_DIRECTORY | O_CLOEXEC);
     while (source >= 0 && target >= 0 && done < count) {
-        oz_status status = oz_copy_file(source, target, taken[done], sync, &total);
-        if (status == OZ_RETRY) status = oz_copy_file(source, target, taken[done], sync, &total);
+        oz_status status = oz_copy_file(source, target, taken[done], fresh, &total);
+        if (status == OZ_RETRY) status = oz_copy_file(source, target, taken[done], fresh, &total);
         if (status) break;
         done++;
     }
@@ -265,7 +265,45 @@ static PyObject *copy_many(PyObject *Py_UNUSED(module), PyObject *args) {
     return Py_BuildValue("nL", done, total);
 }
 
+/* Return the bytes and modification time of a file, or None where it is no regular file. */
+static PyObject *status_of(int directory, PyObject *name) {
+    struct stat info;
+    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+    if (text == NULL || fstatat(directory, text, &info, 0) != 0 || !S_ISREG(info.st_mode)) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+#ifdef __APPLE__
+    struct timespec modified = info.st_mtimespec;
+#else
+    struct timespec modified = info.st_mtim;
+#endif
+    long long time = (long long)modified.tv_sec * 1000000000 + modified.tv_nsec;
+    return Py_BuildValue("LL", (long long)info.st_size, time);
+}
+
+/* status_many(folder, names) -> list of (bytes, nanoseconds), or None (not known) for each */
+static PyObject *status_many(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *folder, *names, *kept = NULL, *found = NULL;
+    if (!PyArg_ParseTuple(args, "O&O!", PyUnicode_FSConverter, &folder, &PyList_Type, &names))
+        return NULL;
+    int directory = open(PyBytes_AS_STRING(folder), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    kept = PyList_AsTuple(names); /* other threads may change the list */
+    if (kept != NULL) found = PyList_New(PyTuple_GET_SIZE(kept));
+    for (Py_ssize_t i = 0; found != NULL && i < PyTuple_GET_SIZE(kept); i++) {
+        PyObject *one = status_of(directory, PyTuple_GET_ITEM(kept, i));
+        if (one == NULL) Py_CLEAR(found);
+        else PyList_SET_ITEM(found, i, one);
+    }
+    if (directory >= 0) close(directory);
+    Py_XDECREF(kept);
+    Py_DECREF(folder);
+    return found;
+}
+
 static PyMethodDef methods[] = {
+    {"status_many", status_many, METH_VARARGS,
+     "Return bytes and modification times of files in a folder, None where not known."},
     {"copy_many", copy_many, METH_VARARGS,
      "Copy files to another directory; return their number, up to the first failure, and bytes."},
     {"replace_many", replace_many, METH_VARARGS,

@@ -492,12 +492,11 @@ def test_parts_of_a_copy_run_on_their_own(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "BATCH", 4)
     oz.create_group(tmp_path / "a.zarr").create_array("a", data=np.arange(40), chunks=1)
     job = jobs.Copy(tmp_path / "a.zarr", tmp_path / "b.zarr")
-    for part in (1, 2, 3):
-        oz.run(job, part=(part, 3))
+    oz.run(job, part=(1, 3))
     with pytest.raises(NodeNotFound, match="is incomplete"):
         oz.open(tmp_path / "b.zarr")
-    with suppress(NodeExists):  # of parts that come when it is complete
-        for part in (1, 2, 3):  # another round for the metadata
+    for part in (2, 3, 1, 2, 3):  # another round for the metadata
+        with suppress(NodeExists):  # of parts that come when it is complete
             oz.run(job, part=(part, 3))
     assert values(tmp_path / "b.zarr") == values(tmp_path / "a.zarr")
 

@@ -270,7 +270,7 @@ class Copying:
     @property
     def _transfer(self) -> Transfer:
         start, end = paths.prefix(self.path), paths.prefix(self.end)
-        return Transfer(self.source, self.output.target, start, end)
+        return Transfer(self.source, self.output.target, start, end, fresh=not self.job.update)
 
     def _value_tasks(self) -> Iterator[Task[Copied]]:
         there = self._destination_entries()

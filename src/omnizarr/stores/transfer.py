@@ -61,6 +61,7 @@ class Transfer:
     target: Store
     start: str = ""
     end: str = ""
+    fresh: bool = False  # the target has probably none of the keys
 
     def copy(self, entries: Sequence[Entry], *, digests: bool = False) -> Result:
         """Copy values; keys in the entries are relative to the prefixes."""
@@ -97,7 +98,7 @@ class Transfer:
         while left:
             done = 0
             with suppress(ValueError):  # a key that is no path, which the stores refuse below
-                done, nbytes = _files.copy_many(old, new, left, False)
+                done, nbytes = _files.copy_many(old, new, left, self.fresh)
                 result.values, result.nbytes = result.values + done, result.nbytes + nbytes
             for key in left[done : done + 1]:  # this raises, makes folders, or copies otherwise
                 self._note(by_key[key], self._copy_one(False, by_key[key]), result)

@@ -14,7 +14,7 @@ import os
 import shutil
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from omnizarr.concurrency.retry import EMFILE, REMOVED_DIRECTORY, retry_on_emfile
@@ -74,6 +74,13 @@ def _remove_level_by_level(path: str) -> None:
 
 def _raise(error: OSError) -> None:
     raise error
+
+
+def status_of_files(folder: str, names: list[str]) -> Sequence[tuple[int, int] | None]:
+    """Return the bytes and modification time of each file of a folder, None where not known."""
+    if hasattr(_files, "status_many") and names:
+        return _files.status_many(folder or ".", names)
+    return [None] * len(names)
 
 
 def replace_files(pairs: list[tuple[str, Bytes]]) -> int:

@@ -360,22 +360,18 @@ class LocalStore(Closeable):
         return ((entry.key, entry.size or 0) for entry in self.list_entries(prefix))
 
     def list_entries(self, prefix: str) -> Iterator[Entry]:
-        top, status, is_file = self._folder(prefix), os.stat, stat.S_ISREG
+        top = self._folder(prefix)
         for inside, names in atomic_files.walk(top, self._start):
             head = f"{prefix}{inside}/" if inside else prefix
-            folder = self._start + head
-            for name in names:
-                if OURS in name:
+            values = [name for name in names if OURS not in name]
+            known = atomic_files.status_of_files(os.path.join(self._start, head), values)
+            for name, status in zip(values, known, strict=True):
+                if status is not None:
+                    yield Entry(head + name, *status)
                     continue
-                try:
-                    about = status(folder + name)
-                except OSError:  # it was erased meanwhile, or cannot be read
-                    found = self.entry(head + name)
-                    if found is not None:
-                        yield found
-                    continue
-                if is_file(about.st_mode):
-                    yield Entry(head + name, about.st_size, about.st_mtime_ns)
+                found = self.entry(head + name)  # erased meanwhile, or no file; or this raises
+                if found is not None:
+                    yield found
 
     def entry(self, key: str) -> Entry | None:
         """Return the size and modification time of a value, or None if there is none."""
