@@ -94,7 +94,7 @@ MAX_THREADS = 16
 IN_FLIGHT = 2**25
 MAX_UNPACKED = 2**32
 CODECS = ("fast", "portable")
-_BYTES = re.compile(r"\s*([\d.]+)\s*([kMGT]?)(i?)B\s*", re.IGNORECASE)
+_BYTES = re.compile(r"\s*([\d.]+)\s*(?:([kMGT]?)(i?)B)?\s*", re.IGNORECASE)
 
 
 def byte_size(size: int | str, what: str) -> int:
@@ -108,7 +108,7 @@ def byte_size(size: int | str, what: str) -> int:
         number = 0.0
     if match is None or number <= 0:
         raise InvalidArgument(f"{what}: {size!r} is not a size such as '1MB' or '512 KiB'")
-    power = " kmgt".index(match[2].lower() or " ")
+    power = " kmgt".index((match[2] or " ").lower())
     return max(1, int(number * (1024 if match[3] else 1000) ** power))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -237,9 +238,21 @@ def test_a_job_that_only_reads_does_not_need_a_journal(
         assert run(AddAll(str(tmp_path), 10)).numbers == 10
 
 
+def test_old_journals_of_jobs_that_only_read_are_erased(tmp_path: Path, state: Path) -> None:
+    old, new = (state / "omnizarr" / "jobs" / name for name in ("old", "new"))
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+        (folder / "entry").touch()
+    os.utime(old, (0, 0))
+    run(AddAll(str(tmp_path), 1))
+    assert not old.exists()
+    assert new.exists()
+
+
 def test_memory_is_shared_by_tasks() -> None:
     assert memory_of("1MB", 4) == 250_000
     assert memory_of(None, 1) == 512_000_000
+    assert memory_of("4000", 4) == 1000
 
 
 # Outputs

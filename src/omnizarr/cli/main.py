@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import traceback
 import warnings
@@ -15,6 +16,7 @@ from omnizarr import registry
 from omnizarr._version import VERSION
 from omnizarr.cli.options import JSON, RESUME, CommandGroup
 from omnizarr.cli.terminal import (
+    BROKEN_PIPE,
     FAILED,
     INTERRUPTED,
     USAGE,
@@ -107,7 +109,8 @@ class Main(CommandGroup):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:  # the reader, such as head, has closed the pipe
-            raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is buffered
+            sys.exit(BROKEN_PIPE)
         except (Exception, KeyboardInterrupt) as e:
             _fail(ctx, e)
 
@@ -120,13 +123,11 @@ def _fail(ctx: click.Context, error: BaseException) -> NoReturn:
     """Print an error and end with its exit code."""
     if ctx.params.get("debug"):
         traceback.print_exception(error)
-    resume = bool(ctx.meta.get(RESUME))
     if isinstance(error, KeyboardInterrupt):
-        again = "run the same command with --resume to go on" if resume else "run it again"
-        remark(f"nothing unfinished is visible; {again}", label="interrupted", colour="red")
+        remark(_again(ctx), label="interrupted", colour="red")
         sys.exit(INTERRUPTED)
     if isinstance(error, (OmnizarrError, OSError, MemoryError, ImportError)):
-        show_error(error, advice=_advice(error, resume))
+        show_error(error, advice=_advice(error, _again(ctx)))
     else:
         text = (
             f"{type(error).__name__}: {error_message(error)}; run it with --debug and report this"
@@ -143,14 +144,22 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _advice(error: BaseException, resume: bool) -> str:
+def _again(ctx: click.Context) -> str:
+    """Return how to go on with a command that was stopped, and for writers what is safe."""
+    again = (
+        "run the same command with --resume to go on" if ctx.meta.get(RESUME) else "run it again"
+    )
+    reads = ctx.invoked_subcommand in {**COMMANDS["Look"], **COMMANDS["Check"]}
+    return again if reads else f"nothing unfinished is visible; {again}"
+
+
+def _advice(error: BaseException, again: str) -> str:
     """Return what to do about an error that comes from outside; empty for most."""
-    again = "run the same command with --resume to go on" if resume else "run it again"
     for cause in _causes(error):
         if getattr(cause, "errno", None) in _FULL:
-            return f"nothing unfinished is visible; free some space and {again}"
+            return f"the disk is full: free some space; {again}"
         if isinstance(cause, (ConnectionError, TimeoutError)):
-            return f"nothing unfinished is visible; {again}"
+            return again
     return ""
 
 

@@ -60,6 +60,7 @@ PROBLEMS = 1  # damage, differences, invalid metadata: the answer to what was as
 USAGE = 2  # wrong arguments
 FAILED = 3  # a path is missing, the store failed, there is no space …
 INTERRUPTED = 4  # by Ctrl-C or a signal; where there is --resume, it goes on from there
+BROKEN_PIPE = 141  # the reader has closed the pipe; what the shell says of other programs
 
 # Arguments that the library's messages recommend, and the options that replace them.
 OPTIONS = {

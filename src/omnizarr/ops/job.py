@@ -14,6 +14,7 @@ import copy
 import dataclasses
 import json
 import os
+import shutil
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -49,6 +50,7 @@ from omnizarr.stores.staging import JOURNAL as JOURNAL
 
 MEMORY = "512MB"  # of one process, unless the user says otherwise
 FLUSH, MAX_FLUSH = 1.0, 60.0  # seconds between two entries of a journal
+EXPIRES = 30 * 86400  # seconds after which nobody resumes a job that only reads
 Part: TypeAlias = tuple[int, int]  # the number of this part, from 1, and of all parts
 
 
@@ -461,7 +463,12 @@ def _state() -> tuple[Store, str]:
     home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     if sys.platform == "win32":
         home = os.environ.get("LOCALAPPDATA") or home
-    return LocalStore(Path(home) / "omnizarr" / "jobs"), ""
+    folder = Path(home) / "omnizarr" / "jobs"
+    with suppress(OSError):
+        for old in folder.iterdir():
+            if time.time() - old.stat().st_mtime > EXPIRES:
+                shutil.rmtree(old, ignore_errors=True)
+    return LocalStore(folder), ""
 
 
 def memory_of(given: int | str | None, tasks: int) -> int:
