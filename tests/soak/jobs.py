@@ -7,6 +7,7 @@ often as its tasks. Then it is resumed, sometimes killed again, until it ends.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -22,6 +23,8 @@ from typing import Any
 import numpy as np
 
 import omnizarr as oz
+from omnizarr.cli.main import main
+from omnizarr.concurrency import file_locks
 from omnizarr.formats import by_name, is_metadata
 from omnizarr.hierarchy.location import Location
 from omnizarr.model import GroupModel
@@ -79,10 +82,10 @@ def run(folder: Path, name: str, rounds: int, seed: int = 0) -> dict[str, int]:
             found["looked complete"] += not _is_old_or_new(place / "out", old, new)
         ended = _tree(place / "out") == new  # then it may be refused to begin again
         done = _fork(work, place, True, Moment())
-        left = [str(path) for path in place.rglob("*") if OURS in str(path) and path.is_file()]
+        left = [str(path) for path in place.rglob("*") if _is_left(path)]
         if (done < 0 and not ended) or _tree(place / "out") != new or left:
             found["wrong"] += 1
-            print(f"{name}, {place}, killed at {kills}: ended with {done}, left {left}")
+            print(f"{name}, {place}, killed at {kills}: ended with {done}, left {left[:3]}")
         else:
             shutil.rmtree(place)
     return found
@@ -135,18 +138,30 @@ def _work(work: Work, folder: Path, resume: bool, moment: Moment) -> int:
 
 
 def _tree(folder: Path) -> Tree:
-    """Return all files, except what the library has for itself."""
+    """Return all files, except what the library has for itself; metadata with sorted members."""
     paths = (path for path in folder.rglob("*") if path.is_file())
-    found = {path.relative_to(folder).as_posix(): path for path in paths}
-    return {key: path.read_bytes() for key, path in found.items() if OURS not in key}
+    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    for key in filter(is_metadata, found):
+        found[key] = json.dumps(json.loads(found[key]), sort_keys=True).encode()
+    return {key: value for key, value in found.items() if OURS not in key}
+
+
+def _is_left(path: Path) -> bool:
+    """Return True for a file that is not data; locks of killed processes are harmless."""
+    return OURS in str(path) and path.is_file() and not path.name.startswith(file_locks.NAME)
 
 
 def _is_old_or_new(out: Path, old: Tree, new: Tree) -> bool:
-    """Return True if every node that has metadata has all of its values, old or new ones."""
+    """Return True if every array that has metadata has all of its values, old or new ones."""
     found = _tree(out)
     for key in filter(is_metadata, found):
         folder = key.rpartition("/")[0]
         values = _below(found, folder)
+        if any(
+            is_metadata(each[len(folder) + 1 :]) and "/" in each[len(folder) + 1 :]
+            for each in values
+        ):
+            continue  # a group
         if values not in (_below(old, folder), _below(new, folder)):
             print(f"{out}: {key} is there, but not all values, or other ones")
             return False
@@ -222,7 +237,54 @@ def _old_group(folder: Path) -> None:
     group.create_array("c", data=np.arange(20), chunks=(10,))
 
 
+# Commands
+
+
+def _command(*given: str) -> Callable[[Path, bool], int]:
+    def run_command(folder: Path, resume: bool) -> int:
+        words = [str(folder / word) if word in ("in", "out") else word for word in given]
+        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - of a child that ends here
+        try:
+            main([*words, "--workers", "2", *(["--resume"] if resume else [])])
+        except SystemExit as end:
+            return int(end.code or 0)
+        return 0
+
+    return run_command
+
+
+def _source(folder: Path) -> None:
+    group = oz.create_group(folder / "in", attributes={"title": "a source"})
+    values = np.arange(40 * 30).reshape(40, 30)
+    group.create_array("a", data=values.astype("f4"), chunks=(4, 30))
+    group.create_array("deep/b", data=values.astype("i2"), chunks=(5, 6))
+    group.create_array("empty", shape=(10,), chunks=(2,), dtype="u1")
+    oz.consolidate_metadata(folder / "in")
+
+
+def _source_and_old(folder: Path) -> None:
+    _source(folder)
+    _old_group(folder)
+
+
+def _source_in_place(folder: Path) -> None:
+    _source(folder)
+    (folder / "in").rename(folder / "out")
+
+
+RECHUNK = ("rechunk", "in", "out", "--chunks", "20,10", "--array", "a", "--array", "deep/b")
+TWO_PASSES = (*RECHUNK, "--passes", "2")
+COMMANDS = {"copy": ("copy", "in", "out"), "rechunk": RECHUNK, "rechunk in two passes": TWO_PASSES,
+            "convert": ("convert", "in", "out", "--to", "2")}  # fmt: skip
 WORKS = {
     "a job of two stages": Work(lambda folder: None, _run_fill(overwrite=False)),
     "a job of two stages, overwriting": Work(_old_group, _run_fill(overwrite=True)),
+    **{name: Work(_source, _command(*words)) for name, words in COMMANDS.items()},
+    **{
+        f"{name}, overwriting": Work(_source_and_old, _command(*words, "--overwrite"))
+        for name, words in COMMANDS.items()
+    },
+    "rechunk in place": Work(
+        _source_in_place, _command("rechunk", "out", "--in-place", "--yes", *RECHUNK[3:])
+    ),
 }

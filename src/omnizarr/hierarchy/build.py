@@ -469,6 +469,9 @@ def _stray_chunk_keys(location: Location) -> list[str]:
 def update_consolidated_above(target: Location, old: Format | None) -> None:
     """Update the consolidated metadata above a node for it and all nodes below it."""
     store, path, format = target.store, target.path, target.format
+    if not path:  # nothing is above the root, which has what its writer stored
+        mark_changed()
+        return
     if old is not None and old.name != format.name and has_consolidated(store, path, old):
         update_consolidated(store, old, {path: None})
     if not has_consolidated(store, path, format):

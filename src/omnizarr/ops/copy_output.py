@@ -21,7 +21,6 @@ from omnizarr.stores.staging import (
     Stage,
     interrupted,
     marker,
-    recover,
     stage,
 )
 
@@ -105,19 +104,22 @@ class Destination:
         """Begin to write beside the node that is replaced, or find what was begun."""
         if shared:
             raise InvalidArgument("parts of a job cannot replace a hierarchy; erase it first")
-        old = existing_node(self.store, self.path)
-        if old is None:
-            raise NodeExists(f"{self} holds data, but no Zarr node; copy to another destination")
-        check_erasable(self.store, self.path, old[0])
         for each in interrupted(self.store) if resume else ():
             text = self.store.get(f"{FOLDER}/{each.name}/{MARKER}")
             if text is None or Mark.read(text).plan != self.mark.plan:
                 continue
-            if each.complete:  # the two were being swapped
-                recover(self.store, each.name)
+            found = stage(self.store, each.name)
+            with lock_replacement(self.store):
+                found.settle()  # if the two were being swapped
+            if found.finished:
+                found.discard()
             else:
-                self._staged = stage(self.store, each.name)
+                self._staged = found
             return True
+        old = existing_node(self.store, self.path)
+        if old is None:
+            raise NodeExists(f"{self} holds data, but no Zarr node; copy to another destination")
+        check_erasable(self.store, self.path, old[0])
         self._staged = stage(self.store)
         self._staged.check(self._extent)
         self.store.set(f"{self._staged.prefix}{MARKER}", self.mark.write())

@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
@@ -196,6 +196,9 @@ class Job(ABC, Generic[O]):
         So many tasks run at a time in one process and share its memory.
         """
 
+    def settle(self) -> None:
+        """Prepare to resume, before `plan`; a job that replaces its source may find it in part."""
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -336,6 +339,8 @@ def run(
         raise InvalidArgument(f"part must be (number, of) with 1 <= number <= of, got {part}")
     if resume and part is not None:
         raise InvalidArgument("parts of a job are always resumed; leave resume out")
+    if resume:
+        job.settle()
     return _Run(job.plan(tasks_at_once(on, workers)), on, workers, part, progress).run(resume)
 
 
@@ -440,7 +445,10 @@ class _Run(Generic[O]):
             with suppress(OmnizarrError):  # the first error is the one to raise
                 journal.flush()
             raise
-        journal.flush()  # also before the end: what is killed there has all results on resume
+        # At the end, too: a job that is killed there has all results on resume.
+        last = self.part is None and number == len(self.plan.stages)
+        with suppress(OmnizarrError) if last else nullcontext():
+            journal.flush()
         tell("")
 
     def _workers(self, stage: Stage[O]) -> int | None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from omnizarr.errors import NodeExists, OmnizarrError, StoreError
+from omnizarr.errors import NodeExists, NodeNotFound, OmnizarrError, StoreError
 from omnizarr.formats import Format, consolidated
 from omnizarr.hierarchy.build import (
     Build,
@@ -25,7 +25,7 @@ from omnizarr.hierarchy.build import (
     update_consolidated_above,
 )
 from omnizarr.hierarchy.location import Location, existing_node
-from omnizarr.hierarchy.open import consolidate_metadata
+from omnizarr.hierarchy.open import consolidate_metadata, consolidated_is_stale
 from omnizarr.model import GroupModel, Node
 from omnizarr.stores import MemoryStore, Store, can_list, erase_prefix, is_process_local
 from omnizarr.stores.staging import (
@@ -65,6 +65,8 @@ class HierarchyOutput:
         self.location, self.nodes = location, nodes  # by path in the store
         self.operation, self.digest = operation, digest
         self.overwrite, self.consolidate = overwrite, consolidate
+        # Called when the result is visible, before the end can no longer be resumed.
+        self.clear: Callable[[], None] | None = None
         self._build: Build | None = None
         self._resumed = False
 
@@ -131,6 +133,8 @@ class HierarchyOutput:
             if begun.stage is None and store.get(key) is not None:
                 with suppress(OmnizarrError, OSError):  # the node is complete, and visible
                     store.set(key, replace(self._mark(begun.attempt), finished=True).write())
+            if self.clear is not None:
+                self.clear()
             _erase_journal(*self.journal)
             begun.clear()
 
@@ -213,6 +217,8 @@ def _find_stage(location: Location, plan: str) -> Stage | None:
         text = store.get(found.prefix + MARKER) or store.get(found.prefix + FINISHED)
         mark = Mark.read(text or b"")
         if mark.plan != plan:
+            if not each.complete and found.finished:
+                found.discard()
             continue
         with lock_replacement(store):
             found.settle()
@@ -221,6 +227,20 @@ def _find_stage(location: Location, plan: str) -> Stage | None:
         update_consolidated_above(location, None)
         raise AlreadyFinished((store, found.prefix + mark.journal), found.discard)
     return None
+
+
+def settle_stages(store: Store) -> None:
+    """Finish, or undo, the replacements of nodes in which jobs were killed."""
+    for each in interrupted(store) if can_list(store) else ():
+        found = stage(store, each.name)
+        if each.complete:
+            with lock_replacement(store):
+                found.settle()
+        if found.finished:
+            found.discard()
+    with suppress(NodeNotFound):
+        if consolidated_is_stale(store):  # the job was killed before it changed them
+            consolidate_metadata(store)
 
 
 def _end(location: Location, journal: str) -> None:

@@ -39,6 +39,7 @@ from omnizarr.hierarchy.location import (
 from omnizarr.hierarchy.lookup import find_node, resolve_store_path
 from omnizarr.model import ArrayModel, GroupModel, Node, paths
 from omnizarr.ops.job import MEMORY, Job, Plan, Progress, Stage, Task, run, task_id
+from omnizarr.ops.output import settle_stages
 from omnizarr.ops.rechunk.layout import intermediate_model, read_layout, write_layout
 from omnizarr.ops.rechunk.output import (
     INTERMEDIATE,
@@ -216,6 +217,14 @@ class Rechunk(Job[Report]):
     overwrite: bool = False
     storage_options: Mapping[str, Any] | None = None
     destination_options: Mapping[str, Any] | None = None
+
+    def settle(self) -> None:
+        """Finish, or undo, the replacement of an array in which this was killed."""
+        if self.in_place:
+            here, _ = options_for_two(
+                self.source, self.destination, self.storage_options, self.destination_options
+            )
+            settle_stages(resolve_store_path(self.source, None, "r+", here)[0])
 
     def plan(self, tasks_at_once: int = 1) -> Plan[Report]:
         """Decide about every array, and count what will be read and written."""

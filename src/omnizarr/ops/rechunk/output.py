@@ -13,6 +13,7 @@ from omnizarr.hierarchy.chunks import with_shape
 from omnizarr.hierarchy.location import Location, existing_node
 from omnizarr.model import ArrayModel, GroupModel, Node
 from omnizarr.ops.job import JOURNAL, HierarchyOutput, Output
+from omnizarr.ops.output import AlreadyFinished
 from omnizarr.stores import Store, can_list, erase_prefix, is_process_local, list_prefix
 from omnizarr.stores.local.atomic_files import OURS
 
@@ -80,10 +81,18 @@ class EachArray:
             raise StoreError(
                 "parts of a job need a destination of their own; give one that does not exist"
             )
-        resumed = False
-        for output in self.outputs.values():
-            resumed = output.begin(resume, shared) or resumed
-        return resumed
+        # The journal counts only if nothing that it calls done is begun again.
+        resumed = [self._begin(output, resume) for output in self.outputs.values()]
+        return all(resumed)
+
+    @staticmethod
+    def _begin(output: HierarchyOutput, resume: bool) -> bool:
+        try:
+            return output.begin(resume, shared=False)
+        except AlreadyFinished as e:  # this array, but not all of them
+            e.clear()
+            output.overwrite = True
+            return output.begin(resume=False, shared=False)
 
     def finish(self) -> None:
         """Add the groups that are missing, then swap one array after the other."""
@@ -181,14 +190,23 @@ class WithIntermediate:
                 f"{self.temp!r} cannot list its keys, so that intermediate chunks could not be"
                 " erased; give temp"
             )
-        resumed = self.inner.begin(resume, shared)
+        try:
+            resumed = self.inner.begin(resume, shared)
+        except AlreadyFinished:
+            self._erase()
+            raise
         if not resumed and next(iter(list_prefix(self.temp, self.prefix)), None) is not None:
             erase_prefix(self.temp, self.prefix)
         return resumed
 
     def finish(self) -> None:
         """Make the result visible, and erase the intermediate chunks."""
+        if isinstance(self.inner, HierarchyOutput):
+            self.inner.clear = self._erase
         self.inner.finish()
+        self._erase()
+
+    def _erase(self) -> None:
         erase_prefix(self.temp, self.prefix)
 
     def abandon(self) -> None:
