@@ -86,6 +86,18 @@ def functions() -> dict[str, list[Call]]:
             lambda at, _: oz.copy(oz.open(at, path="g/b"), oz.open_group(at, "r+"), "g"),
         ],
         "copy_all": [lambda at, to: oz.copy_all(oz.open_group(at), _filled(to))],
+        "rechunk": [
+            lambda at, _: oz.rechunk(at, at, chunks=3),
+            lambda at, to: oz.rechunk(_filled(to).store, at, chunks=3),
+            lambda at, to: oz.rechunk(at, to, chunks=3),
+        ],
+        "run": [lambda at, to: oz.run(oz.jobs.Rechunk(_filled(to).store, at, chunks=3))],
+        "stats": [lambda at, _: oz.stats(at)],
+        "diff": [lambda at, to: oz.diff(at, _filled(to).store)],
+        "disk_usage": [lambda at, _: oz.disk_usage(at)],
+        "import_file": [lambda at, to: oz.import_file(_numpy_file(to), at)],
+        "export_file": [lambda at, to: oz.export_file(at, to.with_suffix(".npy"))],
+        "pyramid": [lambda at, to: oz.pyramid(_filled(to).store, at)],
         "copy_hierarchy": [
             lambda at, _: oz.copy_hierarchy(at, at),
             lambda at, _: oz.copy_hierarchy(at, at / "a", overwrite=True),
@@ -158,6 +170,11 @@ def _filled(to: Path) -> oz.Group:
     group = oz.create_group(to)
     group.create_array("a", data=OTHER)
     return group
+
+
+def _numpy_file(to: Path) -> Path:
+    np.save(to.with_suffix(".npy"), OTHER)
+    return to.with_suffix(".npy")
 
 
 def methods() -> dict[str, list[Call]]:
