@@ -43,7 +43,7 @@ def test_a_key_is_a_path_below_the_base_directory(store: LocalStore) -> None:
 @pytest.mark.shows("DX-50")
 def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    listings = {"C:\\data": (["top"], ["foo"]), "C:\\data\\foo": (["bar"], [])}
+    listings = {"C:\\data": (["top"], ["foo"], []), "C:\\data\\foo": (["bar"], [], [])}
 
     def read(path: str, part: Range | None) -> tuple[bytes, None, None]:
         opened.append(path)
@@ -53,7 +53,7 @@ def test_slashes_become_the_separator_of_windows_and_back(monkeypatch: pytest.Mo
     monkeypatch.setattr(local, "os", windows)
     monkeypatch.setattr(atomic_files, "os", windows)
     monkeypatch.setattr(
-        atomic_files, "entries", lambda folder, root: listings[ntpath.normpath(folder)]
+        atomic_files, "_entries", lambda folder, root: listings[ntpath.normpath(folder)]
     )
     monkeypatch.setattr(local, "_read_file", read)
     store = LocalStore("C:\\data")

@@ -20,7 +20,11 @@ TEN = bytes(range(10))
 BAD_KEYS = ["", "/", "/x", "x/", "a//b", ".", "..", "../x", "a/..", "a/../../x", "a/./b", "a\0b"]
 
 # Examples of one test share its store, and test classes share the test.
-ONE_STORE = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
+ONE_STORE = [
+    HealthCheck.function_scoped_fixture,
+    HealthCheck.differing_executors,
+    HealthCheck.too_slow,  # a store may be remote, or the machine busy
+]
 
 ranges = st.builds(Range, st.integers(-15, 15), st.one_of(st.none(), st.integers(0, 15)))
 
