@@ -59,8 +59,23 @@ def microscopy() -> dict[str, object]:
     }
 
 
+def hierarchies() -> dict[str, object]:
+    """Create the data that docs/bulk.md assumes."""
+    values = np.arange(24 * 20 * 30, dtype="f8").reshape(24, 20, 30)
+    names = ["time", "lat", "lon"]
+    for name in ("by-time", "raw", "many-files", "a", "ocean", "copy"):
+        group = oz.create_group(f"{name}.zarr")
+        group.create_array("temp", data=values, chunks=(1, 20, 30), dimension_names=names)
+    for name in ("old", "broken"):
+        oz.create_array(f"{name}.zarr", data=values, zarr_format=2)
+    oz.create_array("scan.zarr", name="0", data=values)
+    oz.create_array("volume.zarr", data=values)
+    return {"oz": oz}
+
+
 # What the examples of a document take for granted.
 GIVEN: dict[str, Callable[[], dict[str, object]]] = {
+    "bulk.md": hierarchies,
     "ome.md": microscopy,
 }
 
