@@ -18,6 +18,7 @@ from omnizarr.errors import NodeNotFound, StoreError
 from omnizarr.stores import LocalStore
 from omnizarr.stores.local.atomic_files import PARTIAL
 from omnizarr.stores.sqlite import SQLiteStore
+from omnizarr.stores.staging import INTERMEDIATE
 
 
 def gone() -> int:
@@ -224,3 +225,17 @@ def test_a_replacement_that_was_interrupted_is_kept_unless_told_otherwise(
     assert found.state == "removed"
     report = oz.verify(tmp_path / "b.zarr")
     assert (report.ok, report.chunks, report.findings) == (True, 20, [])
+
+
+def test_chunks_between_two_passes_stay_as_long_as_a_job_may_need_them(half: Path) -> None:
+    store = LocalStore(half)
+    store.set(f"{INTERMEDIATE}/0123/0/c/0", b"values")
+    [job] = oz.repair(half, dry_run=False, older_than=0)
+    assert job.state == "resumable"
+    assert store.get(f"{INTERMEDIATE}/0123/0/c/0") == b"values"
+    oz.convert(half.parent / "a.zarr", half, zarr_format=2, resume=True)
+    [found] = oz.repair(half, older_than=0)
+    assert (found.kind, found.state, found.nbytes) == ("intermediate chunks", "unused", 6)
+    oz.repair(half, dry_run=False, older_than=0)
+    assert store.get(f"{INTERMEDIATE}/0123/0/c/0") is None
+    assert oz.verify(half).ok

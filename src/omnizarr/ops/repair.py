@@ -41,6 +41,7 @@ from omnizarr.stores.local.atomic_files import OURS, PARTIAL
 from omnizarr.stores.operations import Conditional
 from omnizarr.stores.staging import (
     FOLDER,
+    INTERMEDIATE,
     JOURNAL,
     MARKER,
     Mark,
@@ -60,6 +61,7 @@ Kind: TypeAlias = Literal[
     "consolidated metadata",
     "interrupted job",
     "journal",
+    "intermediate chunks",
 ]
 _PARTIAL = re.compile(re.escape(PARTIAL) + r"(\d+)(_[0-9a-f]+)?\Z")
 _LOCK = re.compile(re.escape(file_locks.NAME) + r"[a-z]+\Z")
@@ -116,6 +118,8 @@ def repair(
         raise StoreError(f"{where!r} cannot list its keys, so leftovers cannot be found")
     jobs = _Jobs(where, root, not dry_run and remove_jobs, not dry_run, older_than)
     found = [*_unfinished_nodes(where, not dry_run, remove_jobs), *jobs.find()]
+    if not any(each.state in ("in use", "resumable", "in the way") for each in found):
+        found += _intermediate(where, not dry_run)
     if root is not None:
         found += _leftovers(str(root), not dry_run, older_than)
     elif supports_compare_and_set(where):
@@ -247,6 +251,16 @@ def incomplete_keys(store: Store, path: str) -> list[str]:
         if OURS not in key and any(each.is_zarr_key(key) for each in formats)
     }
     return sorted(keys)
+
+
+def _intermediate(store: Store, remove: bool) -> Iterator[Leftover]:
+    """Yield chunks between two passes of a job, which belong to no job any more."""
+    for prefix in list_dir(store, f"{INTERMEDIATE}/")[1]:
+        size = sum(size for _, size in list_sizes(store, prefix))
+        if remove:
+            erase_prefix(store, prefix)
+        state: State = "removed" if remove else "unused"
+        yield Leftover(prefix.rstrip("/"), "intermediate chunks", state, size)
 
 
 def _consolidated(store: Store, renew: bool) -> Iterator[Leftover]:

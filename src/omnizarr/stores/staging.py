@@ -259,6 +259,7 @@ def _machine() -> str:
 
 
 JOURNAL = f"{OURS}journal__"  # in the root of a store: one prefix for each attempt of a job
+INTERMEDIATE = f"{OURS}rechunk__"  # in the root of a store: chunks between two passes of a job
 MARKER = f"{OURS}incomplete__"  # the name of a key beside chunks whose metadata is stored last
 
 

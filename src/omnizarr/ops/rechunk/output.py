@@ -15,9 +15,7 @@ from omnizarr.model import ArrayModel, GroupModel, Node
 from omnizarr.ops.job import JOURNAL, HierarchyOutput, Output
 from omnizarr.ops.output import AlreadyFinished
 from omnizarr.stores import Store, can_list, erase_prefix, is_process_local, list_prefix
-from omnizarr.stores.local.atomic_files import OURS
-
-INTERMEDIATE = f"{OURS}rechunk__"  # in the root of a store: one prefix for each job
+from omnizarr.stores.staging import INTERMEDIATE as INTERMEDIATE
 
 
 class ArrayOutput(Output, Protocol):
