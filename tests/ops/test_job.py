@@ -249,6 +249,17 @@ def test_old_journals_of_jobs_that_only_read_are_erased(tmp_path: Path, state: P
     assert new.exists()
 
 
+def test_the_ids_of_tasks_differ_with_what_they_do() -> None:
+    parts: list[tuple[Any, ...]] = [
+        (), ("a",), ("a", "b"), ("a,b",), (["a"], "b"), (1,), ("1",), (True,), (1.5,), (None,),
+        (b"a",), (("a", 1), 2), ("a", 1, 2), ("a", (1, 2)), ("\udc80",),
+    ]  # fmt: skip
+    ids = [task_id(*each) for each in parts]
+    assert len({*ids}) == len(parts)
+    assert ids == [task_id(*pickle.loads(pickle.dumps(each))) for each in parts]
+    assert all(0 <= id < 2**64 for id in ids)
+
+
 def test_memory_is_shared_by_tasks() -> None:
     assert memory_of("1MB", 4) == 250_000
     assert memory_of(None, 1) == 512_000_000

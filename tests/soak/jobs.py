@@ -13,6 +13,7 @@ import random
 import shutil
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -72,14 +73,17 @@ def run(folder: Path, name: str, rounds: int, seed: int = 0) -> dict[str, int]:
     found = {"jobs": rounds, "killed": 0, "looked complete": 0, "wrong": 0}
     for number in range(rounds):
         place = folder / f"round-{number}"
-        shutil.copytree(start, place)
-        kills = []
-        for _ in range(chance.randint(1, KILLS)):
-            kills.append(_moment(chance, seconds, changes))
-            if _fork(work, place, len(kills) > 1, kills[-1]) != KILLED:
-                break
-            found["killed"] += 1
-            found["looked complete"] += not _is_old_or_new(place / "out", old, new)
+        kills: list[Moment] = []
+        while not kills:  # unless it has ended before
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(start, place)
+            for _ in range(chance.randint(1, KILLS)):
+                moment = _moment(chance, seconds, changes)
+                if _fork(work, place, bool(kills), moment) != KILLED:
+                    break
+                kills.append(moment)
+                found["looked complete"] += not _is_old_or_new(place / "out", old, new)
+        found["killed"] += len(kills)
         ended = _tree(place / "out") == new  # then it may be refused to begin again
         done = _fork(work, place, True, Moment())
         left = [str(path) for path in place.rglob("*") if _is_left(path)]
@@ -107,6 +111,8 @@ def _fork(work: Work, folder: Path, resume: bool, moment: Moment) -> int:
         try:
             os.close(results)
             os.write(output, str(_work(work, folder, resume, moment)).encode())
+        except oz.NodeExists:
+            pass  # it had ended before
         except BaseException:
             traceback.print_exc()
         finally:
@@ -173,6 +179,38 @@ def _below(tree: Tree, folder: str) -> Tree:
     return {key: value for key, value in tree.items() if key.startswith(start)}
 
 
+def run_on_dask(folder: Path, rounds: int, seed: int = 0) -> dict[str, int]:
+    """Count jobs on three worker processes, one of which is killed in the middle."""
+    from distributed import Client, LocalCluster
+
+    chance = random.Random(seed)
+    found = {"jobs": rounds, "killed": 0, "looked complete": 0, "wrong": 0}
+    options: Any = {"n_workers": 3, "threads_per_worker": 1, "dashboard_address": None}
+    oz.run(Fill(str(folder / "whole")))
+    new = _tree(folder / "whole")
+    connect: Any = Client  # which has no type annotations
+    with LocalCluster(**options) as cluster, connect(cluster) as client:
+        for number in range(rounds):
+            client.wait_for_workers(3)
+            out = folder / f"round-{number}"
+            victim = chance.choice([*client.run(os.getpid).values()])
+            moment = chance.randrange(1, 2 * COUNT)
+            killer = threading.Thread(target=_kill_after, args=(out, moment, victim))
+            killer.start()
+            oz.run(Fill(str(out), seconds=0.01), client)
+            killer.join()
+            found["killed"] += 1
+            found["wrong"] += _tree(out) != new
+    return found
+
+
+def _kill_after(out: Path, chunks: int, process: int) -> None:
+    """Kill a worker when so many chunks are stored."""
+    while len([*out.glob("*/c/*")]) < chunks:
+        time.sleep(0.002)
+    os.kill(process, signal.SIGKILL)
+
+
 # A job of two stages, the second of which reads what the first has written.
 
 
@@ -181,8 +219,10 @@ class _Write:
     store: Any
     name: str
     number: int
+    seconds: float = 0.0
 
     def __call__(self) -> Outcome:
+        time.sleep(self.seconds)
         size = OPTIONS["chunks"][0]
         options: Any = {"shape": (COUNT * size,), **OPTIONS}
         model = oz.create_array(MemoryStore(), **options)
@@ -202,6 +242,7 @@ class Fill(Job[Outcome]):
 
     path: str
     overwrite: bool = False
+    seconds: float = 0.0  # of each task, at least
 
     def plan(self, tasks_at_once: int = 1) -> Plan[Outcome]:
         shape = (COUNT * OPTIONS["chunks"][0],)
@@ -217,7 +258,8 @@ class Fill(Job[Outcome]):
 
         def tasks(name: str) -> Iterator[Task[Outcome]]:
             for number in range(COUNT):
-                yield Task(task_id(name, number), _Write(output.chunk_store, name, number))
+                work = _Write(output.chunk_store, name, number, self.seconds)
+                yield Task(task_id(name, number), work)
 
         stages = [Stage(name, lambda name=name: tasks(name), COUNT) for name in "ab"]
         return Plan("fill", "fill", stages, Outcome(), output)

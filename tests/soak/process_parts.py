@@ -1,4 +1,4 @@
-"""Tables of interrupts, interpreter exits, and failures compared with other libraries."""
+"""Tables of interrupts, exits, killed jobs, and failures compared with other libraries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tests.soak import exits, failures, interrupts, peers
+from tests.soak import exits, failures, interrupts, jobs, peers
 from tests.soak.page import Table, show
 
 Rows: TypeAlias = Iterator[tuple[Any, ...]]
@@ -91,10 +91,32 @@ def _failures(folder: Path, given: Given) -> None:
     show(FAILURES, rows())
 
 
+JOBS = Table(
+    "Killed jobs",
+    "A job runs in a process that is killed (SIGKILL) at a random time, or just before a random\n"
+    "change of its destination; then the same command with `--resume`, up to three times. Looked\n"
+    "complete: an array was visible after a kill that was neither the old nor the new one. Wrong:\n"
+    "the end was not the same, byte for byte, as without a kill, or other files were left. On\n"
+    "Dask, one of three worker processes is killed in the middle, and the job goes on.",
+    ("job", "jobs", "kills", "looked complete", "wrong"),
+)
+
+
+def _jobs(folder: Path, given: Given) -> None:
+    def rows() -> Rows:
+        for number, name in enumerate(jobs.WORKS):
+            yield name, *jobs.run(folder / str(number), name, given.jobs).values()
+        count = -(-given.jobs // 5)
+        yield "a job of two stages on Dask", *jobs.run_on_dask(folder / "dask", count).values()
+
+    show(JOBS, rows())
+
+
 PARTS: dict[str, Callable[[Path, Given], None]] = {
     "interrupts": _interrupts,
     "exits": _exits,
     "failures": _failures,
+    "jobs": _jobs,
 }
 
 
@@ -102,4 +124,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of these parts."""
     parser.add_argument("--interrupts", type=int, default=50, help="interrupts of each work")
     parser.add_argument("--exits", type=int, default=20, help="runs of each program that ends")
+    parser.add_argument("--jobs", type=int, default=100, help="killed jobs of each kind")
     parser.add_argument("--failures", type=int, default=100, help="tries of each failure")
