@@ -30,7 +30,7 @@ from omnizarr.ops.job import Job, Journal, Outcome, Plan, Stage, Task, run, task
 from omnizarr.stores import LocalStore, list_prefix
 
 # What a task costs the coordinator, in seconds, as `measure` found it.
-DISPATCH = {"processes": 0.0005, "Dask": 0.002}
+DISPATCH = {"threads": 0.0001, "processes": 0.0006, "Dask": 0.005}
 TB = 10**12
 
 
@@ -72,10 +72,7 @@ def _in_child(function: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
     child = os.fork()
     if child == 0:
         try:
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            found = function()
-            used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-            os.write(output, repr((*found, round(used / 1024))).encode())
+            os.write(output, repr(_with_memory(function)).encode())
         finally:
             os._exit(0)
     os.close(output)
@@ -84,6 +81,14 @@ def _in_child(function: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
     os.waitpid(child, 0)
     found = eval(text)
     return tuple(found)
+
+
+def _with_memory(function: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the result of a function, and by how many MiB the process has grown."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = function()
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return (*found, round(used / 1024))
 
 
 def _timed(job: Nothing, on: Any, workers: int) -> tuple[Any, ...]:
@@ -113,7 +118,8 @@ def measure(most: int, folder: Path) -> None:
     for on, limit in (None, most), ("processes", most // 10), ("Dask", most // 100):
         for count in sorted({limit // 10, limit}):
             job = Nothing(count, str(on))
-            seconds, used = _in_child(partial(_timed, job, on, 2))
+            timed = partial(_timed, job, on, 2)
+            seconds, used = _with_memory(timed) if on == "Dask" else _in_child(timed)
             name = "threads" if on is None else on
             print(f"| {name} | {count:,} | {seconds:.1f} | {count / seconds:,.0f} | {used} |")
     print()

@@ -59,6 +59,8 @@ class Destination:
         if self.mode == "update":
             self.store.set(marker(self.path), self.mark.write())
             return False
+        if self.mode == "overwrite" and resume and self._find_stage():
+            return True
         if found is not None:
             self._begin_again(Mark.read(found))
         if not self._is_occupied():
@@ -68,7 +70,7 @@ class Destination:
                 return True
             raise NodeExists(f"another writer is just creating {self}; try again later")
         if self.mode == "overwrite":
-            return self._begin_stage(resume, shared)
+            return self._begin_stage(shared)
         if resume and self._has_journal():  # it is complete, but for the end of the journal
             return True
         raise NodeExists(
@@ -100,22 +102,26 @@ class Destination:
             )
         erase_prefix(self.store, paths.prefix(self.path))
 
-    def _begin_stage(self, resume: bool, shared: bool) -> bool:
-        """Begin to write beside the node that is replaced, or find what was begun."""
-        if shared:
-            raise InvalidArgument("parts of a job cannot replace a hierarchy; erase it first")
-        for each in interrupted(self.store) if resume else ():
+    def _find_stage(self) -> bool:
+        """Return True if the same copy has staged something, or has just put it in its place."""
+        for each in interrupted(self.store):
             text = self.store.get(f"{FOLDER}/{each.name}/{MARKER}")
             if text is None or Mark.read(text).plan != self.mark.plan:
                 continue
             found = stage(self.store, each.name)
             with lock_replacement(self.store):
-                found.settle()  # if the two were being swapped
+                found.settle(overwrite=True)  # if the two were being swapped
             if found.finished:
                 found.discard()
             else:
                 self._staged = found
             return True
+        return False
+
+    def _begin_stage(self, shared: bool) -> bool:
+        """Begin to write beside the node that is replaced."""
+        if shared:
+            raise InvalidArgument("parts of a job cannot replace a hierarchy; erase it first")
         old = existing_node(self.store, self.path)
         if old is None:
             raise NodeExists(f"{self} holds data, but no Zarr node; copy to another destination")

@@ -221,7 +221,7 @@ def _find_stage(location: Location, plan: str) -> Stage | None:
                 found.discard()
             continue
         with lock_replacement(store):
-            found.settle()
+            found.settle(overwrite=True)
         if not found.finished:
             return found
         update_consolidated_above(location, None)
@@ -235,7 +235,7 @@ def settle_stages(store: Store) -> None:
         found = stage(store, each.name)
         if each.complete:
             with lock_replacement(store):
-                found.settle()
+                found.settle(overwrite=True)
         if found.finished:
             found.discard()
     with suppress(NodeNotFound):

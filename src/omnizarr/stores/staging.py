@@ -120,11 +120,15 @@ class Stage:
         self.settle()
         self.discard()
 
-    def settle(self) -> None:
-        """Finish, or undo, an interrupted `replace`; `finished` tells which."""
+    def settle(self, *, overwrite: bool = False) -> None:
+        """Finish, or undo, an interrupted `replace`; `finished` tells which.
+
+        With `overwrite`, a node that looks like the old one is replaced, although somebody may
+        have made it again.
+        """
         plan = self._read(PLAN)
         if plan is not None:
-            self._resume(plan)
+            self._resume(plan, overwrite)
             self._finish(plan)
 
     @property
@@ -163,12 +167,14 @@ class Stage:
             self._apply(plan)
             self._finish(plan)
 
-    def _resume(self, plan: Plan) -> None:
+    def _resume(self, plan: Plan, overwrite: bool) -> None:
         """Apply the plan of a killed writer, unless another node was created there since."""
         now = _digests(self.target, plan["metadata"])
         new = _digests(self.store, plan["metadata"])
         applied = all(self.target.get(key) == self.store.get(key) for key in plan["new"])
         complete = bool(now) and now in (plan["had"], new) and not applied
+        if overwrite and now == plan["had"]:
+            complete = False
         if complete or not {*plan["had"], *new}.issuperset(now):
             raise self._conflict()
         self._apply(plan)

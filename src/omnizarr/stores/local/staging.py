@@ -101,7 +101,7 @@ class DirectoryStage(Stage):
     def _try_again(self) -> None:
         self.settle()
 
-    def _resume(self, plan: Plan) -> None:
+    def _resume(self, plan: Plan, overwrite: bool) -> None:
         """Put new files in their place if all old ones are aside; else put the old ones back."""
         side = "old" if self._read(MOVED) is None else "new"
         staged = os.path.join(self._folder, side, "")
