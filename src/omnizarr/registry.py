@@ -97,7 +97,7 @@ def _load_builtin(kind: Kind) -> None:
     if kind in _complete:
         return
     if kind in _BUILTIN:
-        module = importlib.import_module(_BUILTIN[kind])  # waits for another thread's import
+        module = load(_BUILTIN[kind])  # waits for another thread's import
         if getattr(module.__spec__, "_initializing", False):
             return  # its own registrations
     _complete.add(kind)

@@ -284,8 +284,8 @@ class Journal(Generic[O]):
         if now - self._written >= min(max(FLUSH, (now - self._began) / 100), MAX_FLUSH):
             self.flush()
 
-    def flush(self) -> None:
-        """Store what was noted since the last entry."""
+    def flush(self, quiet: bool = False) -> None:
+        """Store what was noted since the last entry; `quiet` for a job that has failed already."""
         if self._new:
             self.used = True
             ids = np.array(self._new, "<u8").tobytes()
@@ -296,7 +296,8 @@ class Journal(Generic[O]):
             except OmnizarrError as e:
                 if not self.optional:
                     raise
-                warn(f"the job cannot be resumed if it is interrupted: {e}")
+                if not quiet:
+                    warn(f"the job cannot be resumed if it is interrupted: {e}")
                 self.store = MemoryStore()
             self._number += 1
             self._new, self._result = array("Q"), type(self.outcome)()
@@ -448,7 +449,7 @@ class _Run(Generic[O]):
             for_each_on(self.on, workers, pending(), _run_task, note, waits=waits)
         except BaseException:
             with suppress(OmnizarrError):  # the first error is the one to raise
-                journal.flush()
+                journal.flush(quiet=True)
             raise
         # At the end, too: a job that is killed there has all results on resume.
         last = self.part is None and number == len(self.plan.stages)
