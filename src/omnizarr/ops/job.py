@@ -451,10 +451,11 @@ class _Run(Generic[O]):
             with suppress(OmnizarrError):  # the first error is the one to raise
                 journal.flush(quiet=True)
             raise
-        # At the end, too: a job that is killed there has all results on resume.
-        last = self.part is None and number == len(self.plan.stages)
-        with suppress(OmnizarrError) if last else nullcontext():
-            journal.flush()
+        if waits or self.part is not None:
+            # At the end, too: a job that is killed there has all results on resume.
+            last = self.part is None and number == len(self.plan.stages)
+            with suppress(OmnizarrError) if last else nullcontext():
+                journal.flush()
         tell("")
 
     def _workers(self, stage: Stage[O]) -> int | None:
