@@ -30,7 +30,7 @@ from omnizarr.ops.job import Job, Journal, Outcome, Plan, Stage, Task, run, task
 from omnizarr.stores import LocalStore, list_prefix
 
 # What a task costs the coordinator, in seconds, as `measure` found it.
-DISPATCH = {"threads": 0.0001, "processes": 0.0006, "Dask": 0.005}
+DISPATCH = {"threads": 0.00002, "processes": 0.0003, "Dask": 0.009}
 TB = 10**12
 
 
@@ -244,8 +244,8 @@ def _row(data: str, name: str, stages: list[Work], memory: int) -> tuple[str, ..
     found: list[Result] = []
     for _, workers, slots in CLUSTERS:
         cluster = Cluster(
-            workers, slots if "rechunk" not in name else 1, dispatch=DISPATCH["Dask"],
-            lifetime=86400.0, spread=0.3,
+            workers, slots if "rechunk" not in name else 1, lifetime=86400.0, spread=0.3,
+            dispatch=DISPATCH["threads" if workers == 1 else "Dask"],
         )  # fmt: skip
         found.append(simulate(stages, store, cluster))
     reads, writes = sum(s.reads for s in stages), sum(s.writes for s in stages)

@@ -121,10 +121,14 @@ def _simulate_stage(
     coordinator = end = found.seconds
     attempts, left = 0, count
     while left:
-        coordinator += cluster.dispatch * size
         free, number, slot = heapq.heappop(slots)
         # The first of the tasks that are simulated as one begins before the last is dispatched.
-        start = workers[number].up(max(free, coordinator - cluster.dispatch * (size - 1)))
+        start = max(free, coordinator + cluster.dispatch)
+        up = workers[number].up(start)
+        if up > start:  # another slot takes the task
+            heapq.heappush(slots, (up, number, slot))
+            continue
+        coordinator += cluster.dispatch * size
         took = seconds * (chance.lognormvariate(0, cluster.spread) if cluster.spread else 1.0)
         lost = workers[number].lost_after(start)
         attempts += 1
