@@ -13,7 +13,7 @@ import itertools
 import json
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -262,9 +262,14 @@ def _description(opened: Any, series: Any) -> dict[str, Any]:
     """Return the JSON metadata that tifffile has written for a series; empty if there are none."""
     if series.kind == "shaped":
         for each in opened.shaped_metadata or ():
-            if tuple(each.get("shape", ())) in (series.shape, series.get_shape(False)):
+            if _without_ones(each.get("shape", ())) == _without_ones(series.shape):
                 return dict(each)
     return {}
+
+
+def _without_ones(shape: Iterable[int]) -> list[int]:
+    """Return the lengths other than one, which tifffile may leave out."""
+    return [n for n in shape if n != 1]
 
 
 def _tiles(series: Any) -> tuple[int, ...] | None:
