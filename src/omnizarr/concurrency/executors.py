@@ -150,6 +150,29 @@ def _collect(future: Future[R], running: dict[Future[R], A], done: Callable[[A, 
     done(item, result)
 
 
+class _DaskExecutor:
+    """The tasks of a Dask client as futures of `concurrent.futures`.
+
+    Dask's own executor takes a result for an error if its worker is lost at that moment.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def submit(self, function: Callable[[A], R], item: A) -> Future[R]:
+        """Return the future result of a call on the cluster."""
+        found: Future[R] = Future()
+
+        def settle(theirs: Any) -> None:
+            try:
+                found.set_result(theirs.result())
+            except BaseException as e:  # raised where the result is asked for
+                found.set_exception(e)
+
+        self._client.submit(function, item, pure=False).add_done_callback(settle)
+        return found
+
+
 def _start_worker() -> None:
     """Prepare a worker process: one thread each, and the parent alone decides about Ctrl-C."""
     config.set(threads=1)
@@ -171,7 +194,7 @@ def _executor(on: On, workers: int | None) -> Iterator[tuple[Any, int]]:
                 raise
     elif _is_dask(on):
         count = sum(on.nthreads().values())
-        yield on.get_executor(pure=False), workers or max(1, count)
+        yield _DaskExecutor(on), workers or max(1, count)
     elif isinstance(on, Executor) or hasattr(on, "submit"):
         yield on, workers or getattr(on, "_max_workers", None) or config.processors()
     else:

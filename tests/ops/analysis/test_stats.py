@@ -46,7 +46,7 @@ def check_numbers(found: ArrayStats, numbers: npt.NDArray[Any]) -> None:
     mean, scale = wide.mean(), np.abs(wide).max()
     assert abs(found.mean - mean) <= 1e-13 * scale + 1e-320
     deviation = np.sqrt((np.abs(wide - mean) ** 2).mean())
-    if deviation < 1e150:
+    if deviation < 1e150 and scale < 1e150:  # the square of a larger rounding error overflows
         # The mean of large integers is rounded in the expected value, not in the result.
         assert abs(found.std - deviation) <= 1e-7 * deviation + 1e-18 * scale + 1e-150
 

@@ -141,7 +141,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic) and is_extension(value.dtype):
         return float(value)
     if isinstance(value, (np.datetime64, np.timedelta64)):
-        return str(value)
+        try:
+            return str(value)
+        except OverflowError:  # of NumPy, for times that its text has no room for
+            unit, step = np.datetime_data(value.dtype)
+            return f"{int(value.view(np.int64))} times {step}{unit}"
     found = value.item() if isinstance(value, np.generic) else value
     if found is None or isinstance(found, (bool, int, float, str)):
         return found
