@@ -146,6 +146,8 @@ def plain(value: Any) -> Any:
         except OverflowError:  # of NumPy, for times that its text has no room for
             unit, step = np.datetime_data(value.dtype)
             return f"{int(value.view(np.int64))} times {step}{unit}"
+    if isinstance(value, np.void) and value.dtype.names is not None:
+        return str(tuple(plain(value[name]) for name in value.dtype.names))
     found = value.item() if isinstance(value, np.generic) else value
     if found is None or isinstance(found, (bool, int, float, str)):
         return found
