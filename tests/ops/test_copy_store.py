@@ -27,6 +27,7 @@ from omnizarr.ops.copy_batches import is_same
 from omnizarr.stores import Entry, LocalStore, MemoryStore, Store, WrapperStore
 from omnizarr.stores.local.atomic_files import OURS
 from omnizarr.stores.sqlite import SQLiteStore
+from omnizarr.stores.staging import MARKER, Mark
 from tests.servers.fixtures import Cloud
 from tests.servers.web import Web
 
@@ -516,3 +517,21 @@ def test_sqlite_takes_values_from_several_threads(tmp_path: Path) -> None:
     oz.create_group(tmp_path / "a.zarr").create_array("a", data=np.arange(2000), chunks=1)
     oz.copy_hierarchy(tmp_path / "a.zarr", SQLiteStore(tmp_path / "b.db"), workers=4)
     assert values(f"sqlite://{tmp_path}/b.db") == values(tmp_path / "a.zarr")
+
+
+def test_an_interrupted_update_that_is_overwritten_stays_until_the_swap(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        oz.create_group(tmp_path / name).create_array("x", data=np.arange(9), chunks=1)
+    marker = tmp_path / "b" / MARKER
+    marker.write_bytes(Mark("the copy of another", "another plan").write())
+    before = np.asarray(oz.open(tmp_path / "b")["x"])
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        oz.copy_hierarchy(tmp_path / "a", tmp_path / "b", overwrite=True, progress=stop)
+    assert np.array_equal(oz.open(tmp_path / "b")["x"], before)
+    oz.copy_hierarchy(tmp_path / "a", tmp_path / "b", overwrite=True)
+    assert oz.diff(tmp_path / "a", tmp_path / "b").equal
+    assert not marker.exists()

@@ -100,7 +100,8 @@ class Destination:
                 f"{self} is incomplete: {mark} was interrupted, or is still writing; finish that"
                 " first, or copy to another destination"
             )
-        erase_prefix(self.store, paths.prefix(self.path))
+        if existing_node(self.store, self.path) is None:  # else an update: it stays until the swap
+            erase_prefix(self.store, paths.prefix(self.path))
 
     def _find_stage(self) -> bool:
         """Return True if the same copy has staged something, or has just put it in its place."""
