@@ -97,3 +97,42 @@ def test_bad_shapes_are_refused(shape: Any, message: str) -> None:
         oz.open(store)[...]
     assert "reshape" in str(e.value)
     assert "codecs[0]" in str(e.value)
+
+
+SQUEEZE = {"name": "zarrs.squeeze"}
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+@given(st.lists(st.integers(1, 3), max_size=5))
+def test_squeeze_leaves_out_axes_of_length_1(engine: str, shape: list[int]) -> None:
+    kept = [n for n in shape if n > 1] or [1]
+    turned = {"name": "transpose", "configuration": {"order": [*reversed(range(len(kept)))]}}
+    store: dict[str, Any] = {}
+    values = np.arange(1, 1 + math.prod(shape), dtype="<i4").reshape(shape)
+    with oz.configure(engine=engine):
+        made = oz.create_array(
+            store, shape=shape, chunks=shape, dtype="int32", codecs=[SQUEEZE, turned, FIXED[1]]
+        )
+        made[...] = values
+        stored = np.frombuffer(store["/".join(["c", *("0" for _ in shape)])], "<i4")
+        assert stored.tolist() == values.reshape(kept).T.ravel().tolist()
+        assert np.array_equal(oz.open(store)[...], values)
+
+
+def test_squeezed_shards_are_read_in_parts() -> None:
+    configuration = {"chunk_shape": [2, 3], "codecs": [FIXED[1]], "index_codecs": [FIXED[1]]}
+    shard = {"name": "sharding_indexed", "configuration": configuration}
+    store: dict[str, Any] = {}
+    made = oz.create_array(
+        store, shape=(4, 2, 6), chunks=(4, 1, 6), dtype="uint8", codecs=[SQUEEZE, shard]
+    )
+    values = np.arange(48).reshape(4, 2, 6)
+    made[...] = values
+    assert (oz.open(store)[...] == values).all()
+    assert (oz.open(store)[1:3, 1, 2:5] == values[1:3, 1, 2:5]).all()
+
+
+def test_squeeze_has_no_configuration() -> None:
+    wrong = {"name": "zarrs.squeeze", "configuration": {"axes": [0]}}
+    with pytest.raises(oz.InvalidMetadata, match="axes"):
+        oz.create_array({}, shape=(1, 2), dtype="uint8", codecs=[wrong, "bytes"])

@@ -142,7 +142,6 @@ def test_writes_and_reads_of_any_slices_agree_with_numpy(
 
 
 @given(layouts(), st.data())
-@settings(max_examples=60)
 def test_chunks_that_become_empty_are_removed(layout: Layout, data: st.DataObject) -> None:
     store = layout.store()
     array, expected = oz.open_array(store, "r+"), layout.empty()
@@ -182,7 +181,6 @@ def test_shards_are_exchanged_with_zarr_python(layout: Layout, data: st.DataObje
 
 
 @given(layouts(packed=False), st.data())
-@settings(max_examples=60)
 def test_shards_are_exchanged_with_tensorstore(layout: Layout, data: st.DataObject) -> None:
     store = layout.store()
     expected = layout.empty()

@@ -137,3 +137,38 @@ def test_text_of_length_0_in_metadata_is_read_and_nothing_is_stored(dtype: str) 
         array[:] = "abc"
     problems = oz.validate(v1_store(dtype=[["a", dtype], ["b", "<f4"]]))
     assert ["no bytes" in p.message for p in problems if p.level == "error"] == [True]
+
+
+def test_the_error_for_an_unknown_type_names_a_few_types() -> None:
+    with pytest.raises(TypeError, match=r"known: bool, int32, .*, string, … \(\d+ more\)$"):
+        oz.create_array({}, shape=2, dtype="foo")
+    with pytest.raises(TypeError, match=r"did you mean 'float32'\?$"):
+        oz.create_array({}, shape=2, dtype="flot32")
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize("endian", ["little", "big"])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_times_without_a_unit_keep_their_counts_in_any_byte_order(
+    order: str, endian: str, engine: Any
+) -> None:
+    configuration = {"unit": "generic", "scale_factor": 1}
+    counts = np.array([0, 1, -2, 100], f"{order}i8")
+    with oz.configure(engine=engine):
+        array = oz.create_array(
+            {},
+            shape=4,
+            dtype={"name": "numpy.datetime64", "configuration": configuration},
+            codecs=[{"name": "bytes", "configuration": {"endian": endian}}],
+        )
+        array[:] = counts.view(f"{order}M8")
+        found = array[:]
+    np.testing.assert_array_equal(found.view(found.dtype.str[0] + "i8"), counts)
+
+
+def test_times_with_a_unit_are_not_taken_for_times_without_one() -> None:
+    configuration = {"unit": "generic", "scale_factor": 1}
+    dtype = {"name": "numpy.timedelta64", "configuration": configuration}
+    array = oz.create_array({}, shape=1, dtype=dtype)
+    with pytest.raises(oz.WrongType, match="generic units"):
+        array[:] = np.array([1], "m8[s]")

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr import registry
+from omnizarr.concurrency import cache
+from omnizarr.errors import InvalidMetadata
 from omnizarr.formats import by_name
 from omnizarr.formats import format as metadata_cache
 from omnizarr.formats.format import dumps
@@ -311,3 +313,47 @@ def test_a_type_whose_fields_were_renamed_is_another_type() -> None:
     dtype.names = ("p", "q")
     assert group.create_array("b", shape=(1,), dtype=dtype).dtype.names == ("p", "q")
     assert group["a"].dtype.names == ("x", "y")
+
+
+names = st.sampled_from(["a", "shape", "attributes", "fill_value"])
+values = st.recursive(
+    st.none() | st.integers(-3, 3) | st.sampled_from(["", "}", '"', ', "shape": [1]', "]"]),
+    lambda inside: st.lists(inside, max_size=2) | st.dictionaries(names, inside, max_size=2),
+    max_leaves=5,
+)
+
+
+@given(
+    shapes=st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=2), min_size=2, max_size=4),
+    attributes=st.lists(st.dictionaries(names, values, max_size=3), min_size=4, max_size=4),
+    indent=st.sampled_from([None, 2]),
+    damage=st.tuples(st.integers(0, 3), st.integers(0, 2000), st.sampled_from(b'{}[],":1 a')),
+)
+def test_arrays_that_differ_only_in_attributes_are_read_as_if_they_were_alone(
+    shapes: list[list[int]],
+    attributes: list[dict[str, Any]],
+    indent: int | None,
+    damage: tuple[int, int, int],
+) -> None:
+    texts = []
+    for shape, given_attributes in zip(shapes, attributes, strict=False):
+        store: dict[str, bytes] = {}
+        oz.create_array(store, shape=shape, chunks=(1,) * len(shape), dtype="i4")
+        doc = {**json.loads(store["zarr.json"]), "attributes": given_attributes}
+        texts.append(json.dumps(doc, indent=indent).encode())
+    number, place, byte = damage
+    broken = bytearray(texts[number % len(texts)])
+    broken[place % len(broken)] = byte
+
+    def read(text: bytes) -> Node | str | None:
+        try:
+            return V3().read("", {"zarr.json": text}, [])
+        except InvalidMetadata as e:
+            return str(e)
+
+    for text in [*texts, bytes(broken)]:
+        with cache.switched_off():
+            cache.clear_all()
+            alone = read(text)
+        assert read(texts[0]) is not None
+        assert read(text) == alone

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from omnizarr import registry
+from omnizarr.model.node import IMAGE_ARRAYS, IMAGE_COMPRESSORS, IMAGE_FILTERS, IMAGE_FORMATS
 
 if TYPE_CHECKING:
     from omnizarr.codecs.blosc import Blosc as BloscCodec
@@ -86,8 +87,33 @@ for _name, _target in {
     "scale_offset": "scale_offset:ScaleOffset",
     "sharding_indexed": "sharding:ShardingIndexed",
     "numcodecs.*": "numcodecs:Numcodecs",
-    "bitround": "numcodecs:Bitround",
+    "bitround": "extensions.bitround:Bitround",
     "filter-on-bytes": "numcodecs:OnBytes",
+    "n5_default": "extensions.n5:N5Default",
+    "n5.lz4": "extensions.n5:Lz4",
+    "zfp": "extensions.zfp:Zfp",
+    "zarrs.zfp": "extensions.zfp:Zfp",
+    "numcodecs.zfpy": "extensions.zfp:Zfpy",
+    "numcodecs.pcodec": "extensions.pcodec:Pcodec",
+    **dict.fromkeys(IMAGE_FORMATS | IMAGE_ARRAYS, "extensions.imagecodecs:Images"),
+    **dict.fromkeys(IMAGE_COMPRESSORS, "extensions.imagecodecs:Compressors"),
+    **dict.fromkeys(IMAGE_FILTERS, "extensions.imagecodecs:Filters"),
+    "conditional": "extensions.conditional:Conditional",
+    "vlen-array": "extensions.variable_length:VlenArray",
+    "numcodecs.vlen-array": "extensions.variable_length:VlenArray",
+    # Those of zarrs, also by the names that its earlier versions wrote.
+    "zarrs.reshape": "reshape:Reshape",
+    "zarrs.squeeze": "reshape:Squeeze",
+    "zarrs.vlen": "extensions.variable_length:Vlen",
+    "vlen": "extensions.variable_length:Vlen",
+    "https://codec.zarrs.dev/array_to_bytes/vlen": "extensions.variable_length:Vlen",
+    "zarrs.vlen_v2": "extensions.variable_length:VlenV2",
+    "vlen_v2": "extensions.variable_length:VlenV2",
+    "https://codec.zarrs.dev/array_to_bytes/vlen_v2": "extensions.variable_length:VlenV2",
+    "zarrs.gdeflate": "extensions.gdeflate:Gdeflate",
+    "https://codec.zarrs.dev/bytes_to_bytes/gdeflate": "extensions.gdeflate:Gdeflate",
+    "zarrs.optional": "extensions.optional:Optional",
+    "optional": "extensions.optional:Optional",
 }.items():
     registry.register("codec", _name, f"omnizarr.codecs.{_target}")
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnizarr.codecs.codec import Buffer, Configured, Kind, Spec
+from omnizarr.data_types import as_type
 from omnizarr.errors import InvalidMetadata
 
 
@@ -33,6 +34,10 @@ class Bytes(Configured):
         self.check("endian", good, "'little' or 'big'")
 
     def encoded_size(self, spec: Spec) -> int | None:
+        if spec.data_type.masking is not None:
+            raise InvalidMetadata(
+                f"codec 'bytes' cannot store {spec.data_type.named.name!r}; use zarrs.optional"
+            )
         if spec.data_type.variable:
             raise InvalidMetadata(
                 f"codec 'bytes' cannot store the variable-length type"
@@ -55,7 +60,7 @@ class Bytes(Configured):
         return self.stored(spec) == dtype and not dtype.hasobject
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
-        stored = np.ascontiguousarray(array, self.stored(spec))
+        stored = np.ascontiguousarray(as_type(array, self.stored(spec)))
         return stored.reshape(-1).view(np.uint8).data if stored.nbytes else b""
 
     def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
@@ -92,5 +97,5 @@ def _masked(array: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
     """Return items of a few bits with their unused upper bits cleared, or sign-extended."""
     shift = 8 - bits
     signed = array.dtype.name.startswith("int")
-    raw = array.view(np.int8 if signed else np.uint8)
-    return ((raw << shift) >> shift).view(array.dtype)
+    raw = array.reshape(-1).view(np.int8 if signed else np.uint8)
+    return ((raw << shift) >> shift).view(array.dtype).reshape(array.shape)

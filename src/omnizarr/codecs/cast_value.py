@@ -455,6 +455,18 @@ class Casts:
     kind: ClassVar[Kind] = "array->array"
     borrows: ClassVar[bool] = True
 
+    @property
+    def lossy(self) -> bool:
+        of, to = self.there.source, self.there.target
+        if of.integer and to.integer:  # numbers out of range are errors without a rule for them
+            within = to.low <= of.low and of.high <= to.high
+            return not within and self.there.out_of_range is not None
+        if of.integer:
+            return bool(max(-of.low, of.high) > 1 << to.digits)
+        special = (to.nan or not of.nan) and (to.infinite or not of.infinite)
+        finer = not to.integer and to.digits >= of.digits and to.least <= of.least
+        return not (finer and special and to.high >= of.high)
+
     def resolve(self, spec: Spec) -> Spec:
         try:
             fill = self.there(spec.fill)

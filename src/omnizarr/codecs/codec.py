@@ -114,6 +114,14 @@ def borrows(codec: object) -> bool:
     return bool(vars(type(codec)).get("borrows", False))
 
 
+def is_lossy(codec: object) -> bool:
+    """Return True if values can come back changed by more than a rounding of the last digit.
+
+    A codec declares that by an attribute or property ``lossy``.
+    """
+    return bool(getattr(codec, "lossy", False))
+
+
 # Configuration
 
 

@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 from omnizarr import registry
 from omnizarr.codecs.codec import Buffer, Codec, Kind, Spec, as_bytes_array, limit_of
+from omnizarr.data_types import as_type, describe
 from omnizarr.data_types import bind as bind_type
-from omnizarr.data_types import describe
 from omnizarr.data_types.data_type import DataType, Scalar
 from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension, known_names
 from omnizarr.model import Named
-from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, CHECKSUMS, PREFIX
+from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, CHECKSUMS, IMAGECODECS, PREFIX
 
-_PACKAGES = {"pcodec": "pcodec", "zfpy": "zfpy", "msgpack2": "msgpack", "crc32c": "crc32c"}
+_PACKAGES = {"msgpack2": "msgpack", "crc32c": "crc32c"}
 
 _REFUSED = ("pickle", "json", "msgpack")
 
@@ -35,6 +35,10 @@ def bind(named: Named) -> Codec:
     if id_ in _REFUSED:
         reason = "runs code from the data" if id_ == "pickle" else "is not read by numcodecs"
         raise UnknownExtension(f"codec {id_!r} {reason}; refused", kind="codec", name=named.name)
+    if id_.startswith(IMAGECODECS):
+        from omnizarr.codecs.extensions import imagecodecs  # noqa: PLC0415 - rarely needed
+
+        return imagecodecs.bind_id(named)
     try:
         config = {**named.configuration, "id": id_}
         codec = numcodecs.get_codec(config)
@@ -45,7 +49,8 @@ def bind(named: Named) -> Codec:
                 f" pip install {_PACKAGES[id_]}"
             ) from None
         raise UnknownExtension(
-            f"unknown codec {id_!r}; {known_names(id_, _names())}",
+            f"unknown codec {id_!r}; numcodecs has none of that id, and no installed package"
+            f" registers one there; {known_names(id_, _names())}",
             kind="codec",
             name=named.name,
         ) from None
@@ -68,15 +73,6 @@ class Numcodecs:
     """All ``numcodecs.<id>`` that have no class of their own."""
 
     bind = staticmethod(bind)
-
-
-class Bitround:
-    """``bitround``, the registered name of ``numcodecs.bitround``."""
-
-    @staticmethod
-    def bind(named: Named) -> Codec:
-        """Return the codec of numcodecs, which takes floats."""
-        return bind(Named("numcodecs.bitround", named.configuration))
 
 
 class OnBytes:
@@ -111,7 +107,21 @@ class NumcodecsArray:
 
     kind: ClassVar[Kind] = "array->array"
 
+    @property
+    def lossy(self) -> bool:
+        if self.codec.codec_id == "astype":
+            kept = np.can_cast(self.codec.decode_dtype, self.codec.encode_dtype, "safe")
+            return not kept
+        return self.codec.codec_id in ("bitround", "quantize", "fixedscaleoffset")
+
     def resolve(self, spec: Spec) -> Spec:
+        taken, items = self._taken, spec.data_type.dtype
+        is_fixed = taken is not None and not (taken.hasobject or spec.data_type.variable)
+        if taken is not None and is_fixed and taken.itemsize != items.itemsize:
+            raise InvalidMetadata(
+                f"it takes items of {taken} ({taken.itemsize} bytes), not of {items}"
+                f" ({items.itemsize}); give it the dtype of the array"
+            )
         if self.codec.codec_id == "packbits":
             shape: tuple[int, ...] = (1 + (spec.size + 7) // 8,)
             dtype = np.dtype("u1")
@@ -123,12 +133,17 @@ class NumcodecsArray:
         data_type = bind_type(describe(dtype))
         return Spec(shape, data_type, _fill(spec, data_type))
 
-    def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
-        after = self.resolve(spec)
+    @property
+    def _taken(self) -> np.dtype[Any] | None:
+        """The type as which numcodecs sees its input; None if the filter states none."""
         stated = getattr(self.codec, "decode_dtype", None)
         stated = getattr(self.codec, "dtype", None) if stated is None else stated
+        return None if stated is None else np.dtype(stated)
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+        after = self.resolve(spec)
         # bitround, which states no type, knows only the order of the machine.
-        order = np.dtype("=i4" if stated is None else stated)
+        order = self._taken or np.dtype("=i4")
         items = in_order_of(np.ascontiguousarray(array), order)
         out = in_order_of(np.asarray(self.codec.encode(items)), after.data_type.dtype)
         return out.view(after.data_type.dtype).reshape(after.shape)
@@ -149,7 +164,7 @@ def in_order_of(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[An
     own = array.dtype
     if own.isnative == dtype.isnative or "|" in (own.byteorder, dtype.byteorder):
         return array
-    return array.astype(own.newbyteorder())
+    return as_type(array, own.newbyteorder())
 
 
 def _fill(spec: Spec, data_type: DataType) -> Scalar:

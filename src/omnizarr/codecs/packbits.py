@@ -17,7 +17,8 @@ class Packbits(Configured):
     """The registered extension ``packbits`` of version 3.
 
     ``{"padding_encoding": "none", "first_bit": null, "last_bit": null}``. The filter of that name
-    in version 2 is ``numcodecs.packbits``.
+    in version 2 is ``numcodecs.packbits``. The register's schema, and zarrs until 2025, have
+    ``start_byte`` and ``end_byte`` for ``first_byte`` and ``last_byte``, which is read.
     """
 
     padding_encoding: str = "none"
@@ -30,22 +31,29 @@ class Packbits(Configured):
 
     def __post_init__(self) -> None:
         allowed = ("none", "first_byte", "last_byte")
+        earlier = {"start_byte": "first_byte", "end_byte": "last_byte"}
+        if self.padding_encoding in earlier:
+            object.__setattr__(self, "padding_encoding", earlier[self.padding_encoding])
         self.check("padding_encoding", self.padding_encoding in allowed, " or ".join(allowed))
         for member in ("first_bit", "last_bit"):
             if getattr(self, member) is not None:
                 self.check_integer(member, 0, 63)
 
+    @property
+    def lossy(self) -> bool:
+        return bool(self.first_bit) or self.last_bit is not None
+
     def _layout(self, spec: Spec) -> tuple[int, int, int, int]:
         """Return components per item, bits per component in memory, first and last bit kept."""
-        data_type = spec.data_type
-        if data_type.variable or data_type.dtype.kind not in "biufcV" or data_type.dtype.names:
+        data_type, parts = spec.data_type, spec.data_type.components
+        is_record = data_type.dtype.names is not None and parts == 1
+        if data_type.variable or data_type.dtype.kind not in "biufcmMV" or is_record:
             raise InvalidMetadata(f"codec 'packbits' cannot pack {data_type.named.name!r}")
-        parts = 2 if data_type.dtype.kind == "c" else 1
         width = 8 * data_type.dtype.itemsize // parts
         kept = 1 if data_type.dtype.kind == "b" else data_type.bits or width
         first = self.first_bit or 0
         last = kept - 1 if self.last_bit is None else self.last_bit
-        if not first <= last < width:
+        if not first <= last < kept:
             raise InvalidMetadata(
                 f"codec 'packbits': bits {first} to {last} do not fit {data_type.named.name!r}"
             )
@@ -80,7 +88,7 @@ class Packbits(Configured):
         bits = np.unpackbits(as_bytes_array(view), count=count * kept, bitorder="little")
         full = np.zeros((count, width), np.uint8)
         full[:, first : last + 1] = bits.reshape(count, kept)
-        signed = spec.data_type.named.name.startswith("int")
+        signed = spec.data_type.named.name.startswith("int") or spec.data_type.dtype.kind in "mM"
         if signed:
             full[:, last + 1 :] = full[:, last : last + 1]
         raw = np.packbits(full, axis=1, bitorder="little").reshape(-1)

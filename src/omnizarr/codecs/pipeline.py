@@ -38,9 +38,11 @@ from omnizarr.codecs.codec import (
     borrows,
     check_kind,
     is_fill,
+    is_lossy,
     temporary_buffer,
 )
 from omnizarr.codecs.transpose import Transpose
+from omnizarr.data_types import as_type
 from omnizarr.errors import (
     ChunkError,
     InvalidMetadata,
@@ -81,6 +83,8 @@ def bind_pipeline(codecs: tuple[Named, ...], spec: Spec, field: str = "codecs") 
             if named.must_understand:
                 raise
             continue  # the metadata allow readers to skip it
+        if serializer is not None and codec.kind == "array->bytes" and hasattr(codec, "on_bytes"):
+            codec = codec.on_bytes(current)  # as some writers list the formats of images
         _check_order(codec, serializer is not None, named, where)
         if codec.kind == "array->array":
             filter_ = cast(ArrayArray, _fitted(codec, current, named, where))
@@ -227,9 +231,9 @@ class CodecPipeline:
 
     def _encode(self, array: npt.NDArray[Any]) -> Buffer:
         for codec, spec in self.array_array:
-            with _codec_context(codec, "encode"):
+            with codec_context(codec, "encode"):
                 array = codec.encode(_typed(codec, array, spec), spec)
-        with _codec_context(self.array_bytes, "encode"):
+        with codec_context(self.array_bytes, "encode"):
             data = self.array_bytes.encode(array, self.inner)
         return self.encode_last(data, len(self.bytes_bytes))
 
@@ -242,13 +246,13 @@ class CodecPipeline:
         if len(data) == self.plain_size:  # the same as below with fewer calls
             return np.frombuffer(data, self.spec.data_type.dtype).reshape(self.spec.shape)
         size = self.array_bytes.encoded_size(self.inner)
-        with map_missing(self.to_chunk_axes), _codec_context(self.array_bytes, "decode"):
+        with map_missing(self.to_chunk_axes), codec_context(self.array_bytes, "decode"):
             if size is not None and len(data) != size:
                 raise ValueError(f"there are {len(data)} bytes, expected {size}")
             array = self.array_bytes.decode(data, self.inner)
         after = self.inner
         for codec, spec in reversed(self.array_array):
-            with _codec_context(codec, "decode"):
+            with codec_context(codec, "decode"):
                 array = codec.decode(_typed(codec, array, after), spec)
             after = spec
         if array.shape != self.spec.shape:
@@ -258,7 +262,7 @@ class CodecPipeline:
     def decode_last(self, data: Buffer, count: int) -> Buffer:
         """Undo the last `count` codecs, all of which take bytes."""
         for codec, size in self.bytes_bytes[len(self.bytes_bytes) - count :][::-1]:
-            with _codec_context(codec, "decode"):
+            with codec_context(codec, "decode"):
                 data = codec.decode(data, size)
                 if size is not None and len(data) != size:
                     raise ValueError(f"it returned {len(data)} bytes, expected {size}")
@@ -267,9 +271,18 @@ class CodecPipeline:
     def encode_last(self, data: Buffer, count: int) -> Buffer:
         """Apply the last `count` codecs, all of which take bytes."""
         for codec, _ in self.bytes_bytes[len(self.bytes_bytes) - count :]:
-            with _codec_context(codec, "encode"):
+            with codec_context(codec, "encode"):
                 data = codec.encode(data)
         return data
+
+    @property
+    def lossy(self) -> list[str]:
+        """The names of codecs that declare to lose something, also of those inside shards."""
+        after = (codec for codec, _ in self.bytes_bytes)
+        codecs = (*(codec for codec, _ in self.array_array), self.array_bytes, *after)
+        inner = getattr(self.array_bytes, "inner", None)
+        found = [str(getattr(c, "name", type(c).__name__)) for c in codecs if is_lossy(c)]
+        return found + (inner.lossy if isinstance(inner, CodecPipeline) else [])
 
     # Parts of chunks
 
@@ -350,7 +363,7 @@ class CodecPipeline:
         """Fill `out` with the decompressed bytes."""
         data = self.decode_last(data, len(self.bytes_bytes) - 1)
         codec = self.bytes_bytes[0][0]
-        with _codec_context(codec, "decode"):
+        with codec_context(codec, "decode"):
             codec.decode_into(data, out)  # type: ignore[attr-defined]  # fills_buffer: it has it
 
     def update(self, old: Buffer | None, region: Region, value: npt.NDArray[Any]) -> Buffer | None:
@@ -358,7 +371,7 @@ class CodecPipeline:
         if self.sharded is not None:
             shard, axes = self.sharded
             turned = tuple(region[i] for i in axes), value.transpose(axes)
-            with _codec_context(shard, "encode"):
+            with codec_context(shard, "encode"):
                 return cast("Buffer | None", shard.update(old, self.inner, *turned))
         if old is None:
             chunk = np.empty(self.spec.shape, self.spec.data_type.dtype)
@@ -369,7 +382,7 @@ class CodecPipeline:
         return None if is_fill(chunk, self.spec.fill) else self.encode(chunk)
 
 
-def _codec_context(codec: Codec, verb: str) -> error_context:
+def codec_context(codec: Codec, verb: str) -> error_context:
     """Have errors of the block name the codec; a codec of any package may raise anything."""
     name = getattr(codec, "name", type(codec).__name__)
     where = f"codec {name!r}: {verb}"
@@ -385,7 +398,7 @@ def _typed(codec: ArrayArray, array: npt.NDArray[Any], spec: Spec) -> npt.NDArra
     dtype = spec.data_type.dtype
     if array.dtype == dtype or isinstance(codec, Transpose):
         return array
-    return array.astype(dtype)
+    return as_type(array, dtype)
 
 
 def _reshapes(pipeline: CodecPipeline) -> bool:

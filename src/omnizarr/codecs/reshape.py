@@ -1,4 +1,4 @@
-"""reshape: the same items in the same order, in another shape."""
+"""reshape and squeeze: the same items in the same order, in another shape."""
 
 from __future__ import annotations
 
@@ -73,6 +73,28 @@ class Reshape(Configured):
 
     def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
         return array.reshape(self.after(spec.shape))
+
+    def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+        return array.reshape(spec.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Squeeze(Configured):
+    """The codec ``zarrs.squeeze`` of zarrs: a chunk without its axes of length 1.
+
+    There is no configuration. A chunk of one item becomes one axis of length 1.
+    """
+
+    name: ClassVar[str] = "zarrs.squeeze"
+    kind: ClassVar[Kind] = "array->array"
+    borrows: ClassVar[bool] = True
+
+    def resolve(self, spec: Spec) -> Spec:
+        shape = tuple(n for n in spec.shape if n != 1)
+        return Spec(shape or (1,), spec.data_type, spec.fill)
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+        return array.reshape(self.resolve(spec).shape)
 
     def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
         return array.reshape(spec.shape)

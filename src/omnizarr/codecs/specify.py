@@ -9,8 +9,10 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from omnizarr import registry
-from omnizarr.errors import InvalidArgument, InvalidMetadata, WrongType, error_context
+from omnizarr.errors import InvalidArgument, InvalidMetadata, Problem, WrongType, error_context
 from omnizarr.model import ArrayModel, Named
+from omnizarr.model.fields import Fields
+from omnizarr.model.fields import named as parse_named
 from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, PREFIX, with_defaults
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
@@ -86,6 +88,24 @@ def all_named(codecs: Iterable[Any], where: str, itemsize: int | None = 1) -> li
     for i, codec in enumerate(codecs):
         with error_context(f"{where}[{i}]", catch=(InvalidMetadata, InvalidArgument)):
             found.append(to_named(codec, itemsize))
+    return found
+
+
+def codec_list(stated: Named, member: str, least: int = 1) -> tuple[Named, ...]:
+    """Return the codecs that a member of another codec lists; raise if it does not list codecs."""
+    problems: list[Problem] = []
+    fields = Fields("", stated.configuration, problems)
+    value = fields.get(member)
+    if not isinstance(value, (list, tuple)) or len(value) < least:
+        fields.error(member, f"expected a list of {f'at least {least} ' if least else ''}codecs")
+        value = ()
+    found = tuple(
+        codec if isinstance(codec, Named) else parse_named(fields, f"{member}[{i}]", codec)
+        for i, codec in enumerate(value)
+    )
+    if problems:
+        placed = [Problem("", f"configuration.{p.field}", p.message) for p in problems]
+        raise InvalidMetadata.of(placed, f"codec {stated.name!r}")
     return found
 
 

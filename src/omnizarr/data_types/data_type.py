@@ -1,18 +1,23 @@
-"""The interface of data types, and the key that identifies a NumPy type."""
+"""The interface of data types, the key of a NumPy type, and values as users give and get them."""
 
 from __future__ import annotations
 
 import binascii
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from reprlib import repr as repr_of
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from omnizarr._json import kind_of
 from omnizarr.concurrency.cache import MAX_SIZE, Key, typed_key
-from omnizarr.errors import CannotExpress, InvalidMetadata
+from omnizarr.errors import CannotExpress, InvalidArgument, InvalidMetadata, WrongType
 from omnizarr.model import Dialect, FillValue, Named
+
+if TYPE_CHECKING:
+    from omnizarr.data_types.optional import Masking
 
 MAX_ITEM_BYTES = 2**26  # a fill value alone takes as much
 Scalar: TypeAlias = "np.ndarray[tuple[()], Any]"  # 0-dimensional: keeps every bit
@@ -23,7 +28,8 @@ class DataType:
     """A named type and its representation in NumPy.
 
     `decode` turns the JSON of a fill value into a scalar, `encode` the reverse, both in the
-    words of a dialect. `bits` is the significant bits of one component, for packing.
+    words of a dialect. `bits` is the significant bits of one component, for packing; complex
+    numbers have two components. `masking` is for types that users see as masked arrays.
     """
 
     named: Named
@@ -32,6 +38,8 @@ class DataType:
     encode: Callable[[Scalar, Dialect], Any] = field(compare=False)
     zero: Any = 0
     bits: int | None = None
+    components: int = 1
+    masking: Masking | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.dtype.itemsize > MAX_ITEM_BYTES:
@@ -45,6 +53,11 @@ class DataType:
         """True if items have no fixed size in bytes."""
         return self.dtype.hasobject or self.dtype.kind == "T"
 
+    @property
+    def value_dtype(self) -> np.dtype[Any]:
+        """The NumPy type of values that users see, which of a masked type is that of its data."""
+        return self.dtype if self.masking is None else self.masking.dtype
+
     def unset(self, dialect: Dialect) -> Any:
         """Return the value of elements that were never written: no time for times, else zero.
 
@@ -57,6 +70,8 @@ class DataType:
         """Return `value` as a 0-dimensional array of this type."""
         if isinstance(value, np.ndarray) and value.dtype == self.dtype and value.ndim == 0:
             return value
+        if self.masking is not None:
+            return self.masking.scalar(value)
         if self.dtype.kind in "iu" and isinstance(value, (float, np.floating)) and value % 1:
             raise InvalidMetadata(f"{value!r} is not a value of type {self.dtype}")
         if self.dtype.kind in "SU" and isinstance(value, (str, bytes)):
@@ -68,7 +83,8 @@ class DataType:
         out = np.empty((), self.dtype)
         try:
             with np.errstate(over="ignore"):
-                out[()] = value
+                number = is_complex_pair(self.dtype) and not isinstance(value, (tuple, str))
+                out[()] = as_type(np.asarray(value), self.dtype) if number else value
         except (TypeError, ValueError, OverflowError) as e:
             raise InvalidMetadata(f"{value!r} is not a value of type {self.dtype}: {e}") from None
         return out
@@ -103,11 +119,60 @@ def in_order(named: Named, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder(">" if named.configuration.get("endian") == "big" else "<")
 
 
+def as_type(
+    array: npt.NDArray[Any],
+    dtype: np.dtype[Any],
+    casting: Literal["same_kind", "unsafe"] = "unsafe",
+) -> npt.NDArray[Any]:
+    """Return the items as another type, or in another byte order.
+
+    NumPy takes a time without a unit for one of any unit and byte order, and returns it unchanged.
+    It knows no complex numbers of small floats: see `is_complex_pair`.
+    """
+    if array.dtype.names is None and is_complex_pair(dtype):
+        return _split(array, dtype)
+    if dtype.kind == "c" and is_complex_pair(array.dtype):
+        return _joined(array, dtype)
+    out = array.astype(dtype, casting=casting, copy=False)
+    if dtype.kind in "mM" and out.dtype != dtype:
+        found, out = out, np.empty(out.shape, f"V{dtype.itemsize}").view(dtype)
+        out[...] = found
+    return out
+
+
+def is_complex_pair(dtype: np.dtype[Any]) -> bool:
+    """Return True for records of two small floats, ``real`` and ``imag``.
+
+    They stand for complex numbers of fewer than 64 bits, which NumPy does not have.
+    """
+    if dtype.names != ("real", "imag"):
+        return False
+    part = dtype["real"]
+    small = part.name == "float16" or part.name.startswith(("bfloat", "float8", "float6", "float4"))
+    return small and part == dtype["imag"] and dtype.itemsize == 2 * part.itemsize
+
+
+def _split(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return numbers, real or complex, as records of their two parts."""
+    out = np.empty(array.shape, dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        out["real"] = array.real
+        out["imag"] = array.imag if array.dtype.kind == "c" else 0
+    return out
+
+
+def _joined(array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return records of two parts as complex numbers."""
+    out = np.empty(array.shape, dtype)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        out.real, out.imag = array["real"], array["imag"]
+    return out
+
+
 def wrong(named: Named | str, expected: str, got: object) -> InvalidMetadata:
     """Return the error for a fill value that does not fit its type."""
     name = named if isinstance(named, str) else named.name
-    remedy = "; put 0 there: GDAL writes null for maps without nodata" if got is None else ""
-    return InvalidMetadata(f"fill_value of {name}: expected {expected}, got {kind_of(got)}{remedy}")
+    return InvalidMetadata(f"fill_value of {name}: expected {expected}, got {kind_of(got)}")
 
 
 def from_base64(text: str, named: Named) -> bytes:
@@ -142,3 +207,88 @@ def _tokens(value: Any) -> Key | None:
     if dtype.hasobject or dtype.kind == "T" or dtype.metadata is not None:
         return None  # its bytes are addresses
     return None if value.nbytes > MAX_SIZE else (own_type(dtype), value.shape, value.tobytes())
+
+
+# Assigned values
+
+
+def as_elements(value: Any, data_type: DataType) -> npt.NDArray[Any]:
+    """Convert assigned values to an array of elements as the engine handles them."""
+    masking = data_type.masking
+    if masking is None:
+        return as_values(value, data_type.dtype)
+    if isinstance(value, np.ndarray) and value.dtype == data_type.dtype != np.dtype(object):
+        return value
+    values, mask = masking.split(value)
+    return masking.join(as_values(values, masking.inner.dtype), np.asarray(mask))
+
+
+def as_values(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Convert assigned values to an array of the stored type."""
+    if isinstance(value, np.ndarray) or not np.isscalar(value):
+        array = to_numpy(value) if hasattr(value, "dtype") else _typed(value, dtype)
+        # NumPy would otherwise turn months into days by their average length.
+        durations = array.dtype.kind == dtype.kind == "m"
+        casting: Literal["same_kind", "unsafe"] = "same_kind" if durations else "unsafe"
+        return array if array.dtype == dtype else _typed(array, dtype, casting)
+    return _typed(value, dtype)
+
+
+def _typed(
+    value: Any, dtype: np.dtype[Any], casting: Literal["same_kind", "unsafe"] = "unsafe"
+) -> npt.NDArray[Any]:
+    try:
+        if isinstance(value, np.ndarray):
+            out = as_type(value, dtype, casting)
+        else:
+            numbers = is_complex_pair(dtype) and not _has_tuples(value)
+            out = as_type(np.asarray(value, None if numbers else dtype), dtype)
+        if out.dtype.itemsize != dtype.itemsize:  # NumPy takes text of length 0 for any length
+            raise ValueError("its items have no bytes")
+        return out
+    except UnicodeEncodeError as e:
+        raise InvalidArgument(
+            f"text with {e.object[e.start : e.end]!r} at position {e.start} cannot be stored:"
+            f" {e.encoding} has no bytes for a lone surrogate"
+        ) from None
+    except (TypeError, ValueError) as e:
+        what = f"items of type {value.dtype}" if isinstance(value, np.ndarray) else repr_of(value)
+        raise WrongType(f"{what} cannot be stored as {dtype}: {e}") from None
+
+
+def _has_tuples(value: Any) -> bool:
+    """Return True if records are given as tuples, as NumPy demands."""
+    while isinstance(value, list) and value:
+        value = value[0]
+    return isinstance(value, tuple)
+
+
+def to_numpy(data: Any, dtype: Any = None) -> npt.NDArray[Any]:
+    """Convert `data` to a NumPy array by ``__array__``, or by DLPack if it has only that."""
+    if hasattr(data, "__dlpack__") and not hasattr(data, "__array__"):
+        return np.from_dlpack(data)
+    return np.asarray(data, dtype)
+
+
+# Values that may be missing
+
+
+def as_plain(values: Any) -> npt.NDArray[Any]:
+    """Return values as a plain NumPy array; raise if they are masked and some are missing."""
+    if isinstance(values, np.ma.MaskedArray):
+        missing = int(np.count_nonzero(np.ma.getmaskarray(values)))
+        if missing:
+            raise CannotExpress(
+                f"{missing} of {values.size} elements are missing, which a plain array cannot"
+                " express; array[...] is a masked array, and array[...].filled(value) has a value"
+                " in their place"
+            )
+    return np.asarray(values)
+
+
+def fill_masked(out: npt.NDArray[Any], values: Any) -> None:
+    """Put masked values into an array, which must itself be masked if some of them are missing."""
+    if isinstance(out, np.ma.MaskedArray):
+        out[...] = values
+    else:
+        np.copyto(out, as_plain(values), casting="safe")

@@ -13,6 +13,7 @@ from omnizarr.errors import InvalidArgument, WrongType, known_names
 from omnizarr.model import Named
 
 _KINDS = {np.dtype(code).str[1:]: name for name, code in reversed(NUMPY.items())}
+_COMMON = ("bool", "int32", "int64", "uint8", "uint16", "float32", "float64", "string")
 _OWN_NAMES = ("string", "bytes", "object", *SMALL_INTEGERS, *SMALL_FLOATS)
 
 
@@ -35,7 +36,8 @@ def describe(dtype: Any) -> Named:
     except (TypeError, ValueError) as e:
         if isinstance(dtype, str) and registry.find("data_type", dtype) is not None:
             return Named(dtype)
-        known = known_names(dtype, registry.names("data_type")) if isinstance(dtype, str) else e
+        common = dict.fromkeys((*_COMMON, *registry.names("data_type")))
+        known = known_names(dtype, common, len(_COMMON)) if isinstance(dtype, str) else e
         raise WrongType(f"data type {dtype!r} is not known; {known}") from None
     return _named(found)
 

@@ -63,7 +63,7 @@ def bind_numeric(named: Named) -> DataType:
         dtype = in_order(named, np.dtype(NUMPY[named.name]))
         bits = None
     else:
-        dtype = in_order(named, _small(named.name))
+        dtype = in_order(named, small_type(named.name))
         bits = {**SMALL_INTEGERS, **SMALL_FLOATS}[named.name]
     codec = {"b": Boolean, "c": Complex}.get(dtype.kind)
     if codec is None:
@@ -73,10 +73,12 @@ def bind_numeric(named: Named) -> DataType:
     zero: Any = False if dtype.kind == "b" else 0
     if dtype.kind not in "bc" and not isinstance(fill, Integer):
         zero = 0.0
-    return DataType(named, dtype, fill.decode, fill.encode, zero=zero, bits=bits)
+    components = 2 if dtype.kind == "c" else 1
+    return DataType(named, dtype, fill.decode, fill.encode, zero, bits, components)
 
 
-def _small(name: str) -> np.dtype[Any]:
+def small_type(name: str) -> np.dtype[Any]:
+    """Return the NumPy type that ml_dtypes has under a name."""
     try:
         ml_dtypes = registry.load("ml_dtypes")
     except ImportError:
@@ -189,6 +191,7 @@ class Float(Fill):
         if number < 0:
             raise wrong(self.named, f"{text[:2]} and {digits} digits", text)
         size = self.dtype.itemsize
+        number &= (1 << SMALL_FLOATS.get(self.dtype.name, 8 * size)) - 1  # others are ignored
         order = ">" if self.dtype.byteorder == ">" else "<"
         unsigned = np.array(number, f"{order}u{size}")
         return unsigned.view(self.dtype)
@@ -248,7 +251,8 @@ def bind_extended(named: Named) -> DataType:
     fill: Extended | ExtendedComplex = Extended(named, dtype)
     if dtype.kind == "c":
         fill = ExtendedComplex(named, dtype)
-    return DataType(named, dtype, fill.decode, fill.encode, zero=0.0)
+    components = 2 if dtype.kind == "c" else 1
+    return DataType(named, dtype, fill.decode, fill.encode, 0.0, components=components)
 
 
 def check_platform(name: str) -> None:
@@ -286,6 +290,36 @@ class ExtendedComplex(Complex):
     def __init__(self, named: Named, dtype: np.dtype[np.clongdouble]) -> None:
         super().__init__(named, dtype)
         self.part = Extended(named, self.part.dtype)
+
+
+# name -> name of the type of both parts
+COMPLEX_PARTS = {
+    f"complex_{name}": name for name in ("float16", *SMALL_FLOATS) if name != "float8_e4m3fn"
+}
+
+
+def bind_small_complex(named: Named) -> DataType:
+    """Return the data type of complex numbers whose parts have fewer than 32 bits.
+
+    NumPy has none: items are records of the fields ``real`` and ``imag`` (`is_complex_pair`).
+    """
+    check_members(named, "data type", optional=("endian",))
+    name = COMPLEX_PARTS[named.name]
+    plain = np.dtype("f2") if name == "float16" else small_type(name)
+    part = in_order(named, plain)
+    dtype = np.dtype([("real", part), ("imag", part)])
+    fill = SmallComplex(named, dtype)
+    zero = np.array(0.0).astype(part)
+    both = np.array((zero, zero), dtype)
+    return DataType(named, dtype, fill.decode, fill.encode, both, SMALL_FLOATS.get(name), 2)
+
+
+class SmallComplex(Complex):
+    """Two small floats, real then imaginary."""
+
+    def __init__(self, named: Named, dtype: np.dtype[Any]) -> None:
+        Fill.__init__(self, named, dtype)
+        self.part = Float(named, dtype["real"])
 
 
 TIME_NAMES = ("numpy.datetime64", "numpy.timedelta64")

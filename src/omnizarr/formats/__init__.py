@@ -12,12 +12,14 @@ from omnizarr.formats.detect import (
     unchecked_attributes,
 )
 from omnizarr.formats.draft.metadata import V3Draft
-from omnizarr.formats.format import Documents, Format
+from omnizarr.formats.format import Documents, Format, title
+from omnizarr.formats.n5 import N5
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
 
 __all__ = [
+    "N5",
     "NAMES",
     "ROOT_KEYS",
     "V1",
@@ -32,5 +34,6 @@ __all__ = [
     "guess_format",
     "is_metadata",
     "makes_node",
+    "title",
     "unchecked_attributes",
 ]

@@ -22,11 +22,27 @@ from omnizarr.formats.format import cannot
 from omnizarr.formats.numpy_types import byte_orders, from_type_string, itemsize, to_type_string
 from omnizarr.model import ArrayModel, Named
 from omnizarr.model.fields import Fields, named
-from omnizarr.model.node import ARRAY_TO_ARRAY, ARRAY_TO_BYTES, BYTES_FILTERS, CHECKSUMS, PREFIX
+from omnizarr.model.node import (
+    ARRAY_COMPRESSORS,
+    ARRAY_TO_ARRAY,
+    ARRAY_TO_BYTES,
+    BYTES_FILTERS,
+    CHECKSUMS,
+    IMAGE_COMPRESSORS,
+    IMAGE_FORMATS,
+    PREFIX,
+)
 
 # A filter on arrays that a version 2 document lists after one on bytes, or that sees the bytes of
 # the items as another type; its configuration is that of the filter, with the id.
 ON_BYTES = "filter-on-bytes"
+# The blocks of N5, as codec n5_default has them; what may be inside, and the types that it stores.
+N5_BLOCKS = "n5_default"
+_IN_N5_BLOCKS = frozenset({"transpose", "bytes", "gzip", "zstd", "blosc"})
+_N5_TYPES = frozenset(
+    {*(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))}
+    | {"float32", "float64"}
+)
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 # Codecs with the same name and configuration in version 3 and in numcodecs.
 _SAME = frozenset({"gzip", "zstd", "vlen-utf8", "vlen-bytes", "bitround"})
@@ -38,6 +54,8 @@ _WITH_PREFIX = frozenset(
         *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3", "pcodec", "zfpy"),
     }
 )
+# Codecs of imagecodecs that have the same name and configuration in both.
+_OF_IMAGES = IMAGE_FORMATS | IMAGE_COMPRESSORS
 
 
 def from_ids(
@@ -144,6 +162,8 @@ def _to_id(codec: Named, format_name: str) -> dict[str, Any]:
         if codec.name == "zstd" and not config.get("checksum", False):
             config.pop("checksum", None)
         return {"id": codec.name, **config}
+    if codec.name in _OF_IMAGES:
+        return {"id": codec.name, **config}
     if codec.name == "crc32c":
         return {"id": "crc32c"}
     if codec.name == "blosc":
@@ -158,7 +178,8 @@ def split_compressor(
 ) -> tuple[list[dict[str, Any]] | None, dict[str, Any] | None]:
     """Split numcodecs configurations into the filters and the compressor of version 2."""
     last = steps[-1]["id"] if steps else None
-    if last is None or last in ARRAY_TO_ARRAY | ARRAY_TO_BYTES | BYTES_FILTERS:
+    filters = (ARRAY_TO_ARRAY | ARRAY_TO_BYTES | BYTES_FILTERS) - ARRAY_COMPRESSORS
+    if last is None or last in filters:
         return steps or None, None
     return steps[:-1] or None, steps[-1]
 
@@ -191,9 +212,14 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
         config = dict(codec.configuration)
         if codec.name == ON_BYTES:
             raise cannot("3", f"the filter {config['id']!r} on bytes", "array filters come first")
+        if codec.name == N5_BLOCKS and array.fill_value.dialect != "v3":
+            _check_blocks(codec, array.data_type)
         id_ = codec.name.removeprefix(PREFIX) if codec.name.startswith(PREFIX) else None
         from_id = id_ is not None and array.fill_value.dialect != "v3"
-        if from_id and id_ not in _WITH_PREFIX | _SAME:
+        if id_ in _OF_IMAGES:
+            codec = Named(str(id_), {k: v for k, v in config.items() if v is not None})
+            codec = codec.without("squeeze", "shape", "dtype")
+        elif from_id and id_ not in _WITH_PREFIX | _SAME:
             raise cannot("3", f"the codec {id_!r}", "it has no name there")
         if id_ in ARRAY_TO_ARRAY:
             items = given({**config, "id": id_}, items)
@@ -219,6 +245,16 @@ def to_names(array: ArrayModel) -> tuple[Named, ...]:
         at_bytes = codec.name == "bytes"
         out.append(codec)
     return tuple(out)
+
+
+def _check_blocks(codec: Named, data_type: Named) -> None:
+    """Raise for blocks of N5 that the registered codec does not have."""
+    if data_type.name not in _N5_TYPES:
+        raise cannot("3", f"N5 blocks of the type {data_type.name!r}")
+    for inner in _parsed(codec.configuration.get("codecs")) or ():
+        if inner.name not in _IN_N5_BLOCKS:
+            what = f"N5 blocks with the compressor {inner.name!r}"
+            raise cannot("3", what, "it has no registered name there")
 
 
 def _blosc(config: dict[str, Any], size: int) -> Named:
@@ -412,6 +448,18 @@ def with_order(codecs: Codecs, order: str | None) -> Codecs:
         items, index = partial(with_order, order=order), partial(with_order, order="little")
         out.append(inside(codec, items, index))
     return tuple(out)
+
+
+def stored_order(codecs: Codecs) -> str | None:
+    """Return the byte order that ``bytes`` states, also inside shards; None if there is none."""
+    for codec in codecs:
+        if codec.name == "bytes":
+            order: str | None = codec.configuration.get("endian")
+            return order
+        inner = _parsed(codec.configuration.get("codecs"))
+        if codec.name == "sharding_indexed" and inner is not None:
+            return stored_order(inner)
+    return None
 
 
 def with_filter_orders(codecs: Codecs) -> Codecs:

@@ -6,24 +6,61 @@ version 1 have none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from omnizarr._json import load_object
+from omnizarr._json import LazyObject, load_object, quote
 from omnizarr.errors import InvalidArgument, InvalidMetadata, InvalidName, Problem
 from omnizarr.formats.format import Documents, Format, cannot, dumps
 from omnizarr.formats.v2 import NAMES, V2
-from omnizarr.formats.v3 import V3
+from omnizarr.formats.v3 import CONSOLIDATED, CONSOLIDATED_MEMBERS, V3
 from omnizarr.model import GroupModel, Node, paths
 from omnizarr.model.fields import Fields
 
 KEY = ".zmetadata"
-MEMBER = "consolidated_metadata"
+MEMBER = CONSOLIDATED
 _MARK = f'"{MEMBER}"'.encode()
+_LAYOUT = {V2.name: (2, 4), V3.name: (3, 2)}  # the depth of entries, and the indent
+_START_V2 = b'{\n    "metadata": {'
+_END_V2 = b'},\n    "zarr_consolidated_format": 1\n}'
 
-# The content of a node's documents by their names, and those of nodes by path below the group.
+# The content of a node's documents by their names.
 Entry: TypeAlias = Mapping[str, Any]
-Entries: TypeAlias = dict[str, Entry]
+
+
+class Entries(Mapping[str, Entry]):
+    """The entries of nodes by their paths below the group; each is read when it is asked for.
+
+    Entries for paths that no node can have are left out; they are `impossible`.
+    """
+
+    def __init__(self, members: LazyObject, names: Mapping[str, list[str]] | None) -> None:
+        self.members = members
+        # The names of documents by path in version 2; in version 3 members are paths.
+        self._names = names
+
+    def __getitem__(self, path: str) -> Entry:
+        if path not in self:
+            raise KeyError(path)
+        if self._names is None:
+            return {"zarr.json": self.members[path]}
+        start = paths.prefix(path)
+        return {name: self.members[start + name] for name in self._names[path]}
+
+    def __contains__(self, path: object) -> bool:
+        known: Mapping[str, Any] = self.members if self._names is None else self._names
+        return isinstance(path, str) and path in known and is_possible(path)
+
+    def __iter__(self) -> Iterator[str]:
+        return filter(is_possible, self._names or self.members)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @property
+    def impossible(self) -> list[str]:
+        """The paths that no node can have."""
+        return [path for path in self._names or self.members if not is_possible(path)]
 
 
 def key(format: Format, path: str, name: str | None = None) -> str | None:
@@ -48,6 +85,27 @@ def probe_keys(wanted: str | None, path: str, name: str | None) -> list[str]:
     return [paths.prefix(path) + (name or KEY)] if wanted in (None, V2.name) else []
 
 
+def group_documents(data: bytes, key: str, path: str) -> dict[str, bytes]:
+    """Return the group's own documents in consolidated metadata of version 2; none if not valid."""
+    try:
+        found = read(V2(), data, key)
+        entry = None if found is None else found.get("")
+    except InvalidMetadata:
+        return {}
+    if entry is None or not isinstance(entry.get(".zgroup"), dict):
+        return {}
+    return {paths.prefix(path) + name: dumps(copy) for name, copy in entry.items()}
+
+
+def keys_above(format: Format, path: str) -> list[str]:
+    """Return the keys of the metadata of all groups above, with their consolidated metadata."""
+    groups = paths.ancestors(path)
+    own = [key for group in groups for key in format.keys(group)]
+    if not isinstance(format, V2):
+        return own
+    return own + [paths.prefix(group) + KEY for group in groups]
+
+
 def holders(format: Format, path: str) -> dict[str, str]:
     """Return the keys that may hold consolidated metadata of `path`, and the group of each."""
     if isinstance(format, V3):
@@ -57,18 +115,18 @@ def holders(format: Format, path: str) -> dict[str, str]:
     return {}
 
 
-def read(format: Format, data: bytes, key: str) -> Entries | None:
-    """Return the consolidated metadata in a document, or None if it has none.
-
-    Entries for paths that no node can have are omitted; see `impossible`.
-    """
-    found = _read(format, data, key)
-    return found and {path: entry for path, entry in found.items() if is_possible(path)}
-
-
-def impossible(format: Format, data: bytes, key: str) -> list[str]:
-    """Return the paths in consolidated metadata that no node can have."""
-    return [path for path in _read(format, data, key) or () if not is_possible(path)]
+def present_holders(format: Format, nodes: Iterable[str], documents: Documents) -> dict[str, str]:
+    """Return those `holders` of nodes whose documents may have consolidated metadata."""
+    if isinstance(format, V3):
+        documents = {key: text for key, text in documents.items() if _MARK in text}
+    if not documents:
+        return {}
+    return {
+        key: group
+        for path in nodes
+        for key, group in holders(format, path).items()
+        if key in documents
+    }
 
 
 def is_possible(path: str) -> bool:
@@ -101,42 +159,49 @@ def _plain(entry: Entry) -> bytes:
     return dumps(found, sort_keys=True)
 
 
-def _read(format: Format, data: bytes, key: str) -> Entries | None:
+def read(format: Format, data: bytes, key: str) -> Entries | None:
+    """Return the consolidated metadata in a document, or None if it has none."""
     if isinstance(format, V3):
         return _read_v3(data, key)
-    doc = load_object(data, key, allow_nan=True)
+    doc = LazyObject.read(data, key, ("metadata",), allow_nan=True)
     problems: list[Problem] = []
-    fields = Fields(key, doc, problems)
+    short: dict[str, Any] = {} if doc.inner is None else {"metadata": {}}
+    fields = Fields(key, {n: short[n] if n in short else doc[n] for n in doc}, problems)
     fields.require("metadata")
     fields.choice("zarr_consolidated_format", (1,))
-    members = fields.attributes("metadata")
+    fields.attributes("metadata")
     fields.done("not valid consolidated metadata")
-    found: dict[str, dict[str, Any]] = {}
-    for name, member in members.items():
+    if doc.inner is None:
+        return None
+    found: dict[str, list[str]] = {}
+    for name in doc.inner:
         path, _, last = name.rpartition("/")
         if last in NAMES:
-            found.setdefault(path, {})[last] = member
-    return {path: docs for path, docs in found.items() if docs.keys() & {".zarray", ".zgroup"}}
+            found.setdefault(path, []).append(last)
+    nodes = {path: names for path, names in found.items() if names != [".zattrs"]}
+    return Entries(doc.inner, nodes)
 
 
 def _read_v3(data: bytes, key: str) -> Entries | None:
     if _MARK not in data:
         return None
-    inside = load_object(data, key).get(MEMBER)
-    members = inside.get("metadata") if isinstance(inside, dict) else None
-    if not isinstance(members, dict) or not isinstance(inside, dict):
+    inside = LazyObject.read(data, key, CONSOLIDATED_MEMBERS).inner
+    if inside is None or inside.inner is None or inside.get("kind") != "inline":
         return None
-    if inside.get("kind") != "inline":
+    return Entries(inside.inner, None)
+
+
+def read_valid(format: Format, data: bytes, key: str) -> Entries | None:
+    """Return the consolidated metadata in a document, or None if it has none that are valid."""
+    try:
+        return read(format, data, key)
+    except InvalidMetadata:
         return None
-    return {path: {"zarr.json": member} for path, member in members.items()}
 
 
 def has_consolidated(format: Format, data: bytes, key: str) -> bool:
     """Return True if a document has consolidated metadata that can be read."""
-    try:
-        return read(format, data, key) is not None
-    except InvalidMetadata:
-        return False
+    return read_valid(format, data, key) is not None
 
 
 def node(format: Format, path: str, entry: Entry) -> Node | None:
@@ -157,40 +222,82 @@ def node(format: Format, path: str, entry: Entry) -> Node | None:
 
 def write(format: Format, path: str, nodes: Mapping[str, Node]) -> dict[str, bytes]:
     """Return the document with metadata of `nodes` by relative path; the group itself is ``""``."""
-    if isinstance(format, V2):
-        documents = {k: t for p, n in nodes.items() for k, t in format.write(p, n).items()}
-        members = {k: load_object(t, k) for k, t in documents.items() if t is not None}
-        return {paths.prefix(path) + KEY: _dump_v2({"metadata": members})}
+    at = key(format, path)
     group = nodes[""]
-    if isinstance(format, V3) and isinstance(group, GroupModel):
-        inside = {p: format.document(_without_consolidated(n)) for p, n in nodes.items() if p}
-        texts = format.write(path, group.with_(consolidated=inside))
-        return {at: text for at, text in texts.items() if text is not None}
-    raise cannot(format.name, "consolidated metadata")
+    if at is None or not isinstance(group, GroupModel):
+        raise cannot(format.name, "consolidated metadata")
+    order = sorted(nodes, key=paths.prefix) if isinstance(format, V2) else nodes
+    texts = ((p, format.write(p, _without_consolidated(nodes[p]))) for p in order)
+    documents = ((p, {paths.name(k): t for k, t in ts.items() if t is not None}) for p, ts in texts)
+    return {at: b"".join(parts(format, group, documents))}
 
 
-def changed(format: Format, data: bytes, key: str, nodes: Mapping[str, Documents]) -> bytes:
-    """Return the document `key` with the metadata of some nodes updated.
+def parts(
+    format: Format, group: GroupModel, nodes: Iterable[tuple[str, Documents]]
+) -> Iterator[bytes]:
+    """Yield the parts of a document with the metadata of `nodes`, their valid texts as they are.
+
+    The nodes are given by paths below the group, in the order of `paths.prefix` in version 2.
+    """
+    start, end = (_START_V2, _END_V2) if isinstance(format, V2) else _around_v3(format, group)
+    depth, indent = _LAYOUT[format.name]
+    margin = b"\n" + b" " * (depth * indent)
+    yield start
+    comma = b""
+    for path, documents in nodes:
+        below = paths.prefix(path)
+        for name, text in sorted(documents.items()):
+            if isinstance(format, V3) and not path:
+                continue
+            where = path if isinstance(format, V3) else below + name
+            entry = _entry_text(format, text, name).replace(b"\n", margin)
+            yield b"".join((comma, margin, quote(where), b": ", entry))
+            comma = b","
+    yield b"\n" + b" " * ((depth - 1) * indent) + end if comma else end
+
+
+def _around_v3(format: Format, group: GroupModel) -> tuple[bytes, bytes]:
+    if not isinstance(format, V3):
+        raise cannot(format.name, "consolidated metadata")
+    return format.around_consolidated(group)
+
+
+def changed(format: Format, entries: Entries, nodes: Mapping[str, Documents]) -> bytes:
+    """Return the document with entries, with those of some nodes updated.
 
     `nodes` has each node's documents by their names; the paths are relative to the group. A node
-    without any is gone, with all below it.
+    without any is gone, with all below it. The texts of other entries stay as they are.
     """
-    doc = load_object(data, key, allow_nan=isinstance(format, V2))
-    inside = doc[MEMBER] if isinstance(format, V3) else doc
+    old = entries.members
+    changes: dict[str, bytes | None] = {}
     for path, documents in nodes.items():
         below = paths.prefix(path)
-        new = {below + name: load_object(text, name) for name, text in documents.items()}
-        old = {below + name for name in NAMES}
-        if isinstance(format, V3):
-            old = {path}
-            for copy in [*new.values()]:
-                new = {path: {k: v for k, v in copy.items() if k != MEMBER}}
-        inside["metadata"] = {
-            k: v
-            for k, v in inside["metadata"].items()
-            if k not in old and (documents or not k.startswith(below))
-        } | new
-    return dumps(doc, indent=2) if isinstance(format, V3) else _dump_v2(doc)
+        if not documents:
+            changes |= {name: None for name in (*old, *changes) if name.startswith(below)}
+        members = [path] if isinstance(format, V3) else [below + name for name in NAMES]
+        changes |= dict.fromkeys(members)
+        for name, text in documents.items():
+            load_object(text, name, allow_nan=isinstance(format, V2))
+            where = path if isinstance(format, V3) else below + name
+            changes[where] = _entry_text(format, text, name)
+    depth, indent = _LAYOUT[format.name]
+    return old.changed(changes, depth=depth, indent=indent, ordered=isinstance(format, V2))
+
+
+def _entry_text(format: Format, text: bytes, name: str) -> bytes:
+    """Return the text of a valid document as an entry has it.
+
+    That is as it is, but for consolidated metadata of its own and numbers that are not JSON.
+    """
+    if isinstance(format, V3):
+        if _MARK not in text:
+            return text.strip()
+        doc = load_object(text, name)
+        doc.pop(MEMBER, None)
+        return dumps(doc, indent=2)
+    if b"NaN" in text or b"Infinity" in text:
+        return dumps(load_object(text, name, allow_nan=True), indent=4, sort_keys=True)
+    return text.strip()
 
 
 def dropped(format: Format, data: bytes, key: str) -> bytes | None:
@@ -200,10 +307,6 @@ def dropped(format: Format, data: bytes, key: str) -> bytes | None:
     doc = load_object(data, key)
     doc.pop(MEMBER, None)
     return dumps(doc, indent=2)
-
-
-def _dump_v2(doc: Mapping[str, Any]) -> bytes:
-    return dumps({"zarr_consolidated_format": 1, **doc}, indent=4, sort_keys=True)
 
 
 def _without_consolidated(node: Node) -> Node:

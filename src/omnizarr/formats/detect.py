@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,18 @@ from omnizarr.concurrency.cache import cached
 from omnizarr.errors import InvalidArgument, Problem, known_names
 from omnizarr.formats.draft.metadata import ENTRY, V3Draft
 from omnizarr.formats.format import LARGEST, Documents, Format
+from omnizarr.formats.n5 import N5
 from omnizarr.formats.v1 import V1
 from omnizarr.formats.v2 import V2
 from omnizarr.formats.v3 import V3
 
+_FINAL_VERSION = re.compile(rb'\s*\{\s*"zarr_format"\s*:\s*3\s*[,}]')  # as nearly all begin
 _DRAFT_VERSION = re.compile(rb'"zarr_format"\s*:\s*"')
-NAMES = ("1", "2", "3-draft", "3")
+_ARRAY = re.compile(rb'"node_type"\s*:\s*"array"')
+_FINAL_ARRAY = re.compile(rb'\s*\{\s*"zarr_format"\s*:\s*3\s*,\s*' + _ARRAY.pattern)
+NAMES = ("1", "2", "3-draft", "3")  # of the formats that are written
 ROOT_KEYS = "zarr.json, .zarray, .zgroup or meta"  # of a node, in messages
-_V1, _V2, _V3 = V1(), V2(), V3()
+_V1, _V2, _V3, _N5 = V1(), V2("."), V3(), N5()
 
 
 def _is_draft(entry: bytes) -> bool:
@@ -35,22 +39,24 @@ def by_name(name: object, separator: str = ".") -> Format:
     `separator` is that of chunk keys if version 2 metadata do not state one.
     """
     text = str(name).lower().removeprefix("v")
-    formats: dict[str, type[V1 | V2 | V3Draft | V3]] = {
+    formats: dict[str, type[V1 | V2 | V3Draft | V3 | N5]] = {
         "1": V1,
         "2": V2,
         "3": V3,
         "3-draft": V3Draft,
         "3draft": V3Draft,
+        "n5": N5,
     }
     if text not in formats:
-        raise InvalidArgument(f"unknown zarr_format {name!r}; {known_names(name, NAMES)}")
+        known = known_names(name, (*NAMES, N5.name))
+        raise InvalidArgument(f"unknown zarr_format {name!r}; {known}")
     kind = formats[text]
     return V2(separator) if kind is V2 else kind()
 
 
 def is_metadata(key: str) -> bool:
     """Return True if a key is that of a metadata document in any format."""
-    return any(by_name(name).is_metadata(key) for name in NAMES)
+    return any(by_name(name).is_metadata(key) for name in (*NAMES, N5.name))
 
 
 def makes_node(key: str) -> bool:
@@ -117,6 +123,33 @@ def backslash_hint(path: str) -> str:
     return "; a backslash is part of a name in zarr 3, write '/' between names"
 
 
+def own_documents(
+    path: str, get: Callable[[str], bytes | None], separator: str = "."
+) -> tuple[Format, Documents] | None:
+    """Return the format and the documents of what seems an array, if its own documents decide.
+
+    They are fetched one by one, for stores whose requests cost little; None if all keys of a
+    `Probe` are to be looked at. Metadata of other formats, or of a group, at the path of an array
+    have no effect, and are not looked for.
+    """
+    (own,) = _V3.keys(path)
+    data = get(own)
+    if data is not None:
+        if _FINAL_ARRAY.match(data) or (_ARRAY.search(data) and not _DRAFT_VERSION.search(data)):
+            return _V3, {own: data}
+        return None
+    entry = get(ENTRY) if path else None
+    if entry is not None and not _FINAL_VERSION.match(entry):
+        return None
+    array, _, attributes = _V2.keys(path)
+    data = get(array)
+    if data is None:
+        return None
+    more = get(attributes)
+    found = {array: data} if more is None else {array: data, attributes: more}
+    return (_V2 if separator == "." else V2(separator)), found
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """The keys to fetch for a path, and the decision by what was found."""
@@ -124,20 +157,69 @@ class Probe:
     path: str
     wanted: str | None = None  # a format's name, or None for any
     separator: str = "."  # in chunk keys, if version 2 metadata do not state one
+    kind: str | None = None  # "array" or "group": keys that only the other has are left out
 
     def keys(self) -> list[str]:
         """Return all keys to fetch in one batch."""
         if self.wanted == V3Draft.name:
             return [ENTRY]  # it determines the other keys
+        if self.wanted == N5.name:  # below a root, groups need no metadata
+            return [*dict.fromkeys((*_N5.keys(self.path), *_N5.keys("")))]
         if self.wanted is not None:
-            return list(by_name(self.wanted).keys(self.path))
-        return [*_all_keys(self.path)]
+            return self._of_kind(by_name(self.wanted).keys(self.path))
+        return self._of_kind(_all_keys(self.path))
+
+    def every_key(self) -> list[str]:
+        """Return the keys of all formats, also those that are only read."""
+        return [*self.keys(), *_N5.keys(self.path)]
 
     def keys_in_order(self) -> list[list[str]]:
         """Return the keys in groups; the first group that exists decides."""
         if self.wanted is not None:
             return [self.keys()]
-        return [[*dict.fromkeys(keys)] for keys in _keys_in_order(self.path)]
+        return [self._of_kind(dict.fromkeys(keys)) for keys in _keys_in_order(self.path)]
+
+    def _of_kind(self, keys: Iterable[str]) -> list[str]:
+        if self.kind is None:
+            return [*keys]
+        array, group, _ = _V2.keys(self.path)
+        other = (group,) if self.kind == "array" else (array, *_V1.keys(self.path))
+        return [key for key in keys if key not in other]
+
+    def stages(self, likely: str | None, more: Iterable[str] = ()) -> list[list[str]]:
+        """Return the keys in batches, to fetch one after the other until `is_decided`.
+
+        `likely` is the format of a neighbour. It changes the order alone, never which node is
+        found: the first batch always has all that takes precedence. `more` are keys of consolidated
+        metadata, which may make those of the group unnecessary.
+        """
+        if self.wanted is not None or likely in (V1.name, V3Draft.name):
+            return [[*self.keys(), *more]]
+        if likely == N5.name:
+            return [[*self.keys(), *more, *self.last_resort().keys()]]
+        (own,), older = _V3.keys(self.path), _V2.keys(self.path)
+        first = [own] if likely == V3.name else [own, ENTRY]
+        first += more or older if likely == V2.name else () if likely == V3.name else more
+        asked: set[str] = set()
+        found = []
+        for keys in (first, [ENTRY, *more, *older], _all_keys(self.path)):
+            found.append([key for key in self._of_kind(dict.fromkeys(keys)) if key not in asked])
+            asked.update(keys)
+        return [keys for keys in found if keys]
+
+    def last_resort(self) -> Probe:
+        """Return the probe for a path where no other format has a node."""
+        return Probe(self.path, N5.name)
+
+    def is_decided(self, documents: Documents) -> bool:
+        """Return True if the batches so far decide which node is there.
+
+        A hierarchy of the draft may have none: its nodes have other keys.
+        """
+        (own,), (array, group, _) = _V3.keys(self.path), _V2.keys(self.path)
+        if own in documents or array in documents or group in documents:
+            return True
+        return ENTRY in documents and self._is_draft_entry(False, documents[ENTRY])
 
     def formats(self, documents: Documents, problems: list[Problem]) -> list[Format]:
         """Return the formats that may have a node here, the preferred one first."""
@@ -153,6 +235,9 @@ class Probe:
             found.append(V2(self.separator))
         if not self.path and "meta" in documents:
             found.append(_V1)
+        if not found or self.wanted == N5.name:
+            keys = self.last_resort().keys()
+            found += [_N5] if any(key in documents for key in keys) else []
         if self.wanted is not None:
             return [f for f in found if f.name == self.wanted]
         if len(found) > 1:
@@ -163,6 +248,8 @@ class Probe:
 
     def _is_draft_entry(self, own: bool, entry: bytes) -> bool:
         # Most metadata are recognised as those of the final version without parsing them.
+        if _FINAL_VERSION.match(entry):
+            return False
         if own and self.wanted != V3Draft.name and not _DRAFT_VERSION.search(entry):
             return False
         return (_is_draft_cached if len(entry) < LARGEST else _is_draft)(entry)

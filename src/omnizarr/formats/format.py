@@ -78,10 +78,11 @@ class Format(Protocol):
         """
 
     def sharded(
-        self, array: ArrayModel, shards: tuple[int, ...], index_location: str = "end"
+        self, array: ArrayModel, shards: tuple[Any, ...], index_location: str = "end"
     ) -> ArrayModel:
         """Return the array with its chunks packed into shards of that shape; raise CannotExpress.
 
+        An axis with shards of several lengths has a list of them.
         `index_location` is ``"start"`` or ``"end"``.
         """
 
@@ -134,6 +135,11 @@ def check_version(fields: Fields, version: int) -> None:
         key = ("meta", ".zarray or .zgroup", "zarr.json")[int(stated) - 1]
         looks = f"; this looks like zarr {stated}, whose key is {key}"
     fields.error("zarr_format", f"expected {version}, got {kind_of(stated)}{looks}")
+
+
+def title(format_name: object, before: str = "v") -> str:
+    """Return a format as texts name it: "zarr v3", "N5"."""
+    return "N5" if format_name == "n5" else f"zarr {before}{format_name}"
 
 
 def ascii_advice(path: str, format_name: str) -> str | None:
@@ -234,6 +240,8 @@ _models: Cache[Hashable, Node] = Cache(512)
 # Texts of arrays with a shape of zeros, by their rank and the ids of all fields beside the shape,
 # which the model keeps alive.
 _texts: Cache[Key, tuple[ArrayModel, bytes]] = Cache(512)
+# Texts by the id of the model, which is kept, for arrays that are created alike.
+_written: Cache[int, tuple[ArrayModel, bytes]] = Cache(64)
 dumps = partial(_json.dumps, texts=Cache(512))
 _beside_shape = attrgetter(*(f.name for f in fields(ArrayModel) if f.name != "shape"))
 
@@ -259,13 +267,19 @@ def write_once(node: Node, write: Callable[[Node], bytes]) -> bytes:
     """
     if not isinstance(node, ArrayModel):
         return write(node)
+    same = _written.get(id(node))
+    if same is not None:
+        return same[1]
     rank = len(node.shape)
     key = rank, *map(id, _beside_shape(node))
     found = _texts.get(key)
     text = write(node.with_(shape=(0,) * rank)) if found is None else found[1]
     if found is None and len(text) <= LARGEST:
         _texts.put(key, (node, text))
-    return text.replace(_shape_text((0,) * rank), _shape_text(node.shape), 1)
+    text = text.replace(_shape_text((0,) * rank), _shape_text(node.shape), 1)
+    if len(text) <= LARGEST:
+        _written.put(id(node), (node, text))
+    return text
 
 
 def split_shape(text: bytes, start: bytes) -> tuple[list[int] | None, bytes]:

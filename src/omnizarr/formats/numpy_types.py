@@ -32,10 +32,13 @@ _SIMPLE = {
 }
 _CODES = {name: code for code, name in _SIMPLE.items()}
 _ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
+_PAIR = "complex_"  # and the name of the type of both parts
 _TYPE = re.compile(r"([<>|=]?)([biufcmMSUVO])(\d*)(?:\[(\d*)(\w+)\])?")
 _UNITS = {"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"}
 # Types of a few bits, which have no type string in versions 1 and 2.
 _ITEM_BITS = re.compile(r"(?:u?int|float|bfloat)(\d+)")
+# Names of numbers, with what they consist of.
+_NUMBER = re.compile(r"(complex_?)?(u?int|b?float)?\d")
 MAX_DEPTH = 16
 
 
@@ -217,7 +220,9 @@ def byte_orders(named: Named) -> set[str]:
         for field in named.configuration["fields"]:
             found |= byte_orders(field_parts(field)[1])
         return found
-    if itemsize(named) in (None, 1) or named.name in ("raw_bytes", "null_terminated_bytes"):
+    part = _ALIASES.get(named.name, named.name.removeprefix(_PAIR))
+    size = itemsize(Named(part, named.configuration))
+    if size in (None, 1) or named.name in ("raw_bytes", "null_terminated_bytes"):
         return set()
     if named.name[0] == "r" and named.name[1:].isdigit():
         return set()
@@ -238,6 +243,35 @@ def without_order(named: Named) -> Named:
             fields.append(plain)
         return Named("struct", {"fields": fields})
     return named.without("endian")
+
+
+def renamed_struct(named: Named) -> Named:
+    """Return a structure by its registered name and form; others unchanged.
+
+    ``structured``, with pairs for fields, is only to be read.
+    """
+    if named.name not in ("struct", "structured"):
+        return named
+    try:
+        fields = []
+        for stated in named.configuration["fields"]:
+            name, inner = field_parts(stated)
+            more = stated if isinstance(stated, dict) else {}
+            fields.append({**more, "name": name, "data_type": as_json(renamed_struct(inner))})
+    except (LookupError, TypeError, AttributeError):
+        return named  # malformed, which binding the type reports
+    return Named("struct", {**named.configuration, "fields": fields})
+
+
+def zero_json(named: Named) -> Any:
+    """Return the fill value 0, false or "" of a type in JSON; None for types that have none."""
+    if named.name in ("bool", "string"):
+        return False if named.name == "bool" else ""
+    match = _NUMBER.match(named.name)
+    if match is None or not match[0][:-1]:
+        return None
+    zero = 0 if match[2] in ("int", "uint") else 0.0
+    return [zero, zero] if match[1] else zero
 
 
 def itemsize(named: Named) -> int | None:
@@ -262,14 +296,13 @@ def itemsize(named: Named) -> int | None:
                 inner *= n
             total += inner
         return total
-    match = _ITEM_BITS.match(name)
-    return max(1, int(match[1]) // 8) if match else None
+    parts = 2 if name.startswith(_PAIR) else 1
+    match = _ITEM_BITS.match(name.removeprefix(_PAIR))
+    return parts * max(1, int(match[1]) // 8) if match else None
 
 
-NARROW = (
-    *("float16", "float32", "bfloat16", "float8_", "float6_", "float4_"),
-    *("complex64", "complex_float32"),
-)
+_FLOATS = ("float16", "float32", "bfloat16", "float8_", "float6_", "float4_")
+NARROW = (*_FLOATS, "complex64", *(_PAIR + name for name in _FLOATS))
 MAX_BITS = 25  # of a number between two 32-bit floats, the widest of the narrow ones
 MAX_DIGITS = 4000  # Python's limit for integers is a little more
 

@@ -53,6 +53,7 @@ _SECTIONS: dict[str, dict[str, str]] = {
     ".zmetadata": {"": "zarr-python, Consolidated metadata"},
     "meta": _V1,
     "attrs": {"": "Zarr 1, Attributes"},
+    "attributes.json": {"": "N5, File-system specification"},
 }
 _NAMES = "Zarr 3, Node names"
 _FIRST = re.compile(r"[^.\[]*")

@@ -163,7 +163,7 @@ class V1:
         return (Named("bytes"), Named("numcodecs.blosc", options))
 
     def sharded(
-        self, array: ArrayModel, shards: tuple[int, ...], index_location: str = "end"
+        self, array: ArrayModel, shards: tuple[Any, ...], index_location: str = "end"
     ) -> ArrayModel:
         raise cannot(self.name, "shards", "versions 3-draft and 3 have them")
 

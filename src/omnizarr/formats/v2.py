@@ -58,6 +58,8 @@ class V2:
         return paths.forward(path)
 
     def keys(self, path: str) -> tuple[str, ...]:
+        if not path:
+            return NAMES
         start = paths.prefix(paths.forward(path))
         return (start + ".zarray", start + ".zgroup", start + ".zattrs")
 
@@ -65,10 +67,10 @@ class V2:
         array, group, attrs = self.keys(path)
         if array not in documents and group not in documents:
             return None
-        parts = (documents.get(array), documents.get(group))
+        main, other = documents.get(array), documents.get(group)
         node = parse_once(
-            (self.name, self.separator, *parts),
-            sum(len(part) for part in parts if part),
+            (self.name, self.separator, main, other),
+            len(main or b"") + len(other or b""),
             problems,
             lambda: self._parse(path, documents, problems),
         )
@@ -192,7 +194,7 @@ class V2:
         return (first, Named("numcodecs.blosc", options))
 
     def sharded(
-        self, array: ArrayModel, shards: tuple[int, ...], index_location: str = "end"
+        self, array: ArrayModel, shards: tuple[Any, ...], index_location: str = "end"
     ) -> ArrayModel:
         raise cannot(self.name, "shards", "versions 3-draft and 3 have them")
 

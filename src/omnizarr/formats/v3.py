@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import unicodedata
@@ -9,9 +10,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, TypeGuard
 
-from omnizarr._json import kind_of, load_object
-from omnizarr.concurrency.cache import typed_key
-from omnizarr.errors import InvalidName, Problem
+from omnizarr._json import LazyObject, find_members, kind_of, load_object
+from omnizarr.concurrency.cache import Cache, typed_key
+from omnizarr.errors import InvalidMetadata, InvalidName, Problem
 from omnizarr.formats import codec_names, format
 from omnizarr.formats.codec_names import (
     Codecs,
@@ -37,8 +38,10 @@ from omnizarr.formats.numpy_types import (
     byte_orders,
     field_parts,
     only_old,
+    renamed_struct,
     rounded_once,
     without_order,
+    zero_json,
 )
 from omnizarr.model import ArrayModel, Dialect, FillValue, GroupModel, Named, Node, paths
 from omnizarr.model.fields import MAX_LENGTH, MAX_RANK, Fields, named
@@ -53,6 +56,8 @@ REQUIRED = (
     "fill_value",
     "codecs",
 )
+CONSOLIDATED = "consolidated_metadata"
+CONSOLIDATED_MEMBERS = (CONSOLIDATED, "metadata")
 _START = b'{\n  "zarr_format": 3,\n  "node_type": "array",'
 OPTIONAL = ("attributes", "storage_transformers", "dimension_names")
 
@@ -86,20 +91,47 @@ class V3:
         )
 
     def _read(self, key: str, data: bytes, problems: list[Problem]) -> Node:
+        other = _read_like_last(data, key)
+        if other is not None:
+            return other
         parse = partial(self._read_any, key, data, problems)
         shape, rest = split_shape(data, _START)
         if not _is_shape(shape):
             return parse()
         # Metadata as they are written here, of an array that perhaps only grew.
         node = parse_once((self.name, len(shape), rest), len(rest), problems, parse)
-        return node.with_(shape=tuple(shape)) if isinstance(node, ArrayModel) else node
+        if not isinstance(node, ArrayModel) or node.shape == tuple(shape):
+            return node
+        return node.with_(shape=tuple(shape))
 
     def _read_any(self, key: str, data: bytes, problems: list[Problem]) -> Node:
+        if len(data) > format.LARGEST and f'"{CONSOLIDATED}"'.encode() in data:
+            lazy = LazyObject.read(data, key, CONSOLIDATED_MEMBERS)
+            inside = lazy.inner
+            if inside is not None and inside.inner is not None and lazy.get("node_type") == "group":
+                return self._read_consolidated(key, lazy, inside, problems)
+        shape, begin, end, rest = _split(data)
+        if shape is None:
+            return self._read_document(key, data, problems)
+        # Metadata of many arrays differ only in shape and attributes.
+        before = len(problems)
+        parse = partial(self._read_document, key, rest, problems)
+        node = parse_once((self.name, rest), len(rest), problems, parse)
+        if not isinstance(node, ArrayModel):
+            return node
+        found = load_object(data[begin:end], key) if end - begin > 2 else {}
+        shared = found or node.attributes  # one for all that have none, see `write_once`
+        array = node.with_(shape=shape, attributes=shared)
+        if found and len(problems) == before:
+            _last.put(self.name, (data[:begin], data[end:], array))
+        return array
+
+    def _read_document(self, key: str, data: bytes, problems: list[Problem]) -> Node:
         doc = load_object(data, key)
         shape, attributes = doc.get("shape"), doc.get("attributes", {})
         if not _is_shape(shape) or not isinstance(attributes, dict):
             return rounded_once(self._parse(key, doc, problems), data)
-        # Metadata of many arrays differ only in shape and attributes.
+        # The same with other white space.
         rest = {**doc, "shape": [0] * len(shape), "attributes": {}}
         same = typed_key(rest)
         parse = partial(self._parse, key, rest, problems)
@@ -108,6 +140,17 @@ class V3:
             return node
         shared = attributes or node.attributes  # one for all that have none, see `write_once`
         return rounded_once(node.with_(shape=tuple(shape), attributes=shared), data)
+
+    def _read_consolidated(
+        self, key: str, doc: LazyObject, inside: LazyObject, problems: list[Problem]
+    ) -> Node:
+        """Read a group, but its consolidated metadata only when they are used."""
+        first, second = CONSOLIDATED_MEMBERS
+        short = {name: doc[name] for name in doc if name != first}
+        short[first] = {name: inside[name] for name in inside if name != second} | {second: {}}
+        node = self._parse(key, short, problems)
+        used = isinstance(node, GroupModel) and node.consolidated is not None
+        return node.with_(consolidated=inside.inner) if used else node
 
     def _parse(self, key: str, doc: dict[str, Any], problems: list[Problem]) -> Node:
         fields = Fields(key, doc, problems)
@@ -157,13 +200,7 @@ class V3:
         attributes = fields.attributes()
         dimension_names = self._dimension_names(fields, len(shape))
         extra = _extra(fields, (*REQUIRED, *OPTIONAL))
-        fill = fields.get("fill_value")
-        if data_type.name == "bool" and type(fill) is int and fill in (0, 1):
-            word = "true" if fill else "false"
-            fields.warn("fill_value", f"expected true or false, got {fill}; read as {word}")
-            fill = bool(fill)
-        if isinstance(fill, str) and re.fullmatch(r"r\d+", data_type.name):
-            fields.warn("fill_value", "expected a list of bytes, got text, read as Base64")
+        fill = self._fill_value(fields, data_type)
         fields.done("not valid zarr 3")
         return ArrayModel(
             shape=shape,
@@ -177,6 +214,23 @@ class V3:
             dimension_names=dimension_names,
             extra=extra,
         )
+
+    def _fill_value(self, fields: Fields, data_type: Named) -> Any:
+        """Return the JSON of the fill value, with what some writers put there mended."""
+        fill = fields.get("fill_value")
+        if data_type.name == "bool" and type(fill) is int and fill in (0, 1):
+            word = "true" if fill else "false"
+            message = f"expected true or false, got {fill}, as zarrita wrote; read as {word}"
+            fields.warn("fill_value", message)
+            return bool(fill)
+        zero = zero_json(data_type) if fill is None and "fill_value" in fields.values else None
+        if zero is not None:
+            message = "expected a value, got null, as GDAL writes for maps without nodata; read as"
+            fields.warn("fill_value", f"{message} {json.dumps(zero)}")
+            return zero
+        if isinstance(fill, str) and re.fullmatch(r"r\d+", data_type.name):
+            fields.warn("fill_value", "expected a list of bytes, got text, read as Base64")
+        return fill
 
     def _essential(self, fields: Fields, name: str) -> Named:
         """Read an extension that can never be skipped."""
@@ -224,7 +278,20 @@ class V3:
 
     def write(self, path: str, node: Node) -> dict[str, bytes | None]:
         (key,) = self.keys(path)
+        if isinstance(node, GroupModel) and isinstance(node.consolidated, LazyObject):
+            start, end = self.around_consolidated(node)
+            entries = node.consolidated.text  # as they are
+            return {key: b"".join((start[:-1], entries, end[1:]))}
         return {key: write_once(node, lambda some: dumps(self.document(some), indent=2))}
+
+    def around_consolidated(self, group: GroupModel) -> tuple[bytes, bytes]:
+        """Return the text of a group's document before and after its consolidated metadata.
+
+        The first ends with the opening bracket, the second begins with the closing one.
+        """
+        text = dumps(self.document(group.with_(consolidated={})), indent=2)
+        start, end = text[: text.rindex(b"{}") + 1], text[text.rindex(b"{}") + 1 :]
+        return start, end
 
     def document(self, node: Node) -> dict[str, Any]:
         """Return the metadata document of a node."""
@@ -273,7 +340,7 @@ class V3:
         if any(of_draft or is_sharding(t) for t in array.storage_transformers):
             raise cannot(self.name, "the draft's storage transformers")
         encoding = array.chunk_key_encoding
-        if encoding.name == "v3-draft":
+        if encoding.name in ("v3-draft", "n5"):
             encoding = Named("default", dict(encoding.configuration))
         from_older = array.fill_value.dialect != self.dialect
         changed = {
@@ -304,7 +371,7 @@ class V3:
         return (Named("bytes"), Named("blosc", config), Named("crc32c"))
 
     def sharded(
-        self, array: ArrayModel, shards: tuple[int, ...], index_location: str = "end"
+        self, array: ArrayModel, shards: tuple[Any, ...], index_location: str = "end"
     ) -> ArrayModel:
         if array.chunk_grid.name != "regular":
             raise cannot(self.name, f"shards of a {array.chunk_grid.name} grid")
@@ -314,24 +381,28 @@ class V3:
             "index_codecs": [Named("bytes", {"endian": "little"}), Named("crc32c")],
             "index_location": index_location,
         }
-        return array.with_(
-            chunk_grid=Named("regular", {"chunk_shape": list(shards)}),
-            codecs=(Named("sharding_indexed", config),),
-        )
+        if any(isinstance(n, list) for n in shards):
+            grid = Named("rectilinear", {"kind": "inline", "chunk_shapes": list(shards)})
+        else:
+            grid = Named("regular", {"chunk_shape": list(shards)})
+        return array.with_(chunk_grid=grid, codecs=(Named("sharding_indexed", config),))
 
     def new_type(self, named: Named) -> Named:
-        return named
+        return renamed_struct(named)
 
     def key_encoding(self, separator: str | None) -> Named:
         return Named("default", {"separator": separator or "/"})
 
     def check_name(self, path: str) -> None:
         for name in path.split("/") if path else ():
-            problem = name_problem(name)
+            problem = None if name.isalnum() else name_problem(name)
             if problem:
                 raise InvalidName(f"node name {name!r} in {paths.show(path)!r} {problem}")
 
     def name_advice(self, path: str) -> str | None:
+        """Return why a path that is allowed should better be changed, or None."""
+        if path.isascii() and "__" not in path and "\\" not in path:
+            return None  # as nearly all
         return advice(path)
 
     def name_warning(self, path: str) -> str | None:
@@ -361,6 +432,51 @@ class V3:
         parts = last.removeprefix("c").strip(".").split(".")
         reserved = any(segment.startswith("__") for segment in key.split("/"))
         return reserved or last in ("zarr.json", "c") or all(p.isdigit() for p in parts)
+
+
+# The text of an array before and after its attributes.
+_last: Cache[str, tuple[bytes, bytes, ArrayModel]] = Cache(1)
+
+
+def _read_like_last(data: bytes, key: str) -> ArrayModel | None:
+    """Return an array that differs only in its attributes from the last one, None for others."""
+    found = _last.get(V3.name)
+    if found is None:
+        return None
+    first, last, array = found
+    around = len(first) + len(last)
+    if len(data) <= around or not (data.startswith(first) and data.endswith(last)):
+        return None
+    try:
+        # Between the same texts any object is valid where another one is.
+        attributes = load_object(data[len(first) : len(data) - len(last)], key)
+    except InvalidMetadata:
+        return None  # the whole document shows what is wrong, and where
+    return array.with_(attributes=attributes) if attributes else None
+
+
+def _split(data: bytes) -> tuple[tuple[int, ...] | None, int, int, bytes]:
+    """Return the shape of an array, the place of its attributes, and the text without both.
+
+    The shape is None for any other text.
+    """
+    found = find_members(data) if len(data) <= format.LARGEST else None
+    if found is None or "shape" not in found or "attributes" not in found:
+        return None, 0, 0, b""
+    (_, start, end), (_, begin, stop) = found["shape"], found["attributes"]
+    numbers = data[start + 1 : end - 1]
+    try:
+        shape = [int(number) for number in numbers.split(b",")] if numbers.strip() else []
+    except ValueError:
+        return None, 0, 0, b""
+    if data[start : start + 1] != b"[" or data[begin : begin + 1] != b"{" or not _is_shape(shape):
+        return None, 0, 0, b""
+    zeros = b"[%b]" % b",".join([b"0"] * len(shape))
+    if start < begin:
+        rest = (data[:start], zeros, data[end:begin], b"{}", data[stop:])
+    else:
+        rest = (data[:begin], b"{}", data[stop:start], zeros, data[end:])
+    return tuple(shape), begin, stop, b"".join(rest)
 
 
 def _is_shape(value: Any) -> TypeGuard[list[int]]:

@@ -110,7 +110,10 @@ Dialect: TypeAlias = Literal["v1", "v2", "v3-draft", "v3"]
 
 @dataclass(frozen=True, slots=True)
 class FillValue:
-    """A fill value as its metadata state it; None in `json` means "undefined" (v1, v2)."""
+    """A fill value as its metadata state it; None in `json` means "undefined" (v1, v2).
+
+    In version 3 it is a value: that of optional elements which are missing.
+    """
 
     json: Any
     dialect: Dialect
@@ -165,25 +168,48 @@ Node: TypeAlias = ArrayModel | GroupModel
 
 # Codecs of numcodecs; their names in the model start with this: "numcodecs.zlib".
 PREFIX = "numcodecs."
+# Codecs of the package imagecodecs; their ids in version 2 and names in version 3 start with this.
+IMAGECODECS = "imagecodecs_"
+
+
+def _of_imagecodecs(names: str) -> frozenset[str]:
+    return frozenset(IMAGECODECS + name for name in names.split())
+
+
+# Formats that say what shape and type their arrays have.
+IMAGE_FORMATS = _of_imagecodecs(
+    "apng avif bmp ccittfax3 ccittfax4 ccittrle dds gif heif htj2k jpeg jpeg2k jpegls jpegxl jpegxr"
+    " jpegxs lerc ljpeg png qoi sperr spng tiff ultrahdr webp zfp"
+)
+# Codecs of arrays that have to be told.
+IMAGE_ARRAYS = _of_imagecodecs(
+    "bfloat16 dicomrle eer float24 jetraw meshopt packints pcodec pixarlog rcomp rgbe sz3"
+)
+# Filters, which make bytes of arrays, and of bytes, in version 2.
+IMAGE_PREDICTORS = _of_imagecodecs("byteshuffle delta floatpred xor")
+IMAGE_SHUFFLES = _of_imagecodecs("bitorder bitshuffle")
+# The filters of version 3, where they all turn arrays into arrays.
+IMAGE_FILTERS = IMAGE_PREDICTORS | IMAGE_SHUFFLES | {f"{IMAGECODECS}quantize"}
+IMAGE_COMPRESSORS = _of_imagecodecs(
+    "aec blosc blosc2 brotli bz2 checksum deflate lz4 lz4f lz4h5 lzf lzfse lzham lzma lzo lzw"
+    " packbits pglz snappy szip zlib zlibng zopfli zstd"
+)
 
 ARRAY_TO_ARRAY = frozenset(
-    {"delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize"}
-)
-# The object codecs, and array compressors that keep shape and type in their own header.
-ARRAY_TO_BYTES = frozenset(
     {
-        "vlen-utf8",
-        "vlen-bytes",
-        "vlen-array",
-        "json",
-        "json2",
-        "msgpack",
-        "msgpack2",
-        "pickle",
-        "pcodec",
-        "zfpy",
+        *("delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize"),
+        f"{IMAGECODECS}quantize",
     }
 )
+# Compressors of whole arrays.
+ARRAY_COMPRESSORS = IMAGE_FORMATS | IMAGE_ARRAYS | {"pcodec", "zfpy"}
+OBJECT_CODECS = frozenset(
+    {
+        *("vlen-utf8", "vlen-bytes", "vlen-array"),
+        *("json", "json2", "msgpack", "msgpack2", "pickle"),
+    }
+)
+ARRAY_TO_BYTES = OBJECT_CODECS | ARRAY_COMPRESSORS | IMAGE_PREDICTORS
 CHECKSUMS = frozenset({"crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"})
 # Codecs on bytes that version 2 metadata list among the filters.
-BYTES_FILTERS = CHECKSUMS | {"shuffle", "base64"}
+BYTES_FILTERS = CHECKSUMS | IMAGE_SHUFFLES | {"shuffle", "base64"}

@@ -17,6 +17,8 @@ def normalize(path: str | bytes | None) -> str:
         path = path.decode("ascii")
     if not isinstance(path, str):
         raise InvalidName(f"a path is a string, got {type(path).__name__}")
+    if path.isalnum():
+        return path  # one name, as most
     parts = [p for p in path.split("/") if p]
     segments = path.replace("\\", "/").split("/") if "\\" in path else parts
     if "." in segments or ".." in segments:

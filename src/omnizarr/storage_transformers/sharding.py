@@ -36,6 +36,7 @@ from omnizarr.stores import (
     is_process_local,
     list_dir,
     list_prefix,
+    sizes,
 )
 from omnizarr.stores.base import Bytes, GetsManyVersioned, Snapshots
 from omnizarr.stores.operations import ConsistentReader, ValueReplaced, read_consistently
@@ -52,13 +53,29 @@ class IndexedShards:
     def __init__(
         self, store: Store, prefix: str, named: Named, encoding: ChunkKeyEncoding, grid: Grid
     ) -> None:
+        per_shard = _chunks_per_shard(named, len(grid.axes))
+        codecs = (Named("bytes", {"endian": "little"}),)
+        layout = ShardLayout.of(per_shard, codecs, at_end=True, field="index")
+        self._bind(store, prefix, encoding, layout)
+
+    @classmethod
+    def of_layout(
+        cls, store: Store, prefix: str, encoding: ChunkKeyEncoding, layout: ShardLayout
+    ) -> IndexedShards:
+        """Return the chunks of shards with another layout, such as those of version 3."""
+        found = cls.__new__(cls)
+        found._bind(store, prefix, encoding, layout)
+        return found
+
+    def _bind(
+        self, store: Store, prefix: str, encoding: ChunkKeyEncoding, layout: ShardLayout
+    ) -> None:
         self.store = store
         self.prefix = prefix
         self.encoding = encoding
-        self.rank = len(grid.axes)
-        self.per_shard = _chunks_per_shard(named, self.rank)
-        codecs = (Named("bytes", {"endian": "little"}),)
-        self.layout = ShardLayout.of(self.per_shard, codecs, at_end=True, field="index")
+        self.layout = layout
+        self.per_shard = layout.counts
+        self.rank = len(layout.counts)
         self.level: int = 1 + getattr(store, "level", 0)
         self.read_only = store.read_only
 
@@ -193,6 +210,20 @@ class IndexedShards:
                 parts = some.split([*itertools.islice(values, len(some.ranges))])
             for i, part in places[shard].items():
                 found[i] = bytes(parts[part])
+        return found
+
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        """Return the bytes of existing values by key; those of chunks from the indexes."""
+        wanted = {key: self._place(key) for key in keys}
+        found = sizes(self.store, (key for key, place in wanted.items() if place is None))
+        shards = [place[0] for place in wanted.values() if place is not None]
+        indices = self._indices(shards) if shards else {}
+        for key, place in wanted.items():
+            if place is not None and place[0] in indices:
+                with _shard_context(place[0]):
+                    where = chunk_range(indices[place[0]], place[1])
+                if where is not None:
+                    found[key] = where.length or 0
         return found
 
     # Writing

@@ -327,9 +327,11 @@ class V3Draft:
         return (Named("bytes"), Named("numcodecs.blosc", options))
 
     def sharded(
-        self, array: ArrayModel, shards: tuple[int, ...], index_location: str = "end"
+        self, array: ArrayModel, shards: tuple[Any, ...], index_location: str = "end"
     ) -> ArrayModel:
         chunks = array.chunk_grid.configuration.get("chunk_shape", ())
+        if any(isinstance(s, list) for s in shards):
+            raise cannot(self.name, "shards of several lengths")
         if len(chunks) != len(shards) or any(s % c for s, c in zip(shards, chunks, strict=True)):
             raise cannot(self.name, f"shards {shards} of chunks {tuple(chunks)}")
         if index_location != "end":

@@ -1,0 +1,1 @@
+"""Codecs of registered extensions and of other writers; each is imported when it is named."""

@@ -1,0 +1,152 @@
+"""conditional: codecs on bytes that are applied to some chunks and skipped for others.
+
+Specification: registered extension ``conditional`` of version 3. Every chunk begins with a header
+of `header_bits` bits, one for each codec in the list and the first one lowest: 1 if the codec was
+applied. Configuration: ``{"codecs": [{"name": "zstd", …}], "header_bits": 8}``.
+
+Which codecs are applied when a chunk is written is not part of the metadata: it is the setting
+`conditional`, see `Conditional.encode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from omnizarr import config
+from omnizarr.codecs.codec import Buffer, BytesBytes, Configured, Kind
+from omnizarr.codecs.pipeline import bind_codec, codec_context
+from omnizarr.codecs.specify import codec_list, to_named
+from omnizarr.model import Named
+from omnizarr.model.node import check_members, invalid
+
+MAX_HEADER_BITS = 2**16
+
+
+@dataclass(frozen=True)
+class Conditional(Configured):
+    """The registered extension ``conditional``; `header_bits` has room for codecs of the future."""
+
+    codecs: tuple[Named, ...]
+    header_bits: int | None = None
+
+    name: ClassVar[str] = "conditional"
+    kind: ClassVar[Kind] = "bytes->bytes"
+
+    def __post_init__(self) -> None:
+        codecs = tuple(to_named(codec, None) for codec in self.codecs)
+        object.__setattr__(self, "codecs", codecs)
+        if self.header_bits is not None:
+            self.check_integer("header_bits", 0, MAX_HEADER_BITS)
+            good = self.header_bits % 8 == 0 and self.header_bits >= len(codecs)
+            self.check("header_bits", good, f"a multiple of 8 for the {len(codecs)} codecs")
+
+    @classmethod
+    def bind(cls, named: Named) -> Conditional:
+        check_members(named, "codec", required=("codecs",), optional=("header_bits",))
+        found = cls(codec_list(named, "codecs", least=0), named.configuration.get("header_bits"))
+        for i, codec in enumerate(found.bound):
+            if codec.kind != "bytes->bytes":
+                message = f"{found.codecs[i].name!r} is {codec.kind}; only bytes->bytes may be here"
+                raise invalid("codec", cls.name, f"codecs[{i}]", message)
+        return found
+
+    @cached_property
+    def bound(self) -> tuple[BytesBytes, ...]:
+        """The codecs in the list."""
+        places = ((c, f"configuration.codecs[{i}]") for i, c in enumerate(self.codecs))
+        return tuple(bind_codec(c, place) for c, place in places)  # type: ignore[misc]  # see bind
+
+    def for_items(self, itemsize: int) -> Conditional:
+        """Return the codec for bytes that are items of that size."""
+        first: Any = self.bound[0] if self.bound else None
+        if not hasattr(first, "for_items"):
+            return self
+        fitted = Conditional(self.codecs, self.header_bits)
+        fitted.__dict__["bound"] = (first.for_items(itemsize), *self.bound[1:])
+        return fitted
+
+    @property
+    def header_size(self) -> int:
+        """The bytes of the header."""
+        least = -(-len(self.codecs) // 8)
+        return least if self.header_bits is None else self.header_bits // 8
+
+    def encoded_size(self, size: int) -> int | None:
+        return None
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the header and the data, encoded by the codecs that the setting chooses.
+
+        ``compress_if_smaller`` applies a codec that makes the data smaller, after those before it
+        that only rearrange bytes, and every checksum. ``always_apply`` and ``never_apply`` do what
+        they say. A function ``(codec, data, encoded)`` is asked for each codec, with the chunk's
+        bytes before all of them and what this one alone makes of them; it returns True to apply it.
+        """
+        decide = config.get().conditional
+        if callable(decide):
+            mask = self._ask(decide, data)
+        elif decide == "compress_if_smaller":
+            mask, data = self._shorten(data)
+            return mask.to_bytes(self.header_size, "little") + bytes(data)
+        else:
+            mask = 2 ** len(self.codecs) - 1 if decide == "always_apply" else 0
+        for i, codec in enumerate(self.bound):
+            if mask >> i & 1:
+                data = _encoded(codec, data)
+        return mask.to_bytes(self.header_size, "little") + bytes(data)
+
+    def _ask(self, decide: Callable[[BytesBytes, bytes, bytes], bool], data: Buffer) -> int:
+        whole, mask = bytes(data), 0
+        for i, codec in enumerate(self.bound):
+            if decide(codec, whole, bytes(_encoded(codec, whole))):
+                mask |= 1 << i
+        return mask
+
+    def _shorten(self, data: Buffer) -> tuple[int, Buffer]:
+        """Return the codecs that are worth it, as bits, and the data that they encoded."""
+        mask, waiting = 0, 0  # codecs that rearrange bytes wait for one that compresses
+        arranged = data
+        for i, codec in enumerate(self.bound):
+            size = codec.encoded_size(len(arranged))
+            if size == len(arranged):
+                arranged, waiting = _encoded(codec, arranged), waiting | 1 << i
+            elif size is not None:  # a checksum
+                arranged = data = _encoded(codec, data)
+                mask, waiting = mask | 1 << i, 0
+            else:
+                made = _encoded(codec, arranged)
+                if len(made) < len(data):
+                    arranged = data = made
+                    mask, waiting = mask | waiting | 1 << i, 0
+        return mask, data
+
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        start = self.header_size
+        if len(data) < start:
+            raise ValueError(f"there are {len(data)} bytes, fewer than the header of {start}")
+        mask = int.from_bytes(bytes(data[:start]), "little")
+        if mask >> len(self.codecs):
+            number = mask.bit_length()
+            raise ValueError(f"the header names codec {number} of a list of {len(self.codecs)}")
+        applied: list[tuple[BytesBytes, int | None]] = []
+        for i, codec in enumerate(self.bound):
+            if mask >> i & 1:
+                applied.append((codec, size))
+                size = None if size is None else codec.encoded_size(size)
+        out: Buffer = memoryview(data)[start:]
+        if size is not None and len(out) != size:
+            raise ValueError(f"there are {len(out)} bytes after the header, expected {size}")
+        for codec, expected in reversed(applied):
+            with codec_context(codec, "decode"):
+                out = codec.decode(out, expected)
+                if expected is not None and len(out) != expected:
+                    raise ValueError(f"it returned {len(out)} bytes, expected {expected}")
+        return out
+
+
+def _encoded(codec: BytesBytes, data: Buffer) -> Buffer:
+    with codec_context(codec, "encode"):
+        return codec.encode(data)

@@ -1,0 +1,402 @@
+"""The codecs of the package imagecodecs: ``imagecodecs_jpeg2k``, ``imagecodecs_lzw`` and others.
+
+Version 2 has them as ids, which imagecodecs registers with numcodecs; version 3 has the same names.
+The configuration is passed to the package as it is. Images are squeezed before encoding, and take
+the shape of the chunk afterwards. What version 3 leaves out since it is that of the chunk
+(``shape``, ``dtype``, ``itemsize``) is added.
+
+Predictors and shuffles make bytes of arrays in version 2, and arrays in version 3, as the package
+defines them there. Some writers of version 3 list an image format after ``bytes``, as if it worked
+on bytes; it then gets and returns the bytes of the image.
+
+Images say how large they are. Formats whose decoders would allocate that before the size can be
+compared with the chunk's are looked at first.
+"""
+
+from __future__ import annotations
+
+import inspect
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numcodecs
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.codecs.codec import Buffer, Codec, Kind, Spec, import_optional, limit_of
+from omnizarr.codecs.compressors import Zlib
+from omnizarr.codecs.specify import plain_member
+from omnizarr.codecs.zstd import content_size
+from omnizarr.errors import InvalidMetadata, MissingModule, UnknownExtension, known_names
+from omnizarr.model import Named
+from omnizarr.model.node import (
+    ARRAY_TO_ARRAY,
+    ARRAY_TO_BYTES,
+    IMAGECODECS,
+    PREFIX,
+    check_members,
+    invalid,
+)
+
+# Members that have a default in version 3 only.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "quantize": {"mode": "bitgroom", "nsd": 8},
+    "packints": {"bitspersample": 8},
+}
+# Codecs that lose something with any settings, and settings with which others lose nothing.
+_LOSSY = {"bfloat16", "float24", "quantize", "pixarlog", "rgbe", "ultrahdr", "jpegxs", "sperr"}
+_LOSSLESS: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "jpeg": lambda c: bool(c.get("lossless")),
+    "jpeg2k": lambda c: bool(c.get("reversible")) or (c.get("level") or 0) <= 0,
+    "htj2k": lambda c: c.get("reversible", True) is not False and not c.get("level"),
+    "jpegls": lambda c: not c.get("level"),
+    "jpegxl": lambda c: not (c.get("level") or c.get("distance") or c.get("lossless") is False),
+    "jpegxr": lambda c: (c.get("level") or 1) in (1, 100),
+    "webp": lambda c: bool(c.get("lossless")) or (c.get("level") or 0) < 0,
+    "avif": lambda c: c.get("level") is None or c["level"] >= 100,
+    "heif": lambda c: (c.get("level") or 0) >= 100,
+    "lerc": lambda c: not c.get("level"),
+    "tiff": lambda c: c.get("compression") not in (7, 34887, "JPEG", "LERC", "jpeg", "lerc"),
+    "zfp": lambda c: c.get("mode") in (None, 5, "R", "reversible", "REVERSIBLE"),
+    "sz3": lambda c: not c.get("abs") and not c.get("rel"),
+}
+# Codecs that take no such memory; how much they make depends on the bytes that they are given.
+_NO_ROOM = {"bfloat16", "float24", "packints", "dicomrle"}
+
+
+class Filters:
+    """Predictors and shuffles of version 3, which turn arrays into arrays."""
+
+    kind: ClassVar[Kind] = "array->array"
+
+    @staticmethod
+    def bind(named: Named) -> Codec:
+        """Return the codec of that name."""
+        return ImageFilter(named.name, _maker(named))
+
+
+class Images:
+    """Formats of images, and others that turn arrays into bytes."""
+
+    kind: ClassVar[Kind] = "array->bytes"
+
+    @staticmethod
+    def bind(named: Named) -> Codec:
+        """Return the codec of that name."""
+        return ImageFormat(named.name, _maker(named))
+
+
+class Compressors:
+    """Compressors and checksums of bytes."""
+
+    kind: ClassVar[Kind] = "bytes->bytes"
+
+    @staticmethod
+    def bind(named: Named) -> Codec:
+        """Return the codec of that name."""
+        return ImageCompressor(named.name, _maker(named).make())
+
+
+def bind_id(named: Named) -> Codec:
+    """Return the codec for an id of version 2, whose name in the model has a prefix."""
+    id_ = named.name.removeprefix(PREFIX)
+    if id_ in ARRAY_TO_ARRAY:
+        return Filters.bind(named)
+    return (Images if id_ in ARRAY_TO_BYTES else Compressors).bind(named)
+
+
+# The package
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """A class of the package, and a configuration for it."""
+
+    made: Any
+    named: Named
+
+    @property
+    def short(self) -> str:
+        """The name of the codec without those of packages."""
+        return self.named.name.removeprefix(PREFIX).removeprefix(IMAGECODECS)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The configuration."""
+        return {k: plain_member(v) for k, v in self.named.configuration.items()}
+
+    @property
+    def lossy(self) -> bool:
+        """True if decoded values can differ from those that were encoded."""
+        lossless = _LOSSLESS.get(self.short)
+        return self.short in _LOSSY or (lossless is not None and not lossless(self.settings))
+
+    def make(self, spec: Spec | None = None) -> Any:
+        """Return the codec object; `spec` adds what the configuration leaves out.
+
+        Versions of the package differ in their members; those that are null say nothing.
+        """
+        taken = inspect.signature(self.made.__init__).parameters
+        unused = {k for k, v in self.settings.items() if v is None and k not in taken}
+        check_members(self.named, "codec", optional=(taken.keys() | unused) - {"self"})
+        stored = {k: v for k, v in self.settings.items() if k not in unused}
+        members = {**_DEFAULTS.get(self.short, {}), **stored}
+        if spec is not None:
+            dtype = spec.data_type.dtype
+            known = {"shape": list(spec.shape), "dtype": dtype.str, "itemsize": dtype.itemsize}
+            stated = {k for k, v in members.items() if v is not None}
+            shape = members.get("shape")
+            if isinstance(shape, list) and shape != list(spec.shape):
+                raise invalid("codec", self.named.name, "shape", f"chunks have {spec.shape}")
+            members |= {k: v for k, v in known.items() if k in taken and k not in stated}
+        try:
+            return self.made.from_config(members)
+        except (TypeError, ValueError) as e:
+            if "not available" in str(e):
+                raise UnknownExtension(
+                    f"codec {self.named.name!r}: this build of the package imagecodecs lacks it",
+                    kind="codec",
+                    name=self.named.name,
+                ) from None
+            raise InvalidMetadata(f"codec {self.named.name!r}: {e}") from None
+
+
+def _maker(named: Named) -> Maker:
+    """Return the package's class for a codec, or the one that a program has registered."""
+    id_ = named.name.removeprefix(PREFIX)
+    module = import_optional("imagecodecs.numcodecs")
+    classes = {} if module is None else dict(_classes(module))
+    made = numcodecs.registry.codec_registry.get(id_) or classes.get(id_)
+    if made is not None:
+        return Maker(made, named)
+    if module is None:
+        raise MissingModule(
+            f"codec {named.name!r} needs the package imagecodecs: pip install 'omnizarr[images]'"
+        )
+    raise UnknownExtension(
+        f"the package imagecodecs has no codec {id_!r} here; {known_names(id_, classes)}",
+        kind="codec",
+        name=named.name,
+    )
+
+
+def _classes(module: Any) -> Iterator[tuple[str, Any]]:
+    for found in vars(module).values():
+        id_ = getattr(found, "codec_id", None)
+        if isinstance(found, type) and isinstance(id_, str):
+            yield id_, found
+
+
+# Codecs
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFormat:
+    """A format of images, or another codec that turns arrays into bytes."""
+
+    name: str
+    maker: Maker
+    codec: Any = None
+
+    kind: ClassVar[Kind] = "array->bytes"
+
+    @property
+    def lossy(self) -> bool:
+        return self.maker.lossy
+
+    def for_spec(self, spec: Spec) -> ImageFormat:
+        """Return the codec for chunks of one shape and type."""
+        if spec.data_type.variable:
+            raise InvalidMetadata(f"codec {self.name!r} takes items of a fixed size")
+        return ImageFormat(self.name, self.maker, self.maker.make(spec))
+
+    def on_bytes(self, spec: Spec) -> ImageOnBytes:
+        """Return the codec for the bytes of such chunks."""
+        return ImageOnBytes(self.name, self.for_spec(spec), spec)
+
+    def encoded_size(self, spec: Spec) -> int | None:
+        return None
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        stated = getattr(self.codec, "dtype", None)
+        dtype = np.dtype(stated) if isinstance(stated, str) else array.dtype.newbyteorder("=")
+        items = np.ascontiguousarray(array.astype(dtype, copy=False)).reshape(spec.shape)
+        try:
+            return to_bytes(self.codec.encode(items))
+        except NotImplementedError:
+            raise ValueError("the package imagecodecs can only decode it") from None
+
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+        dtype, size = spec.data_type.dtype, spec.nbytes or 0
+        data = checked(bytes(data), self.maker.short, size)
+        # Decoders fill this memory, whatever shape they find, or raise if it is not enough.
+        room = np.zeros(size, np.uint8).data if self.maker.short not in _NO_ROOM else None
+        out = np.asarray(self.codec.decode(data, out=room))
+        if out.nbytes != size:
+            raise ValueError(
+                f"the chunk has {out.dtype} of shape {out.shape}, expected {dtype} {spec.shape}"
+            )
+        if out.dtype.newbyteorder("=") == dtype.newbyteorder("="):
+            return out.astype(dtype, copy=False).reshape(spec.shape)
+        return np.ascontiguousarray(out).reshape(-1).view(dtype).reshape(spec.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageOnBytes:
+    """A format of images that metadata list among the codecs of bytes."""
+
+    name: str
+    image: ImageFormat
+    spec: Spec
+
+    kind: ClassVar[Kind] = "bytes->bytes"
+
+    @property
+    def lossy(self) -> bool:
+        return self.image.lossy
+
+    def encoded_size(self, size: int) -> int | None:
+        return None
+
+    def encode(self, data: Buffer) -> Buffer:
+        items = np.frombuffer(data, self.spec.data_type.dtype).reshape(self.spec.shape)
+        return self.image.encode(items, self.spec)
+
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        return to_bytes(self.image.decode(data, self.spec))
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFilter:
+    """A predictor or shuffle of version 3."""
+
+    name: str
+    maker: Maker
+    codec: Any = None
+
+    kind: ClassVar[Kind] = "array->array"
+
+    @property
+    def lossy(self) -> bool:
+        return self.maker.lossy
+
+    def for_spec(self, spec: Spec) -> ImageFilter:
+        """Return the codec for chunks of one shape and type."""
+        if spec.data_type.variable:
+            raise InvalidMetadata(f"codec {self.name!r} takes items of a fixed size")
+        return ImageFilter(self.name, self.maker, self.maker.make(spec))
+
+    def resolve(self, spec: Spec) -> Spec:
+        return spec
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+        return self._items(self.codec.encode(np.ascontiguousarray(array)), spec)
+
+    def decode(self, array: npt.NDArray[Any], spec: Spec) -> npt.NDArray[Any]:
+        return self._items(self.codec.decode(np.ascontiguousarray(array).tobytes()), spec)
+
+    def _items(self, made: Any, spec: Spec) -> npt.NDArray[Any]:
+        return np.frombuffer(to_bytes(made), spec.data_type.dtype).reshape(spec.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageCompressor:
+    """A compressor or checksum of bytes."""
+
+    name: str
+    codec: Any
+
+    kind: ClassVar[Kind] = "bytes->bytes"
+
+    def encoded_size(self, size: int) -> int | None:
+        return None
+
+    def encode(self, data: Buffer) -> Buffer:
+        try:
+            return to_bytes(self.codec.encode(bytes(data)))
+        except NotImplementedError:
+            raise ValueError("the package imagecodecs can only decode it") from None
+
+    def decode(self, data: Buffer, size: int | None) -> Buffer:
+        out = None if size is None else bytearray(size)
+        made = to_bytes(self.codec.decode(bytes(data), out=out))
+        limit = limit_of(size)
+        if len(made) > limit:
+            raise ValueError(f"it decompresses to {len(made)} bytes, expected at most {limit}")
+        return made
+
+
+def to_bytes(made: Any) -> bytes:
+    """Return what a codec of the package made as bytes."""
+    if isinstance(made, np.ndarray):
+        return np.ascontiguousarray(made).tobytes()
+    return bytes(made)
+
+
+# Sizes that images state
+
+
+def checked(data: bytes, short: str, size: int) -> bytes:
+    """Return an image to decode into `size` bytes; raise if it states to be larger."""
+    find = _PIXELS.get(short)
+    pixels = 0 if find is None else max(find(data), default=0)
+    if pixels > size:
+        raise ValueError(f"the chunk is an image of {pixels} pixels, expected {size} bytes")
+    return _inflated(data, size) if short == "lerc" else data
+
+
+def _jpeg2k(data: bytes) -> Iterator[int]:
+    """Yield the pixels that markers of sizes state, of the image and its components."""
+    at = data.find(b"\xff\x4f\xff\x51")
+    while 0 <= at <= len(data) - 42:
+        right, bottom, left, top = struct.unpack_from(">4I", data, at + 8)
+        [count] = struct.unpack_from(">H", data, at + 40)
+        yield max(right - left, 0) * max(bottom - top, 0) * count
+        at = data.find(b"\xff\x4f\xff\x51", at + 4)
+
+
+def _jpegxs(data: bytes) -> Iterator[int]:
+    """Yield the pixels of the picture header."""
+    at = data.find(b"\xff\x12")
+    if 0 <= at <= len(data) - 18:
+        width, height = struct.unpack_from(">2H", data, at + 12)
+        yield width * height
+
+
+def _heif(data: bytes) -> Iterator[int]:
+    """Yield the pixels of all image spatial extents."""
+    at = data.find(b"ispe")
+    while 0 <= at <= len(data) - 16:
+        width, height = struct.unpack_from(">2I", data, at + 8)
+        yield width * height
+        at = data.find(b"ispe", at + 4)
+
+
+def _gif(data: bytes) -> Iterator[int]:
+    """Yield the pixels of the screen."""
+    if len(data) >= 10:
+        width, height = struct.unpack_from("<2H", data, 6)
+        yield width * height
+
+
+_PIXELS: dict[str, Callable[[bytes], Iterator[int]]] = {
+    "jpeg2k": _jpeg2k,
+    "jpegxs": _jpegxs,
+    "avif": _heif,
+    "heif": _heif,
+    "gif": _gif,
+}
+
+
+def _inflated(data: bytes, size: int) -> bytes:
+    """Return a LERC blob without the compression around it, of bounded size."""
+    limit = 2 * size + 2**16
+    if data[:4] == b"\x28\xb5\x2f\xfd":
+        stated = content_size(data)
+        if stated is None or stated > limit:
+            raise ValueError(f"the zstd frame says {stated} bytes, expected at most {limit}")
+    if data[:1] == b"\x78":
+        return bytes(Zlib(1).decode(data, limit))
+    return data

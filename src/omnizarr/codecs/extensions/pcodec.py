@@ -1,0 +1,99 @@
+"""pcodec: lossless compression of numbers by bins of their most frequent values.
+
+It is ``pcodec`` in version 2 and ``numcodecs.pcodec`` in version 3, as numcodecs and zarr-python
+write it: the standalone format of the package pcodec, over the items in C order. ``{"level": 8,
+"mode_spec": "auto", "delta_spec": "auto", "paging_spec": "equal_pages_up_to",
+"delta_encoding_order": null, "equal_pages_up_to": 262144}``; all members are optional, and only
+encoding needs them. Times are stored as the integers that they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.codecs.codec import Buffer, Configured, Kind, Spec, bind_dataclass, import_optional
+from omnizarr.errors import InvalidMetadata, MissingModule
+from omnizarr.model import Named
+
+_PAGE = 2**18  # the default of numcodecs for items of a page
+
+
+@dataclass(frozen=True, slots=True)
+class Pcodec(Configured):
+    """``pcodec`` of numcodecs."""
+
+    level: int = 8
+    mode_spec: str = "auto"
+    delta_spec: str = "auto"
+    paging_spec: str = "equal_pages_up_to"
+    delta_encoding_order: int | None = None
+    equal_pages_up_to: int = _PAGE
+
+    name: ClassVar[str] = "numcodecs.pcodec"
+    kind: ClassVar[Kind] = "array->bytes"
+    borrows: ClassVar[bool] = True
+
+    @classmethod
+    def bind(cls, named: Named) -> Pcodec:
+        _package()
+        found: Pcodec = bind_dataclass(cls, named)
+        return found
+
+    def __post_init__(self) -> None:
+        self.check_integer("level", 0, 12)
+        self.check("mode_spec", self.mode_spec in ("auto", "classic"), "auto or classic")
+        deltas = ("auto", "none", "try_consecutive", "try_lookback")
+        self.check("delta_spec", self.delta_spec in deltas, " or ".join(deltas))
+        pages = "equal_pages_up_to"
+        self.check("paging_spec", self.paging_spec == pages, pages)
+        self.check_integer(pages, 1, 2**63 - 1)
+        if self.delta_encoding_order is not None:
+            self.check_integer("delta_encoding_order", 0, 7)
+            consecutive = self.delta_spec in ("auto", "try_consecutive")
+            self.check("delta_encoding_order", consecutive, "it with delta_spec try_consecutive")
+
+    def for_spec(self, spec: Spec) -> Pcodec:
+        """Return the codec; raise if it cannot take such chunks."""
+        dtype = spec.data_type.dtype
+        if dtype.kind not in "iufmM" or dtype.itemsize > 8 or not dtype.isnative:
+            raise InvalidMetadata(
+                f"codec {self.name!r} takes integers and floats in the byte order of this machine,"
+                f" not {dtype}"
+            )
+        return self
+
+    def encoded_size(self, spec: Spec) -> int | None:
+        return None
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        from numcodecs.pcodec import PCodec  # noqa: PLC0415 - it needs the package pcodec
+
+        stream: bytes = PCodec(**asdict(self)).encode(_numbers(np.ascontiguousarray(array)))
+        return stream
+
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+        out = np.empty(spec.size, spec.data_type.dtype)
+        done = _package().simple_decompress_into(bytes(data), _numbers(out))
+        if not done.finished or done.n_processed != out.size:
+            more = "" if done.finished else " and more"
+            raise ValueError(f"the chunk has {done.n_processed} items{more}, expected {out.size}")
+        return out.reshape(spec.shape)
+
+
+def _numbers(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array as one axis, and times as integers."""
+    flat = array.reshape(-1)
+    return flat.view("i8") if array.dtype.kind in "mM" else flat
+
+
+def _package() -> Any:
+    found = import_optional("pcodec.standalone")
+    if found is None:
+        raise MissingModule(
+            "codec 'pcodec' needs the package pcodec: pip install 'omnizarr[pcodec]'"
+        )
+    return found

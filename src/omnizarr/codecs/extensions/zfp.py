@@ -1,0 +1,535 @@
+"""zfp: blocks of numbers as bit planes, with a chosen loss or with none.
+
+Specification: the registered extension ``zfp`` of version 3, ``{"mode": "fixed_accuracy",
+"tolerance": 0.05}``. The modes and their members are in `MODES`; reversible alone loses nothing.
+zarrs wrote it as ``zarrs.zfp`` too, and once with ``"write_header": true``. ``zfpy`` of version 2
+and ``numcodecs.zfpy`` of version 3 store the same bits after a header of the library. Both need the
+package zfpy; settings of the expert mode that no other mode has are written by imagecodecs.
+
+A stream says neither where it ends nor whether it is whole, and the library reads beyond its end.
+Chunks are therefore padded to the most bytes that their blocks can have. Those that are too short
+are an error; in modes of variable length only ``crc32c`` detects all damage.
+
+zarrs counts 64 numbers in every block for the rate, also in blocks of 4, 16 and 256 (of arrays with
+one, two and four axes). Such chunks are recognised by their size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr.codecs.codec import (
+    Buffer,
+    Configured,
+    Kind,
+    Spec,
+    bind_dataclass,
+    import_optional,
+)
+from omnizarr.data_types.data_type import DataType
+from omnizarr.data_types.numeric import SMALL_FLOATS, SMALL_INTEGERS
+from omnizarr.errors import InvalidMetadata, MissingModule
+from omnizarr.model import Named
+
+# The members that each mode has besides.
+MODES: dict[str, tuple[str, ...]] = {
+    "reversible": (),
+    "expert": ("minbits", "maxbits", "maxprec", "minexp"),
+    "fixed_accuracy": ("tolerance",),
+    "fixed_rate": ("rate",),
+    "fixed_precision": ("precision",),
+}
+MAX_RANK = 4
+MAX_BITS, MAX_PRECISION = 16658, 64  # of a block, of a number
+MIN_EXPONENT = -1074  # of bit planes; what is less means reversible
+# The types of the library, in the order of their numbers in a header.
+TYPES = tuple(np.dtype(name) for name in ("i4", "i8", "f4", "f8"))
+
+
+# Settings of the library
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits for the bits of a block, in the words of the library; every mode has such."""
+
+    minbits: int = 1
+    maxbits: int = MAX_BITS
+    maxprec: int = MAX_PRECISION
+    minexp: int = MIN_EXPONENT
+
+    @property
+    def reversible(self) -> bool:
+        """True if nothing is lost."""
+        return self.minexp < MIN_EXPONENT
+
+    def block_bits(self, rank: int, dtype: np.dtype[Any]) -> int:
+        """Return the most bits that a block can have."""
+        values, precision = 1 << 2 * rank, 8 * dtype.itemsize
+        header = 19 if self.reversible else 12  # of doubles; other types have less
+        bits = header + values - 1 + values * min(self.maxprec, precision)
+        return max(min(bits, self.maxbits), self.minbits)
+
+    def arguments(self, rank: int, dtype: np.dtype[Any]) -> dict[str, Any] | None:
+        """Return what zfpy takes for the same settings; None if it has no words for them."""
+        full = self.minbits <= 1 and self.maxbits >= MAX_BITS
+        exact = self.maxprec >= MAX_PRECISION
+        if full and exact and self.reversible:
+            return {}
+        if full and self.minexp == MIN_EXPONENT:
+            return {"precision": self.maxprec}
+        if full and exact and MIN_EXPONENT < self.minexp < 1024:
+            return {"tolerance": math.ldexp(1.0, self.minexp)}
+        fixed = self.minbits == self.maxbits >= _least_bits(dtype)
+        if fixed and exact and self.minexp == MIN_EXPONENT:
+            return {"rate": self.maxbits / 4**rank}
+        return None
+
+    def packed(self) -> int:
+        """Return the 64 bits of a header for the settings."""
+        minexp = min(max(self.minexp + 16495, 0), 0x7FFF)
+        fields = (minexp, 15), (self.maxprec - 1, 7), (self.maxbits - 1, 15)
+        out = 0
+        for value, size in (*fields, (max(self.minbits, 1) - 1, 15), (0xFFF, 12)):
+            out = out << size | value
+        return out
+
+    @classmethod
+    def unpacked(cls, bits: int) -> tuple[Limits, int]:
+        """Return the settings in a header, and how many bits of it they take."""
+        short = bits & 0xFFF
+        if short == 0xFFF:
+            minbits, maxbits = (bits >> 12 & 0x7FFF) + 1, (bits >> 27 & 0x7FFF) + 1
+            return cls(minbits, maxbits, (bits >> 42 & 0x7F) + 1, (bits >> 49 & 0x7FFF) - 16495), 64
+        if short < 2048:
+            return cls(short + 1, short + 1), 12
+        if short < 2176:
+            return cls(maxprec=short - 2047), 12
+        return cls(minexp=MIN_EXPONENT + short - 2177), 12  # of 2176, reversible
+
+
+def _least_bits(dtype: np.dtype[Any]) -> int:
+    """Return the fewest bits of a block at a fixed rate: floats have an exponent."""
+    exponents = {"float32": 9, "float64": 12}
+    return exponents.get(dtype.name, 1)
+
+
+def _rate_bits(rate: float, rank: int, dtype: np.dtype[Any]) -> int:
+    return max(math.floor((1 << 2 * rank) * rate + 0.5), _least_bits(dtype))
+
+
+# Headers
+
+
+def _sizes_bits(rank: int) -> int:
+    """Return the bits of the size of an axis in a header."""
+    return 48 // rank
+
+
+def make_header(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> tuple[int, int]:
+    """Return the header of a stream as an integer, and the number of its bits."""
+    size = _sizes_bits(len(shape))
+    if max(shape) > 1 << min(size, 32):
+        raise ValueError(f"an axis of {max(shape)} items does not fit into the header of zfp")
+    meta = 0
+    for n in shape:
+        meta = meta << size | n - 1
+    meta = (meta << 2 | len(shape) - 1) << 2 | TYPES.index(dtype)
+    return int.from_bytes(b"zfp\x05", "little") | meta << 32 | limits.packed() << 84, 148
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The header of a stream: the shape and type of its array, and the settings."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    limits: Limits
+
+    @classmethod
+    def of(cls, data: Buffer) -> Header:
+        """Return the header at the start of a stream."""
+        start = bytes(memoryview(data)[:19])
+        if len(start) < 12 or start[:3] != b"zfp":
+            raise ValueError("it does not start with a header of zfp")
+        if start[3] != 5:
+            raise ValueError(f"it has version {start[3]} of zfp's format; 5 is known")
+        bits = int.from_bytes(start, "little") >> 32
+        rank, size = (bits >> 2 & 3) + 1, _sizes_bits((bits >> 2 & 3) + 1)
+        sizes = [(bits >> 4 + size * i & (1 << min(size, 32)) - 1) + 1 for i in range(rank)]
+        limits, _ = Limits.unpacked(bits >> 52)
+        if limits.minbits > limits.maxbits or limits.maxprec > MAX_PRECISION:
+            raise ValueError(f"its header has impossible settings: {limits}")
+        return cls(tuple(reversed(sizes)), TYPES[bits & 3], limits)
+
+
+# Streams
+
+
+def compress(items: npt.NDArray[Any], limits: Limits, header: bool) -> bytes:
+    """Return the stream of an array of one of the library's types and at most four axes."""
+    arguments = limits.arguments(items.ndim, items.dtype)
+    if arguments is not None:
+        stream: bytes = _zfpy().compress_numpy(items, write_header=header, **arguments)
+        return stream
+    imagecodecs = import_optional("imagecodecs")
+    if imagecodecs is None:
+        raise MissingModule(
+            f"the package zfpy cannot write these settings of the expert mode: {limits};"
+            " imagecodecs can: pip install 'omnizarr[images]'"
+        )
+    # Its parameter for the exponent is unsigned, and passed on as a signed one.
+    level = (limits.minbits, limits.maxbits, limits.maxprec, limits.minexp % 2**32)
+    data = imagecodecs.zfp_encode(items, level, mode="expert", header=header, numthreads=1)
+    if header:
+        return bytes(data)
+    bits = int.from_bytes(data, "little")
+    start = 32 + Limits.unpacked(bits >> 32)[1]  # it has a header without shape and type
+    size = min(-(-(8 * len(data) - start) // 64) * 8, _most_bytes(items.shape, items.dtype, limits))
+    return (bits >> start).to_bytes(size, "little")
+
+
+def decompress(data: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> Any:
+    """Return the array of a stream without a header."""
+    stream = padded(data, shape, dtype, limits)
+    arguments = limits.arguments(len(shape), dtype)
+    zfpy = _zfpy()
+    if arguments is not None:
+        return zfpy._decompress(stream, zfpy.dtype_to_ztype(dtype), shape, **arguments)
+    header, count = make_header(shape, dtype, limits)
+    bits = int.from_bytes(stream, "little") << count | header
+    return zfpy.decompress_numpy(bits.to_bytes(len(stream) + 24, "little"))
+
+
+def decompress_with_header(data: Buffer, dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
+    """Return the array of a stream with a header, if that is of a type and number of items."""
+    found = Header.of(data)
+    if found.dtype != dtype or math.prod(found.shape) != size:
+        raise ValueError(
+            f"the chunk has {found.dtype} of shape {found.shape}, expected {size} items of {dtype}"
+        )
+    stream = padded(data, found.shape, dtype, found.limits, 148)
+    out: npt.NDArray[Any] = _zfpy().decompress_numpy(stream)
+    return out
+
+
+def _blocks(shape: tuple[int, ...]) -> int:
+    return math.prod(-(-n // 4) for n in shape)
+
+
+def _most_bytes(
+    shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits, header: int = 0
+) -> int:
+    """Return the most bytes that a stream can have, in whole words."""
+    return -(-(header + _blocks(shape) * limits.block_bits(len(shape), dtype)) // 64) * 8
+
+
+def padded(
+    data: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits, header: int = 0
+) -> bytes:
+    """Return a stream with zeros up to the most bytes that can be read; raise if it is too short.
+
+    `header` is the most bits of one that it starts with.
+    """
+    blocks = _blocks(shape)
+    least = -(-blocks * max(limits.minbits, 1) // 8)
+    most = _most_bytes(shape, dtype, limits, header)
+    if not least <= len(data) <= most:
+        raise ValueError(
+            f"it has {len(data)} bytes, but {blocks} blocks take {least} to {most}; it is damaged,"
+            " or other settings were used"
+        )
+    return bytes(data).ljust(most + 16, b"\0")
+
+
+def _zfpy() -> Any:
+    found = import_optional("zfpy")
+    if found is None:
+        raise MissingModule("codec 'zfp' needs the package zfpy: pip install 'omnizarr[zfp]'")
+    return found
+
+
+# Types of numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of a data type, and the type of the library that they are stored as."""
+
+    stored: np.dtype[Any]
+    given: np.dtype[Any]
+    bits: int = 0  # of small integers, which are shifted to the top
+    signed: bool = True
+
+    @classmethod
+    def of(cls, data_type: DataType, codec: str) -> Numbers:
+        """Return the numbers of a type, or raise if the library has none for it."""
+        name, dtype = data_type.named.name, data_type.dtype
+        kind, size = dtype.kind, dtype.itemsize
+        if name in SMALL_INTEGERS:
+            return cls(TYPES[0], dtype, SMALL_INTEGERS[name], not name.startswith("u"))
+        if name in SMALL_FLOATS or (kind == "f" and size <= 4):
+            return cls(TYPES[2], dtype)
+        if kind == "f" and size == 8:
+            return cls(TYPES[3], dtype)
+        if kind in "iu":
+            return cls(TYPES[size == 8], dtype, 8 * size if size < 4 else 0, kind == "i")
+        if kind in "mM":
+            return cls(TYPES[1], dtype)
+        raise InvalidMetadata(f"codec {codec!r} takes integers and floats, not {name!r}")
+
+    def promote(self, array: npt.NDArray[Any], limits: Limits) -> npt.NDArray[Any]:
+        """Return numbers for the library; raise for those that it would change beyond measure."""
+        if self.given.kind in "mM":
+            array = array.astype(self.given.newbyteorder("="), copy=False).view("i8")
+        if self.bits:
+            wide = array.astype(self.stored)
+            middle = 0 if self.signed else 1 << (self.bits - 1)
+            return (wide - middle) << (31 - self.bits)
+        if self.stored.kind == "f":
+            items = array.astype(self.stored, copy=False)
+            if not limits.reversible and not np.isfinite(items).all():
+                raise ValueError(
+                    "zfp cannot store NaN or infinities, unless its mode is reversible;"
+                    " a fill value of NaN can also be at the edges of an array: choose another"
+                )
+            return items
+        top = 8 * self.stored.itemsize - (1 if limits.reversible else 2)
+        if array.size and not -(1 << top) <= int(array.min()) <= int(array.max()) < 1 << top:
+            raise ValueError(
+                f"zfp stores integers from -2**{top} to 2**{top} - 1, not"
+                f" {int(array.min())} to {int(array.max())}; mode 'reversible' has one bit more"
+            )
+        return array.astype(self.stored, copy=False)
+
+    def demote(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the numbers of the data type; those out of its range become the nearest in it."""
+        if self.given.kind in "mM":
+            return array.view(self.given.newbyteorder("=")).astype(self.given, copy=False)
+        if self.bits:
+            half = 1 << (self.bits - 1)
+            array = np.clip(array >> (31 - self.bits), -half, half - 1)
+            array = array if self.signed else array + half
+        elif self.stored.kind == "i" and not self.signed:
+            array = np.maximum(array, 0)
+        with np.errstate(over="ignore"):
+            return array.astype(self.given, copy=False)
+
+
+def _field_shape(spec: Spec, codec: str) -> tuple[int, ...]:
+    """Return the shape in which the library sees a chunk."""
+    if len(spec.shape) > MAX_RANK:
+        raise InvalidMetadata(
+            f"codec {codec!r} takes chunks of at most {MAX_RANK} axes, not {len(spec.shape)};"
+            " put 'reshape' before it"
+        )
+    return spec.shape or (1,)
+
+
+# Codecs
+
+
+@dataclass(frozen=True, slots=True)
+class Zfp(Configured):
+    """The registered extension ``zfp`` of version 3."""
+
+    mode: str
+    tolerance: float | None = None
+    rate: float | None = None
+    precision: int | None = None
+    minbits: int | None = None
+    maxbits: int | None = None
+    maxprec: int | None = None
+    minexp: int | None = None
+    write_header: bool | None = None
+
+    name: ClassVar[str] = "zfp"
+    kind: ClassVar[Kind] = "array->bytes"
+
+    @classmethod
+    def bind(cls, named: Named) -> Zfp:
+        _zfpy()
+        found: Zfp = bind_dataclass(cls, named)
+        return found
+
+    def __post_init__(self) -> None:
+        self.check("mode", self.mode in MODES, " or ".join(MODES))
+        for member in sorted({m for members in MODES.values() for m in members}):
+            stated, needed = getattr(self, member) is not None, member in MODES[self.mode]
+            expected = f"a number with mode {self.mode!r}" if needed else "it with another mode"
+            self.check(member, stated == needed, expected)
+        self.check("write_header", self.write_header in (None, True, False), "true or false")
+        if self.mode == "fixed_accuracy":
+            self._check_number("tolerance", 0, math.inf)
+        elif self.mode == "fixed_rate":
+            self._check_number("rate", 1e-9, MAX_BITS)
+        elif self.mode == "fixed_precision":
+            self.check_integer("precision", 0, 2**32 - 1)
+        elif self.mode == "expert":
+            self.check_integer("minbits", 0, 2**15)
+            self.check_integer("maxbits", max(self.minbits or 0, 1), 2**32 - 1)
+            self.check_integer("maxprec", 1, MAX_PRECISION)
+            self.check_integer("minexp", -(2**31), 2**31 - 1)
+
+    def _check_number(self, member: str, low: float, high: float) -> None:
+        value = getattr(self, member)
+        good = type(value) in (int, float) and low <= value <= high and math.isfinite(value)
+        self.check(member, good, f"a number from {low} to {high}")
+
+    def limits(self, rank: int, dtype: np.dtype[Any]) -> Limits:
+        """Return the settings for arrays of the library."""
+        if self.mode == "reversible":
+            return Limits(minexp=MIN_EXPONENT - 1)
+        if self.mode == "fixed_precision":
+            return Limits(maxprec=min(self.precision or MAX_PRECISION, MAX_PRECISION))
+        if self.mode == "fixed_accuracy":
+            exponent = math.frexp(self.tolerance or 0.0)[1] - 1
+            return Limits(minexp=exponent if self.tolerance else MIN_EXPONENT)
+        if self.mode == "fixed_rate":
+            bits = _rate_bits(self.rate or 0.0, rank, dtype)
+            return Limits(bits, bits)
+        maxbits = max(min(self.maxbits or 0, MAX_BITS), self.minbits or 0)
+        minexp = max(self.minexp or 0, MIN_EXPONENT - 1)
+        return Limits(self.minbits or 0, maxbits, self.maxprec or 0, min(minexp, 16272))
+
+    def for_spec(self, spec: Spec) -> ZfpChunks:
+        """Return the codec bound to chunks of one shape and type."""
+        shape, numbers = _field_shape(spec, self.name), Numbers.of(spec.data_type, self.name)
+        if self.mode == "fixed_accuracy" and numbers.stored.kind != "f":
+            raise InvalidMetadata(
+                f"codec {self.name!r}: mode 'fixed_accuracy' takes floats, not"
+                f" {spec.data_type.named.name!r}; use 'reversible' or 'fixed_precision'"
+            )
+        limits, other = self.limits(len(shape), numbers.stored), None
+        if self.mode == "fixed_rate" and len(shape) != 3:
+            bits = _rate_bits(self.rate or 0.0, 3, numbers.stored)
+            other = Limits(bits, bits)
+        return ZfpChunks(shape, numbers, limits, other, bool(self.write_header))
+
+    # A pipeline replaces this object by `for_spec`; these complete the protocol.
+
+    def encoded_size(self, spec: Spec) -> int | None:
+        return None
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        return self.for_spec(spec).encode(array, spec)
+
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+        return self.for_spec(spec).decode(data, spec)
+
+
+@dataclass(frozen=True, slots=True)
+class ZfpChunks:
+    """The codec bound to chunks of one shape and type."""
+
+    shape: tuple[int, ...]
+    numbers: Numbers
+    limits: Limits
+    by_zarrs: Limits | None  # how zarrs understands the same rate
+    header: bool
+
+    name: ClassVar[str] = Zfp.name
+    kind: ClassVar[Kind] = "array->bytes"
+    borrows: ClassVar[bool] = True
+
+    @property
+    def lossy(self) -> bool:
+        return not self.limits.reversible
+
+    def encoded_size(self, spec: Spec) -> int | None:
+        return None
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        items = np.ascontiguousarray(self.numbers.promote(array, self.limits))
+        return compress(items.reshape(self.shape), self.limits, self.header)
+
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+        stored = self.numbers.stored
+        if self.header:
+            out = decompress_with_header(data, stored, spec.size)
+        else:
+            out = decompress(data, self.shape, stored, self._limits(len(data)))
+        return self.numbers.demote(out).reshape(spec.shape)
+
+    def _limits(self, size: int) -> Limits:
+        """Return the settings of a chunk of that many bytes."""
+        if self.by_zarrs is None:
+            return self.limits
+        blocks = _blocks(self.shape)
+        own, other = (-(-blocks * s.maxbits // 64) * 8 for s in (self.limits, self.by_zarrs))
+        return self.by_zarrs if size == other != own else self.limits
+
+
+@dataclass(frozen=True, slots=True)
+class Zfpy(Configured):
+    """``zfpy`` of numcodecs, which is ``numcodecs.zfpy`` in version 3.
+
+    ``{"mode": 4, "tolerance": 0.01}``; the modes are 2 with ``rate``, 3 with ``precision``, 4 with
+    ``tolerance``, and 5, reversible, which is also the meaning of a negative number.
+    ``compression_kwargs`` repeats the number and is not used.
+    """
+
+    mode: int = 4
+    tolerance: float = -1
+    rate: float = -1
+    precision: int = -1
+    compression_kwargs: Mapping[str, Any] | None = None
+
+    name: ClassVar[str] = "numcodecs.zfpy"
+    kind: ClassVar[Kind] = "array->bytes"
+    borrows: ClassVar[bool] = True
+
+    @classmethod
+    def bind(cls, named: Named) -> Zfpy:
+        _zfpy()
+        found: Zfpy = bind_dataclass(cls, named)
+        return found
+
+    def __post_init__(self) -> None:
+        self.check_integer("mode", 2, 5)
+        self.check_integer("precision", -(2**31), 2**31 - 1)
+        for member in ("tolerance", "rate"):
+            value = getattr(self, member)
+            good = type(value) in (int, float) and -math.inf < value < math.inf
+            self.check(member, good, "a number")
+
+    @property
+    def lossy(self) -> bool:
+        return bool(self._arguments)
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        member = {2: "rate", 3: "precision", 4: "tolerance"}.get(self.mode)
+        value = -1 if member is None else getattr(self, member)
+        return {} if member is None or value < 0 else {member: value}
+
+    def for_spec(self, spec: Spec) -> Zfpy:
+        """Return the codec; raise if the library cannot take such chunks."""
+        _field_shape(spec, self.name)
+        if spec.data_type.dtype not in TYPES:
+            raise InvalidMetadata(
+                f"codec {self.name!r} takes int32, int64, float32 and float64 in the byte order of"
+                f" this machine, not {spec.data_type.dtype}"
+            )
+        return self
+
+    def encoded_size(self, spec: Spec) -> int | None:
+        return None
+
+    def encode(self, array: npt.NDArray[Any], spec: Spec) -> Buffer:
+        limits = Limits() if self.lossy else Limits(minexp=MIN_EXPONENT - 1)
+        items = Numbers.of(spec.data_type, self.name).promote(array, limits)
+        stream: bytes = _zfpy().compress_numpy(
+            np.ascontiguousarray(items), write_header=True, **self._arguments
+        )
+        return stream
+
+    def decode(self, data: Buffer, spec: Spec) -> npt.NDArray[Any]:
+        out = decompress_with_header(data, spec.data_type.dtype, spec.size)
+        return out.reshape(spec.shape)

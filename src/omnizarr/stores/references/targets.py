@@ -1,0 +1,295 @@
+"""The files that references lead to, and which of them may be read.
+
+A file of references may be anybody's, and can name any file that its reader may read. So targets
+are read without being asked only from the folder of the references, or below it: the real folder,
+whatever links and ``..`` the names have. Any other place has to be allowed by the user.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from omnizarr import config
+from omnizarr.errors import InvalidArgument, TargetError
+from omnizarr.stores.base import Range, Store, redact_url
+from omnizarr.stores.operations import is_key
+from omnizarr.stores.resolve import resolve
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")  # one letter is a Windows drive
+_WEB = ("http", "https")
+_ALIASES = {"s3a": "s3", "gcs": "gs", "local": "file"}
+# Stores that are files or chains themselves: no part of them is a target.
+_NOT_FILES = {"zip", "sqlite", "lmdb", "redis", "rediss", "unix", "reference", "simplecache",
+              "filecache", "blockcache", "data", "icechunk"}  # fmt: skip
+_MAX_STORES = 64
+
+
+class Place(NamedTuple):
+    """A file on a server: the store of the server, and the key there."""
+
+    scheme: str
+    server: str
+    key: str
+    query: str = ""
+    login: str = ""  # of a web server
+
+    @classmethod
+    def of(cls, url: str) -> Place:
+        """Read a URL; that of a web page has a query, others have names with any character."""
+        scheme, _, rest = url.partition("://")
+        scheme = scheme.lower()
+        scheme = _ALIASES.get(scheme, scheme)
+        if scheme in _WEB:
+            parts = urlsplit(url)
+            login, _, host = parts.netloc.rpartition("@")
+            key = unquote(parts.path).strip("/")
+            return cls(scheme, host.lower(), key, parts.query, login)
+        server, _, key = rest.partition("/")
+        return cls(scheme, server, key.strip("/"))
+
+    def contains(self, other: Place) -> bool:
+        """Return True if the other place is this one or below it."""
+        if self.scheme != other.scheme or (self.server and self.server != other.server):
+            return False
+        return not self.key or other.key == self.key or other.key.startswith(f"{self.key}/")
+
+
+class LocalFiles:
+    """Regular files of the local disk by their real path."""
+
+    read_only = True
+
+    def get(self, key: str, range: Range | None = None) -> bytes | None:
+        """Return a part of a file, or all of it; None if there is no file."""
+        return self.get_versioned(key, range)[0]
+
+    def get_versioned(
+        self, key: str, range: Range | None = None
+    ) -> tuple[bytes | None, str | None]:
+        """Return a part of a file and its generation."""
+        try:
+            descriptor = os.open(key, os.O_RDONLY | _FLAGS)
+        except (FileNotFoundError, NotADirectoryError):
+            return None, None
+        except OSError as e:
+            raise TargetError(f"cannot read {key!r}: {e.strerror or e}") from e
+        try:
+            status = os.fstat(descriptor)
+            _check_regular(key, status)
+            part = (range or Range()).within(Range(0, status.st_size))
+            os.lseek(descriptor, part.start, os.SEEK_SET)
+            return _read_all(descriptor, part.length or 0, key), _generation(status)
+        except OSError as e:
+            if isinstance(e, TargetError):
+                raise
+            raise TargetError(f"cannot read {key!r}: {e.strerror or e}") from e
+        finally:
+            os.close(descriptor)
+
+    def generation(self, key: str) -> str | None:
+        """Return what changes whenever a file may have changed; None if there is none."""
+        status = _status(key)
+        return None if status is None else _generation(status)
+
+    def sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        """Return the bytes of existing files."""
+        found = {key: _status(key) for key in keys}
+        return {key: status.st_size for key, status in found.items() if status is not None}
+
+    def set(self, key: str, value: object) -> None:
+        """Refuse: targets are never written."""
+        raise TargetError(f"{key!r} is the target of a reference, which is only read")
+
+    def erase(self, key: str) -> None:
+        """Refuse: targets are never erased."""
+        self.set(key, b"")
+
+    def __repr__(self) -> str:
+        return "local files"
+
+
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as e:
+        raise TargetError(f"cannot read {path!r}: {e.strerror or e}") from e
+    _check_regular(path, status)
+    return status
+
+
+def _check_regular(path: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise TargetError(f"{path!r} is no regular file; only these can be targets of references")
+
+
+def _generation(status: os.stat_result) -> str:
+    return f"{status.st_dev:x}-{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+
+
+def _read_all(descriptor: int, length: int, path: str) -> bytes:
+    parts: list[bytes] = []
+    while length:
+        data = os.read(descriptor, min(length, 2**30))
+        if not data:
+            raise TargetError(f"{path!r} has become shorter while it was read")
+        parts.append(data)
+        length -= len(data)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class Targets:
+    """The stores of the targets of one set of references.
+
+    `folder` is where the references are: the path of a directory, or a URL with the store of its
+    files. Relative targets are below it.
+    """
+
+    def __init__(
+        self,
+        folder: str | None,
+        store: Store | None = None,
+        *,
+        allow: tuple[str, ...] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.folder, self._store = folder, store
+        self._allow = allow
+        self._options = _checked_options(options)
+        self._files = LocalFiles()
+        self._stores: dict[Place, Store] = {}
+
+    def locate(self, url: str, key: str) -> tuple[Store, str]:
+        """Return the store of a target, and its key there; raise if it may not be read.
+
+        `key` is that of the reference, for messages.
+        """
+        if "\0" in url or "::" in url:
+            raise TargetError(
+                f"the target {url!r} of {key!r} is a chain of URLs or has a NUL; neither is read"
+            )
+        match = _SCHEME.match(url)
+        if match is None:
+            return self._relative(url, key)
+        scheme = _ALIASES.get(match[1].lower(), match[1].lower())
+        if scheme == "file":
+            return self._local(_file_path(url, key), url, key)
+        if scheme in _NOT_FILES or "://" not in url:
+            raise TargetError(f"the target {shown_url(url)!r} of {key!r} is no URL of a file")
+        return self._remote(Place.of(url), url, key)
+
+    def _relative(self, path: str, key: str) -> tuple[Store, str]:
+        """Return a target without a scheme: in the folder of the references, or a local file."""
+        if self._store is None or os.path.isabs(path):
+            if self.folder is None and not os.path.isabs(path):
+                raise TargetError(
+                    f"the target {path!r} of {key!r} is relative to a file of references, and"
+                    " these are in memory; use absolute paths or URLs"
+                )
+            folder = self.folder if self._store is None else None
+            return self._local(os.path.join(folder or "", path), path, key)
+        home = Place.of(self.folder or "")
+        name = posixpath.normpath(f"{home.key}/{path}").lstrip("/")
+        return self._remote(home._replace(key=name), path, key)
+
+    def _local(self, path: str, url: str, key: str) -> tuple[Store, str]:
+        real = os.path.realpath(path)
+        places = [] if self.folder is None or self._store is not None else [self.folder]
+        places += [p for p in self._allowed() if _SCHEME.match(p) is None]
+        places += [_file_path(p, key) for p in self._allowed() if p.startswith("file:")]
+        if config.ANY_TARGET not in places and not any(_is_below(real, place) for place in places):
+            raise self._refused(url, key, os.path.dirname(real))
+        return self._files, real
+
+    def _remote(self, place: Place, url: str, key: str) -> tuple[Store, str]:
+        if not is_key(place.key):
+            raise TargetError(f"the target {shown_url(url)!r} of {key!r} has an empty or '..' part")
+        if self._store is not None and self.folder is not None:
+            home = Place.of(self.folder)
+            if home.contains(place) and home[3:] == place[3:]:
+                return self._store, place.key[len(home.key) :].lstrip("/")
+        allowed = self._allowed()
+        urls = (Place.of(p) for p in allowed if "://" in p)
+        if config.ANY_TARGET not in allowed and not any(p.contains(place) for p in urls):
+            raise self._refused(url, key, _server_url(place))
+        return self._server(place), place.key
+
+    def _server(self, place: Place) -> Store:
+        server = place._replace(key="")
+        known = self._stores.get(server)
+        if known is None:
+            if len(self._stores) >= _MAX_STORES:
+                self._stores = {}  # others may be using them
+            host = f"{place.login}@{place.server}" if place.login else place.server
+            root = f"{place.scheme}://{host}/" + (f"?{place.query}" if place.query else "")
+            known = resolve(root, read_only=True, storage_options=self._options.get(place.scheme))
+            self._stores[server] = known
+        return known
+
+    def _allowed(self) -> tuple[str, ...]:
+        return (*self._allow, *config.get().allow_targets)
+
+    def _refused(self, url: str, key: str, place: str) -> TargetError:
+        where = "" if self.folder is None else f", outside {shown_url(self.folder)!r}"
+        return TargetError(
+            f"the reference {key!r} leads to {shown_url(url)!r}{where}, which is read only"
+            f" with your consent: storage_options={{'allow_targets': [{place!r}]}}, or"
+            f" omnizarr.configure(allow_targets=[{place!r}])"
+        )
+
+    def close(self) -> None:
+        """Close the stores of servers."""
+        self._stores, stores = {}, self._stores
+        for store in stores.values():
+            close = getattr(store, "close", None)
+            if close is not None:
+                close()
+
+
+def _server_url(place: Place) -> str:
+    """Return the URL of a server without a password."""
+    url = f"{place.scheme}://{place.server}"
+    return redact_url(url) if ":" in place.server.rpartition("@")[0] else url
+
+
+def shown_url(text: str) -> str:
+    """Return a path, or a URL without its secrets."""
+    return redact_url(text) if "://" in text else text
+
+
+def _checked_options(options: Mapping[str, Any] | None) -> Mapping[str, Mapping[str, Any]]:
+    for scheme, given in (options or {}).items():
+        if not isinstance(given, Mapping):
+            raise InvalidArgument(
+                "remote_options are the storage options of targets by scheme, such as"
+                f" {{'s3': {{'anonymous': True}}}}; got {given!r} for {scheme!r}"
+            )
+    return {_ALIASES.get(s.lower(), s.lower()): given for s, given in (options or {}).items()}
+
+
+def _file_path(url: str, key: str) -> str:
+    """Return the path of a URL of a file; writers may or may not have quoted it."""
+    rest = url.partition(":")[2]
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise TargetError(f"the target {url!r} of {key!r} is on another host")
+        rest = slash + path
+    if not os.path.isabs(rest):
+        raise TargetError(f"the target {url!r} of {key!r} is not the full path of a file")
+    return unquote(rest) if "%" in rest and not os.path.lexists(rest) else rest
+
+
+def _is_below(real: str, folder: str) -> bool:
+    top = os.path.realpath(folder)
+    return real == top or real.startswith(top.rstrip(os.sep) + os.sep)

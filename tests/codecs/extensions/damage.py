@@ -1,0 +1,96 @@
+"""Chunks with random damage, and what reading them may do.
+
+    python -m tests.codecs.extensions.damage --seconds 60 --seed 1
+
+tries all codecs of imagecodecs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections import Counter
+from typing import Any
+
+import omnizarr as oz
+
+
+def damaged(data: bytes, r: random.Random) -> bytes:
+    """Return bytes that differ: some changed, removed or inserted, or the end cut off."""
+    out = bytearray(data)
+    for _ in range(r.choice((1, 1, 2, 8))):
+        at = r.randrange(len(out) + 1)
+        kind = r.choice(("bit", "byte", "cut", "remove", "insert", "number"))
+        if kind == "bit" and at < len(out):
+            out[at] ^= 1 << r.randrange(8)
+        elif kind == "byte" and at < len(out):
+            out[at] = r.randrange(256)
+        elif kind == "cut":
+            del out[at:]
+        elif kind == "remove":
+            del out[at : at + r.randrange(1, 9)]
+        elif kind == "insert":
+            out[at:at] = r.randbytes(r.randrange(1, 9))
+        else:  # a number that states a size
+            out[at : at + 4] = r.choice((b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", bytes(4)))
+    return bytes(out)
+
+
+def check_damage(store: dict[str, Any], rounds: int, seed: int = 0) -> Counter[str]:
+    """Read an array whose chunk is damaged: an error of the chunk, or values of its shape."""
+    [key] = [k for k in store if k != "zarr.json" and not k.startswith(".z")]
+    sound, tally = bytes(store[key]), Counter[str]()
+    for number in range(rounds):
+        r = random.Random(f"{seed}/{number}")
+        store[key] = damaged(sound, r)
+        array = oz.open_array(store)
+        try:
+            assert array[...].shape == array.shape
+            tally["values"] += 1
+        except oz.ChunkError:
+            tally["errors"] += 1
+    store[key] = sound
+    return tally
+
+
+def check_damaged(store: dict[str, Any], key: str, value: bytes) -> None:
+    """Check that both engines read a damaged chunk, or that their error names it."""
+    shape = oz.open_array(store).shape
+    for engine in ("auto", "reference"):
+        with oz.configure(engine=engine, max_unpacked="16MiB"):
+            found = _read({**store, key: value})
+        if isinstance(found, oz.ChunkError):
+            assert found.key == key
+        else:
+            assert found.shape == shape
+
+
+def _read(store: dict[str, Any]) -> Any:
+    """Return all values, or the error."""
+    try:
+        return oz.open_array(store)[...]
+    except oz.ChunkError as e:
+        return e
+
+
+def main() -> None:
+    from tests.codecs.extensions.test_imagecodecs import FORMATS, image_array
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="")
+    given = parser.parse_args()
+    for name in [given.only] if given.only else FORMATS:
+        print(name, end=" ", flush=True)
+        _, store = image_array(name, 3)
+        end, seed, tally = time.monotonic() + given.seconds, given.seed, Counter[str]()
+        while time.monotonic() < end:
+            tally += check_damage(store, 50, seed)
+            seed += 1
+        print(dict(tally))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,367 @@
+"""zfp: all modes and types, agreement with the package zfpy, and damaged chunks."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+import omnizarr as oz
+from omnizarr.codecs.extensions.zfp import Header, Limits, make_header
+from omnizarr.errors import InvalidMetadata
+from tests.codecs.extensions.damage import check_damage
+from tests.codecs.extensions.samples import chunk_of, reads, smooth, written
+from tests.plain_install import run_plain
+
+zfpy = pytest.importorskip("zfpy")
+
+REVERSIBLE = {"mode": "reversible"}
+MODES: list[dict[str, Any]] = [
+    REVERSIBLE,
+    {"mode": "fixed_accuracy", "tolerance": 0.05},
+    {"mode": "fixed_accuracy", "tolerance": 0},
+    {"mode": "fixed_rate", "rate": 10.5},
+    {"mode": "fixed_precision", "precision": 19},
+    {"mode": "fixed_precision", "precision": 0},
+    {"mode": "expert", "minbits": 1, "maxbits": 16658, "maxprec": 64, "minexp": -1075},
+    {"mode": "expert", "minbits": 1, "maxbits": 400, "maxprec": 19, "minexp": -2},
+    {"mode": "expert", "minbits": 64, "maxbits": 128, "maxprec": 32, "minexp": -1074},
+]
+# What the library has the same settings for.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    json.dumps(MODES[0]): {},
+    json.dumps(MODES[1]): {"tolerance": 0.05},
+    json.dumps(MODES[2]): {"tolerance": 0.0},
+    json.dumps(MODES[3]): {"rate": 10.5},
+    json.dumps(MODES[4]): {"precision": 19},
+    json.dumps(MODES[5]): {"precision": 64},
+    json.dumps(MODES[6]): {},
+}
+SMALL = ["int2", "int4", "int8", "int16", "uint2", "uint4", "uint8", "uint16"]
+
+
+def zfp(**configuration: Any) -> dict[str, Any]:
+    return {"name": "zfp", "configuration": configuration}
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (13,), (5, 9), (6, 3, 7), (3, 4, 5, 6)], ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8"])
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: "-".join(map(str, m.values())))
+def test_chunks_are_those_of_the_library(
+    mode: dict[str, Any], dtype: str, shape: tuple[int, ...]
+) -> None:
+    values = smooth(shape, dtype)
+    if mode["mode"] == "fixed_accuracy" and dtype[0] == "i":
+        with pytest.raises(InvalidMetadata, match="'fixed_accuracy' takes floats"):
+            written(values, serializer=zfp(**mode))
+        return
+    array, store = written(values, serializer=zfp(**mode))
+    items = values.reshape(values.shape or (1,))
+    arguments = ARGUMENTS.get(json.dumps(mode))
+    if arguments is not None:
+        assert chunk_of(store) == zfpy.compress_numpy(items, write_header=False, **arguments)
+        wanted = zfpy.decompress_numpy(zfpy.compress_numpy(items, **arguments))
+    else:
+        wanted = expert(items, mode)
+    assert reads(store).tobytes() == wanted.tobytes()
+    if mode["mode"] == "reversible":
+        assert array[...].tobytes() == values.tobytes()
+
+
+def expert(items: npt.NDArray[Any], mode: dict[str, Any]) -> npt.NDArray[Any]:
+    """Return what imagecodecs makes of the values."""
+    imagecodecs = pytest.importorskip("imagecodecs")
+    level = [mode[name] for name in ("minbits", "maxbits", "maxprec", "minexp")]
+    level[3] %= 2**32  # it is unsigned there
+    stream = imagecodecs.zfp_encode(items, level, mode="expert")
+    assert Header.of(stream).limits == Limits(*level[:3], mode["minexp"])
+    return np.asarray(imagecodecs.zfp_decode(stream))
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["f4", "f8", "f2"]),
+    arrays.array_shapes(max_dims=4, max_side=9),
+    st.integers(-20, 10),
+    st.data(),
+)
+def test_values_stay_within_the_tolerance(
+    dtype: str, shape: tuple[int, ...], exponent: int, data: st.DataObject
+) -> None:
+    limit = 2.0**10 if dtype == "f2" else 2.0**15
+    elements = st.floats(-limit, limit, width=8 * int(dtype[1]), allow_subnormal=False)
+    values = data.draw(arrays.arrays(dtype, shape, elements=elements))
+    tolerance = 2.0**exponent * data.draw(st.sampled_from([1, 1.5]))
+    array, store = written(values, serializer=zfp(mode="fixed_accuracy", tolerance=tolerance))
+    found = reads(store).astype("f8")
+    # Rounding to the type comes on top.
+    rounding = np.abs(values).max().astype("f8") * 2 * float(np.finfo(dtype).eps)
+    assert np.abs(found - values.astype("f8")).max() <= tolerance + rounding
+    assert array.info["lossy codecs"] == "zfp"
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_the_reversible_mode_keeps_every_bit(data: st.DataObject) -> None:
+    dtype = np.dtype(data.draw(st.sampled_from(["f4", "f8", "i4", "i8", "i1", "u1", "i2", "u2"])))
+    shape = data.draw(arrays.array_shapes(min_dims=0, max_dims=4, max_side=9))
+    values = data.draw(arrays.arrays(dtype, shape))
+    array, store = written(values, serializer=zfp(**REVERSIBLE))
+    assert reads(store).tobytes() == values.tobytes()
+    assert "lossy codecs" not in array.info
+
+
+@pytest.mark.parametrize("name", [*SMALL, "float16", "bfloat16"])
+def test_small_types_are_widened_as_the_specification_says(name: str) -> None:
+    dtype: Any = pytest.importorskip("ml_dtypes")
+    dtype = np.dtype(getattr(dtype, name, name))
+    if name in SMALL:
+        bits, signed = int(name.lstrip("uint")), name[0] == "i"
+        low = -(2 ** (bits - 1)) if signed else 0
+        values = (np.arange(64) * 5 % 2**bits + low).astype(dtype)
+        wide = (values.astype("i8") - (low + 2 ** (bits - 1))) << (31 - bits)
+    else:
+        values = smooth((64,)).astype(dtype)
+        wide = values.astype("f4")
+    items = wide.astype("i4") if name in SMALL else wide
+    for mode, arguments in ((REVERSIBLE, {}), ({"mode": "fixed_rate", "rate": 8}, {"rate": 8})):
+        options: Any = {"serializer": zfp(**mode), "dtype": name}
+        _, store = written(values, **options)
+        assert chunk_of(store) == zfpy.compress_numpy(items, write_header=False, **arguments)
+        if mode is REVERSIBLE:
+            assert reads(store).tobytes() == values.tobytes()
+
+
+def test_numbers_beyond_a_small_type_become_the_nearest_in_it() -> None:
+    _, store = written(np.zeros(64, "u1"), serializer=zfp(mode="fixed_rate", rate=16))
+    beyond = np.where(np.arange(64) % 2, 2**30 + 2**29, -(2**30) - 2**29).astype("i4")
+    [key] = [k for k in store if k != "zarr.json"]
+    store[key] = zfpy.compress_numpy(beyond, write_header=False, rate=16)
+    assert {*reads(store).tolist()} == {0, 255}
+
+
+@pytest.mark.parametrize("dtype", ["u4", "u8"])
+def test_unsigned_integers_are_stored_as_signed_ones(dtype: str) -> None:
+    top = 2 ** (8 * int(dtype[1]) - 1)
+    values = np.array([0, 1, 77, top - 1], dtype)
+    _, store = written(values, serializer=zfp(**REVERSIBLE))
+    signed = values.astype(dtype.replace("u", "i"))
+    assert chunk_of(store) == zfpy.compress_numpy(signed, write_header=False)
+    assert reads(store).tolist() == values.tolist()
+    with pytest.raises(oz.ChunkError, match=f"not 0 to {top}"):
+        written(np.array([0, top], dtype), serializer=zfp(**REVERSIBLE))
+
+
+def test_times_keep_every_bit() -> None:
+    values = np.array(["2020-01-01", "NaT", "1969-12-31"], "M8[ns]")
+    _, store = written(values, serializer=zfp(**REVERSIBLE))
+    assert reads(store).tobytes() == values.tobytes()
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf])
+def test_specials_are_refused_where_they_would_damage_their_neighbours(special: float) -> None:
+    values = np.array([1.0, special, 3.0, 4.0])
+    with pytest.raises(oz.ChunkError, match="cannot store NaN or infinities"):
+        written(values, serializer=zfp(mode="fixed_rate", rate=16))
+    with pytest.raises(oz.ChunkError, match="cannot store NaN or infinities"):
+        written(values, serializer={"name": "numcodecs.zfpy", "configuration": {"tolerance": 0.1}})
+
+
+@pytest.mark.parametrize(("dtype", "top"), [("i4", 30), ("i8", 62)])
+def test_integers_that_overflow_inside_zfp_are_refused(dtype: str, top: int) -> None:
+    fits = np.array([-(2**top), 2**top - 1], dtype)
+    array, _ = written(fits, serializer=zfp(mode="fixed_precision", precision=64))
+    assert np.abs(array[...] - fits).max() < 16
+    with pytest.raises(oz.ChunkError, match=rf"from -2\*\*{top} to"):
+        written(np.array([2**top], dtype), serializer=zfp(mode="fixed_precision", precision=64))
+
+
+@pytest.mark.parametrize("shape", [(40,), (9, 9), (5, 5, 5, 5)], ids=str)
+def test_chunks_of_zarrs_at_a_fixed_rate_are_read(shape: tuple[int, ...]) -> None:
+    values, rank = smooth(shape), len(shape)
+    _, store = written(values, serializer=zfp(mode="fixed_rate", rate=12))
+    own = reads(store)
+    [key] = [k for k in store if k != "zarr.json"]
+    # It takes the bits of a block of 64 for every block.
+    rate = 64 * 12 / 4**rank
+    store[key] = zfpy.compress_numpy(values, write_header=False, rate=rate)
+    wanted = zfpy.decompress_numpy(zfpy.compress_numpy(values, rate=rate))
+    assert reads(store).tobytes() == wanted.tobytes()
+    assert own.tobytes() != wanted.tobytes()
+
+
+def test_other_names_and_the_header_of_early_zarrs_are_read() -> None:
+    values = smooth((7, 9), "f4")
+    config = {"mode": "fixed_precision", "precision": 20, "write_header": True}
+    array, store = written(values, serializer={"name": "zarrs.zfp", "configuration": config})
+    assert chunk_of(store) == zfpy.compress_numpy(values, precision=20)
+    assert reads(store).tobytes() == zfpy.decompress_numpy(chunk_of(store)).tobytes()
+    assert array.info["lossy codecs"] == "zfp"
+
+
+def test_zfp_inside_shards_with_a_checksum() -> None:
+    values = smooth((20, 30))
+    mode = zfp(mode="fixed_accuracy", tolerance=0.01)
+    options: Any = {"serializer": mode, "compressors": "crc32c"}
+    array = oz.create_array({}, data=values, chunks=(5, 10), shards=(10, 30), **options)
+    assert np.abs(array[...] - values).max() <= 0.01
+    assert np.abs(array[3:9, 25:] - values[3:9, 25:]).max() <= 0.01
+    assert array.info["lossy codecs"] == "zfp"
+
+
+@pytest.mark.parametrize(
+    ("configuration", "message"),
+    [
+        ({}, "needs it"),
+        ({"mode": "exact"}, "expected reversible or expert"),
+        ({"mode": "fixed_rate"}, "expected a number with mode 'fixed_rate'"),
+        ({"mode": "fixed_rate", "rate": 0}, "expected a number from"),
+        ({"mode": "fixed_rate", "rate": "8"}, "expected"),
+        ({"mode": "fixed_rate", "rate": True}, "expected"),
+        ({"mode": "fixed_rate", "rate": 8, "precision": 8}, "expected it with another mode"),
+        ({"mode": "fixed_accuracy", "tolerance": -1}, "a number from 0 to inf"),
+        ({"mode": "fixed_precision", "precision": 1.5}, "an integer from 0"),
+        ({"mode": "expert", "minbits": 1, "maxbits": 8, "maxprec": 8}, "with mode 'expert'"),
+        ({"mode": "expert", "minbits": 9, "maxbits": 8, "maxprec": 8, "minexp": 0}, "from 9"),
+        ({"mode": "expert", "minbits": 1, "maxbits": 8, "maxprec": 65, "minexp": 0}, "1 to 64"),
+        ({"mode": "reversible", "more": 1}, "not a member"),
+    ],
+)
+def test_wrong_configurations_are_refused(configuration: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidMetadata, match=message):
+        oz.create_array({}, shape=4, dtype="f4", serializer=zfp(**configuration), compressors=None)
+
+
+@pytest.mark.parametrize("codec", [zfp(**REVERSIBLE), {"name": "numcodecs.zfpy"}])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shape": (2,) * 5, "dtype": "f4"}, "at most 4 axes, not 5"),
+        ({"shape": 4, "dtype": "c8"}, "takes int"),
+        ({"shape": 4, "dtype": "bool"}, "takes int"),
+    ],
+)
+def test_chunks_that_zfp_cannot_take_are_refused(
+    codec: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidMetadata, match=message):
+        oz.create_array({}, serializer=codec, compressors=None, **options)
+
+
+# numcodecs
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8"])
+@pytest.mark.parametrize(
+    ("configuration", "arguments"),
+    [
+        ({}, {}),
+        ({"mode": 4, "tolerance": 0.01}, {"tolerance": 0.01}),
+        ({"mode": 2, "rate": 12}, {"rate": 12}),
+        ({"mode": 3, "precision": 20}, {"precision": 20}),
+        ({"mode": 5}, {}),
+    ],
+)
+def test_zfpy_of_numcodecs_has_the_header_of_the_library(
+    configuration: dict[str, Any], arguments: dict[str, Any], dtype: str, zarr_format: int
+) -> None:
+    values = smooth((9, 14), dtype)
+    if zarr_format == 2:
+        codec: Any = {"compressors": {"id": "zfpy", **configuration}}
+    else:
+        codec = {"serializer": {"name": "numcodecs.zfpy", "configuration": configuration}}
+    array, store = written(values, zarr_format=zarr_format, **codec)
+    assert chunk_of(store) == zfpy.compress_numpy(values, **arguments)
+    wanted = zfpy.decompress_numpy(chunk_of(store))
+    assert reads(store).tobytes() == wanted.tobytes()
+    assert ("lossy codecs" in array.info) == bool(arguments)
+    if zarr_format == 2:
+        assert json.loads(store[".zarray"])["compressor"] == {"id": "zfpy", **configuration}
+
+
+# Headers and damage
+
+
+@settings(max_examples=60)
+@given(
+    arrays.array_shapes(max_dims=4, max_side=20),
+    st.sampled_from(["i4", "i8", "f4", "f8"]),
+    st.integers(1, 2**15),
+    st.integers(1, 2**15),
+    st.integers(1, 64),
+    st.integers(-1075, 1023),
+)
+def test_headers_are_read_as_they_were_made(
+    shape: tuple[int, ...], dtype: str, one: int, other: int, maxprec: int, minexp: int
+) -> None:
+    limits = Limits(min(one, other), max(one, other), maxprec, minexp)
+    bits, count = make_header(shape, np.dtype(dtype), limits)
+    assert Header.of(bits.to_bytes(-(-count // 8), "little")) == Header(
+        shape, np.dtype(dtype), limits
+    )
+
+
+@pytest.mark.parametrize("arguments", [{}, {"tolerance": 0.1}, {"rate": 9.0}, {"precision": 11}])
+def test_headers_of_the_library_are_understood(arguments: dict[str, Any]) -> None:
+    for shape in ((50,), (4, 9), (2, 3, 4), (2, 3, 4, 5)):
+        found = Header.of(zfpy.compress_numpy(smooth(shape, "f4"), **arguments))
+        assert (found.shape, found.dtype) == (shape, np.dtype("f4"))
+        assert found.limits.arguments(len(shape), found.dtype) == {
+            name: 2.0 ** math.floor(math.log2(value)) if name == "tolerance" else value
+            for name, value in arguments.items()
+        }
+
+
+def test_a_header_that_claims_more_than_the_chunk_is_an_error() -> None:
+    values = smooth((8, 8))
+    _, store = written(values, serializer={"name": "numcodecs.zfpy"})
+    [key] = [k for k in store if k != "zarr.json"]
+    bits, count = make_header((2**24, 2**24), np.dtype("f8"), Limits())
+    store[key] = bits.to_bytes(-(-count // 8), "little") + bytes(100)
+    with pytest.raises(oz.ChunkError, match="expected 64 items of float64"):
+        oz.open_array(store)[...]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: "-".join(map(str, m.values())))
+def test_damaged_chunks_are_errors_or_values(mode: dict[str, Any]) -> None:
+    dtype = "f4" if mode["mode"] == "fixed_accuracy" else "i4"
+    _, store = written(smooth((9, 11), dtype), serializer=zfp(**mode))
+    check_damage(store, 60)
+
+
+def test_damaged_chunks_with_a_header_are_errors_or_values() -> None:
+    config = {"mode": 4, "tolerance": 0.1}
+    _, store = written(
+        smooth((9, 11)), serializer={"name": "numcodecs.zfpy", "configuration": config}
+    )
+    check_damage(store, 200)
+
+
+def test_a_truncated_chunk_of_a_fixed_rate_is_an_error() -> None:
+    _, store = written(smooth((16, 16)), serializer=zfp(mode="fixed_rate", rate=8))
+    [key] = [k for k in store if k != "zarr.json"]
+    store[key] = store[key][:-8]
+    with pytest.raises(oz.ChunkError, match="16 blocks take"):
+        oz.open_array(store)[...]
+
+
+@pytest.mark.parametrize("name", ["zfp", "numcodecs.zfpy"])
+def test_without_the_package_the_error_says_what_to_install(name: str) -> None:
+    done = run_plain(
+        "import omnizarr as oz\n"
+        "try:\n"
+        f"    oz.create_array({{}}, shape=4, dtype='f4', compressors=None, serializer={{'name':"
+        f" {name!r}, 'configuration': {{}}}})[...]\n"
+        "except oz.MissingPackage as e:\n"
+        "    assert \"pip install 'omnizarr[zfp]'\" in str(e), e\n"
+        "else:\n    raise AssertionError\n"
+    )
+    assert done.returncode == 0, done.stderr
