@@ -1,6 +1,6 @@
 """Build the compiled modules where that is possible: the kernel, linked to libblosc2, the string
-codec, calls on small files, and reductions of image blocks. Python code does the work of those that
-are left out, which the build says.
+codec, calls on small files, members of JSON objects, and reductions of image blocks. Python code
+does the work of those that are left out, which the build says.
 
 OMNIZARR_STRICT_BUILD=1, which `make test` and `make sanitize` set, turns warnings into errors and a
 module that cannot be built into a failure. The branches for macOS and Windows are untried.
@@ -112,6 +112,11 @@ def files() -> list[Extension]:
     return [extension(module, ["src/files/*.c"], ["src/files"])]
 
 
+def members() -> list[Extension]:
+    """The places of the members of JSON objects."""
+    return [extension("omnizarr._members", ["src/json/*.c"], ["src/json"])]
+
+
 def blocks() -> list[Extension]:
     """Levels of images: means of blocks and the like."""
     # Products that are added without rounding would differ from NumPy's.
@@ -131,4 +136,7 @@ class Build(build_ext):
             raise  # which setuptools reports and, for optional extensions, ignores
 
 
-setup(ext_modules=[*kernel(), *strings(), *files(), *blocks()], cmdclass={"build_ext": Build})
+setup(
+    ext_modules=[*kernel(), *strings(), *files(), *members(), *blocks()],
+    cmdclass={"build_ext": Build},
+)

@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#ifdef __linux__
+#include <sys/statfs.h>
+#endif
 #include <unistd.h>
 
 /* The name of a file until it is complete. The process id and the serial number make it unique. */
@@ -68,9 +71,10 @@ static oz_status link_as_partial(oz_atomic_file *atomic, int directory, const ch
 static oz_status name_file(oz_atomic_file *atomic, int directory, const char *key) {
     char parent[PATH_MAX];
     if (parent_of(key, parent)) return OZ_SYSTEM;
-    /* Some file systems report a failed write only when a descriptor is closed. */
-    int copy = dup(atomic->file);
-    if (copy < 0 || close(copy) != 0) return OZ_SYSTEM;
+    if (!atomic->local) { /* a failed write may be reported only when a descriptor is closed */
+        int copy = dup(atomic->file);
+        if (copy < 0 || close(copy) != 0) return OZ_SYSTEM;
+    }
     for (int i = 0; link_unnamed(atomic->file, directory, key); i++) {
         if (errno == EEXIST && !atomic->only_new) return link_as_partial(atomic, directory, key);
         int error = errno;
@@ -139,6 +143,20 @@ oz_status oz_atomic_file_finish(oz_atomic_file *atomic, int directory, const cha
     }
     errno = error;
     return status;
+}
+
+int oz_is_local(int directory) {
+#ifdef __linux__
+    /* Numbers of linux/magic.h: ext2 to ext4, XFS, Btrfs and tmpfs. */
+    static const unsigned long known[] = {0xef53, 0x58465342, 0x9123683e, 0x01021994};
+    struct statfs info;
+    if (fstatfs(directory, &info) != 0) return 0;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if ((unsigned long)info.f_type == known[i]) return 1;
+#else
+    (void)directory;
+#endif
+    return 0;
 }
 
 oz_status oz_make_parents(int directory, char *key) {

@@ -11,6 +11,7 @@ typedef struct {
     int file;     /* descriptor; -1: not open */
     int unnamed;  /* 1: the file has no name in any directory yet (O_TMPFILE) */
     int only_new; /* set after opening to fail with EEXIST where the key exists */
+    int local;    /* set after opening to the result of oz_is_local for its directory */
     unsigned long serial;
 } oz_atomic_file;
 
@@ -24,6 +25,10 @@ oz_status oz_atomic_file_open(oz_atomic_file *atomic, int directory, const char 
  * existed. */
 oz_status oz_atomic_file_finish(oz_atomic_file *atomic, int directory, const char *key,
                                 oz_status status);
+
+/* Return 1 for a directory on a disk of this machine or in its memory, where a failed write is
+ * reported at once; 0 where that may come only when the file is closed, or is not known. */
+int oz_is_local(int directory);
 
 /* Create the parent directories of a key, which is changed and restored on the way. */
 oz_status oz_make_parents(int directory, char *key);

@@ -11,6 +11,7 @@
 #include "copy_file.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -63,14 +64,46 @@ static PyObject *read_content(int file) {
     Py_RETURN_NOTIMPLEMENTED;
 }
 
-/* Read one file. Where the directory could not be opened it is -1, and `error` says why. */
-static PyObject *read_one(int directory, int error, PyObject *name) {
-    Py_ssize_t size;
-    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, &size) : NULL;
-    if (text == NULL || !is_plain(text, size)) {
+/* Return the UTF-8 text of a plain relative path, or NULL for anything else. */
+static const char *plain_text(PyObject *name, Py_ssize_t *size) {
+    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, size) : NULL;
+    if (text != NULL && is_plain(text, *size)) return text;
+    PyErr_Clear();
+    return NULL;
+}
+
+/* read(root, name) -> bytes, None (missing) or NotImplemented (not done) */
+static PyObject *read_file(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
+    char path[PATH_MAX];
+    Py_ssize_t start, size;
+    if (count != 2 || !PyUnicode_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "expected a directory with a slash at its end, and a name");
+        return NULL;
+    }
+    const char *name = plain_text(args[1], &size);
+    const char *root = name == NULL ? NULL : PyUnicode_AsUTF8AndSize(args[0], &start);
+    if (root == NULL || strlen(root) != (size_t)start || start + size >= PATH_MAX) {
         PyErr_Clear();
         Py_RETURN_NOTIMPLEMENTED;
     }
+    memcpy(path, root, (size_t)start);
+    memcpy(path + start, name, (size_t)size + 1);
+    int file;
+    Py_BEGIN_ALLOW_THREADS;
+    file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    Py_END_ALLOW_THREADS;
+    if (file < 0 && means_missing(errno)) Py_RETURN_NONE;
+    if (file < 0) Py_RETURN_NOTIMPLEMENTED;
+    PyObject *found = read_content(file);
+    close(file);
+    return found;
+}
+
+/* Read one file. Where the directory could not be opened it is -1, and `error` says why. */
+static PyObject *read_one(int directory, int error, PyObject *name) {
+    Py_ssize_t size;
+    const char *text = plain_text(name, &size);
+    if (text == NULL) Py_RETURN_NOTIMPLEMENTED;
     int file = -1;
     if (directory >= 0) {
         Py_BEGIN_ALLOW_THREADS;
@@ -123,6 +156,39 @@ static oz_status write_all(int file, const char *data, Py_ssize_t size) {
     return OZ_OK;
 }
 
+/* Write a value to an open file and give the file its name. */
+static oz_status finish_file(oz_atomic_file *atomic, const char *path, const Py_buffer *value,
+                             int sync) {
+    oz_status status = write_all(atomic->file, value->buf, value->len);
+    if (!status && sync && fsync(atomic->file) != 0) status = OZ_SYSTEM;
+    return oz_atomic_file_finish(atomic, AT_FDCWD, path, status);
+}
+
+/* Make the directory of a file, and store the file in it. errno is EEXIST where the directory
+ * exists, and nothing was done. After another failure the directory is removed, if it is empty. */
+static oz_status store_first(char *path, const Py_buffer *value, int sync) {
+    oz_atomic_file atomic;
+    char *end = strrchr(path, '/');
+    if (end == NULL || end == path) return oz_system_error(EEXIST);
+    *end = 0;
+    int made = mkdir(path, 0777);
+    *end = '/';
+    if (made != 0) return OZ_SYSTEM;
+    oz_status status = oz_atomic_file_open(&atomic, AT_FDCWD, path, 0);
+    if (!status) {
+        atomic.only_new = 1;
+        status = finish_file(&atomic, path, value, sync);
+    }
+    if (!status) return OZ_OK;
+    int error = errno;
+    *end = 0;
+    rmdir(path);
+    *end = '/';
+    /* Another writer found the new directory, and was quicker: the caller looks at what is there. */
+    errno = error;
+    return status;
+}
+
 static oz_status replace_once(char *path, const Py_buffer *value, int sync, int only_new) {
     oz_atomic_file atomic;
     int replaces = faccessat(AT_FDCWD, path, F_OK, 0) == 0;
@@ -137,21 +203,15 @@ static oz_status replace_once(char *path, const Py_buffer *value, int sync, int 
     }
     if (status) return status;
     atomic.only_new = only_new;
-    status = write_all(atomic.file, value->buf, value->len);
-    if (!status && sync && fsync(atomic.file) != 0) status = OZ_SYSTEM;
-    return oz_atomic_file_finish(&atomic, AT_FDCWD, path, status);
+    return finish_file(&atomic, path, value, sync);
 }
 
-/* replace(path, value, sync, only_new) -> False where the path exists and only_new is set
- *
- * Raises OSError, FileNotFoundError where the parent directory cannot be created. */
-static PyObject *replace(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *name, *data, *result = NULL;
+/* Store a file by `replace_once`, or by `store_first`; takes over the reference to its name. */
+static PyObject *store_file(PyObject *name, PyObject *data, int sync, int only_new, int first) {
+    PyObject *result = NULL;
     Py_buffer value;
-    int sync, only_new, retries = 1;
+    int retries = 1;
     oz_status status;
-    if (!PyArg_ParseTuple(args, "O&Opp", PyUnicode_FSConverter, &name, &data, &sync, &only_new))
-        return NULL;
     if (PyObject_GetBuffer(data, &value, PyBUF_SIMPLE) != 0) {
         PyErr_Format(PyExc_TypeError, "a value must be contiguous bytes, got %R", Py_TYPE(data));
         Py_DECREF(name);
@@ -160,7 +220,8 @@ static PyObject *replace(PyObject *Py_UNUSED(module), PyObject *args) {
     char *path = strdup(PyBytes_AS_STRING(name)); /* owned by this call; changed and restored */
     while (path) {
         Py_BEGIN_ALLOW_THREADS;
-        status = replace_once(path, &value, sync, only_new);
+        status = first ? store_first(path, &value, sync)
+                       : replace_once(path, &value, sync, only_new);
         Py_END_ALLOW_THREADS;
         if (!status) result = Py_NewRef(Py_True);
         else if (errno == EEXIST && only_new) result = Py_NewRef(Py_False);
@@ -174,6 +235,27 @@ static PyObject *replace(PyObject *Py_UNUSED(module), PyObject *args) {
     PyBuffer_Release(&value);
     Py_DECREF(name);
     return result;
+}
+
+/* replace(path, value, sync, only_new) -> False where the path exists and only_new is set
+ *
+ * Raises OSError, FileNotFoundError where the parent directory cannot be created. */
+static PyObject *replace(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *name, *data;
+    int sync, only_new;
+    if (!PyArg_ParseTuple(args, "O&Opp", PyUnicode_FSConverter, &name, &data, &sync, &only_new))
+        return NULL;
+    return store_file(name, data, sync, only_new, 0);
+}
+
+/* create(path, value, sync) -> False where the directory of the path exists
+ *
+ * Raises OSError, FileNotFoundError where the parent of the directory does not exist. */
+static PyObject *create(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *name, *data;
+    int sync;
+    if (!PyArg_ParseTuple(args, "O&Op", PyUnicode_FSConverter, &name, &data, &sync)) return NULL;
+    return store_file(name, data, sync, 1, 1);
 }
 
 static void free_items(file_item *items, Py_ssize_t count) {
@@ -310,6 +392,9 @@ static PyMethodDef methods[] = {
      "Store files as replace does and return how many, up to the first that failed."},
     {"replace", replace, METH_VARARGS,
      "Replace a file atomically; its directory is created, the parents of that are not."},
+    {"create", create, METH_VARARGS, "Create a directory and a file in it, unless it exists."},
+    {"read", (PyCFunction)(void (*)(void))read_file, METH_FASTCALL,
+     "Read a file of a directory: bytes, None where missing, NotImplemented where not done."},
     {"read_many", read_many, METH_VARARGS,
      "Read files of a directory: bytes, None where missing, NotImplemented where not done."},
     {NULL, NULL, 0, NULL},

@@ -9,8 +9,8 @@
  *
  *   python/   module, plan, pipeline_object, result_memory: Python arguments and objects
  *   chunks/   batch: threads that share the rows; read, write, shards: one chunk or shard each
- *   rows/     rows: keys and boxes of a batch; box, elements: copies between chunk and array;
- *             output: values that are written; shard_index
+ *   rows/     rows: keys and boxes of a batch; box, segments, elements: copies between chunk and
+ *             array; output: values that are written; shard_index
  *   codecs/   pipeline: the codecs of a chunk in order; one file for each codec;
  *             input: stored bytes; workspace: buffers of a thread
  *   ../files  atomic_file

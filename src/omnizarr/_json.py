@@ -2,7 +2,10 @@
 
 Reading follows RFC 8259: UTF-8, no byte order mark, no comments, no trailing commas, no
 duplicate names, bounded depth. Bare ``NaN`` and ``Infinity``, which early writers produced, are
-read only where the caller allows them. Writing never produces them.
+read only where the caller allows them. Writing never produces them, unless the process stands in
+for zarr-python (`keep_bare_nan`), which writes them.
+
+The members of a large object are read one by one (`LazyObject`), from their places in the text.
 
 Frozen containers are subclasses of `dict` and `list`, so that they are written as JSON and compare
 equal to plain ones. `copy.deepcopy` returns plain ones.
@@ -13,16 +16,21 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
+from json.decoder import WHITESPACE  # type: ignore[attr-defined]
+from json.encoder import encode_basestring
 from typing import Any, NoReturn, Protocol, TypeAlias, cast
+from weakref import WeakValueDictionary
 
 from omnizarr.errors import InvalidMetadata, Problem, WrongType
 
 # A JSON value; `Any` inside containers, since every reader checks values before using them.
 JSON: TypeAlias = "bool | int | float | str | Sequence[Any] | Mapping[str, Any] | None"
 
-MAX_DEPTH = 64
+MAX_DEPTH = 128
 MAX_BYTES = 256 * 2**20
 LONGEST_KEPT = 2**13  # characters of a cached text
 
@@ -38,6 +46,15 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse(name: str) -> float:
     raise ValueError(f"bare {name} is not JSON; write it as the string {json.dumps(name)}")
+
+
+_bare_nan = False
+
+
+def keep_bare_nan(keep: bool) -> None:
+    """Read and write bare ``NaN`` and ``Infinity`` everywhere in this process, or no longer."""
+    global _bare_nan
+    _bare_nan = keep
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
@@ -61,7 +78,7 @@ def loads(data: bytes, key: str, *, allow_nan: bool = False) -> JSON:
         raise fail(f"not UTF-8 at byte {e.start}") from None
 
     try:
-        value = (_LENIENT if allow_nan else _STRICT).decode(text)
+        value = (_LENIENT if allow_nan or _bare_nan else _STRICT).decode(text)
     except json.JSONDecodeError as e:
         raise fail(f"{e.msg} at line {e.lineno} column {e.colno}") from None
     except RecursionError:
@@ -82,6 +99,221 @@ def load_object(data: bytes, key: str, *, allow_nan: bool = False) -> dict[str, 
     return value
 
 
+# The start of a member's name, and the start and the end of its value.
+Span: TypeAlias = tuple[int, int, int]
+
+
+_Find: TypeAlias = Callable[[bytes, tuple[str, ...], bool], list[dict[str, Span]] | None]
+_compiled: _Find | None = None
+with suppress(ImportError):  # no compiler when it was installed
+    # import-linter takes an import of a compiled module for one of the whole package.
+    _compiled = import_module("omnizarr._members").members
+
+
+class LazyObject(Mapping[str, Any]):
+    """An object in a JSON document, each of whose members is read whenever it is asked for.
+
+    The text is checked when this is made, except for names that occur twice inside of a member.
+    """
+
+    def __init__(self, data: bytes, key: str, spans: dict[str, Span], allow_nan: bool) -> None:
+        self.data, self.start, self.end = data, data.find(b"{"), data.rfind(b"}") + 1
+        self.inner: LazyObject | None = None  # that `read` was asked for
+        self._key, self._spans, self._allow_nan = key, spans, allow_nan
+
+    @classmethod
+    def read(
+        cls, data: bytes, key: str, names: tuple[str, ...] = (), *, allow_nan: bool = False
+    ) -> LazyObject:
+        """Return the object that a document is; raise as `load_object` does.
+
+        If its first name of `names` is that of an object, that is `inner`, and so on.
+        """
+        allow_nan = allow_nan or _bare_nan
+        known = _lazy.get((id(data), names, allow_nan))
+        if known is not None and known.data is data:
+            return known
+        levels = _find_members(data, names, allow_nan) if len(data) <= MAX_BYTES else None
+        if levels is None:
+            load_object(data, key, allow_nan=allow_nan)
+            raise InvalidMetadata(f"{key!r} is not valid JSON")
+        first, *others = (cls(data, key, spans, allow_nan) for spans in levels)
+        outer = first
+        for name, inner in zip(names, others, strict=False):
+            _, inner.start, inner.end = outer._spans[name]
+            outer.inner, outer = inner, inner
+        _lazy[id(data), names, allow_nan] = first
+        return first
+
+    def __getitem__(self, name: str) -> Any:
+        _, start, end = self._spans[name]
+        return loads(self.data[start:end], f"{self._key} ({name})", allow_nan=self._allow_nan)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._spans)
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._spans
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} members in {self._key!r}>"
+
+    @property
+    def text(self) -> bytes:
+        """The text of the object."""
+        return self.data[self.start : self.end]
+
+    def changed(
+        self, changes: Mapping[str, bytes | None], *, depth: int, indent: int, ordered: bool
+    ) -> bytes:
+        """Return the whole document with values replaced, added, or erased for None.
+
+        All other text stays as it is. The new texts are indented, as is the object's own member at
+        `depth`. New members come at the end, or if the members are `ordered` in their place.
+        """
+        margin = b"\n" + b" " * (depth * indent)
+        new = sorted(changes.keys() - self._spans.keys(), reverse=True) if ordered else []
+        runs = _Runs(memoryview(self.data))
+        for name, (at, start, end) in self._spans.items():
+            while new and new[-1] < name:
+                runs.add(_member(new[-1], changes[new.pop()], margin))
+            if name not in changes:
+                runs.keep(at, end)
+            elif (text := changes[name]) is not None:
+                runs.add(self.data[at:start] + text.replace(b"\n", margin))
+            else:
+                runs.flush()
+        last = new[::-1] if ordered else [name for name in changes if name not in self._spans]
+        for name in last:
+            runs.add(_member(name, changes[name], margin))
+        before, after = self.start + 1, self.end - 1
+        begin, stop = margin, b"\n" + b" " * ((depth - 1) * indent)
+        if self._spans:
+            before, after = next(iter(self._spans.values()))[0], [*self._spans.values()][-1][2]
+            begin = stop = b""
+        parts = runs.flush()
+        if not parts:
+            return self.data[: self.start + 1] + self.data[self.end - 1 :]
+        texts: list[bytes | memoryview] = [memoryview(self.data)[:before], begin, parts[0]]
+        for part in parts[1:]:
+            texts += (b",", margin, part)
+        return b"".join([*texts, stop, memoryview(self.data)[after:]])
+
+
+# By the address of the data, which an object keeps alive.
+_lazy: WeakValueDictionary[tuple[int, tuple[str, ...], bool], LazyObject] = WeakValueDictionary()
+
+
+class _Runs:
+    """Parts of a text: members next to each other that stay, and new ones."""
+
+    def __init__(self, text: memoryview) -> None:
+        self._text = text
+        self._parts: list[bytes | memoryview] = []
+        self._start = self._end = -1
+
+    def keep(self, start: int, end: int) -> None:
+        """Keep a part of the text."""
+        self._start, self._end = start if self._start < 0 else self._start, end
+
+    def add(self, part: bytes) -> None:
+        """Add a new part."""
+        if part:
+            self.flush().append(part)
+
+    def flush(self) -> list[bytes | memoryview]:
+        """End the run of what stays, and return all parts."""
+        if self._start >= 0:
+            self._parts.append(self._text[self._start : self._end])
+            self._start = -1
+        return self._parts
+
+
+def _member(name: str, text: bytes | None, margin: bytes) -> bytes:
+    """Return the text of a new member; nothing for one that is not to be there."""
+    return b"" if text is None else quote(name) + b": " + text.replace(b"\n", margin)
+
+
+def find_members(data: bytes) -> dict[str, Span] | None:
+    """Return the places of the members of an object, None for what is not a valid one.
+
+    Names that occur twice inside of a member are not noticed.
+    """
+    levels = None if _compiled is None else _compiled(data, (), _bare_nan)
+    return None if levels is None else levels[0]
+
+
+def quote(text: str) -> bytes:
+    """Return the JSON text of a string."""
+    try:
+        return encode_basestring(text).encode("utf-8")
+    except UnicodeEncodeError:  # half a surrogate pair
+        return json.dumps(text).encode()
+
+
+def _find_members(
+    data: bytes, names: tuple[str, ...], allow_nan: bool
+) -> list[dict[str, Span]] | None:
+    """Return the places of the members of an object, and of those that names lead to.
+
+    None stands for data that are not a valid object.
+    """
+    if _compiled is not None:
+        return _compiled(data, names, allow_nan)
+    decoder: Any = _LENIENT if allow_nan else _STRICT
+    levels: list[dict[str, Span]] = []
+    try:
+        data.decode("utf-8")
+        text = data.decode("latin-1")  # whose characters are bytes
+        at = _skip(text, 0)
+        for name in (None, *names):
+            if name is not None and name not in levels[-1]:
+                break
+            at = at if name is None else levels[-1][name][1]
+            if text[at] != "{" and name is not None:
+                break
+            spans, end = _scan_object(data, text, at, decoder.scan_once)
+            if name is None and _skip(text, end) != len(text):
+                return None
+            levels.append(spans)
+    except (ValueError, IndexError, StopIteration, RecursionError):
+        return None
+    return levels
+
+
+def _scan_object(data: bytes, text: str, at: int, scan: Any) -> tuple[dict[str, Span], int]:
+    """Return the places of the members of an object, and its end."""
+    found: dict[str, Span] = {}
+    at = _skip(text, _expect(text, at, "{"))
+    while text[at] != "}":
+        _expect(text, at, '"')
+        name_end = scan(text, at)[1]
+        value_at = _skip(text, _expect(text, _skip(text, name_end), ":"))
+        value, value_end = scan(text, value_at)
+        name = json.loads(data[at:name_end])
+        if name in found or _depth(value) >= MAX_DEPTH:
+            raise ValueError(name)
+        found[name] = (at, value_at, value_end)
+        at = _skip(text, value_end)
+        if text[at] != "}":
+            at = _skip(text, _expect(text, at, ","))
+            _expect(text, at, '"')
+    return found, at + 1
+
+
+def _skip(text: str, at: int) -> int:
+    return int(WHITESPACE.match(text, at).end())
+
+
+def _expect(text: str, at: int, character: str) -> int:
+    if text[at] != character:
+        raise ValueError(f"expected {character}")
+    return at + 1
+
+
 class Texts(Protocol):
     """A cache of indented texts by their unindented form, which is much quicker to write."""
 
@@ -95,7 +327,7 @@ class Texts(Protocol):
 def dumps(
     value: object,
     *,
-    indent: int = 2,
+    indent: int | None = 2,
     sort_keys: bool = False,
     allow_nan: bool = False,
     texts: Texts | None = None,
@@ -108,9 +340,13 @@ def dumps(
 
     def text(value: object, *, escape: bool = False) -> bytes:
         write = partial(
-            json.dumps, value, sort_keys=sort_keys, allow_nan=allow_nan, ensure_ascii=escape
+            json.dumps,
+            value,
+            sort_keys=sort_keys,
+            allow_nan=allow_nan or _bare_nan,
+            ensure_ascii=escape,
         )
-        key = None if texts is None else (write(), indent)
+        key = None if texts is None or indent is None else (write(), indent)
         found = None if texts is None or key is None else texts.get(key)
         if found is not None:
             return found
@@ -139,7 +375,7 @@ def plain(value: object, where: str, on_special: Callable[[str, float], None]) -
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        if math.isfinite(value):
+        if math.isfinite(value) or _bare_nan:
             return float(value)
         on_special(where, value)
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -12,34 +12,9 @@
 #include <numpy/arrayobject.h>
 
 #include "bytes.h"
+#include "utf8.h"
 
 #include <string.h>
-
-/* Return 1 for UTF-8 as in RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
-static int is_utf8(const unsigned char *p, size_t n) {
-    const unsigned char *end = p + n;
-    while (p < end) {
-        while (end - p >= 8) {
-            uint64_t word;
-            memcpy(&word, p, 8);
-            if (word & 0x8080808080808080u) break;
-            p += 8;
-        }
-        if (p == end) break;
-        unsigned char c = *p++;
-        if (c < 0x80) continue;
-        int more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
-        if (c < 0xc2 || c > 0xf4 || end - p < more) return 0;
-        if (c == 0xe0 && p[0] < 0xa0) return 0;
-        if (c == 0xed && p[0] > 0x9f) return 0;
-        if (c == 0xf0 && p[0] < 0x90) return 0;
-        if (c == 0xf4 && p[0] > 0x8f) return 0;
-        for (int i = 0; i < more; i++)
-            if ((p[i] & 0xc0) != 0x80) return 0;
-        p += more;
-    }
-    return 1;
-}
 
 /* Return the argument, borrowed, as a contiguous array of strings, or NULL with an exception. */
 static PyArrayObject *as_string_array(PyObject *object, int writable) {
@@ -116,7 +91,7 @@ static PyObject *decode(PyObject *Py_UNUSED(module), PyObject *args) {
         if (!valid) break;
         size_t size = oz_get_u32(p);
         p += 4;
-        valid = size <= (size_t)(end - p) && is_utf8(p, size) &&
+        valid = size <= (size_t)(end - p) && oz_is_utf8(p, size) &&
                 NpyString_pack(allocator, (void *)(items + i * step), (const char *)p, size) == 0;
         p += valid ? size : 0;
     }

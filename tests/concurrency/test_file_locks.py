@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -202,3 +203,31 @@ def test_a_child_forked_while_a_thread_waits_for_a_lock_does_not_get_it(tmp_path
 def wait_for(store: LocalStore) -> None:
     with store.lock_keys("", ["k"], "chunks"):
         pass
+
+
+def test_where_a_file_system_has_no_locks_there_is_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    def set_parts(array: oz.Array) -> None:
+        array[1:3] = 1
+        array[5:7] = 1
+
+    array = oz.create_array(tmp_path, shape=8, chunks=4, dtype="i4")
+    monkeypatch.setattr(file_locks, "_lock", refuse)
+    with pytest.warns(oz.OmnizarrWarning, match="has no locks between processes") as found:
+        set_parts(array)
+    assert len(found) == 1
+    assert array[...].tolist() == [0, 1, 1, 0] * 2
+
+
+def test_an_error_inside_the_block_is_not_taken_for_one_of_the_lock(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OSError, match="disk full") as found,
+        LocalStore(tmp_path).lock_keys("", ["k"], "chunks"),
+    ):
+        raise OSError(errno.ENOSPC, "disk full")
+    assert type(found.value) is OSError
+    assert not os.listdir(tmp_path)

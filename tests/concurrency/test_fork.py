@@ -42,7 +42,7 @@ def test_a_lock_of_another_thread_is_free_in_a_child() -> None:
     thread.start()
     held.wait(30)
     assert not lock.acquire(blocking=False)
-    assert good_in_child(lambda: lock.acquire(timeout=10))
+    assert good_in_child(lambda: lock.acquire(timeout=60))
     release.set()
     thread.join()
 
@@ -51,7 +51,7 @@ def test_a_lock_is_for_the_same_thread_again() -> None:
     """A finaliser may run while its thread has it."""
     lock = fork.lock()
     with lock, lock:
-        assert good_in_child(lambda: lock.acquire(timeout=10))
+        assert good_in_child(lambda: lock.acquire(timeout=60))
 
 
 def test_a_fork_waits_for_those_inside_a_gate_and_closes_before() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import os
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -60,15 +61,15 @@ def test_helpers_leave_when_other_calls_begin() -> None:
     left: list[bool] = []
 
     def work() -> None:
-        begun.wait(10)
-        others.wait(10)
+        begun.wait(60)
+        others.wait(60)
         left.append(limits.is_superfluous())
 
     def call() -> None:
-        begun.wait(10)
+        begun.wait(60)
         with limits.threads(4) as count:
             assert count == 1
-            others.wait(10)
+            others.wait(60)
             while len(left) < 4:
                 time.sleep(1e-3)
 
@@ -86,7 +87,7 @@ def test_many_callers_do_not_multiply_threads() -> None:
 
     def read(_: int) -> None:
         with oz.configure(threads=6, engine="reference"):
-            ready.wait(10)
+            ready.wait(60)
             for _ in range(4):
                 assert array[...][-1] == 2**18 - 1
 
@@ -183,3 +184,25 @@ def test_no_more_tasks_of_a_job_run_at_a_time_than_its_limit() -> None:
         list(pool.map(work, range(40)))
     assert most == 2
     assert limits._running == {}
+
+
+def test_an_end_is_found_again_after_an_interrupt_that_came_with_it() -> None:
+    """The exception of a signal handler may be raised right after the lock was got."""
+
+    class Interrupt(Exception):
+        pass
+
+    def interrupt(_frame: object, event: str, called: object) -> None:
+        if event == "c_return" and getattr(called, "__name__", "") == "acquire":
+            sys.setprofile(None)
+            raise Interrupt
+
+    ending = limits.Ending()
+    assert not ending.wait(0)
+    timer = threading.Timer(0.1, ending.set)
+    timer.start()
+    sys.setprofile(interrupt)
+    with pytest.raises(Interrupt):
+        ending.wait()
+    assert ending.wait(60)
+    timer.join()

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from omnizarr import configure
 from omnizarr.concurrency import pool
-from omnizarr.concurrency.pool import ThreadPool, abandoned_when, in_parallel, is_abandoned
+from omnizarr.concurrency.executors import for_each_on
+from omnizarr.concurrency.pool import (
+    ThreadPool,
+    abandoned_when,
+    for_each,
+    in_parallel,
+    interruptible,
+    is_abandoned,
+)
 from omnizarr.errors import StoreError
 
 
@@ -26,6 +38,83 @@ def test_the_first_error_ends_the_rest() -> None:
     with pytest.raises(StoreError, match="broken"):
         in_parallel(work, range(5000))
     assert len(started) < 5000
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        in_parallel,
+        lambda work, items: for_each(iter(items), len(items), work, 2**20),
+        lambda work, items: for_each_on("threads", 4, iter(items), work, lambda *_: None),
+        lambda work, items: for_each_on(
+            ThreadPoolExecutor(4), 4, iter(items), work, lambda *_: None
+        ),
+    ],
+    ids=["in_parallel", "for_each", "threads", "executor"],
+)
+def test_an_error_is_raised_when_the_calls_that_have_begun_have_ended(
+    call: Callable[[Callable[[int], None], range], object],
+) -> None:
+    begun, running = threading.Event(), set[int]()
+
+    def work(number: int) -> None:
+        running.add(number)
+        try:
+            if number == 0:
+                begun.wait(60)
+                raise StoreError("broken")
+            begun.set()
+            time.sleep(0.2)
+        finally:
+            running.discard(number)
+
+    for _ in range(3):
+        begun.clear()
+        with pytest.raises(StoreError, match="broken"), configure(threads=4):
+            call(work, range(200))
+        assert running == set()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda work: in_parallel(lambda _: work(), range(4)),
+        interruptible,
+        lambda work: for_each(iter(range(8)), 8, lambda _: work(), 2**20, waits=False),
+        lambda work: for_each_on(
+            ThreadPoolExecutor(2), 2, iter(range(8)), lambda _: work(), lambda *_: None
+        ),
+    ],
+    ids=["in_parallel", "interruptible", "for_each", "for_each_on"],
+)
+@pytest.mark.parametrize(("seconds", "ended"), [(0.3, True), (8.0, False)])
+def test_an_interrupt_waits_for_calls_that_have_begun_but_not_for_long(
+    call: Callable[[Callable[[], None]], object], seconds: float, ended: bool
+) -> None:
+    running, begun, over = list[int](), threading.Event(), threading.Event()
+
+    def work() -> None:
+        running.append(1)
+        begun.set()
+        try:
+            over.wait(seconds)
+        finally:
+            running.pop()
+
+    def interrupt() -> None:
+        begun.wait()
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=interrupt).start()
+    try:
+        with pytest.raises(KeyboardInterrupt), configure(threads=2):
+            call(work)
+        assert (running == []) == ended
+    finally:
+        signal.signal(signal.SIGINT, before)
+        over.set()
 
 
 def test_requests_inside_requests_do_not_wait_for_themselves() -> None:

@@ -23,7 +23,7 @@ import google_crc32c
 import numpy as np
 
 import omnizarr as oz
-from omnizarr.engine import kernel, reference
+from omnizarr.engine import BoundArray, kernel, reference, rows
 from omnizarr.indexing import Plan, axis_plan, plan, point_plan
 
 DTYPES = ("|b1", "|u1", "<u2", "<i4", "<f4", "<f8", "<c16", "<M8[ns]", "|V3", "|V11")
@@ -203,14 +203,57 @@ def damaged_value(r: random.Random, array: oz.Array, data: bytes) -> bytes:
 # What must hold
 
 
-def compare(array: oz.Array, rows: Plan) -> str:
+def listed(array: oz.Array, chosen: Plan) -> tuple[Any, list[rows.Row], rows.Source]:
+    """Return a plan as a caller would list it that plans its own reads and writes."""
+    bound, store = array._bound, array._bound.store
+    taken = [*chosen.rows()]
+    keys = [bound.key(row.coords) for row in taken]
+    source: rows.Source
+    if isinstance(store, oz.LocalStore):
+        source = rows.Files(store.direct_file_root, keys)
+    else:
+        source = rows.Buffers([store.get(key) for key in keys])
+    capsule = getattr(kernel._layout(bound), "capsule", None)
+    return capsule, [(r.region, r.outer, r.whole) for r in taken], source
+
+
+def read_listed(array: oz.Array, chosen: Plan, out: np.ndarray[Any, Any]) -> list[int] | None:
+    """Read as `kernel.read` does, with rows that are listed one by one."""
+    capsule, boxes, source = listed(array, chosen)
+    if capsule is None or not chosen.runs or not out.size:
+        return None
+    answer: list[int] | None = rows.read(capsule, boxes, source, out)
+    return answer
+
+
+def write_listed(array: oz.Array, chosen: Plan, value: np.ndarray[Any, Any]) -> bool:
+    """Write rows that are listed one by one; False if the kernel refuses them."""
+    capsule, boxes, source = listed(array, chosen)
+    layout = kernel._layout(array._bound)
+    if layout is None or not layout.writable or not chosen.runs or not value.size:
+        return False
+    left = rows.write(capsule, boxes, source, value)
+    if left is None:
+        return False
+    assert not left
+    made = source.values if isinstance(source, rows.Buffers) else []
+    for row, stored in zip(chosen.rows(), made, strict=False):
+        key = array._bound.key(row.coords)
+        if stored is None:
+            array.store.erase(key)
+        else:
+            array.store.set(key, stored)
+    return True
+
+
+def compare(array: oz.Array, rows: Plan, *, one_by_one: bool = False) -> str:
     """Compare every row that the kernel has done with the reference engine."""
     bound = array._bound
     ours = np.frombuffer(
         b"\xa5" * (int(np.prod(rows.full_shape)) * bound.dtype.itemsize), np.uint8
     ).copy()
     found = ours.view(bound.dtype).reshape(rows.full_shape)
-    left = kernel.read(bound, rows, found)
+    left = read_listed(array, rows, found) if one_by_one else kernel.read(bound, rows, found)
     if left is None:
         return "unknown"
     for number, row in enumerate(rows.rows()):
@@ -223,7 +266,7 @@ def compare(array: oz.Array, rows: Plan) -> str:
             full = all(
                 p == slice(0, n, 1) for p, n in zip(row.region, bound.grid.regular, strict=True)
             )
-            if not full and "blosc" in str(bound.model.codecs):
+            if not full and reads_blocks(bound):
                 continue  # of part of a chunk only some blocks are read, not the damaged one
             if row.pick is not None and "sharding_indexed" in str(bound.model.codecs):
                 continue  # inner chunks between the elements are not read
@@ -232,6 +275,29 @@ def compare(array: oz.Array, rows: Plan) -> str:
         if found[place].tobytes() != wanted[place].tobytes():
             raise AssertionError(f"row {number} of {rows} differs: {array._bound.model}")
     return "left" if left else "done"
+
+
+def compare_small(array: oz.Array, chosen: Any) -> str:
+    """Compare a selection that one call reads with the reference engine."""
+    bound = array._bound
+    found = kernel.read_small((*bound.small[:-1], 2**17), chosen) if bound.small else None
+    if found is None:
+        return "declined"
+    try:
+        with oz.configure(engine="reference"):
+            wanted = array[chosen]
+    except oz.OmnizarrError as e:
+        if reads_blocks(bound) or "sharding_indexed" in str(bound.model.codecs):
+            return "done"
+        raise AssertionError(f"the kernel read what cannot be read: {e}") from e
+    assert type(found) is type(wanted)
+    assert found.tobytes() == wanted.tobytes(), (chosen, bound.model)
+    return "done"
+
+
+def reads_blocks(bound: BoundArray) -> bool:
+    """Return True if of part of a chunk not all blocks are decoded, nor those with damage."""
+    return any(codec in str(bound.model.codecs) for codec in ("blosc", "zstd"))
 
 
 def try_array(r: random.Random, folder: Path) -> Counter[str]:
@@ -244,7 +310,13 @@ def try_array(r: random.Random, folder: Path) -> Counter[str]:
     for _ in range(r.randint(1, 3)):
         chosen = (...,) if r.random() < 0.6 else selection(r, array.shape)
         with oz.configure(threads=r.choice((1, 4)), write_empty_chunks=r.random() < 0.1):
-            array[chosen] = data[chosen]
+            rows = plan(array._bound.grid, chosen)
+            value = np.empty(rows.full_shape, data.dtype)
+            value[rows.final] = data[chosen]
+            if r.random() < 0.5 or not write_listed(array, rows, value):
+                array[chosen] = data[chosen]
+            else:
+                tally["listed: written"] += 1
         wanted[chosen] = data[chosen]
     if array.shape and r.random() < 0.5:
         points = tuple([r.randrange(n) for _ in range(9)] for n in array.shape)
@@ -252,9 +324,12 @@ def try_array(r: random.Random, folder: Path) -> Counter[str]:
         wanted[points] = data.reshape(-1)[0]
     for engine in ("reference", "auto"):
         with oz.configure(engine=engine):
-            assert np.asarray(array[...]).tobytes() == wanted.tobytes()
+            assert np.asarray(array[...], array.dtype).tobytes() == wanted.tobytes()
     for _ in range(4):
-        tally["sound: " + compare(array, any_plan(r, array))] += 1
+        rows = any_plan(r, array)
+        tally["sound: " + compare(array, rows)] += 1
+        tally["listed: " + compare(array, rows, one_by_one=True)] += 1
+        tally["small: " + compare_small(array, selection(r, array.shape))] += 1
     for key in [k for k in store.list() if k != "zarr.json"][:2]:
         good = store.get(key)
         assert good is not None
@@ -264,6 +339,10 @@ def try_array(r: random.Random, folder: Path) -> Counter[str]:
                 everything = plan(array._bound.grid, ...)
                 rows = everything if r.random() < 0.5 else any_plan(r, array)
                 tally["damaged: " + compare(array, rows)] += 1
+                found = compare(array, rows, one_by_one=True)
+                tally["damaged, listed: " + found] += 1
+                found = compare_small(array, selection(r, array.shape))
+                tally["damaged, small: " + found] += 1
     return tally
 
 
@@ -345,7 +424,51 @@ def try_calls(r: random.Random, folder: Path) -> Counter[str]:
     answer = attempt(native.run, call)
     assert answer is None or all(type(n) is int for n in answer)
     tally["run refused" if answer is None else "run done"] += 1
+    small = [bound, (8, 13), root, *key, np.empty, np.dtype("V2"), 2**17]
+    for _ in range(r.choice((0, 1, 1, 2))):
+        small[r.randrange(len(small))] = r.choice((*ODD, *NUMBERS, np.zeros))
+    index = odd_index(r, (slice(0, 8), r.randint(-13, 13)))
+    answer = attempt(native.read_small, [tuple(small), index])
+    tally["small refused" if answer is None else "small done"] += 1
+    tally["rows refused" if try_rows(r, bound, root, given) is None else "rows done"] += 1
     return tally
+
+
+def odd_index(r: random.Random, index: tuple[Any, ...]) -> Any:
+    """Return the index of a chunk or of an array with one thing wrong."""
+    out = list(index)
+    near = (None, -9, -1, 0, 1, 3, 9)
+    parts = [r.choice((*near, *NUMBERS)) for _ in range(3)]
+    out[r.randrange(len(out))] = slice(*parts) if r.random() < 0.7 else r.choice((*ODD, *near))
+    if r.random() < 0.1:
+        return out[: r.randint(0, 2)]
+    return tuple(out if r.random() < 0.9 else out * 2)
+
+
+def try_rows(r: random.Random, capsule: Any, root: bytes, given: list[Any] | None) -> Any:
+    """List rows of a call one by one, some of them invalid."""
+    native: Any = kernel._kernel
+    boxes: list[Any] = []
+    for _ in range(4):
+        inside: Any = (slice(0, 4), slice(r.randint(0, 1), 4, 2))
+        outside: Any = (slice(5, 9), slice(start := r.randint(0, 7), start + 2))
+        boxes.append((inside, outside, r.random() < 0.5))
+    for at in r.sample(range(4), r.choice((0, 1, 1, 2))):
+        row = list(boxes[at])
+        which = r.randrange(3)
+        row[which] = odd_index(r, row[which]) if which < 2 else r.choice(ODD)
+        boxes[at] = tuple(row) if r.random() < 0.95 else r.choice(ODD)
+    keys: Any = None if given is not None and r.random() < 0.5 else ["a/0", "b", "a/c/1", "c"]
+    if keys and r.random() < 0.3:
+        keys[r.randrange(4)] = r.choice((*ODD, "é", "\ud800", "a\0", "/x", "a//b", "x" * 5000))
+    scalar = r.random() < 0.2
+    array = np.zeros(() if scalar else (9, 9), "V2")
+    flags = (scalar, scalar or r.random() < 0.5, *(r.random() < 0.3 for _ in range(3)))
+    values = None if given is None else [*given]
+    call = [capsule, boxes, keys, root, values, array, *flags, r.randint(1, 5), 0]
+    for _ in range(r.choice((0, 0, 1, 2))):
+        call[r.randrange(len(call))] = r.choice(ODD)
+    return attempt(native.run_rows, call)
 
 
 def run(seed: int, rounds: int, folder: Path, seconds: float = 1e9) -> Counter[str]:
@@ -356,12 +479,13 @@ def run(seed: int, rounds: int, folder: Path, seconds: float = 1e9) -> Counter[s
         if time.monotonic() > end:
             break
         r = random.Random(f"{seed}/{number}")
-        place = folder / "x"
+        place, other = folder / "x", folder / "calls"  # which may leave files of any name
+        other.mkdir(exist_ok=True)
         try:
             with mock.patch.object(kernel, "SMALL", 0):  # threads for small arrays too
                 tally += try_array(r, place)
             for _ in range(20):
-                tally += try_calls(r, place if place.exists() else folder)
+                tally += try_calls(r, place if place.exists() else other)
         except AssertionError as e:
             e.add_note(f"seed {seed}, round {number}")
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.engine import kernel
+from tests.calls import python_calls
 
 SHAPE = (6, 7, 5)
 
@@ -144,12 +144,7 @@ def test_an_ordinary_read_takes_eight_functions_in_six_files(
     oz.create_array(tmp_path / "a", data=data, chunks=(100, 100), compressors=["blosc"])
     array = oz.open_array(tmp_path / "a")
     wanted = array[selection]
-    called = []
-    sys.setprofile(lambda frame, event, _: called.append(frame.f_code) if event == "call" else None)
-    try:
-        found = array[selection]
-    finally:
-        sys.setprofile(None)
+    found, called = python_calls(array.__getitem__, selection)
     assert np.array_equal(found, wanted)
     assert np.array_equal(found, data[selection])
     assert len(called) <= 8, [code.co_qualname for code in called]

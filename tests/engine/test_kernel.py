@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import random
 import shutil
 import signal
 import struct
@@ -16,6 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numcodecs import blosc
 
 import omnizarr as oz
@@ -397,3 +400,82 @@ def test_points_are_read_even_if_a_chunk_between_them_is_damaged(tmp_path: Path)
     assert array.vindex[[0, 25]].tolist() == [0, 25]
     with pytest.raises(oz.ChunkError, match=r"chunk \(1,\)"):
         array.vindex[[0, 15, 25]]
+
+
+# Parts of chunks
+
+
+@given(
+    st.sampled_from(["lz4", "lz4hc", "zstd", "zlib", "blosclz"]),
+    st.sampled_from([0, 1, 2]),
+    st.sampled_from([1, 2, 3, 4, 8, 12, 16, 17]),
+    st.sampled_from([0, 600, 4000]),
+    st.integers(0, 2**32),
+)
+def test_any_bytes_of_a_blosc_chunk_are_read(
+    cname: str, shuffle: int, typesize: int, blocksize: int, seed: int
+) -> None:
+    size, r = 9_000, random.Random(seed)
+    noise = np.frombuffer(r.randbytes(size), "u1")
+    data = (np.arange(size) // 7 % 23).astype("u1") | (noise & (255 if r.random() < 0.3 else 1))
+    with tempfile.TemporaryDirectory() as folder:
+        array = blosc_array(Path(folder), size)
+        packed = blosc.compress(data, cname.encode(), 5, shuffle, blocksize, typesize=typesize)
+        (Path(folder) / "c").mkdir()
+        (Path(folder) / "c" / "0").write_bytes(packed)
+        for _ in range(5):
+            first = r.randrange(size)
+            chosen = slice(first, r.randint(first + 1, size), r.choice((1, 1, 3)))
+            found = np.empty(len(range(*chosen.indices(size))), "u1")
+            assert left_of(array, chosen, found) == []
+            assert np.array_equal(found, data[chosen])
+
+
+def test_of_lz4_no_more_is_decoded_than_is_selected(tmp_path: Path) -> None:
+    """Two streams of one block, one for each byte of an item; the ends of both are damaged."""
+    array = blosc_array(tmp_path, 4096, "u2", shuffle="shuffle")
+    data = np.random.default_rng(1).integers(0, 2**16, 256).astype("u2").repeat(16)
+    stored = bytearray(blosc.compress(data, b"lz4", 5, 1, 8192, typesize=2))
+    assert not stored[2] & 0x10  # split into streams
+    (start,) = struct.unpack_from("<I", stored, 16)
+    for _ in range(2):
+        (packed,) = struct.unpack_from("<I", stored, start)
+        end = start + 4 + packed
+        stored[end - packed // 4 : end] = b"\xff" * (packed // 4)
+        start = end
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "0").write_bytes(stored)
+    assert left_of(array, slice(100, 1000)) == []
+    assert np.array_equal(array[100:1000], data[100:1000])
+    assert left_of(array, slice(3000, 4096)) == [0]
+    assert left_of(array, ...) == [0]
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+def test_blocks_of_zstd_after_the_selected_ones_are_not_decoded(
+    checksum: bool, tmp_path: Path
+) -> None:
+    codec = {"name": "zstd", "configuration": {"level": 1, "checksum": checksum}}
+    data = np.random.default_rng(1).integers(0, 9, (8, 2**17)).astype("u1")
+    array = oz.create_array(
+        tmp_path, shape=data.shape, chunks=data.shape, dtype="u1", compressors=[codec]
+    )
+    array[...] = data
+    path = tmp_path / "c" / "0" / "0"
+    for chosen in (0, slice(2, 4), slice(5, 0, -2), slice(None), [1, 3], ([4, 2], [9, 2**16])):
+        assert left_of(array, chosen) == []
+        assert np.array_equal(array[chosen], data[chosen])
+    stored = bytearray(path.read_bytes())
+    stored[-5000:] = bytes(5000)
+    path.write_bytes(stored)
+    expected = [0] if checksum else []
+    assert left_of(array, slice(2, 4)) == expected
+    assert left_of(array, [1, 3]) == expected
+    assert left_of(array, 7) == [0]
+    assert left_of(array, ...) == [0]
+    with pytest.raises(oz.ChunkError):
+        array[...]
+    if not checksum:
+        assert np.array_equal(array[2:4], data[2:4])
+        path.write_bytes(stored[: len(stored) // 16])
+        assert left_of(array, 0) == [0]

@@ -18,6 +18,12 @@ def test_the_kernel_agrees_with_the_reference_engine_on_random_arrays(
     tally = fuzz.run(seed, 8, tmp_path)
     assert tally["rounds"] == 8
     assert tally["sound: done"] == 32  # of what is not damaged nothing is left
+    assert tally["listed: done"]
+    assert not tally["listed: left"]
+    assert tally["listed: written"]
     assert tally["damaged: left"]
+    assert tally["damaged, listed: left"]
     assert tally["run done"]
     assert tally["run refused"]
+    assert tally["rows done"]
+    assert tally["rows refused"]

@@ -206,6 +206,44 @@ def test_the_setting_for_missing_chunks_applies_to_members_and_pickles(tmp_path:
     assert oz.open_array(tmp_path / "a/b")[...].tolist() == [0] * 4
 
 
+@pytest.mark.parametrize("shards", [None, (6,)])
+def test_a_config_without_missing_chunks_raises_only_for_missing_keys(
+    shards: Any, tmp_path: Path
+) -> None:
+    config = {"read_missing_chunks": False}
+    made = oz.create_array(
+        tmp_path, shape=12, chunks=3, shards=shards, dtype="i4", fill_value=7, config=config
+    )
+    made[0:3] = 1
+    opened = [
+        made,
+        oz.open_array(tmp_path, config=config),
+        oz.open(tmp_path, config=config),
+        oz.open(tmp_path).with_config(config),
+        pickle.loads(pickle.dumps(made)),
+        oz.open(tmp_path, missing="raise-key"),
+    ]
+    for array in opened:
+        array.refresh()
+        assert array[0:3].tolist() == [1, 1, 1]
+        with pytest.raises(oz.MissingChunk, match=r"chunk \(2,\)"):
+            array[6:12]
+        if shards:
+            assert array[0:6].tolist() == [1, 1, 1, 7, 7, 7]
+        else:
+            with pytest.raises(oz.MissingChunk, match=r"chunk \(1,\)"):
+                array[0:6]
+    strict = oz.open(tmp_path, config=config, missing="raise")
+    with pytest.raises(oz.MissingChunk, match=r"chunk \(1,\)"):
+        strict[0:6]
+
+
+def test_a_config_of_zarr_python_is_checked() -> None:
+    for config, error in (({"read_missing_chunks": "no"}, ValueError), ({"nope": 1}, TypeError)):
+        with pytest.raises(error, match=next(iter(config))):
+            oz.create_array({}, shape=3, dtype="i4", config=config)
+
+
 def test_writing_part_of_a_missing_chunk_does_not_report_it(tmp_path: Path) -> None:
     array = oz.open_array(tmp_path, "w", shape=4, chunks=4, dtype="i4", missing="raise")
     array[1] = 3

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import omnizarr as oz
 from omnizarr.engine import kernel
 from omnizarr.indexing import axis_plan, plan, point_plan
+from omnizarr.stores import MemoryStore
 from tests.servers.skipped import COMPILER
 
 needs_kernel = pytest.mark.skipif(not kernel.available(), reason=COMPILER)
@@ -416,7 +419,6 @@ def shards(draw: st.DrawFn) -> tuple[oz.Array, np.ndarray[Any, Any], list[str]]:
 
 
 @needs_kernel
-@settings(max_examples=60, deadline=None)
 @given(shards(), st.data())
 def test_both_engines_read_any_part_of_any_shard(
     case: tuple[oz.Array, np.ndarray[Any, Any], list[str]], data: st.DataObject
@@ -439,3 +441,34 @@ def test_both_engines_read_any_part_of_any_shard(
     else:
         assert np.array_equal(found[0], found[1])
         assert damaged or np.array_equal(found[0], wanted[selection])
+
+
+class Sending(MemoryStore):
+    """A store as one that sends its values to a server."""
+
+    low_latency = False
+    sends_values = True
+    direct_values = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[Any] = []
+
+    def set_many(self, values: Iterable[tuple[str, Any]]) -> None:
+        for key, value in values:
+            self.sent.append(value)
+            self.set(key, bytes(value))
+
+
+@pytest.mark.parametrize("chunks", [(4, 6), (4, 3), (2, 6)])
+def test_buffers_that_are_sent_are_not_the_callers(chunks: tuple[int, int]) -> None:
+    """They may be sent again after the caller was interrupted and has changed the array."""
+    store, data = Sending(), np.arange(24, dtype="i4").reshape(4, 6)
+    array = oz.create_array(store, shape=(4, 6), chunks=chunks, dtype="i4", compressors=None)
+    array[...] = data
+    np.testing.assert_array_equal(array[...], data)
+    assert len(store.sent) == 24 // math.prod(chunks)
+    for value in store.sent:
+        assert not np.may_share_memory(np.frombuffer(value, "u1"), data)
+    is_copied = [type(value) is bytes for value in store.sent]
+    assert all(is_copied) if chunks[1] == 6 else not any(is_copied)  # or the chunk was one already

@@ -180,6 +180,19 @@ def test_points_broadcast_and_keep_their_shape() -> None:
     assert np.array_equal(array[rows, columns], wanted[rows, columns])
 
 
+@pytest.mark.parametrize("index", [4, 2**63 - 1, 2**63, 2**64 - 4, 2**64 - 1])
+def test_an_unsigned_index_never_counts_from_the_end(index: int) -> None:
+    values = np.arange(16).reshape(4, 4)
+    array = oz.create_array({}, data=values, chunks=2)
+    positions = np.array([0, index], np.uint64)
+    for select in (array.oindex, array.vindex):
+        with pytest.raises(IndexError, match=f"index {index} is out of bounds"):
+            select[[0, 1], positions]
+        with pytest.raises(IndexError, match=f"index {index} is out of bounds"):
+            select[[0, 1], positions] = 99
+    assert np.array_equal(array[...], values)
+
+
 def test_one_list_in_brackets_selects_along_its_axis() -> None:
     array, wanted = fresh((9, 7), (4, 3))
     assert np.array_equal(array[[8, 0, 0]], wanted[[8, 0, 0]])

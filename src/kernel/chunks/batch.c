@@ -34,9 +34,11 @@ static int64_t estimate_cost(const oz_batch *batch, const oz_row *row) {
     const oz_pipeline *pipeline = batch->pipeline;
     const oz_pipeline *inner = pipeline->inner ? pipeline->inner : pipeline;
     int64_t first, end, bytes = pipeline->itemsize;
-    for (int i = 0; i < pipeline->ndim; i++) {
-        int64_t touched = (row->count[i] - 1) * row->step[i] / inner->shape[i] + 1;
-        bytes *= pipeline->inner ? touched * inner->shape[i] : row->count[i];
+    for (int i = 0; i < pipeline->ndim && !pipeline->inner; i++) bytes *= row->count[i];
+    if (pipeline->inner) {
+        oz_inner_box touched;
+        oz_touched_inner(pipeline, row, &touched);
+        bytes = touched.total * inner->nbytes;
     }
     int64_t cost = cost_per_byte(inner, batch->writing);
     if (pipeline->inner || (inner->nsteps == 0 && !batch->writing)) return cost * bytes;
@@ -59,25 +61,31 @@ static int useful_threads(const oz_batch *batch, int most, int64_t min_bytes) {
     return useful < 1 ? 1 : useful < most ? (int)useful : most;
 }
 
+int oz_batch_is_small(const oz_batch *batch, int64_t min_bytes) {
+    return useful_threads(batch, 2, min_bytes) == 1;
+}
+
 oz_status oz_batch_prepare(oz_batch *batch, int *threads, int64_t min_bytes) {
     const oz_pipeline *pipeline = batch->pipeline;
     size_t rows = (size_t)batch->rows;
     int64_t total;
     int shards = pipeline->inner && !batch->elements;
-    int useful = *threads = useful_threads(batch, *threads, min_bytes);
+    int points = pipeline->inner && batch->points.coords; /* each slice sorts all points of a row */
+    int useful = *threads = useful_threads(batch, *threads, min_bytes), few = points ? 1 : 4;
     batch->slices = 1;
     if (shards && batch->writing && oz_any_whole_shard(batch)) {
         int64_t wanted = pipeline->nbytes / SLICE, most = pipeline->inner_count;
         batch->slices = wanted < 1 ? 1 : wanted < most ? wanted : most;
         batch->jobs = calloc(rows + 1, sizeof *batch->jobs);
         if (!batch->jobs) return OZ_NO_MEMORY;
-    } else if (shards && !batch->writing && useful > 1 && batch->rows < 4 * useful) {
-        batch->slices = 4 * useful;
+    } else if ((shards || points) && !batch->writing && useful > 1 && batch->rows < few * useful) {
+        batch->slices = few * useful;
         batch->identities = calloc(rows + 1, sizeof *batch->identities);
         if (!batch->identities) return OZ_NO_MEMORY;
     }
     if (__builtin_mul_overflow(batch->rows, batch->slices, &total)) return OZ_UNSUPPORTED;
     if (total < useful) *threads = (int)total;
+    batch->threads = *threads;
     batch->statuses = calloc(rows + 1, sizeof *batch->statuses);
     return batch->statuses ? OZ_OK : OZ_NO_MEMORY;
 }
@@ -93,15 +101,33 @@ static int is_due(struct timespec *last) {
     return 1;
 }
 
+/* Take the next slices, from `*first` on, and return their number; 0 where none are left.
+ *
+ * A thread takes many rows at a time while many are left, and one at the end, so that all end
+ * together. Neighbours are often files of one directory, which the system lets only one thread
+ * change at a time: so the threads are in different ones. Slices of one shard are taken one by one:
+ * they wait in memory until all before them are written. */
+static int64_t take_slices(oz_batch *batch, int64_t total, int64_t *first) {
+    long long next = atomic_load(&batch->next);
+    int64_t count;
+    do {
+        if (next >= total) return 0;
+        count = batch->slices > 1 ? 1 : (total - next) / (4 * batch->threads);
+        if (count < 1) count = 1;
+    } while (!atomic_compare_exchange_weak(&batch->next, &next, next + count));
+    *first = next;
+    return count;
+}
+
 /* Take slices until there are none left. */
 static void work(oz_batch *batch, oz_interrupted *interrupted) {
     oz_workspace *workspace = oz_workspace_take(); /* owned: given back below */
     struct timespec last;
     clock_gettime(CLOCK_MONOTONIC, &last);
     int64_t total = batch->rows * batch->slices;
-    while (!atomic_load(&batch->stop)) {
-        int64_t n = atomic_fetch_add(&batch->next, 1);
-        if (n >= total) break;
+    int64_t n = 0, left = 0;
+    for (; !atomic_load(&batch->stop); n++, left--) {
+        if (left == 0 && !(left = take_slices(batch, total, &n))) break;
         int64_t row = n / batch->slices, slice = n % batch->slices;
         oz_status status = OZ_NO_MEMORY;
         if (workspace)
@@ -140,5 +166,6 @@ void oz_batch_free(oz_batch *batch) {
     for (int64_t i = 0; batch->stored && i < batch->rows; i++) free(batch->stored[i].own);
     if (batch->directory >= 0) close(batch->directory);
     free(batch->path), free(batch->values), free(batch->stored);
-    free(batch->jobs), free(batch->statuses), free(batch->identities), free(batch);
+    free(batch->missing), free(batch->jobs), free(batch->statuses), free(batch->identities),
+        free(batch);
 }

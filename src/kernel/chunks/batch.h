@@ -9,6 +9,9 @@
 /* Called by the calling thread now and then; returns 1 where the batch has to stop. */
 typedef int oz_interrupted(oz_batch *batch);
 
+/* Return 1 where a batch is too small for two threads with `min_bytes` bytes to do for each. */
+int oz_batch_is_small(const oz_batch *batch, int64_t min_bytes);
+
 /* Allocate what the threads of a batch share. `threads` is the most that may be used, and is set to
  * the number that is worth it: each thread should have `min_bytes` bytes to do. */
 oz_status oz_batch_prepare(oz_batch *batch, int *threads, int64_t min_bytes);

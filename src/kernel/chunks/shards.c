@@ -139,8 +139,9 @@ static oz_status rewrite_shard(oz_batch *batch, oz_workspace *workspace, oz_outp
     size_t at = pipeline->index_at_end ? 0 : oz_index_size(pipeline);
     pending_copy pending = {0, 0};
     oz_status status = OZ_OK;
-    for (int64_t n = 0; n < pipeline->inner_count && !status; n++) {
+    for (int64_t k = 0; k < pipeline->inner_count && !status; k++) {
         inner_value made;
+        int64_t n = oz_stored_inner(pipeline, k);
         status = encode_inner(batch, workspace, &output->row, old, n, &made);
         if (status) return status;
         oz_index_entry entry = old_entry(pipeline, old, n);
@@ -185,7 +186,17 @@ static int is_whole(const oz_batch *batch, const oz_row *row) {
     return row->whole;
 }
 
+static int any_listed_whole(const oz_batch *batch) {
+    for (int64_t n = 0; n < batch->rows; n++) {
+        oz_row row;
+        oz_get_row(batch, n, &row);
+        if (is_whole(batch, &row)) return 1;
+    }
+    return 0;
+}
+
 int oz_any_whole_shard(const oz_batch *batch) {
+    if (batch->listed.numbers) return any_listed_whole(batch);
     for (int i = 0; i < batch->pipeline->ndim; i++) {
         const oz_axis *a = &batch->axes[i];
         int found = 0;
@@ -240,15 +251,16 @@ static oz_status encode_slice(const oz_batch *batch, oz_workspace *workspace, co
     int64_t begin = pipeline->inner_count * number / batch->slices;
     int64_t end = pipeline->inner_count * (number + 1) / batch->slices;
     oz_status status = OZ_OK;
-    for (int64_t n = begin; n < end && !status; n++) {
+    for (int64_t k = begin; k < end && !status; k++) {
         inner_value made;
+        int64_t n = oz_stored_inner(pipeline, k);
         status = encode_inner(batch, workspace, row, &none, n, &made);
         if (status) return status;
         /* The offset is known when the slice is written. */
         oz_index_entry entry = {OZ_MISSING_ENTRY, OZ_MISSING_ENTRY};
         if (made.value.data) {
             entry.size = made.value.size;
-            status = append(&job->slices[number], made.value, (size_t)(end - n));
+            status = append(&job->slices[number], made.value, (size_t)(end - k));
         }
         oz_index_put(pipeline, job->index, n, entry);
     }
@@ -262,7 +274,8 @@ static oz_status write_slice(const oz_batch *batch, oz_shard_job *job, int64_t n
     int64_t begin = pipeline->inner_count * number / batch->slices;
     int64_t end = pipeline->inner_count * (number + 1) / batch->slices;
     oz_status status = bytes.size ? oz_output_write(batch, &job->output, bytes, job->at) : OZ_OK;
-    for (int64_t n = begin; n < end && !status; n++) {
+    for (int64_t k = begin; k < end && !status; k++) {
+        int64_t n = oz_stored_inner(pipeline, k);
         oz_index_entry entry = oz_index_get(pipeline, job->index, n);
         if (entry.size == OZ_MISSING_ENTRY) continue;
         entry.offset = job->at;

@@ -15,7 +15,11 @@ static oz_status read_old(const oz_batch *batch, oz_workspace *workspace, const 
     oz_input input;
     oz_bytes in;
     oz_status status = oz_row_open(batch, row, &input);
-    if (status == OZ_OK) {
+    if (status == OZ_OK && !pipeline->nsteps && !pipeline->swap && input.file >= 0) {
+        status = OZ_INVALID;
+        if (input.size == pipeline->nbytes)
+            status = oz_read_at(input.file, target, (size_t)input.size, 0);
+    } else if (status == OZ_OK) {
         in.size = (size_t)input.size;
         status = oz_input_read(&input, 0, input.size, &workspace->stored, &in.data);
         if (!status) status = oz_decode_into(pipeline, workspace, in, target);
@@ -52,6 +56,15 @@ static oz_status gather(const oz_batch *batch, oz_workspace *workspace, const oz
         oz_copy_box(pipeline, row->count, oz_row_array(batch, row), batch->strides, target,
                     strides);
     return OZ_OK;
+}
+
+/* Return 1 where the array has the bytes of the chunk as they are stored. Those that go through a
+ * codec are copied first: it could not stand that another thread changes them meanwhile. */
+static int is_stored_as_is(const oz_batch *batch, const oz_row *row) {
+    const oz_pipeline *pipeline = batch->pipeline;
+    oz_box box = {row->inner, row->count, row->step, NULL, batch->strides};
+    return !pipeline->nsteps && !pipeline->swap && !batch->elements &&
+           oz_box_is_contiguous(pipeline, &box);
 }
 
 /* Return how many planes of a chunk go into one block of Blosc or one piece of a file; 0 where they
@@ -151,21 +164,105 @@ static oz_status write_planes(oz_batch *batch, const plane_copier *copier) {
     return oz_output_finish(batch, &output, status);
 }
 
+/* A chunk of which a box is changed, block by block. */
+typedef struct {
+    oz_block_source source;
+    const unsigned char *decoded; /* borrowed from the workspace: the blocks that are changed */
+    oz_bytes stored;              /* borrowed from the workspace or the value: the others */
+    size_t first, end;            /* the blocks that are changed */
+} block_changer;
+
+static const unsigned char *get_changed(oz_block_source *source, size_t at, size_t size) {
+    (void)size;
+    return ((const block_changer *)source)->decoded + at;
+}
+
+static oz_status get_unchanged(oz_block_source *source, size_t number, size_t size,
+                               oz_bytes *stream) {
+    const block_changer *changer = (const block_changer *)source;
+    if (number >= changer->first && number < changer->end) return OZ_OK;
+    return oz_blosc1_get_stream(changer->stored, number, size, stream);
+}
+
+/* Set which blocks of a chunk a row changes; return 0 where they cannot be changed alone: only
+ * those of Blosc can, and only where others stay as they are. */
+static int blocks_alone(const oz_batch *batch, const oz_row *row, block_changer *changer) {
+    const oz_pipeline *pipeline = batch->pipeline;
+    int64_t first, end;
+    if (row->whole || batch->elements || pipeline->swap || pipeline->nsteps != 1) return 0;
+    if (pipeline->steps[0].codec != OZ_BLOSC || pipeline->steps[0].compressor == OZ_BLOSC_OTHER ||
+        pipeline->nbytes > INT32_MAX - OZ_BLOSC_HEADER)
+        return 0;
+    size_t block = oz_blosc1_choose_block(&pipeline->steps[0], (size_t)pipeline->nbytes);
+    size_t count = ((size_t)pipeline->nbytes + block - 1) / block;
+    oz_box box = {row->inner, row->count, row->step, NULL, NULL};
+    oz_box_range(pipeline, &box, &first, &end);
+    changer->first = (size_t)first / block, changer->end = ((size_t)end - 1) / block + 1;
+    return changer->end - changer->first < count;
+}
+
+/* Decode, change and encode only those blocks of a chunk that a row touches. OZ_NOT_SMALLER where
+ * it has to be done in full: the chunk is missing, has other blocks, or may be all fill value. */
+static oz_status change_blocks(const oz_batch *batch, oz_workspace *workspace, const oz_row *row,
+                               block_changer *changer, oz_bytes *result) {
+    const oz_pipeline *pipeline = batch->pipeline;
+    const oz_step *step = &pipeline->steps[0];
+    size_t total = (size_t)pipeline->nbytes, block = oz_blosc1_choose_block(step, total);
+    size_t from = changer->first * block, to = changer->end * block;
+    int64_t strides[OZ_MAX_AXES];
+    oz_input input;
+    if (to > total) to = total;
+    oz_status status = oz_row_open(batch, row, &input);
+    changer->stored.size = (size_t)input.size;
+    if (!status)
+        status = oz_input_read(&input, 0, input.size, &workspace->stored, &changer->stored.data);
+    oz_input_close(&input);
+    if (status || !oz_blosc1_has_such_blocks(step, changer->stored, total)) return OZ_NOT_SMALLER;
+    if (oz_buffer_reserve(&workspace->decoded, total) ||
+        oz_buffer_reserve(&workspace->encoded, total + OZ_BLOSC_HEADER + 4))
+        return OZ_NO_MEMORY;
+    unsigned char *target = workspace->decoded.data; /* borrowed from the workspace */
+    oz_blosc1 buffer;
+    input = oz_input_from(changer->stored);
+    if (oz_blosc1_open(workspace, &input, pipeline->nbytes, &buffer) ||
+        oz_blosc1_decode(&buffer, workspace, &input, (int64_t)from, (int64_t)to, target + from))
+        return OZ_NOT_SMALLER;
+    for (int i = 0; i < pipeline->ndim; i++) {
+        strides[i] = pipeline->strides[i] * row->step[i];
+        target += row->inner[i] * pipeline->strides[i];
+    }
+    oz_copy_box(pipeline, row->count, oz_row_array(batch, row), batch->strides, target, strides);
+    changer->decoded = workspace->decoded.data;
+    if (!pipeline->keep_empty &&
+        oz_is_fill(pipeline, changer->decoded + from, (int64_t)(to - from)))
+        return OZ_NOT_SMALLER;
+    unsigned char *out = workspace->encoded.data; /* borrowed from the workspace */
+    *result = (oz_bytes){out, 0};
+    status = oz_blosc1_encode_blocks(step, workspace, &changer->source, total, out, &result->size);
+    return status == OZ_INVALID ? OZ_NOT_SMALLER : status;
+}
+
 oz_status oz_write_row(oz_batch *batch, oz_workspace *workspace, int64_t number, int64_t slice) {
     const oz_pipeline *pipeline = batch->pipeline;
     oz_row row;
     oz_get_row(batch, number, &row);
     if (pipeline->inner) return oz_write_shard(batch, workspace, &row, slice);
-    int64_t planes = planes_at_once(batch, &row);
+    int as_is = is_stored_as_is(batch, &row);
+    int64_t planes = as_is ? 0 : planes_at_once(batch, &row);
+    block_changer changer = {.source = {get_changed, get_unchanged}};
     oz_bytes value;
     oz_status status = OZ_NOT_SMALLER;
-    if (planes) {
-        plane_copier copier = {{get_planes}, batch, workspace, &row, oz_row_array(batch, &row),
-                               planes};
+    if (as_is) {
+        status = oz_encode(pipeline, workspace, oz_row_array(batch, &row), &value);
+    } else if (planes) {
+        plane_copier copier = {{get_planes, NULL},        batch, workspace, &row,
+                               oz_row_array(batch, &row), planes};
         size_t size = (size_t)(planes * pipeline->strides[pipeline->permutation[0]]);
         if (oz_buffer_reserve(&workspace->decoded, size)) return OZ_NO_MEMORY;
         if (pipeline->nsteps == 0) return write_planes(batch, &copier);
         status = encode_planes(&copier, &value);
+    } else if (blocks_alone(batch, &row, &changer)) {
+        status = change_blocks(batch, workspace, &row, &changer, &value);
     }
     if (status == OZ_NOT_SMALLER) {
         status = gather(batch, workspace, &row);

@@ -15,12 +15,9 @@
 
 /* blosclz adds up lengths in an int, which longer streams could make overflow. */
 #define MAX_BLOSCLZ (1 << 22)
+#define HEAD_ENTRIES 64 /* of the table of blocks that are read with the header */
 
-typedef struct {
-    int flags, format, type;
-    int64_t size, packed; /* of the bytes inside, and of the buffer */
-    int64_t block, count; /* size of a block, and number of blocks */
-} frame;
+typedef oz_blosc1 frame;
 
 /* Read and check the header of a buffer of `packed` bytes that should hold `size` bytes. */
 static oz_status parse_header(frame *f, const unsigned char *head, int64_t packed, int64_t size) {
@@ -124,9 +121,117 @@ static oz_status decode_block(const frame *f, oz_workspace *workspace, oz_bytes 
     return OZ_OK;
 }
 
-/* Read and decode block `i`; `entry` is its entry in the table, with the next one after it. */
-static oz_status read_block(const frame *f, oz_workspace *workspace, oz_input *input, int64_t i,
-                            const unsigned char *entry, unsigned char *out) {
+/* The bytes of a block that are wanted, and in which the streams of a block are cut. */
+typedef struct {
+    int64_t from, to;
+    int64_t streams, part; /* the number of streams, and the bytes in each */
+    int64_t first, last;   /* items that have these bytes, where each byte of an item is a stream */
+} block_range;
+
+/* Decode the bytes `low` to `high` of a stream of `part` bytes. LZ4 decodes no more than up to the
+ * end of them. */
+static oz_status decode_stream_range(const frame *f, oz_workspace *workspace, oz_bytes in,
+                                     const block_range *range, int64_t low, int64_t high,
+                                     unsigned char *out) {
+    size_t part = (size_t)range->part;
+    if (in.size == part) {
+        memcpy(out, in.data + low, (size_t)(high - low));
+        return OZ_OK;
+    }
+    oz_status status = oz_buffer_reserve(&workspace->blosc_block, part);
+    if (status) return status;
+    unsigned char *scratch = workspace->blosc_block.data; /* borrowed from the workspace */
+    if (f->format == OZ_FORMAT_LZ4) {
+        unsigned char *to = low ? scratch : out;
+        int got = LZ4_decompress_safe_partial((const char *)in.data, (char *)to, (int)in.size,
+                                              (int)high, (int)high);
+        if (got != (int)high) return OZ_INVALID;
+        if (!low) return OZ_OK;
+    } else {
+        status = decode_stream(f, workspace, in, scratch, part);
+        if (status) return status;
+    }
+    memcpy(out, scratch + low, (size_t)(high - low));
+    return OZ_OK;
+}
+
+/* Decode the streams of a block as far as its wanted bytes need them: to `out`, or as far as items
+ * are cut into streams, stream after stream. */
+static oz_status decode_streams_range(const frame *f, oz_workspace *workspace, oz_bytes in,
+                                      const block_range *range, int shuffled, unsigned char *out) {
+    int64_t size = (int64_t)in.size;
+    const unsigned char *data = in.data;
+    for (int64_t k = 0; k < range->streams; k++) {
+        int64_t low = range->first, high = range->last, at = k * range->part;
+        if (!shuffled) {
+            low = range->from > at ? range->from - at : 0;
+            high = range->to - at < range->part ? range->to - at : range->part;
+        }
+        if (size < 4) return OZ_INVALID;
+        int64_t packed = oz_get_u32(data);
+        data += 4, size -= 4;
+        if (packed < 1 || packed > range->part || packed > size) return OZ_INVALID;
+        if (low < high) {
+            unsigned char *to = shuffled ? out + k * (high - low) : out + (at + low - range->from);
+            oz_bytes stream = {data, (size_t)packed};
+            oz_status status = decode_stream_range(f, workspace, stream, range, low, high, to);
+            if (status) return status;
+        }
+        data += packed, size -= packed;
+    }
+    return OZ_OK;
+}
+
+/* Decode the wanted items of a block that is one stream: their first bytes, their second bytes, and
+ * so on, one behind the other. */
+static oz_status decode_one_stream(const frame *f, oz_workspace *workspace, oz_bytes in,
+                                   const block_range *range, unsigned char *out) {
+    int64_t items = range->part / f->type, count = range->last - range->first;
+    block_range needed = {0, (f->type - 1) * items + range->last, 1, range->part, 0, 0};
+    if (oz_buffer_reserve(&workspace->blosc_stream, (size_t)needed.to)) return OZ_NO_MEMORY;
+    unsigned char *stream = workspace->blosc_stream.data; /* borrowed from the workspace */
+    oz_status status = decode_streams_range(f, workspace, in, &needed, 0, stream);
+    for (int64_t k = 0; k < f->type && !status; k++)
+        memcpy(out + k * count, stream + k * items + range->first, (size_t)count);
+    return status;
+}
+
+/* Decode the bytes `from` to `to` of a block of `length` bytes; OZ_UNSUPPORTED where they are not
+ * found without the others. */
+static oz_status decode_block_range(const frame *f, oz_workspace *workspace, oz_bytes in,
+                                    int64_t length, int64_t from, int64_t to, unsigned char *out) {
+    int64_t type = f->type, streams = count_streams(f, length);
+    int bytes = f->flags & OZ_BLOSC_SHUFFLED && type > 1;
+    if (f->flags & OZ_BLOSC_BIT_SHUFFLED) return OZ_UNSUPPORTED;
+    if (bytes && to > length - length % type) return OZ_UNSUPPORTED; /* what is left is no item */
+    if (length % streams) return OZ_INVALID;
+    block_range range = {from, to, streams, length / streams, from / type, (to + type - 1) / type};
+    if (!bytes) return decode_streams_range(f, workspace, in, &range, 0, out);
+    /* Items that are wanted in part are decoded behind the streams. */
+    int64_t size = (range.last - range.first) * type;
+    oz_status status = oz_buffer_reserve(&workspace->blosc_filter, 2 * (size_t)size);
+    if (status) return status;
+    unsigned char *packed = workspace->blosc_filter.data; /* borrowed from the workspace */
+    unsigned char *items = size == to - from ? out : packed + size;
+    status = streams == type ? decode_streams_range(f, workspace, in, &range, 1, packed)
+                             : decode_one_stream(f, workspace, in, &range, packed);
+    if (status) return status;
+    if (blosc2_unshuffle((int32_t)type, (int32_t)size, packed, items) < 0) return OZ_INVALID;
+    if (items != out) memcpy(out, items + (from - range.first * type), (size_t)(to - from));
+    return OZ_OK;
+}
+
+/* A block: its number, its entry in the table with the next one after it, and its wanted bytes. */
+typedef struct {
+    int64_t number;
+    const unsigned char *entry; /* borrowed from the table */
+    int64_t from, to;
+} wanted_block;
+
+static oz_status read_block(const frame *f, oz_workspace *workspace, oz_input *input,
+                            const wanted_block *block, unsigned char *out) {
+    int64_t i = block->number, from = block->from, to = block->to;
+    const unsigned char *entry = block->entry;
     int64_t length = block_length(f, i), start = oz_get_u32(entry);
     int64_t stop = start + length + 4 * count_streams(f, length);
     const unsigned char *data; /* borrowed from the input or the workspace */
@@ -137,42 +242,55 @@ static oz_status read_block(const frame *f, oz_workspace *workspace, oz_input *i
     if (start < OZ_BLOSC_HEADER + 4 * f->count || start >= stop) return OZ_INVALID;
     oz_status status = oz_input_read(input, start, stop - start, &workspace->stored, &data);
     if (status) return status;
-    return decode_block(f, workspace, (oz_bytes){data, (size_t)(stop - start)}, out, length);
+    oz_bytes in = {data, (size_t)(stop - start)};
+    if (to - from == length) return decode_block(f, workspace, in, out, length);
+    status = decode_block_range(f, workspace, in, length, from, to, out);
+    if (status != OZ_UNSUPPORTED) return status;
+    if (oz_buffer_reserve(&workspace->blosc_block, (size_t)length)) return OZ_NO_MEMORY;
+    unsigned char *whole = workspace->blosc_block.data; /* borrowed from the workspace */
+    status = decode_block(f, workspace, in, whole, length);
+    if (!status) memcpy(out, whole + from, (size_t)(to - from));
+    return status;
 }
 
-int64_t oz_blosc1_block_size(oz_workspace *workspace, oz_input *input) {
+oz_status oz_blosc1_open(oz_workspace *workspace, oz_input *input, int64_t want, oz_blosc1 *f) {
     const unsigned char *data; /* borrowed from the input or the workspace */
-    oz_status status = oz_input_read(input, 0, OZ_BLOSC_HEADER, &workspace->blosc_table, &data);
-    return status ? 0 : oz_get_u32(data + 8);
+    int64_t size = OZ_BLOSC_HEADER + 4 * HEAD_ENTRIES;
+    if (size > input->size) size = input->size;
+    if (size < OZ_BLOSC_HEADER) return OZ_INVALID;
+    oz_status status = oz_input_read(input, 0, size, &workspace->blosc_table, &data);
+    if (!status) status = parse_header(f, data, input->size, want);
+    f->table = data + OZ_BLOSC_HEADER, f->entries = (size - OZ_BLOSC_HEADER) / 4;
+    return status;
 }
 
-oz_status oz_blosc1_decode(oz_workspace *workspace, oz_input *input, int64_t want, int64_t first,
+/* Set `*table` to the entries `low` to before `end` of the table of blocks. */
+static oz_status read_table(frame *f, oz_workspace *workspace, oz_input *input, int64_t low,
+                            int64_t end, const unsigned char **table) {
+    *table = f->table + 4 * low;
+    if (end <= f->entries) return OZ_OK;
+    f->entries = 0; /* the buffer has others now */
+    return oz_input_read(input, OZ_BLOSC_HEADER + 4 * low, 4 * (end - low), &workspace->blosc_table,
+                         table);
+}
+
+oz_status oz_blosc1_decode(oz_blosc1 *f, oz_workspace *workspace, oz_input *input, int64_t first,
                            int64_t end, unsigned char *out) {
     const unsigned char *data; /* borrowed from the input or the workspace */
-    frame f;
-    oz_status status = oz_input_read(input, 0, OZ_BLOSC_HEADER, &workspace->blosc_table, &data);
-    if (!status) status = parse_header(&f, data, input->size, want);
-    if (status) return status;
-    if (f.flags & OZ_BLOSC_UNCOMPRESSED) {
+    oz_status status;
+    if (f->flags & OZ_BLOSC_UNCOMPRESSED) {
         status =
             oz_input_read(input, OZ_BLOSC_HEADER + first, end - first, &workspace->stored, &data);
         if (!status) memcpy(out, data, (size_t)(end - first));
         return status;
     }
-    int64_t low = first / f.block, high = (end - 1) / f.block;
-    int64_t entries = (high + 1 < f.count ? high + 2 : f.count) - low;
-    status = oz_input_read(input, OZ_BLOSC_HEADER + 4 * low, 4 * entries, &workspace->blosc_table,
-                           &data);
+    int64_t low = first / f->block, high = (end - 1) / f->block;
+    status = read_table(f, workspace, input, low, high + 1 < f->count ? high + 2 : f->count, &data);
     for (int64_t i = low; i <= high && !status; i++) {
-        int64_t at = i * f.block, length = block_length(&f, i);
-        int64_t from = at < first ? first : at, to = at + length < end ? at + length : end;
-        int direct = to - from == length;
-        if (!direct && oz_buffer_reserve(&workspace->blosc_block, (size_t)length))
-            return OZ_NO_MEMORY;
-        unsigned char *target = direct ? out + (at - first) : workspace->blosc_block.data;
-        status = read_block(&f, workspace, input, i, data + 4 * (i - low), target);
-        if (!status && !direct)
-            memcpy(out + (from - first), target + (from - at), (size_t)(to - from));
+        int64_t at = i * f->block, length = block_length(f, i);
+        int64_t from = at < first ? first - at : 0, to = at + length < end ? length : end - at;
+        wanted_block block = {i, data + 4 * (i - low), from, to};
+        status = read_block(f, workspace, input, &block, out + (at + from - first));
     }
     return status;
 }

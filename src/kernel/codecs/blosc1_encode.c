@@ -57,19 +57,50 @@ static int format_of(int compressor) {
                                            : OZ_FORMAT_LZ4;
 }
 
+static int type_of(const oz_step *step) { return step->typesize > 255 ? 1 : step->typesize; }
+
+static int shuffle_of(const oz_step *step) {
+    return type_of(step) > 1 || step->shuffle == 2 ? step->shuffle : 0;
+}
+
+#define HEADER_START 12 /* bytes; the size of the buffer follows */
+
+/* Write the header of a compressed buffer up to its own size. */
+static void put_header(const oz_step *step, size_t total, unsigned char *out) {
+    int shuffle = shuffle_of(step), flags = OZ_BLOSC_NOT_SPLIT | format_of(step->compressor) << 5;
+    flags |= shuffle == 1 ? OZ_BLOSC_SHUFFLED : shuffle == 2 ? OZ_BLOSC_BIT_SHUFFLED : 0;
+    out[0] = 2, out[1] = 1, out[2] = (unsigned char)flags, out[3] = (unsigned char)type_of(step);
+    oz_put_u32(out + 4, (uint32_t)total);
+    oz_put_u32(out + 8, (uint32_t)oz_blosc1_choose_block(step, total));
+}
+
+int oz_blosc1_has_such_blocks(const oz_step *step, oz_bytes buffer, size_t total) {
+    unsigned char header[HEADER_START];
+    size_t block = oz_blosc1_choose_block(step, total), count = (total + block - 1) / block;
+    if (buffer.size < OZ_BLOSC_HEADER || (buffer.size - OZ_BLOSC_HEADER) / 4 < count) return 0;
+    put_header(step, total, header);
+    return memcmp(header, buffer.data, sizeof header) == 0 &&
+           oz_get_u32(buffer.data + HEADER_START) == buffer.size;
+}
+
+oz_status oz_blosc1_get_stream(oz_bytes buffer, size_t number, size_t size, oz_bytes *stream) {
+    size_t start = oz_get_u32(buffer.data + OZ_BLOSC_HEADER + 4 * number);
+    if (start < OZ_BLOSC_HEADER || start > buffer.size || buffer.size - start < 4)
+        return OZ_INVALID;
+    size_t packed = oz_get_u32(buffer.data + start);
+    if (packed < 1 || packed > size || packed > buffer.size - start - 4) return OZ_INVALID;
+    *stream = (oz_bytes){buffer.data + start, packed + 4};
+    return OZ_OK;
+}
+
 oz_status oz_blosc1_encode_blocks(const oz_step *step, oz_workspace *workspace,
                                   oz_block_source *source, size_t total, unsigned char *out,
                                   size_t *size) {
     if (step->compressor == OZ_BLOSC_OTHER) return OZ_UNSUPPORTED;
-    int type = step->typesize > 255 ? 1 : step->typesize;
+    int type = type_of(step), shuffle = shuffle_of(step);
     size_t block = oz_blosc1_choose_block(step, total);
     size_t count = total ? (total + block - 1) / block : 0;
-    int shuffle = type > 1 || step->shuffle == 2 ? step->shuffle : 0;
-    int flags = OZ_BLOSC_NOT_SPLIT | format_of(step->compressor) << 5;
-    flags |= shuffle == 1 ? OZ_BLOSC_SHUFFLED : shuffle == 2 ? OZ_BLOSC_BIT_SHUFFLED : 0;
-    out[0] = 2, out[1] = 1, out[3] = (unsigned char)type;
-    oz_put_u32(out + 4, (uint32_t)total);
-    oz_put_u32(out + 8, (uint32_t)block);
+    put_header(step, total, out);
     unsigned char *table = out + OZ_BLOSC_HEADER;
     size_t at = OZ_BLOSC_HEADER + 4 * count, limit = OZ_BLOSC_HEADER + total;
     int smaller = step->level > 0 && total >= 128 && at < limit;
@@ -77,6 +108,18 @@ oz_status oz_blosc1_encode_blocks(const oz_step *step, oz_workspace *workspace,
         return OZ_NO_MEMORY;
     for (size_t i = 0; smaller && i < count; i++) {
         size_t n = i + 1 < count ? block : total - i * block;
+        oz_bytes stored = {NULL, 0};
+        if (source->get_stream && source->get_stream(source, i, n, &stored)) return OZ_INVALID;
+        if (stored.data && stored.size < limit - at) {
+            oz_put_u32(table + 4 * i, (uint32_t)at);
+            memcpy(out + at, stored.data, stored.size);
+            at += stored.size;
+            continue;
+        }
+        if (stored.data) {
+            smaller = 0;
+            break;
+        }
         const unsigned char *from = source->get(source, i * block, n);
         if (from) from = shuffled(shuffle, type, (oz_bytes){from, n}, workspace->blosc_filter.data);
         if (!from) return OZ_INVALID;
@@ -100,11 +143,12 @@ oz_status oz_blosc1_encode_blocks(const oz_step *step, oz_workspace *workspace,
         at += 4 + got;
     }
     smaller = smaller && at < limit;
-    if (!smaller)
-        flags = (flags & ~(OZ_BLOSC_SHUFFLED | OZ_BLOSC_BIT_SHUFFLED)) | OZ_BLOSC_UNCOMPRESSED;
+    if (!smaller) {
+        out[2] &= (unsigned char)~(OZ_BLOSC_SHUFFLED | OZ_BLOSC_BIT_SHUFFLED);
+        out[2] |= OZ_BLOSC_UNCOMPRESSED;
+    }
     *size = smaller ? at : limit;
-    out[2] = (unsigned char)flags;
-    oz_put_u32(out + 12, (uint32_t)*size);
+    oz_put_u32(out + HEADER_START, (uint32_t)*size);
     return smaller ? OZ_OK : OZ_NOT_SMALLER;
 }
 
@@ -121,7 +165,7 @@ static const unsigned char *get_from_memory(oz_block_source *source, size_t at, 
 
 oz_status oz_blosc1_encode(const oz_step *step, oz_workspace *workspace, oz_bytes in,
                            unsigned char *out, size_t *size) {
-    memory_blocks blocks = {{get_from_memory}, in.data};
+    memory_blocks blocks = {{get_from_memory, NULL}, in.data};
     oz_status status = oz_blosc1_encode_blocks(step, workspace, &blocks.source, in.size, out, size);
     if (status != OZ_NOT_SMALLER) return status;
     memcpy(out + OZ_BLOSC_HEADER, in.data, in.size);

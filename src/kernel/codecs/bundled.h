@@ -11,6 +11,8 @@ int LZ4_compress_fast(const char *source, char *target, int source_size, int tar
 int LZ4_compress_HC(const char *source, char *target, int source_size, int target_capacity,
                     int level);
 int LZ4_decompress_safe(const char *source, char *target, int compressed_size, int target_capacity);
+int LZ4_decompress_safe_partial(const char *source, char *target, int compressed_size,
+                                int target_output_size, int target_capacity);
 
 typedef struct ZSTD_CCtx_s ZSTD_CCtx;
 typedef struct ZSTD_DCtx_s ZSTD_DCtx;
@@ -46,6 +48,10 @@ ZSTD_compressionParameters ZSTD_adjustCParams(ZSTD_compressionParameters paramet
                                               unsigned long long size, size_t dictionary_size);
 size_t ZSTD_compress2(ZSTD_CCtx *context, void *target, size_t capacity, const void *source,
                       size_t size);
+size_t ZSTD_decompressBegin(ZSTD_DCtx *context);
+size_t ZSTD_nextSrcSizeToDecompress(ZSTD_DCtx *context);
+size_t ZSTD_decompressContinue(ZSTD_DCtx *context, void *target, size_t capacity,
+                               const void *source, size_t size);
 size_t ZSTD_decompressDCtx(ZSTD_DCtx *context, void *target, size_t capacity, const void *source,
                            size_t size);
 

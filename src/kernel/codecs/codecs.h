@@ -38,8 +38,10 @@ uint32_t oz_crc32c(const unsigned char *data, size_t size);
 oz_status oz_lz4_decode(oz_bytes in, unsigned char *out, size_t want);
 oz_status oz_lz4_encode(const oz_step *step, oz_bytes in, oz_buffer *out, size_t *size);
 
-/* zstd.c: a frame that states its decoded size, or one that need not. */
-oz_status oz_zstd_decode(oz_workspace *workspace, oz_bytes in, unsigned char *out, size_t want);
+/* zstd.c: a frame that states its decoded size, or one that need not. Blocks after the first
+ * `needed` bytes are not decoded, unless the frame has a checksum. */
+oz_status oz_zstd_decode(oz_workspace *workspace, oz_bytes in, unsigned char *out, size_t want,
+                         size_t needed);
 oz_status oz_zstd_decode_any(oz_workspace *workspace, oz_bytes in, unsigned char *out, size_t want);
 oz_status oz_zstd_encode(const oz_step *step, oz_workspace *workspace, oz_bytes in, oz_buffer *out,
                          size_t *size);
@@ -74,20 +76,32 @@ enum {
 };
 enum { OZ_FORMAT_BLOSCLZ, OZ_FORMAT_LZ4, OZ_FORMAT_SNAPPY, OZ_FORMAT_ZLIB, OZ_FORMAT_ZSTD };
 
-/* Decode the bytes from `first` to `end` of a buffer that holds `want` bytes. */
-oz_status oz_blosc1_decode(oz_workspace *workspace, oz_input *input, int64_t want, int64_t first,
+/* The header of a buffer. */
+typedef struct {
+    int flags, format, type;
+    int64_t size, packed;       /* of the bytes inside, and of the buffer */
+    int64_t block, count;       /* size of a block, and number of blocks */
+    const unsigned char *table; /* borrowed from the input or the workspace: where blocks begin */
+    int64_t entries;            /* of the table, the first ones */
+} oz_blosc1;
+
+/* Read and check the header of a buffer that should hold `want` bytes. */
+oz_status oz_blosc1_open(oz_workspace *workspace, oz_input *input, int64_t want, oz_blosc1 *f);
+/* Decode the bytes from `first` to `end`; of blocks and streams no more than that takes. No other
+ * buffer is opened in between with the same workspace. */
+oz_status oz_blosc1_decode(oz_blosc1 *f, oz_workspace *workspace, oz_input *input, int64_t first,
                            int64_t end, unsigned char *out);
-/* Return the size of the blocks as the header states it, or 0 where there is none. */
-int64_t oz_blosc1_block_size(oz_workspace *workspace, oz_input *input);
 
 /* Encode; `out` has room for in.size + OZ_BLOSC_HEADER bytes. */
 oz_status oz_blosc1_encode(const oz_step *step, oz_workspace *workspace, oz_bytes in,
                            unsigned char *out, size_t *size);
 
 /* Blocks that are made when they are needed. The result of `get` is borrowed until the next call;
- * NULL where it fails. */
+ * NULL where it fails. `get_stream` sets a block, of `size` bytes, that is encoded already, or
+ * leaves it empty; NULL: none is. */
 typedef struct oz_block_source {
     const unsigned char *(*get)(struct oz_block_source *, size_t at, size_t size);
+    oz_status (*get_stream)(struct oz_block_source *, size_t number, size_t size, oz_bytes *stream);
 } oz_block_source;
 
 /* Encode `total` bytes from such blocks. OZ_NOT_SMALLER: only the header is in `out`. */
@@ -96,5 +110,9 @@ oz_status oz_blosc1_encode_blocks(const oz_step *step, oz_workspace *workspace,
                                   size_t *size);
 /* Return the size of the blocks that are made of `size` bytes. */
 size_t oz_blosc1_choose_block(const oz_step *step, size_t size);
+/* Return 1 where a buffer has blocks just as they would be made of `total` bytes. */
+int oz_blosc1_has_such_blocks(const oz_step *step, oz_bytes buffer, size_t total);
+/* Set the stream of a block, of `size` bytes, in such a buffer, with its length in front. */
+oz_status oz_blosc1_get_stream(oz_bytes buffer, size_t number, size_t size, oz_bytes *stream);
 
 #endif

@@ -11,8 +11,36 @@ void oz_swap_bytes(unsigned char *data, int64_t size, int unit) {
         }
 }
 
+static double get_float(const unsigned char *data, size_t size) {
+    float single;
+    double number;
+    if (size == sizeof single) {
+        memcpy(&single, data, sizeof single);
+        return single;
+    }
+    memcpy(&number, data, sizeof number);
+    return number;
+}
+
+/* Return 1 where an item of one or two numbers equals the fill value. */
+static int equals_fill(const oz_pipeline *pipeline, const unsigned char *item) {
+    size_t size = (size_t)(pipeline->itemsize / pipeline->fill_parts);
+    int equal = 1, nan = 0, fill_nan = 0;
+    for (int i = 0; i < pipeline->fill_parts; i++) {
+        double a = get_float(item + (size_t)i * size, size);
+        double b = get_float(pipeline->fill + (size_t)i * size, size);
+        equal &= a == b, nan |= a != a, fill_nan |= b != b;
+    }
+    return equal || (nan && fill_nan);
+}
+
 int oz_is_fill(const oz_pipeline *pipeline, const unsigned char *data, int64_t size) {
     size_t item = (size_t)pipeline->itemsize;
+    if (pipeline->fill_parts) {
+        for (int64_t at = 0; at < size; at += pipeline->itemsize)
+            if (!equals_fill(pipeline, data + at)) return 0;
+        return 1;
+    }
     if (memcmp(data, pipeline->fill, item) != 0) return 0;
     return memcmp(data, data + item, (size_t)size - item) == 0;
 }
@@ -37,13 +65,16 @@ static oz_status verify_checksum(oz_bytes *data) {
 }
 
 static oz_status decode_step(int codec, oz_workspace *workspace, oz_bytes in, unsigned char *out,
-                             size_t want) {
+                             size_t want, size_t needed) {
     switch (codec) {
     case OZ_BLOSC: {
         oz_input input = oz_input_from(in);
-        return oz_blosc1_decode(workspace, &input, (int64_t)want, 0, (int64_t)want, out);
+        oz_blosc1 buffer;
+        oz_status status = oz_blosc1_open(workspace, &input, (int64_t)want, &buffer);
+        if (status) return status;
+        return oz_blosc1_decode(&buffer, workspace, &input, 0, (int64_t)want, out);
     }
-    case OZ_ZSTD: return oz_zstd_decode(workspace, in, out, want);
+    case OZ_ZSTD: return oz_zstd_decode(workspace, in, out, want, needed);
     case OZ_LZ4: return oz_lz4_decode(in, out, want);
     default: return oz_deflate_decode(codec, workspace, in, out, want);
     }
@@ -63,7 +94,7 @@ oz_status oz_verify_checksums(const oz_pipeline *pipeline, oz_bytes *data) {
 }
 
 oz_status oz_decode(const oz_pipeline *pipeline, oz_workspace *workspace, oz_bytes in,
-                    unsigned char *target, const unsigned char **result) {
+                    size_t needed, unsigned char *target, const unsigned char **result) {
     oz_status status = OZ_OK;
     /* At most one codec compresses (pipeline_object.c checks that), so the size of its result is
      * known: the decoded bytes, and a checksum for each codec before it. */
@@ -77,7 +108,8 @@ oz_status oz_decode(const oz_pipeline *pipeline, oz_workspace *workspace, oz_byt
         if (i > 0 && (status = oz_buffer_reserve(&workspace->between, want ? want : 1)))
             return status;
         unsigned char *out = i > 0 ? workspace->between.data : target;
-        if ((status = decode_step(step->codec, workspace, in, out, want))) return status;
+        size_t part = i > 0 ? want : needed; /* a checksum is over all bytes */
+        if ((status = decode_step(step->codec, workspace, in, out, want, part))) return status;
         in = (oz_bytes){out, want};
     }
     if (in.size != (size_t)pipeline->nbytes) return OZ_INVALID;
@@ -88,7 +120,8 @@ oz_status oz_decode(const oz_pipeline *pipeline, oz_workspace *workspace, oz_byt
 oz_status oz_decode_into(const oz_pipeline *pipeline, oz_workspace *workspace, oz_bytes in,
                          unsigned char *target) {
     const unsigned char *found; /* borrowed from `target`, the workspace or `in` */
-    oz_status status = oz_decode(pipeline, workspace, in, target, &found);
+    size_t all = (size_t)pipeline->nbytes;
+    oz_status status = oz_decode(pipeline, workspace, in, all, target, &found);
     if (status) return status;
     if (found != target) memcpy(target, found, (size_t)pipeline->nbytes);
     if (pipeline->swap) oz_swap_bytes(target, pipeline->nbytes, pipeline->swap);

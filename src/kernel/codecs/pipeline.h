@@ -17,17 +17,26 @@ typedef struct oz_pipeline {
     oz_step steps[OZ_MAX_STEPS];
     unsigned char fill[OZ_MAX_ITEM]; /* the fill value */
     int keep_empty;                  /* also store chunks that only hold the fill value */
+    /* 1 or 2: items are so many floating-point numbers, and are the fill value where they compare
+     * equal to it, or both are not numbers; 0: items that have its bytes. */
+    int fill_parts;
     /* Of a shard: */
     struct oz_pipeline *inner;   /* owned: freed with this one; NULL: not a shard */
     int64_t counts[OZ_MAX_AXES]; /* inner chunks along each axis */
     int64_t inner_count;
+    int64_t *sequence; /* owned: freed with this one; inner chunks as they are stored; NULL: in order */
     int index_checksum, index_swap, index_at_end;
 } oz_pipeline;
 
-/* Decode a chunk. `*result` is `target`, which has room for all of it, a buffer of the workspace,
- * or part of `in` itself. */
+/* Return the inner chunk that is stored at a place, counted from the first. */
+static inline int64_t oz_stored_inner(const oz_pipeline *pipeline, int64_t place) {
+    return pipeline->sequence ? pipeline->sequence[place] : place;
+}
+
+/* Decode a chunk, or at least the first `needed` bytes of it. `*result` is `target`, which has room
+ * for all of it, a buffer of the workspace, or part of `in` itself. */
 oz_status oz_decode(const oz_pipeline *pipeline, oz_workspace *workspace, oz_bytes in,
-                    unsigned char *target, const unsigned char **result);
+                    size_t needed, unsigned char *target, const unsigned char **result);
 
 /* Decode a chunk into `target` and swap its bytes. */
 oz_status oz_decode_into(const oz_pipeline *pipeline, oz_workspace *workspace, oz_bytes in,

@@ -16,7 +16,7 @@ typedef struct {
     size_t (*size)(const void *); /* set with `data`; NULL: not counted */
 } oz_context;
 
-enum { OZ_BUFFERS = 10 };
+enum { OZ_BUFFERS = 11 };
 enum {
     OZ_BLOSC_DECODER,
     OZ_ZSTD_DECODER,
@@ -36,7 +36,7 @@ typedef struct {
             oz_buffer encoded; /* with room for checksums */
             oz_buffer box;     /* the box around single elements */
             oz_buffer index;   /* of a shard */
-            oz_buffer blosc_table, blosc_block, blosc_filter, blosc_frame;
+            oz_buffer blosc_table, blosc_block, blosc_stream, blosc_filter, blosc_frame;
         };
         oz_buffer buffers[OZ_BUFFERS];
     };

@@ -2,6 +2,8 @@
 
 #include "codecs/bundled.h"
 
+enum { DESCRIPTOR = 4, HAS_CHECKSUM = 4 }; /* the byte of a frame with flags, and one of them */
+
 static void free_decoder(void *context) { ZSTD_freeDCtx(context); }
 static void free_encoder(void *context) { ZSTD_freeCCtx(context); }
 static size_t size_of_decoder(const void *context) { return ZSTD_sizeof_DCtx(context); }
@@ -20,10 +22,28 @@ static ZSTD_CCtx *encoder_of(oz_workspace *workspace) {
     return context->data;
 }
 
-oz_status oz_zstd_decode(oz_workspace *workspace, oz_bytes in, unsigned char *out, size_t want) {
+/* Decode one block after the other until `needed` bytes are there. */
+static oz_status decode_blocks(ZSTD_DCtx *decoder, oz_bytes in, unsigned char *out, size_t want,
+                               size_t needed) {
+    if (!decoder) return OZ_NO_MEMORY;
+    if (ZSTD_isError(ZSTD_decompressBegin(decoder))) return OZ_UNSUPPORTED;
+    for (size_t done = 0, next; done < needed; in.data += next, in.size -= next) {
+        next = ZSTD_nextSrcSizeToDecompress(decoder); /* of the header of a block, or the block */
+        if (!next || next > in.size) return OZ_INVALID;
+        size_t got = ZSTD_decompressContinue(decoder, out + done, want - done, in.data, next);
+        if (ZSTD_isError(got)) return OZ_INVALID;
+        done += got;
+    }
+    return OZ_OK;
+}
+
+oz_status oz_zstd_decode(oz_workspace *workspace, oz_bytes in, unsigned char *out, size_t want,
+                         size_t needed) {
     unsigned long long stated = ZSTD_getFrameContentSize(in.data, in.size);
     if (stated != want) return OZ_INVALID; /* also where a frame states no size */
-    return oz_zstd_decode_any(workspace, in, out, want);
+    int checksum = in.size > DESCRIPTOR && in.data[DESCRIPTOR] & HAS_CHECKSUM;
+    if (needed >= want || checksum) return oz_zstd_decode_any(workspace, in, out, want);
+    return decode_blocks(decoder_of(workspace), in, out, want, needed);
 }
 
 oz_status oz_zstd_decode_any(oz_workspace *workspace, oz_bytes in, unsigned char *out,

@@ -17,6 +17,27 @@ oz_status oz_take_axes(PyObject *tuple, int ndim, int64_t *out);
 oz_status oz_take_plan(oz_batch *batch, const Py_buffer *view, PyObject *plan);
 void oz_free_plan(oz_batch *batch);
 
+/* One axis of a selection: its positions, the length of the axis, and 1 where the result has it. */
+typedef struct {
+    oz_run run;
+    int64_t length;
+    int kept;
+} oz_selected;
+
+/* find the type of NumPy's integers, before any selection is taken; */
+oz_status oz_plan_init(void);
+/* take a selection of integers, slices with positive steps and an ellipsis from an array of some
+ * shape, a tuple; OZ_UNSUPPORTED for others, for wrong ones and for those that select nothing; */
+oz_status oz_take_selection(PyObject *selection, PyObject *shape, oz_selected *axes);
+/* make the rows of a batch of it; OZ_UNSUPPORTED where those are too many. */
+oz_status oz_cut_selection(oz_batch *batch, const oz_selected *axes, int64_t max_rows);
+
+/* listed_rows.c: take rows that Python lists one by one, and their keys, a list or None.
+ * OZ_UNSUPPORTED where one of them is not a box of the chunk and one of the array. A scalar stands
+ * for an array that has it everywhere. */
+oz_status oz_take_listed_rows(oz_batch *batch, const Py_buffer *view, int is_scalar,
+                              PyObject *rows, PyObject *keys);
+
 /* pipeline_object.c: pipeline(...) -> capsule, which owns the oz_pipeline; */
 PyObject *oz_pipeline_new(PyObject *module, PyObject *args);
 /* the pipeline in a capsule, borrowed from it; NULL with an exception for other objects. */

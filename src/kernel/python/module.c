@@ -1,6 +1,7 @@
 /* The module omnizarr.engine._kernel: one call reads or writes a whole batch. */
 #include "python/arguments.h"
 
+#include "atomic_file.h"
 #include "chunks/batch.h"
 
 #include <blosc2.h>
@@ -15,8 +16,10 @@ typedef struct {
     PyObject *kept;                             /* new reference: the values, unchanged by others */
     const char *root;                           /* borrowed from the arguments */
     Py_ssize_t root_size;
-    Py_buffer view; /* owned: released by release_arguments */
-    int threads;
+    Py_buffer view; /* owned: released by release_arguments, as the next */
+    Py_buffer *views;
+    Py_ssize_t view_count;
+    int threads, tell_missing;
     long long min_bytes;
 } run_arguments;
 
@@ -50,10 +53,36 @@ static oz_status take_values(oz_batch *batch, PyObject *values) {
     return OZ_OK;
 }
 
+/* Take values in memory that are any buffers, which stay locked until the end. */
+static oz_status take_buffers(oz_batch *batch, run_arguments *given) {
+    PyObject *values = given->kept;
+    size_t rows = (size_t)batch->rows;
+    if (PyTuple_GET_SIZE(values) != batch->rows) return oz_raise("expected a value for every row");
+    batch->values = calloc(rows + 1, sizeof *batch->values);
+    if (batch->writing) batch->stored = calloc(rows + 1, sizeof *batch->stored);
+    given->views = calloc(rows + 1, sizeof *given->views);
+    if (!batch->values || !given->views || (batch->writing && !batch->stored)) {
+        PyErr_NoMemory();
+        return OZ_PYTHON;
+    }
+    for (int64_t i = 0; i < batch->rows; i++) {
+        PyObject *value = PyTuple_GET_ITEM(values, i);
+        Py_buffer *view = &given->views[given->view_count];
+        if (value == Py_None) continue;
+        if (PyObject_GetBuffer(value, view, PyBUF_SIMPLE) != 0) return OZ_PYTHON;
+        given->view_count++;
+        batch->values[i].data = view->buf ? view->buf : (const unsigned char *)"";
+        batch->values[i].size = (size_t)view->len;
+    }
+    return OZ_OK;
+}
+
 /* Open the directory of the keys, or make a prefix of its path to read a few of them. */
 static oz_status open_directory(oz_batch *batch, const char *root, size_t size) {
     if (batch->writing || batch->rows > FEW_ROWS) {
         batch->directory = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        batch->local = batch->directory >= 0 && batch->writing && batch->rows > FEW_ROWS &&
+                       oz_is_local(batch->directory);
         return batch->directory < 0 ? OZ_SYSTEM : OZ_OK;
     }
     batch->path = malloc(size + batch->prefix_size + 1);
@@ -63,6 +92,13 @@ static oz_status open_directory(oz_batch *batch, const char *root, size_t size) 
     batch->prefix = batch->path, batch->prefix_size += size;
     batch->directory = AT_FDCWD;
     return OZ_OK;
+}
+
+static oz_status open_root(oz_batch *batch, const run_arguments *given) {
+    size_t size = (size_t)given->root_size;
+    if (!size || memchr(given->root, 0, size) || given->root[size - 1] != '/')
+        return oz_raise("invalid root");
+    return open_directory(batch, given->root, size);
 }
 
 static oz_status check_key_encoding(const oz_batch *batch) {
@@ -93,22 +129,48 @@ static oz_status take_arguments(oz_batch *batch, PyObject *args, run_arguments *
         given->kept = PyList_AsTuple(given->values);
         return given->kept ? take_values(batch, given->kept) : OZ_PYTHON;
     }
-    size_t size = (size_t)given->root_size;
-    if (!size || memchr(given->root, 0, size) || given->root[size - 1] != '/')
-        return oz_raise("invalid root");
-    return open_directory(batch, given->root, size);
+    return open_root(batch, given);
+}
+
+/* Take the arguments of `run_rows`. */
+static oz_status take_row_arguments(oz_batch *batch, PyObject *args, run_arguments *given) {
+    PyObject *keys;
+    int is_scalar;
+    if (!PyArg_ParseTuple(args, "OOOy#OOpppppiL", &given->pipeline, &given->plan, &keys,
+                          &given->root, &given->root_size, &given->values, &given->array,
+                          &is_scalar, &batch->writing, &batch->sync, &batch->skip_missing,
+                          &given->tell_missing, &given->threads, &given->min_bytes))
+        return OZ_PYTHON;
+    batch->prefix = "";
+    batch->pipeline = oz_pipeline_of(given->pipeline);
+    if (!batch->pipeline) return OZ_PYTHON;
+    int flags = PyBUF_STRIDES | (batch->writing ? 0 : PyBUF_WRITABLE);
+    if (PyObject_GetBuffer(given->array, &given->view, flags) != 0) return OZ_PYTHON;
+    oz_status status = oz_take_listed_rows(batch, &given->view, is_scalar, given->plan, keys);
+    if (status) return status;
+    if (given->tell_missing && !(batch->missing = calloc((size_t)batch->rows + 1, 1)))
+        return OZ_NO_MEMORY;
+    if (given->values == Py_None) {
+        if (!batch->listed.keys) return oz_raise("files need keys");
+        return open_root(batch, given);
+    }
+    if (!PyList_Check(given->values)) return oz_raise("values must be a list");
+    given->kept = PyList_AsTuple(given->values);
+    return given->kept ? take_buffers(batch, given) : OZ_PYTHON;
 }
 
 static void release_arguments(run_arguments *given) {
     if (given->view.obj) PyBuffer_Release(&given->view);
+    for (Py_ssize_t i = 0; i < given->view_count; i++) PyBuffer_Release(&given->views[i]);
+    free(given->views);
     Py_XDECREF(given->kept);
 }
 
-/* Return a list of the rows that were not done. */
-static PyObject *list_failed(const oz_batch *batch) {
+/* Return a list of the rows that have a mark. */
+static PyObject *list_marked(const atomic_uchar *marks, int64_t rows) {
     PyObject *result = PyList_New(0);
-    for (int64_t i = 0; result && i < batch->rows; i++)
-        if (atomic_load(&batch->statuses[i])) {
+    for (int64_t i = 0; result && i < rows; i++)
+        if (atomic_load(&marks[i])) {
             PyObject *number = PyLong_FromLongLong(i);
             if (!number || PyList_Append(result, number) != 0) Py_CLEAR(result);
             Py_XDECREF(number);
@@ -141,9 +203,41 @@ static PyObject *run_batch(oz_batch *batch, run_arguments *given) {
     oz_batch_run(batch, given->threads, signal_raised);
     PyEval_RestoreThread(batch->python);
     if (atomic_load(&batch->stop)) return NULL;
-    PyObject *result = list_failed(batch);
+    PyObject *result = list_marked(batch->statuses, batch->rows);
     if (result && batch->stored && give_values(batch, given->values)) Py_CLEAR(result);
     return result;
+}
+
+typedef oz_status argument_taker(oz_batch *batch, PyObject *args, run_arguments *given);
+
+/* Return the rows that were not done, a list; with `missing` also those that have no value. */
+static PyObject *take_and_run(PyObject *args, argument_taker *take) {
+    run_arguments given = {0};
+    PyObject *result = NULL;
+    oz_batch *batch = calloc(1, sizeof *batch); /* owned: freed below */
+    if (!batch) return PyErr_NoMemory();
+    batch->directory = -1;
+    oz_status status = take(batch, args, &given);
+    if (status == OZ_OK) result = run_batch(batch, &given);
+    else if (status != OZ_PYTHON) result = Py_NewRef(Py_None);
+    if (result && batch->missing && result != Py_None) {
+        PyObject *missing = list_marked(batch->missing, batch->rows), *left = result;
+        result = missing ? PyTuple_Pack(2, left, missing) : NULL;
+        Py_DECREF(left);
+        Py_XDECREF(missing);
+    }
+    release_arguments(&given);
+    oz_free_plan(batch);
+    oz_batch_free(batch);
+    return result;
+}
+
+/* run_rows(...) -> as `run`; None also for rows that are not boxes of the chunk and of the array
+ *
+ * The rows are listed one by one. With `tell_missing` it returns the rows that were not done, and
+ * those that have no value. */
+static PyObject *run_rows(PyObject *Py_UNUSED(module), PyObject *args) {
+    return take_and_run(args, take_row_arguments);
 }
 
 /* run(...) -> list of the rows that were not done, None where the root cannot be opened
@@ -151,14 +245,100 @@ static PyObject *run_batch(oz_batch *batch, run_arguments *given) {
  * The arguments are in omnizarr/engine/_kernel.pyi.
  * Values that are written to memory come back in the list `values`. */
 static PyObject *run(PyObject *Py_UNUSED(module), PyObject *args) {
+    return take_and_run(args, take_arguments);
+}
+
+/* Allocate the result of a selection, without the axes of integers, and have the batch fill it. */
+static PyObject *allocate_result(oz_batch *batch, const oz_selected *axes, PyObject *type,
+                                 run_arguments *given) {
+    int ndim = batch->pipeline->ndim, kept = 0;
+    for (int i = 0; i < ndim; i++) kept += axes[i].kept;
+    PyObject *shape = PyTuple_New(kept), *result = NULL; /* new references */
+    for (int i = 0, k = 0; shape && i < ndim; i++) {
+        if (!axes[i].kept) continue;
+        PyObject *length = PyLong_FromLongLong(axes[i].run.count);
+        if (length) PyTuple_SET_ITEM(shape, k++, length);
+        else Py_CLEAR(shape);
+    }
+    if (shape) result = PyObject_CallFunctionObjArgs(given->array, shape, type, NULL);
+    Py_XDECREF(shape);
+    if (!result) return NULL;
+    const Py_buffer *view = &given->view;
+    int fits = !PyObject_GetBuffer(result, &given->view, PyBUF_STRIDES | PyBUF_WRITABLE) &&
+               view->ndim == kept && view->itemsize == batch->pipeline->itemsize;
+    for (int i = 0, k = 0; fits && i < ndim; i++) {
+        batch->strides[i] = axes[i].kept ? view->strides[k] : 0;
+        if (axes[i].kept) fits = view->shape[k++] == axes[i].run.count;
+    }
+    batch->array = view->buf;
+    if (fits) return result;
+    if (!PyErr_Occurred()) oz_raise("the array does not fit the chunks");
+    Py_DECREF(result);
+    return NULL;
+}
+
+/* Return the element of an array without axes. */
+static PyObject *take_scalar(PyObject *array) {
+    PyObject *none = PyTuple_New(0); /* new reference */
+    PyObject *scalar = none ? PyObject_GetItem(array, none) : NULL;
+    Py_XDECREF(none);
+    return scalar;
+}
+
+/* Take the arguments of `read_small` and return the array to fill; NULL with the status of what it
+ * declines. */
+static PyObject *take_small(oz_batch *batch, PyObject *args, run_arguments *given,
+                            oz_status *status) {
+    PyObject *array, *selection, *shape, *type; /* borrowed from the arguments */
+    Py_ssize_t prefix_size;
+    oz_selected axes[OZ_MAX_AXES];
+    *status = OZ_PYTHON;
+    if (!PyArg_ParseTuple(args, "O!O", &PyTuple_Type, &array, &selection) ||
+        !PyArg_ParseTuple(array, "OO!y#y#iiOOL", &given->pipeline, &PyTuple_Type, &shape,
+                          &given->root, &given->root_size, &batch->prefix, &prefix_size,
+                          &batch->key_style, &batch->separator, &given->array, &type,
+                          &given->min_bytes))
+        return NULL;
+    batch->prefix_size = (size_t)prefix_size;
+    batch->pipeline = oz_pipeline_of(given->pipeline);
+    if (!batch->pipeline || check_key_encoding(batch)) return NULL;
+    if (PyTuple_GET_SIZE(shape) != batch->pipeline->ndim || given->min_bytes < 0 ||
+        given->min_bytes > INT32_MAX) {
+        oz_raise("invalid array");
+        return NULL;
+    }
+    if ((*status = oz_take_selection(selection, shape, axes))) return NULL;
+    int64_t bytes = batch->pipeline->itemsize;
+    for (int i = 0; i < batch->pipeline->ndim; i++)
+        if (__builtin_mul_overflow(bytes, axes[i].run.count, &bytes) ||
+            bytes >= 2 * given->min_bytes) {
+            *status = OZ_UNSUPPORTED;
+            return NULL;
+        }
+    if ((*status = oz_cut_selection(batch, axes, FEW_ROWS))) return NULL;
+    if (!oz_batch_is_small(batch, given->min_bytes)) *status = OZ_UNSUPPORTED;
+    if (*status || (*status = open_root(batch, given))) return NULL;
+    return allocate_result(batch, axes, type, given);
+}
+
+/* read_small(array, selection) -> result, None where that takes longer or fails
+ *
+ * One call from the selection to its values. Whatever it does not do, the caller does with a plan;
+ * so wrong selections and damaged chunks raise the same errors. */
+static PyObject *read_small(PyObject *Py_UNUSED(module), PyObject *args) {
     run_arguments given = {0};
-    PyObject *result = NULL;
+    oz_status status;
     oz_batch *batch = calloc(1, sizeof *batch); /* owned: freed below */
     if (!batch) return PyErr_NoMemory();
-    batch->directory = -1;
-    oz_status status = take_arguments(batch, args, &given);
-    if (status == OZ_OK) result = run_batch(batch, &given);
-    else if (status != OZ_PYTHON) result = Py_NewRef(Py_None);
+    batch->directory = -1, given.threads = 1;
+    PyObject *array = take_small(batch, args, &given, &status), *left, *result = NULL;
+    left = array ? run_batch(batch, &given) : NULL;
+    if (left && PyList_GET_SIZE(left) == 0)
+        result = given.view.ndim ? Py_NewRef(array) : take_scalar(array);
+    else if (left || (!array && status != OZ_OK && status != OZ_PYTHON))
+        result = Py_NewRef(Py_None);
+    Py_XDECREF(left);
+    Py_XDECREF(array);
     release_arguments(&given);
     oz_free_plan(batch);
     oz_batch_free(batch);
@@ -178,7 +358,9 @@ static PyMethodDef methods[] = {
     {"load_deflate", load_deflate, METH_VARARGS, "Use the libdeflate in a shared library."},
     {"pipeline", oz_pipeline_new, METH_VARARGS, "Return a codec pipeline for chunks of one shape."},
     {"memory", oz_result_memory_new, METH_VARARGS, "Return memory for a large result."},
+    {"read_small", read_small, METH_VARARGS, "Return a selection that takes little time."},
     {"run", run, METH_VARARGS, "Read or write a batch; return the rows that were not done."},
+    {"run_rows", run_rows, METH_VARARGS, "Read or write rows that are listed one by one."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -194,5 +376,5 @@ PyMODINIT_FUNC PyInit__kernel(void) {
     unsigned char bytes[2][16] = {{0}};
     blosc2_init();
     blosc2_shuffle(2, 16, bytes[0], bytes[1]); /* it detects the processor in the first call */
-    return oz_result_memory_init() ? NULL : PyModule_Create(&definition);
+    return oz_result_memory_init() || oz_plan_init() ? NULL : PyModule_Create(&definition);
 }

@@ -1,11 +1,13 @@
 /* Codec pipelines as Python capsules. */
 #include "python/arguments.h"
 
+#include <string.h>
+
 #define NAME "omnizarr.pipeline"
 #define MAX_INNER (1 << 26) /* inner chunks of a shard */
 
 static void free_pipeline(oz_pipeline *pipeline) {
-    if (pipeline) free(pipeline->inner);
+    if (pipeline) free(pipeline->inner), free(pipeline->sequence);
     free(pipeline);
 }
 
@@ -88,17 +90,55 @@ static oz_status take_inner(oz_pipeline *pipeline, PyObject *capsule) {
     return OZ_OK;
 }
 
+/* Take the order in which the inner chunks of a shard are stored: 64-bit integers. */
+static oz_status take_sequence(oz_pipeline *pipeline, const Py_buffer *view) {
+    int64_t count = pipeline->inner_count;
+    if (!pipeline->inner || view->len != count * 8) return oz_raise("invalid order of a shard");
+    pipeline->sequence = malloc((size_t)view->len);
+    char *seen = calloc((size_t)count, 1); /* owned: freed below */
+    if (!pipeline->sequence || !seen) {
+        free(seen);
+        PyErr_NoMemory();
+        return OZ_PYTHON;
+    }
+    memcpy(pipeline->sequence, view->buf, (size_t)view->len);
+    int valid = 1;
+    for (int64_t k = 0; k < count && valid; k++) {
+        int64_t n = pipeline->sequence[k];
+        valid = n >= 0 && n < count && !seen[n];
+        if (valid) seen[n] = 1;
+    }
+    free(seen);
+    return valid ? OZ_OK : oz_raise("invalid order of a shard");
+}
+
+/* Take what only some callers give: how many numbers an item is, to compare it to the fill value,
+ * and the order of inner chunks. */
+static oz_status take_options(oz_pipeline *pipeline, PyObject *sequence) {
+    int parts = pipeline->fill_parts;
+    int64_t size = parts ? pipeline->itemsize / parts : 0;
+    if (parts && (parts < 0 || parts > 2 || pipeline->itemsize % parts || (size != 4 && size != 8)))
+        return oz_raise("items are not floating-point numbers");
+    if (sequence == Py_None) return OZ_OK;
+    Py_buffer view; /* owned: released below */
+    if (PyObject_GetBuffer(sequence, &view, PyBUF_SIMPLE) != 0) return OZ_PYTHON;
+    oz_status status = take_sequence(pipeline, &view);
+    PyBuffer_Release(&view);
+    return status;
+}
+
 /* Fill a pipeline from the arguments (shape, permutation, itemsize, swap, steps, fill, keep_empty,
- * inner, index_checksum, index_swap, index_at_end). */
+ * inner, index_checksum, index_swap, index_at_end, and optionally fill_parts and sequence). */
 static oz_status take_pipeline(oz_pipeline *pipeline, PyObject *args) {
-    PyObject *shape, *permutation, *steps, *inner;
+    PyObject *shape, *permutation, *steps, *inner, *sequence = Py_None;
     const char *fill; /* borrowed from the arguments */
     Py_ssize_t fill_size;
     long long itemsize;
-    if (!PyArg_ParseTuple(args, "O!O!LiO!y#pOppp", &PyTuple_Type, &shape, &PyTuple_Type,
+    if (!PyArg_ParseTuple(args, "O!O!LiO!y#pOppp|iO", &PyTuple_Type, &shape, &PyTuple_Type,
                           &permutation, &itemsize, &pipeline->swap, &PyTuple_Type, &steps, &fill,
                           &fill_size, &pipeline->keep_empty, &inner, &pipeline->index_checksum,
-                          &pipeline->index_swap, &pipeline->index_at_end))
+                          &pipeline->index_swap, &pipeline->index_at_end, &pipeline->fill_parts,
+                          &sequence))
         return OZ_PYTHON;
     pipeline->itemsize = itemsize;
     if (PyTuple_GET_SIZE(shape) > OZ_MAX_AXES) return oz_raise("too many axes");
@@ -110,7 +150,8 @@ static oz_status take_pipeline(oz_pipeline *pipeline, PyObject *args) {
     memcpy(pipeline->fill, fill, (size_t)fill_size);
     oz_status status = take_steps(pipeline, steps);
     if (!status && inner != Py_None) status = take_inner(pipeline, inner);
-    return status ? status : take_layout(pipeline);
+    if (!status) status = take_layout(pipeline);
+    return status ? status : take_options(pipeline, sequence);
 }
 
 PyObject *oz_pipeline_new(PyObject *Py_UNUSED(module), PyObject *args) {

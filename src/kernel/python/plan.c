@@ -70,21 +70,14 @@ static oz_status allocate_axis(oz_axis *axis, Py_ssize_t rows) {
     return OZ_OK;
 }
 
-/* Take a run: its start, count and step, and the length of the axis; it is cut here into chunks of
- * one size. `extent` is the length of the array that is filled or stored. */
-static oz_status take_run(PyObject *item, oz_axis *axis, int64_t size, int64_t extent) {
-    int64_t given[4], last = -1;
-    if (oz_take_axes(item, 4, given)) return OZ_PYTHON;
-    int64_t start = given[0], count = given[1], step = given[2], length = given[3];
-    if (start < 0 || count < 0 || step < 1) return oz_raise("invalid run");
-    if (count > extent) return oz_raise("a run reaches out of the array");
-    if (count && (__builtin_mul_overflow(count - 1, step, &last) ||
-                  __builtin_add_overflow(last, start, &last) || last >= length))
-        return oz_raise("a run reaches out of its axis");
-    int64_t rows = count ? last / size - start / size + 1 : 0;
+/* Cut a run of positions into chunks of one size; `length` is that of the axis. */
+static oz_status cut_run(oz_axis *axis, const oz_run *run, int64_t length, int64_t size) {
+    int64_t count = run->count, step = run->step;
+    int64_t last = run->start + (count - 1) * step;
+    int64_t rows = count ? last / size - run->start / size + 1 : 0;
     if (allocate_axis(axis, rows < count ? rows : count)) return OZ_PYTHON;
     axis->step = step;
-    int64_t k = 0, at = start;
+    int64_t k = 0, at = run->start;
     for (int64_t done = 0; done < count; k++) {
         int64_t chunk = at / size, begin = chunk * size;
         int64_t end = length - begin < size ? length : begin + size;
@@ -97,6 +90,43 @@ static oz_status take_run(PyObject *item, oz_axis *axis, int64_t size, int64_t e
         if (done < count) at += here * step;
     }
     axis->length = k;
+    return OZ_OK;
+}
+
+/* Take a run: its start, count and step, and the length of the axis. `extent` is the length of the
+ * array that is filled or stored. */
+static oz_status take_run(PyObject *item, oz_axis *axis, int64_t size, int64_t extent) {
+    int64_t given[4], last = -1;
+    if (oz_take_axes(item, 4, given)) return OZ_PYTHON;
+    oz_run run = {given[0], given[1], given[2]};
+    if (run.start < 0 || run.count < 0 || run.step < 1) return oz_raise("invalid run");
+    if (run.count > extent) return oz_raise("a run reaches out of the array");
+    if (run.count && (__builtin_mul_overflow(run.count - 1, run.step, &last) ||
+                      __builtin_add_overflow(last, run.start, &last) || last >= given[3]))
+        return oz_raise("a run reaches out of its axis");
+    return cut_run(axis, &run, given[3], size);
+}
+
+/* Find the segments among the listed positions of each chunk. */
+static oz_status find_segments(oz_axis *axis) {
+    int64_t count = axis->begin[axis->length], found = 0;
+    axis->segments = malloc(((size_t)count + 1) * sizeof *axis->segments);
+    axis->segment_begin = malloc(((size_t)axis->length + 1) * sizeof *axis->segment_begin);
+    if (!axis->segments || !axis->segment_begin) {
+        PyErr_NoMemory();
+        return OZ_PYTHON;
+    }
+    for (int64_t k = 0; k < axis->length; k++) {
+        axis->segment_begin[k] = found;
+        for (int64_t n = axis->begin[k]; n < axis->begin[k + 1]; n++) {
+            int64_t inner = axis->inner_at[n], outer = axis->outer_at[n];
+            oz_segment *last = found > axis->segment_begin[k] ? &axis->segments[found - 1] : NULL;
+            if (last && inner == last->inner + last->count && outer == last->outer + last->count)
+                last->count++;
+            else axis->segments[found++] = (oz_segment){inner, outer, 1};
+        }
+    }
+    axis->segment_begin[axis->length] = found;
     return OZ_OK;
 }
 
@@ -125,7 +155,7 @@ static oz_status take_list(PyObject *item, oz_axis *axis, int64_t limit, int64_t
         }
         axis->inner[k] = low, axis->count[k] = high - low + 1;
     }
-    return OZ_OK;
+    return find_segments(axis);
 }
 
 /* Take single points: their chunks, where those begin, positions in the chunk and in the array. */
@@ -180,11 +210,101 @@ oz_status oz_take_plan(oz_batch *batch, const Py_buffer *view, PyObject *plan) {
     return batch->rows > PY_SSIZE_T_MAX / MAX_ROW_BYTES ? oz_raise("too many rows") : OZ_OK;
 }
 
+static PyTypeObject *numpy_integer; /* owned: as long as the process lives */
+
+oz_status oz_plan_init(void) {
+    PyObject *numpy = PyImport_ImportModule("numpy"); /* owned: released below */
+    if (numpy) numpy_integer = (PyTypeObject *)PyObject_GetAttrString(numpy, "integer");
+    Py_XDECREF(numpy);
+    return numpy_integer ? OZ_OK : OZ_PYTHON;
+}
+
+/* Clear an error: whoever makes a plan of the selection raises it. */
+static oz_status decline(void) {
+    PyErr_Clear();
+    return OZ_UNSUPPORTED;
+}
+
+static oz_status take_number(PyObject *number, int64_t length, oz_selected *axis) {
+    int overflow;
+    int64_t at = PyLong_AsLongLongAndOverflow(number, &overflow);
+    if (at == -1 && PyErr_Occurred()) return decline();
+    if (at < 0) at += length;
+    if (overflow || at < 0 || at >= length) return OZ_UNSUPPORTED;
+    *axis = (oz_selected){{at, 1, 1}, length, 0};
+    return OZ_OK;
+}
+
+/* Take an integer, one of NumPy's too, or a slice with a positive step; OZ_UNSUPPORTED for all
+ * else. */
+static oz_status take_item(PyObject *item, int64_t length, oz_selected *axis) {
+    if (PyLong_CheckExact(item) || PyObject_TypeCheck(item, numpy_integer))
+        return take_number(item, length, axis);
+    Py_ssize_t start, stop, step;
+    if (!PySlice_Check(item)) return OZ_UNSUPPORTED;
+    if (PySlice_Unpack(item, &start, &stop, &step) != 0) return decline();
+    int64_t count = PySlice_AdjustIndices((Py_ssize_t)length, &start, &stop, step);
+    if (count < 1 || step < 1) return OZ_UNSUPPORTED;
+    *axis = (oz_selected){{start, count, count > 1 ? step : 1}, length, 1};
+    return OZ_OK;
+}
+
+oz_status oz_take_selection(PyObject *selection, PyObject *shape, oz_selected *axes) {
+    int tuple = PyTuple_CheckExact(selection);
+    Py_ssize_t given = tuple ? PyTuple_GET_SIZE(selection) : 1, next = 0, ellipsis = -1;
+    Py_ssize_t ndim = PyTuple_GET_SIZE(shape);
+    for (Py_ssize_t n = 0; n < given; n++) {
+        PyObject *item = tuple ? PyTuple_GET_ITEM(selection, n) : selection;
+        if (item != Py_Ellipsis) continue;
+        if (ellipsis >= 0) return OZ_UNSUPPORTED;
+        ellipsis = n;
+    }
+    Py_ssize_t named = ellipsis < 0 ? given : given - 1;
+    if (named > ndim) return OZ_UNSUPPORTED;
+    if (ellipsis < 0) ellipsis = given;
+    for (Py_ssize_t i = 0; i < ndim; i++) {
+        int64_t length = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i));
+        if (length == -1 && PyErr_Occurred()) return OZ_PYTHON;
+        if (length < 1) return OZ_UNSUPPORTED;
+        if (i >= ellipsis && i < ellipsis + ndim - named) { /* what was left out */
+            axes[i] = (oz_selected){{0, length, 1}, length, 1};
+            next = ellipsis + (ellipsis < given);
+            continue;
+        }
+        PyObject *item = tuple ? PyTuple_GET_ITEM(selection, next) : selection;
+        if (item == Py_Ellipsis) item = PyTuple_GET_ITEM(selection, ++next); /* stands for none */
+        oz_status status = take_item(item, length, &axes[i]);
+        if (status) return status;
+        next++;
+    }
+    return OZ_OK;
+}
+
+oz_status oz_cut_selection(oz_batch *batch, const oz_selected *axes, int64_t max_rows) {
+    const oz_pipeline *pipeline = batch->pipeline;
+    batch->rows = 1;
+    for (int i = 0; i < pipeline->ndim; i++) {
+        const oz_run *run = &axes[i].run;
+        int64_t last = run->start + (run->count - 1) * run->step, size = pipeline->shape[i];
+        int64_t rows = last / size - run->start / size + 1;
+        if (rows > max_rows || (batch->rows *= rows) > max_rows) return OZ_UNSUPPORTED;
+    }
+    batch->rows = 1;
+    for (int i = 0; i < pipeline->ndim; i++) {
+        oz_axis *axis = &batch->axes[i];
+        if (cut_run(axis, &axes[i].run, axes[i].length, pipeline->shape[i])) return OZ_PYTHON;
+        batch->rows *= axis->length;
+    }
+    return OZ_OK;
+}
+
 void oz_free_plan(oz_batch *batch) {
-    for (int i = 0; i < OZ_MAX_AXES; i++) {
+    for (int i = 0; batch->pipeline && i < batch->pipeline->ndim; i++) {
         oz_axis *a = &batch->axes[i];
         free(a->chunk), free(a->begin), free(a->inner_at), free(a->outer_at);
+        free(a->segments), free(a->segment_begin);
     }
     oz_points *p = &batch->points;
     free(p->coords), free(p->begin), free(p->inner), free(p->outer);
+    free(batch->listed.numbers), free(batch->listed.keys), free(batch->listed.key_at);
 }

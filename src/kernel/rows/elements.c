@@ -77,17 +77,38 @@ void oz_copy_elements(const oz_batch *batch, const oz_row *row, unsigned char *b
     else copy_lists(batch, row, box, strides, storing);
 }
 
-static void mark_points(const oz_batch *batch, const oz_row *row, const oz_inner_box *touched,
-                        unsigned char *marks) {
+void oz_copy_point(const oz_batch *batch, int64_t n, const unsigned char *box, const int64_t *start,
+                   const int64_t *strides) {
     const oz_points *p = &batch->points;
-    for (int64_t n = p->begin[row->part[0]]; n < p->begin[row->part[0] + 1]; n++) {
-        int64_t at = 0;
-        for (int i = 0; i < batch->pipeline->ndim; i++) {
-            int64_t size = batch->pipeline->inner->shape[i];
-            at = at * touched->count[i] + p->inner[i * p->count + n] / size - touched->first[i];
-        }
-        marks[at] = 1;
+    for (int i = 0; i < batch->pipeline->ndim; i++)
+        box += (p->inner[i * p->count + n] - start[i]) * strides[i];
+    copy_item(batch->array + p->outer[n] * batch->strides[0], box, batch->pipeline->itemsize);
+}
+
+/* Return the inner chunk of a point, counted in those that a row touches. */
+static int64_t inner_of_point(const oz_batch *batch, int64_t n, const oz_inner_box *touched) {
+    const oz_points *p = &batch->points;
+    int64_t at = 0;
+    for (int i = 0; i < batch->pipeline->ndim; i++) {
+        int64_t size = batch->pipeline->inner->shape[i];
+        at = at * touched->count[i] + p->inner[i * p->count + n] / size - touched->first[i];
     }
+    return at;
+}
+
+int64_t *oz_sort_points(const oz_batch *batch, const oz_row *row, const oz_inner_box *touched) {
+    int64_t first = batch->points.begin[row->part[0]], last = batch->points.begin[row->part[0] + 1];
+    int64_t total = touched->total, begin = 0;
+    int64_t *ends = calloc((size_t)(total + last - first), sizeof *ends); /* owned by the caller */
+    if (!ends) return NULL;
+    for (int64_t n = first; n < last; n++) ends[inner_of_point(batch, n, touched)]++;
+    for (int64_t k = 0; k < total; k++) {
+        int64_t count = ends[k];
+        ends[k] = begin, begin += count;
+    }
+    for (int64_t n = first; n < last; n++)
+        ends[total + ends[inner_of_point(batch, n, touched)]++] = n;
+    return ends;
 }
 
 /* An inner chunk has elements if every axis has a position in it. */
@@ -113,9 +134,7 @@ unsigned char *oz_mark_inner(const oz_batch *batch, const oz_row *row,
                              const oz_inner_box *touched) {
     unsigned char *marks = calloc((size_t)touched->total, 1); /* owned by the caller */
     if (!marks) return NULL;
-    if (batch->points.coords) {
-        mark_points(batch, row, touched, marks);
-    } else if (mark_lists(batch, row, touched, marks)) {
+    if (mark_lists(batch, row, touched, marks)) {
         free(marks);
         return NULL;
     }

@@ -16,6 +16,7 @@ static oz_status open_file(const oz_batch *batch, oz_output *output) {
     if (status) return status;
     for (int i = 0; i < MAX_ATTEMPTS; i++) { /* others may remove a directory while it is empty */
         status = oz_atomic_file_open(&output->atomic, batch->directory, key, replaces);
+        output->atomic.local = batch->local;
         if (!status || errno != ENOENT) return status;
         if (oz_make_parents(batch->directory, key) && errno != ENOENT) return OZ_SYSTEM;
     }

@@ -1,6 +1,5 @@
 #include "rows/rows.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* The box around the points of a chunk. */
@@ -19,8 +18,23 @@ static void get_points_row(const oz_batch *batch, int64_t number, oz_row *row) {
     }
 }
 
+static void get_listed_row(const oz_batch *batch, int64_t number, oz_row *row) {
+    int ndim = batch->pipeline->ndim;
+    const int64_t *numbers = batch->listed.numbers + number * oz_listed_size(ndim);
+    for (int i = 0; i < ndim; i++, numbers += 4) {
+        row->coords[i] = 0, row->part[i] = number;
+        row->inner[i] = numbers[0], row->outer[i] = numbers[1];
+        row->count[i] = numbers[2], row->step[i] = numbers[3];
+    }
+    row->whole = numbers[0] != 0;
+}
+
 void oz_get_row(const oz_batch *batch, int64_t number, oz_row *row) {
     row->number = number;
+    if (batch->listed.numbers) {
+        get_listed_row(batch, number, row);
+        return;
+    }
     if (batch->points.coords) {
         get_points_row(batch, number, row);
         return;
@@ -40,7 +54,29 @@ void oz_get_row(const oz_batch *batch, int64_t number, oz_row *row) {
     }
 }
 
+static oz_status get_listed_key(const oz_batch *batch, int64_t number, char *key) {
+    const size_t *at = batch->listed.key_at + number;
+    size_t size = at[1] - at[0];
+    if (!batch->listed.keys || !size) return OZ_UNSUPPORTED;
+    if (batch->prefix_size + size >= PATH_MAX) return oz_system_error(ENAMETOOLONG);
+    memcpy(key, batch->prefix, batch->prefix_size);
+    memcpy(key + batch->prefix_size, batch->listed.keys + at[0], size);
+    key[batch->prefix_size + size] = 0;
+    return OZ_OK;
+}
+
+/* Write a number that is not negative; return the bytes that it took, at most 19. */
+static size_t put_number(char *to, int64_t number) {
+    char digits[20];
+    size_t count = 0;
+    do digits[count++] = (char)('0' + number % 10);
+    while (number /= 10);
+    for (size_t i = 0; i < count; i++) to[i] = digits[count - 1 - i];
+    return count;
+}
+
 oz_status oz_row_key(const oz_batch *batch, const oz_row *row, char *key) {
+    if (batch->listed.numbers) return get_listed_key(batch, row->number, key);
     const size_t room = 64; /* for one number, separators and the final NUL */
     if (batch->prefix_size > PATH_MAX - room) return oz_system_error(ENAMETOOLONG);
     int ndim = batch->pipeline->ndim;
@@ -51,7 +87,7 @@ oz_status oz_row_key(const oz_batch *batch, const oz_row *row, char *key) {
     for (int i = 0; i < ndim; i++) {
         if (at > PATH_MAX - room) return oz_system_error(ENAMETOOLONG);
         if (i > 0 || batch->key_style == 0) key[at++] = (char)batch->separator;
-        at += (size_t)snprintf(key + at, 24, "%lld", (long long)row->coords[i]);
+        at += put_number(key + at, row->coords[i]);
     }
     key[at] = 0;
     return OZ_OK;

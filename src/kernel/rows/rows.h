@@ -7,6 +7,11 @@
 #include <limits.h>
 #include <stdatomic.h>
 
+/* Positions that follow each other: the first one in the chunk and in the array, and how many. */
+typedef struct {
+    int64_t inner, outer, count;
+} oz_segment;
+
 /* The chunks along one axis, as columns. They are copies of Python's, so nothing can change them
  * while the threads run. */
 typedef struct {
@@ -18,6 +23,10 @@ typedef struct {
     /* Owned: freed by oz_free_plan; NULL for runs. Listed positions: where those of a chunk begin,
      * and of each its position in the chunk and in the array. */
     int64_t *begin, *inner_at, *outer_at;
+    /* Owned, and NULL for runs, as those: the same positions as segments, and where the segments of
+     * a chunk begin. */
+    oz_segment *segments;
+    int64_t *segment_begin;
 } oz_axis;
 
 /* Single points, sorted by chunk. */
@@ -27,6 +36,16 @@ typedef struct {
     int64_t *coords, *begin, *inner, *outer;
     int64_t count;
 } oz_points;
+
+/* Rows that are listed one by one, each with a key of its own. */
+typedef struct {
+    /* Owned: freed by oz_free_plan. Of each row, axis after axis: the first element in the chunk
+     * and in the array, their number, and the step in the chunk; then 1 where the row is whole. */
+    int64_t *numbers;
+    /* Owned: freed by oz_free_plan. The keys, one after the other, and where each begins. */
+    char *keys;
+    size_t *key_at;
+} oz_listed_rows;
 
 /* A value in memory: one that is read, or one that grows. */
 typedef struct {
@@ -42,10 +61,12 @@ typedef struct oz_batch {
     const oz_pipeline *pipeline; /* borrowed from the capsule of the call */
     oz_axis axes[OZ_MAX_AXES];
     oz_points points;
+    oz_listed_rows listed; /* without axes and points */
     int elements; /* 1: rows are boxes around points or listed positions */
     int64_t rows;
     /* Keys relative to a directory, or values in memory. */
     int directory;      /* owned: closed with the batch; AT_FDCWD: the prefix is a path; -1: none */
+    int local;          /* of the directory: see oz_is_local */
     oz_value *values;   /* owned: freed with the batch; the old values of the rows; NULL: files */
     oz_value *stored;   /* owned: freed with the batch; the new values; NULL: files */
     const char *prefix; /* borrowed from the call's arguments, or from `path` */
@@ -58,9 +79,12 @@ typedef struct oz_batch {
     int writing;
     int sync;             /* values are on the disk before they are visible */
     int skip_missing;     /* rows that would get the fill value are not done */
+    /* Owned: freed with the batch; 1 for rows that have no value; NULL where nobody asks. */
+    atomic_uchar *missing;
     atomic_int replacing; /* set when a key was found to exist */
     /* Work. A row may be shared by several threads, each of which takes a slice of the shard. */
     int64_t slices;
+    int threads;
     atomic_llong next;      /* the next slice to take */
     atomic_uchar *statuses; /* owned: freed with the batch; an oz_status for each row */
     /* Owned: freed with the batch, as the next. NULL where no row is written in slices. */
@@ -96,6 +120,9 @@ typedef struct {
 typedef struct {
     int64_t first[OZ_MAX_AXES], count[OZ_MAX_AXES], total;
 } oz_inner_box;
+
+/* Numbers of one listed row. */
+static inline int64_t oz_listed_size(int ndim) { return 4 * (int64_t)ndim + 1; }
 
 void oz_get_row(const oz_batch *batch, int64_t number, oz_row *row);
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from omnizarr.concurrency import fork
-from omnizarr.concurrency.pool import start_thread
+from omnizarr.concurrency.pool import PATIENCE, start_thread
 
 T = TypeVar("T")
 _loop: asyncio.AbstractEventLoop | None = None
@@ -15,12 +16,25 @@ _lock = fork.lock()
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine; the caller's own event loop has no part in it."""
-    future = asyncio.run_coroutine_threadsafe(work, _running())
+    """Return the result of a coroutine; the caller's own event loop has no part in it.
+
+    An interrupt cancels it, and waits for it to end for `PATIENCE`.
+    """
+    ended = threading.Event()
+
+    async def whole() -> T:
+        try:
+            return await work
+        finally:
+            ended.set()
+
+    future = asyncio.run_coroutine_threadsafe(whole(), _running())
     try:
         return future.result()
-    except BaseException:
-        future.cancel()
+    except BaseException:  # of the coroutine, or of a signal handler
+        if not future.done():
+            future.cancel()
+            ended.wait(PATIENCE)
         raise
 
 

@@ -7,17 +7,19 @@ submitted, so that a million items need no more memory than a thousand.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import signal
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
-from queue import SimpleQueue
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from omnizarr import config
-from omnizarr.concurrency.pool import abandoned_when, run_on_threads
+from omnizarr.concurrency.pool import PATIENCE, abandoned_when, run_on_threads
 from omnizarr.errors import StoreError, WrongType
 
 A = TypeVar("A")
@@ -45,8 +47,9 @@ def for_each_on(
 
     `on` is None or ``"threads"``, ``"processes"``, an executor, or a Dask client; `workers` is the
     number of threads or processes. `done` is called by one thread at a time. The first error stops
-    the rest and is raised when the calls on threads that have begun have ended; without `waits`,
-    an interrupt is raised at once.
+    the rest and is raised when the calls that have begun have ended, except on a Dask cluster,
+    which does not tell which have. Without `waits`, or on an executor, an interrupt waits for
+    `PATIENCE` only.
     """
     if on is None or on == "threads":
         _on_threads(items, function, done, workers or config.get().threads, waits)
@@ -70,7 +73,7 @@ def runs_in_process(on: On) -> bool:
 
 
 def _is_dask(on: Any) -> bool:
-    return hasattr(on, "get_executor") and hasattr(on, "nthreads")
+    return hasattr(on, "submit") and hasattr(on, "nthreads")
 
 
 def _on_threads(
@@ -130,11 +133,21 @@ def _on_executor(
                 _collect(ended.get(), running, done)
         while running:
             _collect(ended.get(), running, done)
-    except BaseException:
-        if not hasattr(executor, "_client"):  # Dask forgets futures that nobody has any more
-            for future in running:
-                future.cancel()
+    except BaseException as e:
+        if not isinstance(executor, _DaskExecutor):  # Dask forgets futures that nobody has
+            _stop(running, ended, math.inf if isinstance(e, Exception) else PATIENCE)
         raise
+
+
+def _stop(running: Iterable[Future[R]], ended: SimpleQueue[Future[R]], seconds: float) -> None:
+    """Cancel the calls that have not begun, and wait for the others, at most for so long."""
+    begun = {future for future in running if not future.cancel()}
+    begun = {future for future in begun if not future.done()}
+    end = time.monotonic() + seconds
+    with suppress(Empty):
+        while begun:
+            left = None if end == math.inf else max(0.0, end - time.monotonic())
+            begun.discard(ended.get(timeout=left))
 
 
 def _collect(future: Future[R], running: dict[Future[R], A], done: Callable[[A, R], None]) -> None:

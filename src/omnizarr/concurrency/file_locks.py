@@ -8,19 +8,18 @@ waited meanwhile sees that its file is no longer the one in the directory, and o
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import struct
 import sys
 import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from omnizarr.concurrency.fork import on_fork
 from omnizarr.concurrency.key_locks import refuse_reentry
-from omnizarr.concurrency.retry import REMOVED_DIRECTORY
-from omnizarr.errors import warn
+from omnizarr.concurrency.retry import REMOVED_DIRECTORY, retry_on_emfile
+from omnizarr.errors import StoreError, raised_by_system, warn
 
 if sys.platform != "win32":
     import fcntl
@@ -32,22 +31,13 @@ _BYTES = 2**32
 _HAS_RANGES = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLKW")
 _PASSING = {errno.ENOMEM, errno.EIO, errno.EDEADLK}  # also of file systems that have locks
 _open_files: set[_File] = set()
-_warned: set[str] = set()
-
-
-class _Claim:
-    """Keys that a thread is changing, by their bytes."""
-
-    def __init__(self, keys: Iterable[str]) -> None:
-        self.keys = {zlib.crc32(os.fsencode(key)): key for key in keys}
-        self.has_all = False  # of the file
 
 
 class _Held(threading.local):
     """The claims of this thread, by lock file; several if a finaliser runs in the middle."""
 
     def __init__(self) -> None:
-        self.claims: dict[str, list[_Claim]] = {}
+        self.claims: dict[str, list[locked]] = {}
 
 
 _held = _Held()
@@ -59,11 +49,19 @@ class _File:
     Otherwise the lock of a parent that is killed would last as long as the child.
     """
 
-    __slots__ = ("descriptor",)
+    __slots__ = ("descriptor", "identity")
 
     def __init__(self, path: str) -> None:
         self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         _open_files.add(self)
+        self.identity = os.fstat(self.descriptor)
+
+    def is_at(self, path: str) -> bool:
+        """Return True if this is still the file at its path."""
+        try:
+            return os.path.samestat(self.identity, os.stat(path))
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
         _open_files.discard(self)
@@ -72,33 +70,50 @@ class _File:
             os.close(descriptor)
 
 
-@contextlib.contextmanager
-def locked(directory: str, keys: Iterable[str], kind: str) -> Iterator[None]:
+class locked:
     """Wait until no other process or thread has these keys of a directory, and hold them."""
-    claim = _Claim(keys)
-    if not claim.keys:
-        yield
-        return
-    path = os.path.join(directory, NAME + kind)
-    outer = _held.claims.setdefault(path, [])
-    for other in outer:
-        for byte in other.keys.keys() & claim.keys.keys():
-            refuse_reentry(claim.keys[byte], directory)
-    whole = not _HAS_RANGES or (len(claim.keys) > MANY and not outer)
-    ranges = [(0, _BYTES)] if whole else [(byte, 1) for byte in sorted(claim.keys)]
-    has_all = any(other.has_all for other in outer)
-    outer.append(claim)
-    file = None
-    try:
-        file = None if has_all else _enter(path, ranges)
-        claim.has_all = whole
-        yield
-    finally:
-        outer.remove(claim)
-        if not outer:
-            _held.claims.pop(path, None)
+
+    __slots__ = ("_file", "_has_all", "_keys", "_path")
+
+    def __init__(self, directory: str, keys: Iterable[str], kind: str) -> None:
+        self._path = os.path.join(directory, NAME + kind)
+        self._keys = {zlib.crc32(os.fsencode(key)): key for key in keys}  # by their bytes
+        self._has_all = False  # of the file
+        self._file: _File | None = None
+
+    def __enter__(self) -> None:
+        keys, path = self._keys, self._path
+        if not keys:
+            return
+        outer = _held.claims.setdefault(path, [])
+        for other in outer:
+            for byte in other._keys.keys() & keys.keys():
+                refuse_reentry(keys[byte], os.path.dirname(path))
+        whole = not _HAS_RANGES or (len(keys) > MANY and not outer)
+        ranges = [(0, _BYTES)] if whole else [(byte, 1) for byte in sorted(keys)]
+        has_all = any(other._has_all for other in outer)
+        outer.append(self)
+        try:
+            if not has_all:
+                self._file = retry_on_emfile(lambda: _enter(path, ranges))
+            self._has_all = whole
+        except BaseException as e:
+            self.__exit__()
+            if isinstance(e, OSError) and raised_by_system(e):
+                where = repr(os.path.dirname(path))
+                raise StoreError(f"cannot lock keys in {where}: {e.strerror or e}") from e
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        claims = _held.claims  # in a forked child not those of its parent
+        outer = [other for other in claims.get(self._path, ()) if other is not self]
+        if outer:
+            claims[self._path] = outer
+        else:
+            claims.pop(self._path, None)
+        file, self._file = self._file, None
         if file is not None:
-            _leave(path, file)
+            _leave(self._path, file)
 
 
 def is_unused(path: str, *, remove: bool) -> bool:
@@ -139,13 +154,16 @@ def _enter(path: str, ranges: list[tuple[int, int]]) -> _File | None:
         try:
             for start, length in ranges:
                 _lock(file.descriptor, fcntl.F_WRLCK, start, length)
-            if _is_at(file.descriptor, path):
+            if file.is_at(path):
                 return file
         except OSError as e:
             file.close()
             if e.errno in _PASSING:
                 raise
-            _warn_once(path, e)
+            warn(
+                f"{os.path.dirname(path)!r} has no locks between processes ({e.strerror or e});"
+                " let only one process change a chunk at a time"
+            )
             return None
         except BaseException:
             file.close()
@@ -171,33 +189,28 @@ def _leave(path: str, file: _File) -> None:
     if file.descriptor < 0:
         return  # in a forked child, which has closed it
     try:
-        # Released first: of two who leave together, the last one finds the file free.
-        _lock(file.descriptor, fcntl.F_UNLCK, 0, _BYTES)
-        with contextlib.suppress(OSError):
+        # Of two who leave together, each may find the other: the last one to release finds none.
+        if not _lock_all(file, path, remove=True):
+            _lock(file.descriptor, fcntl.F_UNLCK, 0, _BYTES)
             _lock_all(file, path, remove=True)
+    except OSError:
+        return  # closing releases the locks, too
     finally:
         file.close()
 
 
 def _lock_all(file: _File, path: str, *, remove: bool) -> bool:
-    """Return True if nobody has a lock in a file, which is removed then where asked for."""
+    """Return True if nobody else has a lock in a file, which is removed then where asked for."""
     try:
         _lock(file.descriptor, fcntl.F_WRLCK, 0, _BYTES, wait=False)
     except BlockingIOError:
         return False
     try:
-        if remove and _is_at(file.descriptor, path):
+        if remove and file.is_at(path):
             os.unlink(path)
     finally:  # not by closing: a child that was forked just now has the file open too
         _lock(file.descriptor, fcntl.F_UNLCK, 0, _BYTES)
     return True
-
-
-def _is_at(descriptor: int, path: str) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except FileNotFoundError:
-        return False
 
 
 def _lock(descriptor: int, kind: int, start: int, length: int, *, wait: bool = True) -> None:
@@ -208,17 +221,6 @@ def _lock(descriptor: int, kind: int, start: int, length: int, *, wait: bool = T
         return
     command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
     fcntl.fcntl(descriptor, command, struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0))
-
-
-def _warn_once(path: str, error: OSError) -> None:
-    directory = os.path.dirname(path)
-    if directory not in _warned:
-        _warned.add(directory)
-        warn(
-            f"{directory!r} has no locks between processes ({error.strerror or error});"
-            " let only one process change a chunk at a time",
-            stacklevel=6,
-        )
 
 
 def _close_all() -> None:

@@ -12,8 +12,7 @@ another thread holds what it wants, it waits for a limited time and gets an erro
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from typing import Any
 
 from omnizarr.concurrency.fork import on_fork
@@ -39,8 +38,10 @@ class _Lock:
         self.count = 0
 
     def release(self) -> None:
-        with suppress(RuntimeError):  # an interrupt came before it was taken
+        try:
             self.lock.release()
+        except RuntimeError:  # an interrupt came before it was taken
+            return
 
 
 class _Held(threading.local):
@@ -54,29 +55,41 @@ _locks: dict[tuple[int, int], _Lock] = {}  # by level and slot, made when they a
 _held = _Held()
 
 
-@contextmanager
-def locked(level: int, keys: Iterable[str], store: Any = None) -> Iterator[None]:
+class locked:
     """Wait until no other thread has a lock of these keys, and hold them until the block ends.
 
     Where a store is given, it is an error if this thread holds a key of that store already.
     """
-    wanted, claims, taken = set(keys), _held.claims, list[_Lock]()
-    if store is not None:
-        _refuse_held(claims, level, wanted, store)
-    in_order = all(level < other for other, _, _ in claims)
-    claim = level, store, wanted
-    claims.append(claim)
-    try:
-        for one in _find(level, wanted):
-            taken.append(one)  # before it is taken: an interrupt may come right after
-            if not one.lock.acquire(timeout=-1 if in_order else OUT_OF_ORDER_WAIT):
-                _refuse_to_wait(min(wanted))
-            one.count += 1
-        yield
-    finally:
-        for one in reversed(taken):
+
+    __slots__ = ("_claim", "_claims", "_taken")
+
+    def __init__(self, level: int, keys: Iterable[str], store: Any = None) -> None:
+        self._claim = level, store, set(keys)
+        self._taken: list[_Lock] = []
+
+    def __enter__(self) -> None:
+        level, store, wanted = self._claim
+        self._claims = claims = _held.claims
+        if store is not None and claims:
+            for other_level, other_store, keys in claims:
+                if other_level == level and not wanted.isdisjoint(keys) and other_store == store:
+                    refuse_reentry(min(wanted & keys), store)
+        in_order = not claims or all(level < other for other, _, _ in claims)
+        claims.append(self._claim)
+        try:
+            for one in _find(level, wanted):
+                self._taken.append(one)  # before it is taken: an interrupt may come right after
+                if not one.lock.acquire(timeout=-1 if in_order else OUT_OF_ORDER_WAIT):
+                    _refuse_to_wait(min(wanted))
+                one.count += 1
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        for one in reversed(self._taken):
             one.release()
-        claims[:] = [c for c in claims if c is not claim]
+        self._claims[:] = [c for c in self._claims if c is not self._claim]
 
 
 def holds_below(level: int) -> bool:
@@ -103,14 +116,6 @@ def refuse_reentry(key: str, where: Any) -> None:
         f"cannot change {key!r} in {where!r}: this thread is in the middle of changing it; a"
         " finaliser or signal handler should leave that to another thread"
     )
-
-
-def _refuse_held(
-    claims: list[tuple[int, Any, set[str]]], level: int, wanted: set[str], store: Any
-) -> None:
-    for other_level, other_store, keys in claims:
-        if other_level == level and not wanted.isdisjoint(keys) and other_store == store:
-            refuse_reentry(min(wanted & keys), store)
 
 
 def _refuse_to_wait(key: str) -> None:

@@ -6,7 +6,9 @@ threads do not multiply under Dask or in nested calls. Nobody waits: a call alwa
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,13 +33,35 @@ class _Used:
 Share: TypeAlias = tuple[_Used, int, int]  # of threads: this one, and others
 
 
+class Ending:
+    """An end that one thread waits for, and goes on to wait for after an interrupt.
+
+    `Thread.join` and `threading.Event` do not survive an exception of a signal handler that comes
+    right after they have got a lock.
+    """
+
+    def __init__(self) -> None:
+        self._come = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Note the end, once."""
+        self._come = True
+        self._lock.release()
+
+    def wait(self, seconds: float = math.inf) -> bool:
+        """Return True when the end has come, False if that takes longer."""
+        # Whoever gets the lock keeps it: the end has come by then, and nobody asks for it again.
+        return self._come or self._lock.acquire(timeout=-1 if seconds == math.inf else seconds)
+
+
 class Helper:
     """A thread that helps a call: counted until it ends, or until it is needed no more."""
 
     def __init__(self, used: _Used) -> None:
         self._used, self._counted = used, True
-        self._ended = threading.Lock()
-        self._ended.acquire()
+        self._ended = Ending()
 
     def give_back(self) -> None:
         """Count the thread no more."""
@@ -53,12 +77,11 @@ class Helper:
     def end(self) -> None:
         """Note that the thread has done its work."""
         self.give_back()
-        self._ended.release()
+        self._ended.set()
 
-    def wait(self) -> None:
-        """Wait for the thread to end; `Thread.join` does not survive an interrupt."""
-        with self._ended:
-            pass
+    def wait(self, end: float = math.inf) -> None:
+        """Wait for the thread to end, up to a monotonic time."""
+        self._ended.wait(end if end == math.inf else max(0.0, end - time.monotonic()))
 
 
 class _Thread(threading.local):

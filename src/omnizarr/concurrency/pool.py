@@ -1,5 +1,10 @@
 """Threads: helpers of one call, and a pool for requests, which mostly wait.
 
+An error of one call drops those that have not begun and is raised when the others have ended, so
+that the caller may close what they use. An interrupt (Ctrl-C) waits for calls that may take long,
+such as a request that a server does not answer, no longer than `PATIENCE`; a second one leaves at
+once.
+
 No thread keeps the process from ending. Where none can be started, at the end of the interpreter or
 at a limit of the system, the caller does the work itself.
 """
@@ -8,26 +13,28 @@ from __future__ import annotations
 
 import _thread
 import itertools
+import math
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
-from typing import ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from omnizarr import config
 from omnizarr.concurrency import fork
-from omnizarr.concurrency.limits import Helper, helpers, is_superfluous
+from omnizarr.concurrency.limits import Ending, Helper, helpers, is_superfluous
 
 P = ParamSpec("P")
 A = TypeVar("A")
 R = TypeVar("R")
 
-REQUESTS = 64  # of this process that run at a time
 SMALL = 2**16  # below this many bytes a call stays on its own thread
 START = 2.0  # seconds that a thread may take to begin
+PATIENCE = 1.0  # seconds that an interrupt waits for calls that may take long
 
 
 def start_thread(work: Callable[[], object], name: str) -> bool:
@@ -68,8 +75,8 @@ def run_on_threads(
 
     The first error is raised when all of them have ended; `stop` has the others end soon. Between
     its parts `work` may ask `is_superfluous` and return early. Without `waits` an interrupt
-    (Ctrl-C, not an error) is raised at once, and the helpers end later. They are started for the
-    call and end with it, so that a fork finds none of them.
+    (Ctrl-C, not an error) waits for `PATIENCE` only, and the helpers end later. They are started
+    for the call and end with it, so that a fork finds none of them.
     """
     settings, errors, started = config.get(), list[BaseException](), 0
 
@@ -95,8 +102,10 @@ def run_on_threads(
                 helper.wait()
         except BaseException as e:
             stop()
-            for helper in found[:started] if waits or isinstance(e, Exception) else ():
-                helper.wait()
+            patient = waits or isinstance(e, Exception)
+            end = math.inf if patient else time.monotonic() + PATIENCE
+            for helper in found[:started]:
+                helper.wait(end)
             raise
         finally:
             for helper in found[started:]:
@@ -115,7 +124,7 @@ def for_each(
 ) -> None:
     """Call a function for every item, on a few threads where so many bytes are worth it.
 
-    Without `waits` an interrupt does not wait for calls that have begun.
+    Without `waits` an interrupt waits for calls that have begun for `PATIENCE` only.
     """
     threads = useful_threads(count, nbytes)
     if threads <= 1:
@@ -147,14 +156,14 @@ def for_each(
 
 
 class ThreadPool:
-    """Up to so many threads that call what is submitted, and wait for more.
+    """Up to so many threads, by default `requests`, that call what is submitted and wait for more.
 
     An executor of the standard library would be waited for when the interpreter ends: a request
     to a server that does not answer, long abandoned, would hold it for minutes. Its locks are also
     not for finalisers, which may run while this thread has them. A forked child starts anew.
     """
 
-    def __init__(self, size: int, name: str) -> None:
+    def __init__(self, size: int | None, name: str) -> None:
         self._size, self._name = size, name
         self._reset()
         fork.on_fork(in_child=self._reset)
@@ -176,13 +185,18 @@ class ThreadPool:
         with self._lock:
             if self._idle:
                 self._idle -= 1
-            elif self._count < self._size:
+            elif self._count < (self._size or config.get().requests):
                 self._count += 1
                 if not start_thread(self._work, self._name):
                     self._count -= 1
             if self._count:
                 self._waiting.put(job)
             return self._count > 0
+
+    @property
+    def is_busy(self) -> bool:
+        """True if a call waits for a thread."""
+        return not self._waiting.empty()
 
     def _work(self) -> None:
         _request.pool = self
@@ -217,24 +231,66 @@ class _Request(threading.local):
 
 
 _request = _Request()
-_requests = ThreadPool(REQUESTS, "omnizarr-request")
+_requests = ThreadPool(None, "omnizarr-request")
 
 
 def in_parallel(function: Callable[[A], R], items: Sequence[A]) -> list[R]:
-    """Return the results for all items, in order; the first error is raised, the rest cancelled."""
+    """Return the results for all items, in order.
+
+    The first error drops the calls that have not begun, and is raised when the others have ended.
+    """
     if len(items) < 2 or _request.pool is _requests:  # which must not wait for itself
         return [function(item) for item in items]
-    futures, ended = list[Future[R]](), threading.Event()
-    try:
-        ends = (*_request.ends, ended.is_set)
-        futures.extend(_requests.submit(_call, ends, function, item) for item in items)
-        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        failed = next((f for f in futures if f in done and f.exception() is not None), None)
-        return [future.result() for future in futures] if failed is None else [failed.result()]
-    finally:
-        ended.set()
-        for future in futures:
-            future.cancel()
+    return _Batch(function, items).run()
+
+
+class _Batch(Generic[A, R]):
+    """Calls for many items: each thread takes the next one, so that none is handed over alone."""
+
+    def __init__(self, function: Callable[[A], R], items: Sequence[A]) -> None:
+        self._function, self._items = function, items
+        self._next = itertools.count()  # atomic
+        self._results: list[Any] = [None] * len(items)
+        self._errors: list[tuple[int, BaseException]] = []
+        self._ended = threading.Event()  # no more calls
+        self._ends = (*_request.ends, self._ended.is_set)
+        self._lock = threading.Lock()
+        self._workers = 0  # that have been submitted and have not left
+        self._left = Ending()
+
+    def run(self) -> list[R]:
+        try:
+            self._workers = min(len(self._items), config.get().requests)
+            for _ in range(self._workers):
+                _requests.submit(self._work)
+            self._left.wait()
+        except BaseException:  # of a signal handler
+            self._ended.set()
+            self._left.wait(PATIENCE)
+            raise
+        if self._errors:
+            raise min(self._errors, key=lambda found: found[0])[1]
+        return cast("list[R]", self._results)
+
+    def _work(self) -> None:
+        before, _request.ends = _request.ends, self._ends
+        try:
+            for number in self._next:
+                if number >= len(self._items) or self._ended.is_set():
+                    break
+                self._results[number] = self._function(self._items[number])
+                if _requests.is_busy:  # other calls have their turn
+                    _requests.submit(self._work)
+                    return
+        except BaseException as e:  # raised where the results are asked for
+            self._errors.append((number, e))
+            self._ended.set()
+        finally:
+            _request.ends = before
+        with self._lock:
+            self._workers -= 1
+            if not self._workers:
+                self._left.set()
 
 
 def interruptible(function: Callable[[], R]) -> R:
@@ -245,11 +301,15 @@ def interruptible(function: Callable[[], R]) -> R:
     if threading.get_ident() != threading.main_thread().ident:
         return function()
     ended = threading.Event()
+    ends = (*_request.ends, ended.is_set)
+    future = _requests.submit(_call, ends, lambda _: function(), None)
     try:
-        ends = (*_request.ends, ended.is_set)
-        return _requests.submit(_call, ends, lambda _: function(), None).result()
-    finally:
+        return future.result()
+    except BaseException:  # of the function, or of a signal handler
         ended.set()
+        if not future.cancel():
+            wait([future], PATIENCE)
+        raise
 
 
 def is_abandoned() -> bool:

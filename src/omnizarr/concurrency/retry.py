@@ -136,14 +136,14 @@ def retry_conflicts(
         raise Conflict(f"{e} was {event} {times}{consequence}") from None
 
 
-def retry_on_emfile(call: Callable[[], T]) -> T:
+def retry_on_emfile(call: Callable[..., T], *args: Any) -> T:
     """Return what `call` returns, tried again where no file descriptor is left for it."""
     try:
-        return call()  # the ordinary case, for which nothing is measured
+        return call(*args)  # the ordinary case, for which nothing is measured
     except OSError as e:
         if e.errno not in EMFILE:
             raise
-    return NO_DESCRIPTORS.call(call, OSError, lambda e: e.errno in EMFILE)
+    return NO_DESCRIPTORS.call(lambda: call(*args), OSError, lambda e: e.errno in EMFILE)
 
 
 def descriptor_shortage() -> str:

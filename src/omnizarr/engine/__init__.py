@@ -1,8 +1,8 @@
 """The engine: binds the names of a model to code, and reads and writes by plans."""
 
-from omnizarr.engine.binding import BoundArray, chunk_context
+from omnizarr.engine.binding import BoundArray, chunk_context, was_bound
 from omnizarr.engine.dispatch import exclusive, read, write, write_fields
-from omnizarr.engine.kernel import empty
+from omnizarr.engine.kernel import empty, read_small
 from omnizarr.engine.missing_chunks import Missing, check_missing
 from omnizarr.engine.reference import read_chunk, write_chunk
 from omnizarr.engine.stream import Stream
@@ -17,6 +17,8 @@ __all__ = [
     "exclusive",
     "read",
     "read_chunk",
+    "read_small",
+    "was_bound",
     "write",
     "write_chunk",
     "write_fields",

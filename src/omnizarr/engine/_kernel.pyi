@@ -12,10 +12,13 @@ def pipeline(
     index_checksum: bool,
     index_swap: bool,
     index_at_end: bool,
+    fill_parts: int = ...,
+    sequence: Any = ...,
     /,
 ) -> Any: ...
 def load_deflate(file: str, /) -> bool: ...
 def memory(size: int, /) -> Any: ...
+def read_small(array: tuple[Any, ...], selection: Any, /) -> Any: ...
 def run(
     pipeline: Any,
     plan: tuple[Any, ...] | list[Any],
@@ -32,3 +35,19 @@ def run(
     min_bytes: int,
     /,
 ) -> list[int] | None: ...
+def run_rows(
+    pipeline: Any,
+    rows: list[tuple[Any, ...]],
+    keys: list[str] | None,
+    root: bytes,
+    values: list[Any] | None,
+    array: Any,
+    is_scalar: bool,
+    writing: bool,
+    sync: bool,
+    skip_missing: bool,
+    tell_missing: bool,
+    threads: int,
+    min_bytes: int,
+    /,
+) -> Any: ...

@@ -30,6 +30,7 @@ from omnizarr.errors import (
     UnknownExtension,
     error_context,
 )
+from omnizarr.formats.codec_names import stored_order
 from omnizarr.model import ArrayModel, Named, paths
 from omnizarr.storage_transformers import transform
 from omnizarr.stores import Store
@@ -41,6 +42,8 @@ _pipelines: Cache[Key, CodecPipeline] = Cache(512)
 # The parts of bound models by the ids of all that they depend on, which the model keeps alive. So
 # what is opened again need not be checked again.
 _checked: Cache[Key, tuple[ArrayModel, dict[str, Any]]] = Cache(512)
+# Models that were bound completely, by their ids, so that handles need not bind them at once.
+_complete: Cache[Key, ArrayModel] = Cache(512)
 # The parts of a model that binding depends on, besides the shape.
 _BOUND_PARTS = (
     *("data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
@@ -48,6 +51,11 @@ _BOUND_PARTS = (
 )
 _bound_parts = attrgetter(*_BOUND_PARTS)
 _PARTS = ("data_type", "fill", "encoding", "skipped", "_pipelines", "layouts")
+
+
+def was_bound(model: ArrayModel) -> bool:
+    """Return True if binding this model again cannot raise, and skips nothing."""
+    return _complete.get((registry.generation(), id(model))) is not None
 
 
 @dataclass(eq=False)
@@ -61,6 +69,9 @@ class BoundArray:
     _pipelines: dict[tuple[int, ...], CodecPipeline] = field(default_factory=dict)
     # The layout for the compiled kernel, with and without empty chunks, by type of store.
     layouts: dict[tuple[bool, type], Any] = field(default_factory=dict)
+    # What `kernel.read_small` needs to know of the array; empty: it cannot read it; None: not yet
+    # known.
+    small: tuple[Any, ...] | None = None
     # True if chunks at the end may hold elements of a larger shape that another writer stored.
     outgrown: bool = False
 
@@ -71,6 +82,7 @@ class BoundArray:
     def check(self) -> bool:
         """Raise if the model is invalid; return False if part of it is only unknown."""
         if self._was_checked():
+            self._remember_complete()
             return True
         unknown = False
         for part in (
@@ -88,7 +100,13 @@ class BoundArray:
             _ = self.skipped
             mine = {part: self.__dict__[part] for part in (*_PARTS, "grid")}
             _checked.put(self._identity(), (self.model, mine))
+            self._remember_complete()
         return not unknown
+
+    def _remember_complete(self) -> None:
+        plain = self.grid.regular is not None and not self.model.storage_transformers
+        if plain and not self.skipped:
+            _complete.put((registry.generation(), id(self.model)), self.model)
 
     def _identity(self) -> Key:
         return registry.generation(), *map(id, _bound_parts(self.model))
@@ -127,9 +145,18 @@ class BoundArray:
         return other
 
     def _check_pipeline(self) -> None:
-        if 0 in self.grid.shape and self.grid.regular is None:
-            return
-        _ = self.first_pipeline
+        if not self._has_no_pipeline:
+            _ = self.first_pipeline
+
+    @property
+    def _has_no_pipeline(self) -> bool:
+        """True of an empty array whose grid says nothing about the shape of a chunk."""
+        return 0 in self.grid.shape and self.grid.regular is None
+
+    @property
+    def lossy_codecs(self) -> list[str]:
+        """The names of codecs that values can come back changed from."""
+        return [] if self._has_no_pipeline else self.first_pipeline.lossy
 
     def _named(self, what: str, make: Callable[[], T]) -> T:
         def where(error: Exception) -> tuple[str, dict[str, Any]]:
@@ -151,14 +178,29 @@ class BoundArray:
     def fill(self) -> Scalar:
         data_type = self.data_type
         found = self._named("fill_value", lambda: data_type.fill(self.model.fill_value))
+        if isinstance(self.model.fill_value.json, str) and data_type.dtype.names is not None:
+            found = self._in_stored_order(found)
         found = found.copy()
         found.flags.writeable = False  # all arrays of an equal description share it
         return found
 
+    def _in_stored_order(self, fill: Scalar) -> Scalar:
+        """Return the fill value of a ``structured`` type, whose bytes are as chunks have them."""
+        if self.model.data_type.name != "structured" or stored_order(self.model.codecs) != "big":
+            return fill
+        big = np.frombuffer(fill.tobytes(), fill.dtype.newbyteorder(">"))
+        return big.astype(fill.dtype)[0:1].reshape(())
+
+    def shown(self, elements: Any) -> Any:
+        """Return elements as users see them: those of an optional type as a masked array."""
+        masking = self.data_type.masking
+        return elements if masking is None else masking.masked_array(elements, self.fill)
+
     @cached_property
     def fill_defined(self) -> bool:
         """True if the metadata state the value of missing chunks."""
-        return self.model.fill_value.json is not None
+        stated = self.model.fill_value
+        return stated.json is not None or stated.dialect == "v3"  # where null is a value
 
     @cached_property
     def grid(self) -> Grid:

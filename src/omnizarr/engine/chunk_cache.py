@@ -6,6 +6,11 @@ changed is read again; a store without generations is read without the cache. Of
 chunks are kept, not the shard. Two threads that want the same chunk decode it once. Items of
 variable length are not kept: they may be objects that a caller could change. If the store has a
 high latency, the generations and values of many chunks are fetched side by side.
+
+A read with the cache fetches no more than one without: chunks of which nothing is kept are fetched
+without asking for their generation first, a part of a chunk that can be read alone is not kept, and
+reads of more than the cache can hold go around it. Where the kernel reads, it is quick: chunks that
+it decodes in little time are not kept at all, others from the second time on that they are read.
 """
 
 from __future__ import annotations
@@ -13,8 +18,9 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -32,16 +38,22 @@ from omnizarr.concurrency import fork
 from omnizarr.concurrency.limits import no_helpers
 from omnizarr.concurrency.pool import for_each, in_parallel
 from omnizarr.config import ByteBudget
-from omnizarr.engine import reference
+from omnizarr.engine import kernel, reference
 from omnizarr.engine.binding import BoundArray, chunk_context
 from omnizarr.engine.missing_chunks import Filled
 from omnizarr.errors import OmnizarrError
-from omnizarr.indexing import Plan, Row
-from omnizarr.stores import Range, Versioned, file_root, get_many
+from omnizarr.indexing import Plan, Row, axis_plan
+from omnizarr.stores import Range, Versioned, file_root, get_many, has_low_latency
 
 Values: TypeAlias = npt.NDArray[Any]
+Name: TypeAlias = tuple[Any, ...]  # of a store, codecs, key and generation; of a part of a shard
+KEY = 3  # members of a name before the generation
 ENTRY = 512  # bytes that an entry takes besides its values
 MAX_NUMBERS = 2**10
+PART = 16  # a read of less than one part in so many of a chunk is small
+MAX_SEEN = 2**14  # names of chunks that were read, but are not kept
+WORTH = 2**21  # bytes that the kernel decodes with LZ4 in the time that makes keeping them worth it
+_COSTS = {"gzip": 8, "numcodecs.zlib": 8, "zstd": 4}  # of decoding a byte, as a multiple of LZ4's
 
 
 @dataclass(slots=True)
@@ -59,14 +71,16 @@ class ChunkCache:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.nbytes = 0
-        self._kept: OrderedDict[Hashable, Values] = OrderedDict()
-        self._loading: dict[Hashable, Loading] = {}
+        self._kept: OrderedDict[Name, Values] = OrderedDict()
+        self._loading: dict[Name, Loading] = {}
         self._numbers: OrderedDict[Hashable, int] = OrderedDict()
+        self._keys: Counter[Hashable] = Counter()  # arrays that are kept of each value
+        self._seen: OrderedDict[Hashable, None] = OrderedDict()
         self._next = itertools.count()
         self._lock = fork.lock()
 
     def get(
-        self, names: Sequence[Hashable], load: Callable[[list[int]], Sequence[Values]]
+        self, names: Sequence[Name], load: Callable[[list[int]], Sequence[Values]]
     ) -> list[Values]:
         """Return the arrays of all names; `load` loads those that are missing, by their numbers.
 
@@ -89,7 +103,7 @@ class ChunkCache:
             if mine:
                 for i, values in zip(mine, load(list(mine)), strict=True):
                     found[i] = mine[i].values = values
-                    self._keep(names[i], values)
+                    self.keep(names[i], values)
         finally:
             with no_helpers, self._lock:
                 for i, own in mine.items():
@@ -105,21 +119,68 @@ class ChunkCache:
             found[i] = values
         return [values for values in found if values is not None]
 
-    def has(self, name: Hashable) -> bool:
+    def has(self, name: Name) -> bool:
         """Return True if an array is in the cache."""
         with no_helpers, self._lock:
             return name in self._kept
 
-    def _keep(self, name: Hashable, values: Values) -> None:
+    def keep(self, name: Name, values: Values) -> None:
+        """Keep an array, which nobody may change from now on."""
         values.flags.writeable = False  # many callers see it
         if _cost(values) > self.limit:
             return
         with no_helpers, self._lock:
-            before = self._kept.pop(name, None)
+            if name in self._kept:
+                self._drop(name)
             self._kept[name] = values
-            self.nbytes += _cost(values) - (0 if before is None else _cost(before))
+            self._keys[name[:KEY]] += 1
+            self.nbytes += _cost(values)
             while self.nbytes > self.limit:
-                self.nbytes -= _cost(self._kept.popitem(last=False)[1])
+                self._drop(next(iter(self._kept)))
+
+    def _drop(self, name: Name) -> None:
+        self.nbytes -= _cost(self._kept.pop(name))
+        self._keys[name[:KEY]] -= 1
+        if not self._keys[name[:KEY]]:
+            del self._keys[name[:KEY]]
+
+    @contextmanager
+    def first(self, key: Name) -> Iterator[bool]:
+        """Yield True if nothing of a value is kept, and other threads are to wait for this one.
+
+        If another one is fetching it already, that is waited for.
+        """
+        own = None
+        with no_helpers, self._lock:
+            theirs = self._loading.get(key)
+            if key not in self._keys and theirs is None:
+                own = self._loading[key] = Loading()
+        try:
+            if theirs is not None and theirs.thread != threading.get_ident():
+                theirs.done.wait()
+            yield own is not None
+        finally:
+            if own is not None:
+                with no_helpers, self._lock:
+                    if self._loading.get(key) is own:
+                        del self._loading[key]
+                    own.done.set()
+
+    def has_key(self, key: Name) -> bool:
+        """Return True if something of a value is kept, of whichever generation."""
+        with no_helpers, self._lock:
+            return key in self._keys
+
+    def note(self, keys: Sequence[Name]) -> bool:
+        """Note that values are read; return True if one of them was before, or is kept."""
+        with no_helpers, self._lock:
+            found = any(key in self._seen or key in self._keys for key in keys)
+            for key in keys:
+                self._seen[key] = None
+                self._seen.move_to_end(key)
+            while len(self._seen) > MAX_SEEN:
+                self._seen.popitem(last=False)
+            return found
 
     def number(self, key: Hashable) -> int:
         """Return a number for equal keys, which is short and quick to compare.
@@ -164,9 +225,6 @@ def _forget() -> None:
 
 
 fork.on_fork(in_child=_forget)
-
-
-Name: TypeAlias = tuple[Any, ...]
 
 
 Known: TypeAlias = "tuple[dict[str, str | None], dict[str, Fetched]]"
@@ -226,10 +284,35 @@ def can_cache(array: BoundArray, record_missing: bool) -> bool:
     if not isinstance(store, Versioned) or array.data_type.variable or array.codecs_key is None:
         return False
     if not record_missing:
-        return True
+        return not kernel.reads(array) or _decoding_cost(array.first_pipeline) >= WORTH
     pipeline = array.first_pipeline
     kept = pipeline if pipeline.sharded is None else pipeline.sharded[0].inner
     return not isinstance(kept.array_bytes, Shards)
+
+
+def _decoding_cost(pipeline: CodecPipeline) -> int:
+    """Estimate the time that decoding a chunk takes, in bytes that LZ4 decodes meanwhile."""
+    if pipeline.sharded is not None:
+        return _decoding_cost(pipeline.sharded[0].inner)
+    costs = [_COSTS.get(getattr(c, "name", ""), 1) for c, _ in pipeline.bytes_bytes]
+    return max(costs, default=0) * (pipeline.spec.nbytes or 0)
+
+
+def fits(cache: ChunkCache, array: BoundArray, plan: Plan, nbytes: int) -> bool:
+    """Return True if the chunks that a read of so many bytes touches can all be kept.
+
+    A small part of large chunks is not kept where the kernel reads parts; while nothing else is
+    kept either, there is no need to look which chunks it touches.
+    """
+    pipeline = array.first_pipeline
+    small = PART * nbytes < (pipeline.spec.nbytes or 0)
+    if small and not cache.nbytes and pipeline.sharded is None and kernel.reads(array):
+        box = tuple(slice(0, 1, 1) for _ in pipeline.spec.shape)
+        if kernel.reads_part(pipeline, box, None):
+            return False
+    count = plan.count
+    size = reference.estimate_fetched(array, nbytes // max(1, count)) + ENTRY
+    return count * size <= cache.limit
 
 
 def read(
@@ -255,6 +338,21 @@ def read(
     rows, count = plan.rows(), plan.count
     if not count:
         return
+    if filled is None and kernel.reads(array):
+        several = [*rows]
+        keys = [(*name(array.grid.chunk_shape(r.coords)), array.key(r.coords)) for r in several]
+        parts = any(r.pick is not None and _is_part(array, r) for r in several)
+        if not cache.note(keys) or (parts and not all(map(cache.has_key, keys))):
+            _read_uncached(array, plan, out)
+            return
+        if not any(map(cache.has_key, keys)):
+            if all(_is_part(array, r) for r in several):  # none of which is kept
+                _read_uncached(array, plan, out)
+                return
+            if all(_is_whole(array, r) for r in several):
+                _read_and_keep(cache, array, plan, list(zip(several, keys, strict=True)), out)
+                return
+        rows = iter(several)
     if file_root(array.store) is not None or not hasattr(array.store, "get_many"):
         for_each(rows, count, one, out.nbytes, waits=False)
         return
@@ -276,13 +374,20 @@ def _fetch_ahead(
     wanted: list[tuple[str, Range | None]] = []
     try:
         keys = [array.key(row.coords) for row in rows]
-        generations = dict(zip(keys, in_parallel(store.generation, keys), strict=True))
-        for row, key in zip(rows, keys, strict=True):
-            sharded = array.pipeline_at(row.coords).sharded
-            full: Name = *name(array.grid.chunk_shape(row.coords)), key, generations[key]
-            full = (*full, "index") if sharded else full
-            if generations[key] is not None and not cache.has(full):
-                wanted.append((key, sharded[0].layout.index_range if sharded else None))
+        names = [(*name(array.grid.chunk_shape(r.coords)), array.key(r.coords)) for r in rows]
+        kept = [n[-1] for n in names if cache.has_key(n)]
+        generations = dict(zip(kept, in_parallel(store.generation, kept), strict=True))
+        for row, key, full in zip(rows, keys, names, strict=True):
+            if key not in generations and _is_part(array, row):
+                continue
+            part = _first_part(array, row)
+            if key in generations:
+                held = (*full, generations[key])
+                if generations[key] is None or cache.has(
+                    held if part is None else (*held, "index")
+                ):
+                    continue
+            wanted.append((key, part))
         answers = in_parallel(lambda pair: store.get_versioned(*pair), wanted)
     except OmnizarrError:
         return NOTHING  # each row asks on its own, and its errors name the chunk
@@ -301,19 +406,120 @@ def _read_row(
     out: Values,
     filled: Filled | None,
 ) -> None:
-    pipeline = array.pipeline_at(row.coords)
     key, store = array.key(row.coords), cast(Versioned, array.chunk_store)
-    generations, fetched = known
-    with chunk_context("read", array, row.coords):
-        generation = generations[key] if key in generations else store.generation(key)
+    generations, ahead = known
+    if key in generations or key in ahead:
+        _read_value(cache, name, array, row, generations.get(key), ahead.get(key), out, filled)
+        return
+    with cache.first((*name, key)) as first:
+        if first and _is_part(array, row):
+            _read_uncached_row(array, row, out, filled)
+            return
+        generation, fetched = None, None
+        with chunk_context("read", array, row.coords):
+            if first:
+                part = _first_part(array, row)
+                fetched = Fetched(part, *store.get_versioned(key, part))
+            else:
+                generation = store.generation(key)
+        _read_value(cache, name, array, row, generation, fetched, out, filled)
+
+
+def _first_part(array: BoundArray, row: Row) -> Range | None:
+    """Return the byte range of a value that is fetched first: of a shard its index."""
+    sharded = array.pipeline_at(row.coords).sharded
+    return None if sharded is None else cast(Range, sharded[0].layout.index_range)
+
+
+def _read_value(
+    cache: ChunkCache,
+    name: Name,
+    array: BoundArray,
+    row: Row,
+    generation: str | None,
+    fetched: Fetched | None,
+    out: Values,
+    filled: Filled | None,
+) -> None:
+    """Fill the part of `out` from a value, of which the generation is known or a part fetched."""
+    pipeline, key = array.pipeline_at(row.coords), array.key(row.coords)
+    if generation is None and fetched is not None:
+        generation = fetched.generation
+        if generation is None and fetched.part is None and fetched.data is not None:
+            # It changed just now, so that it is not kept.
+            whole = partial(pipeline.decode_into, fetched.data, row.region)
+            reference.fill_row(array, row, whole, out, filled)
+            return
+        if fetched.data is None and not array.encoding.other_keys(row.coords):
+            reference.fill_row(array, row, None, out, filled)
+            return
     if generation is not None:
-        value = Value(array.chunk_store, key, generation, fetched.get(key))
+        value = Value(array.chunk_store, key, generation, fetched)
         decode = partial(_fill, cache, (*name, key, generation), pipeline, value, row.region)
         try:
             reference.fill_row(array, row, decode, out, filled)
             return
         except Changed:
             pass  # so it is read as it is now
+    reference.read_row(array, row, out, filled)
+
+
+def _is_part(array: BoundArray, row: Row) -> bool:
+    """Return True if less than a chunk is read where it is not kept: some of its bytes or blocks.
+
+    That is not so for shards, of which inner chunks are kept, whole as they are read.
+    """
+    pipeline = array.pipeline_at(row.coords)
+    if pipeline.sharded is not None:
+        return False
+    if kernel.reads(array):
+        picked = None if row.pick is None else np.broadcast(*row.pick).size
+        return kernel.reads_part(pipeline, row.region, picked)
+    if has_low_latency(array.chunk_store) or not pipeline.reads_parts:
+        return False
+    return next(pipeline.read_part("", row.region)) != [("", None)]
+
+
+def _is_whole(array: BoundArray, row: Row) -> bool:
+    """Return True if a row has all elements of a chunk that is no shard, none beyond the edge."""
+    if row.pick is not None or array.pipeline_at(row.coords).sharded is not None:
+        return False
+    sizes = zip(row.region, array.grid.chunk_shape(row.coords), strict=True)
+    return all(side == slice(0, n, 1) for side, n in sizes)
+
+
+def _read_and_keep(
+    cache: ChunkCache, array: BoundArray, plan: Plan, rows: list[tuple[Row, Name]], out: Values
+) -> None:
+    """Read whole chunks with the kernel, and keep those that nobody changed meanwhile."""
+    store = cast(Versioned, array.chunk_store)
+    before = [store.generation(key[-1]) for _, key in rows]
+    _read_uncached(array, plan, out)
+    for (row, key), generation in zip(rows, before, strict=True):
+        if generation is not None and store.generation(key[-1]) == generation:
+            index: Any = (*row.outer, ...)
+            cache.keep((*key, generation), np.array(out[index]))
+
+
+def _read_uncached(array: BoundArray, plan: Plan, out: Values) -> None:
+    left = kernel.read(array, plan, out)
+    if left is None:
+        reference.read(array, plan, out)
+    for row in plan.some_rows(left) if left else ():
+        reference.read_row(array, row, out)
+
+
+def _read_uncached_row(array: BoundArray, row: Row, out: Values, filled: Filled | None) -> None:
+    """Read one row with the kernel, where that reads less."""
+    index: Any = (*row.outer, ...)
+    if filled is None and row.pick is None and kernel.reads(array):
+        start = array.grid.origin(row.coords)
+        box = tuple(
+            slice(a + s.start, a + s.stop, s.step) for a, s in zip(start, row.region, strict=True)
+        )
+        part = axis_plan(array.grid, box)
+        if kernel.read(array, part, out[index]) == []:
+            return
     reference.read_row(array, row, out, filled)
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from omnizarr import config
 from omnizarr.concurrency import key_locks
+from omnizarr.config import Config
 from omnizarr.engine import chunk_cache, kernel, reference
 from omnizarr.engine.binding import BoundArray
 from omnizarr.engine.missing_chunks import Coords, Filled, Missing
@@ -32,13 +33,14 @@ def read(
     out: npt.NDArray[Any] | None = None,
     missing: Missing = "fill",
     filled: list[Coords] | None = None,
+    settings: Config | None = None,
 ) -> Any:
     """Return the result of a plan, or fill `out`, of the plan's full shape, and return it.
 
     `missing` chooses what to do about chunks that the store does not have; the coordinates of those
-    that got the fill value go into `filled`.
+    that got the fill value go into `filled`. `settings` are those in force, if they are at hand.
     """
-    settings = config.get()
+    settings = settings or config.get()
     full = out
     try:
         if full is None:
@@ -73,10 +75,15 @@ def _read_with_options(
     """Read through the chunk cache, or take note of missing chunks."""
     found = None if missing == "fill" and filled is None else Filled(array, missing)
     cache = chunk_cache.current()
-    if cache is not None and chunk_cache.can_cache(array, record_missing=found is not None):
+    recorded = found is not None
+    if (
+        cache is not None
+        and chunk_cache.can_cache(array, record_missing=recorded)
+        and chunk_cache.fits(cache, array, plan, out.nbytes)
+    ):
         chunk_cache.read(cache, array, plan, out, found)
     else:
-        left = kernel.read(array, plan, out, skip_missing=found is not None)
+        left = kernel.read(array, plan, out, skip_missing=recorded)
         if left is None:
             reference.read(array, plan, out, found)
         for row in plan.some_rows(left) if left else ():
@@ -160,8 +167,9 @@ def exclusive(array: BoundArray, keys: Iterable[str]) -> Iterator[None]:
     Chunks that a transformer stores in one value are locked together.
     """
     chunks = array.chunk_store
-    stored = [*dict.fromkeys(stored_key(chunks, key) for key in keys)]
-    take = lock if chunks is array.store else lock_prefix
+    plain = chunks is array.store
+    stored = [*keys] if plain else [*dict.fromkeys(stored_key(chunks, key) for key in keys)]
+    take = lock if plain else lock_prefix
     store = (
         None if supports_compare_and_set(array.store) else array.store
     )  # by comparing nothing is lost
@@ -191,6 +199,9 @@ def _changed(array: BoundArray, plan: Plan) -> list[str]:
     whole.
     """
     untransformed = array.chunk_store is array.store and not array.outgrown
-    if untransformed and isinstance(plan, ProductPlan) and plan.whole:
-        return []
+    if untransformed and isinstance(plan, ProductPlan):
+        if plan.whole:
+            return []
+        if (only := plan.only_chunk) is not None:
+            return [array.key(only)]
     return [array.key(row.coords) for row in plan.rows() if not (untransformed and row.whole)]

@@ -22,19 +22,24 @@ from omnizarr.chunk_key_encodings import V2, Default, Draft
 from omnizarr.codecs import CodecPipeline
 from omnizarr.codecs.bytes import Bytes, holds_text
 from omnizarr.codecs.transpose import Transpose
-from omnizarr.concurrency.limits import return_threads, take_threads
+from omnizarr.concurrency.limits import bytes_in_flight, return_threads, take_threads
 from omnizarr.config import Config
 from omnizarr.data_types import own_type
 from omnizarr.engine.binding import BoundArray
 from omnizarr.errors import OmnizarrError
 from omnizarr.indexing import Plan, PointPlan, ProductPlan, Run
-from omnizarr.stores import direct_file_root, direct_values
+from omnizarr.stores import direct_file_root, direct_values, get_many, has_low_latency
+from omnizarr.stores.operations import prefers_whole
 
 try:
     from omnizarr.engine import _kernel
 except ImportError:  # no compiler when it was installed
     _kernel = None  # type: ignore[assignment]
 
+run_rows: Any = getattr(_kernel, "run_rows", None)  # for `rows`
+# Takes `BoundArray.small` and a selection of integers and slices, and returns its result if that
+# takes little time; None for all others, and where a chunk cannot be read.
+read_small: Any = getattr(_kernel, "read_small", None)
 MAX_ITEM = 1024
 MAX_AXES = 32
 LARGE = 2**22  # bytes of a result whose memory is worth reusing
@@ -62,6 +67,7 @@ class Layout:
     writable: bool
     sharded: bool
     in_memory: bool
+    fetched: bool = False  # values come from a server, and are then in memory
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -70,6 +76,28 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if _kernel is None or nbytes < LARGE or dtype.kind not in "biufcmMSUV" or dtype.hasobject:
         return np.empty(shape, dtype)
     return np.ndarray(shape, dtype, _kernel.memory(nbytes))
+
+
+def reads(array: BoundArray) -> bool:
+    """Return True if the kernel reads an array with the current settings."""
+    return _layout(array) is not None
+
+
+def reads_part(pipeline: CodecPipeline, region: tuple[slice, ...], picked: int | None) -> bool:
+    """Return True if the kernel reads or decodes only part of a chunk to fill a box of it.
+
+    `picked` elements of the box are wanted; None: all.
+    """
+    codecs = _codecs(pipeline) or ()
+    if not codecs:
+        return any(s != slice(0, n, 1) for s, n in zip(region, pipeline.spec.shape, strict=True))
+    span, stride = 1, 1  # elements from the first to the last one, as they are stored
+    for axis, n in zip(reversed(pipeline.axes), reversed(pipeline.inner.shape), strict=True):
+        box = range(region[axis].start, region[axis].stop, region[axis].step)
+        span += (box[-1] - box[0]) * stride if box else 0
+        stride *= n
+    span = span if picked is None else min(span, picked)
+    return len(codecs) == 1 and codecs[0][0] == _BLOSC and 2 * span < stride
 
 
 def read(
@@ -88,6 +116,10 @@ def read(
     layout = array.layouts[key] if key in array.layouts else _find_layout(array, key)
     if layout is None or not out.size or settings.engine == "reference":
         return None
+    if layout.fetched:
+        return _read_fetched(array, plan, out, layout, skip_missing)
+    if array.small is None:
+        array.small = _describe_small(array, layout)
     store: Any = array.store
     values = _values(array, plan) if layout.in_memory else None
     if values is _FOREIGN:
@@ -102,7 +134,7 @@ def read(
             array.encoded_prefix,
             layout.style,
             layout.separator,
-            out.view(_items[out.itemsize]),
+            out.view(items[out.itemsize]),
             False,  # writing
             False,  # durable
             skip_missing,
@@ -115,11 +147,56 @@ def read(
         return_threads(share)
 
 
+def _read_fetched(
+    array: BoundArray, plan: Plan, out: npt.NDArray[Any], layout: Layout, skip_missing: bool
+) -> list[int] | None:
+    """Read chunks that one call fetches from a server; None if they are too many or too large.
+
+    Large ones are read in part where that is quicker.
+    """
+    pipeline, settings = array.first_pipeline, config.get()
+    size = pipeline.spec.nbytes or 0
+    nbytes = size * plan.count
+    if nbytes > settings.in_flight:
+        return None
+    in_part = not (isinstance(plan, ProductPlan) and plan.whole)
+    if in_part and pipeline.reads_blocks and not prefers_whole(array.store, size):
+        return None
+    with bytes_in_flight(nbytes) as granted:
+        if granted < nbytes:
+            return None
+        try:
+            values = get_many(array.store, [(array.key(c), None) for c in _coords(plan)])
+        except OmnizarrError:
+            return None  # asking for each chunk on its own shows which one it is
+        share = take_threads(settings.threads, settings.threads)
+        try:
+            return _kernel.run(
+                layout.capsule,
+                _columns(plan),
+                b"",
+                [None if v is None else bytes(v) for v in values],
+                array.encoded_prefix,
+                layout.style,
+                layout.separator,
+                out.view(items[out.itemsize]),
+                False,  # writing
+                False,  # durable
+                skip_missing,
+                share[2] + 1,
+                SMALL,
+            )
+        except MemoryError:
+            return None
+        finally:
+            return_threads(share)
+
+
 def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] | None:
     """Store the values and return the rows that are left, or None as `read` does."""
     settings = config.get()
     layout = _layout(array)
-    if layout is None or not layout.writable or not value.size:
+    if layout is None or not layout.writable or layout.fetched or not value.size:
         return None
     if not plan.runs and layout.sharded:
         return None
@@ -137,7 +214,7 @@ def write(array: BoundArray, plan: Plan, value: npt.NDArray[Any]) -> list[int] |
             array.encoded_prefix,
             layout.style,
             layout.separator,
-            value.view(_items[value.itemsize]),
+            value.view(items[value.itemsize]),
             True,  # writing
             settings.durability == "fsync",
             False,
@@ -186,7 +263,7 @@ class _Items(dict[int, np.dtype[Any]]):
         return found
 
 
-_items = _Items()
+items = _Items()
 
 
 def _coords(plan: Plan) -> Iterable[tuple[int, ...]]:
@@ -226,11 +303,37 @@ def _find_layout(array: BoundArray, key: tuple[bool, type]) -> Layout | None:
     return layout
 
 
+def _describe_small(array: BoundArray, layout: Layout) -> tuple[Any, ...]:
+    """Return what `read_small` needs to know of an array, nothing if it cannot read it."""
+    store: Any = array.store
+    dtype = array.dtype
+    if read_small is None or layout.in_memory or layout.fetched or dtype.names is not None:
+        return ()
+    if getattr(store, "movable", False):
+        return ()
+    try:
+        np.empty(0, dtype).data  # noqa: B018
+    except ValueError:  # a type without a buffer, such as dates
+        return ()
+    return (
+        layout.capsule,
+        array.grid.array_shape,
+        store.direct_file_root,
+        array.encoded_prefix,
+        layout.style,
+        layout.separator,
+        np.empty,
+        dtype,
+        SMALL,
+    )
+
+
 def _make_layout(array: BoundArray, keep_empty: bool) -> Layout | None:
     encoding, grid = array.encoding, array.grid
     style = _STYLES.get(type(encoding))
     in_memory = direct_values(array.store) is not None
-    known_store = in_memory or direct_file_root(array.store) is not None
+    fetched = not has_low_latency(array.store) and hasattr(array.store, "get_many")
+    known_store = in_memory or fetched or direct_file_root(array.store) is not None
     plain = not array.model.storage_transformers and not array.skipped
     if style is None or not known_store or not plain or grid.regular is None:
         return None
@@ -240,16 +343,26 @@ def _make_layout(array: BoundArray, keep_empty: bool) -> Layout | None:
         pipeline = array.pipeline(grid.regular)
     except OmnizarrError:
         return None
-    capsule = _capsule(pipeline, keep_empty)
+    capsule = describe(pipeline, keep_empty)
     if capsule is None:
         return None
     separator = ord(getattr(encoding, "separator", "/"))
     sharded = hasattr(pipeline.array_bytes, "counts")
-    return Layout(capsule, style, separator, _writable(pipeline), sharded, in_memory)
+    fetched = fetched and not in_memory and direct_file_root(array.store) is None
+    if fetched and (sharded or encoding.other_keys((0,) * len(grid.axes))):
+        return None
+    return Layout(capsule, style, separator, can_write(pipeline), sharded, in_memory, fetched)
 
 
-def _capsule(pipeline: CodecPipeline, keep_empty: bool) -> Any:
-    """Return the pipeline as an object of the kernel, or None if it lacks a codec."""
+def describe(
+    pipeline: CodecPipeline, keep_empty: bool, fill_parts: int = 0, sequence: Any = None
+) -> Any:
+    """Return the pipeline as an object of the kernel, or None if it lacks a codec.
+
+    With `fill_parts` items are so many floating-point numbers, which are compared to the fill value
+    as numbers; otherwise their bytes are. `sequence` has the numbers of the inner chunks of a shard
+    in the order in which they are stored.
+    """
     spec = pipeline.spec
     data_type, dtype = spec.data_type, spec.data_type.dtype
     if data_type.variable or not 0 < dtype.itemsize <= MAX_ITEM or 0 in spec.shape:
@@ -269,7 +382,8 @@ def _capsule(pipeline: CodecPipeline, keep_empty: bool) -> Any:
         shards: Any = pipeline.array_bytes
         found = _index(shards.layout.index_pipeline, shards.layout.at_end)
         nested = hasattr(shards.inner.array_bytes, "counts")
-        inner = None if nested or pipeline.array_array else _capsule(shards.inner, keep_empty)
+        if not nested and not pipeline.array_array:
+            inner = describe(shards.inner, keep_empty, fill_parts)
         if inner is None or found is None or pipeline.bytes_bytes:
             return None
         index, swap = found, 0
@@ -278,9 +392,19 @@ def _capsule(pipeline: CodecPipeline, keep_empty: bool) -> Any:
     if codecs is None or swap is None:
         return None
     fill = spec.fill.tobytes()
+    options = (fill_parts, sequence) if fill_parts or sequence is not None else ()
     try:
         return _kernel.pipeline(
-            spec.shape, order, dtype.itemsize, swap, codecs, fill, keep_empty, inner, *index
+            spec.shape,
+            order,
+            dtype.itemsize,
+            swap,
+            codecs,
+            fill,
+            keep_empty,
+            inner,
+            *index,
+            *options,
         )
     except ValueError:
         return None
@@ -347,10 +471,10 @@ def _has_deflate() -> bool:
     return file is not None and _kernel.load_deflate(file)
 
 
-def _writable(pipeline: CodecPipeline) -> bool:
+def can_write(pipeline: CodecPipeline) -> bool:
     """Return True if the kernel can also encode: it lacks some compressors inside Blosc."""
     shards: Any = pipeline.array_bytes
     if hasattr(shards, "counts"):
-        return _writable(shards.inner)
+        return can_write(shards.inner)
     codecs = _codecs(pipeline) or ()
     return all(not (s[0] == _BLOSC and s[2] == _OTHER) for s in codecs)

@@ -1,7 +1,8 @@
 """Missing chunks: a read fills them, warns or raises.
 
 Chunks are counted as the user knows them: in a sharded array those inside shards, whether the whole
-shard is missing or only its chunk.
+shard is missing or only its chunk. ``raise-key`` raises only for values that the store does not
+have: chunks that a stored shard leaves out are read as the fill value.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from omnizarr.indexing import Row
 from omnizarr.model import paths
 
 Coords: TypeAlias = tuple[int, ...]
-Missing: TypeAlias = Literal["fill", "warn", "raise"]
-CHOICES = ("fill", "warn", "raise")
+Missing: TypeAlias = Literal["fill", "warn", "raise", "raise-key"]
+CHOICES = ("fill", "warn", "raise", "raise-key")
 SHOWN = 3  # chunks that a warning names
 
 
@@ -42,12 +43,15 @@ class Filled:
 
     def add_chunk(self, row: Row) -> None:
         """Add a chunk, or shard, that the store does not have."""
-        self.add(row, [tuple(slice(0, s.stop) for s in row.region)])
+        self._add(row, [tuple(slice(0, s.stop) for s in row.region)], ("raise", "raise-key"))
 
     def add(self, row: Row, boxes: list[Region]) -> None:
         """Add the chunks in boxes of a shard that are missing and that the row selects."""
+        self._add(row, boxes, ("raise",))
+
+    def _add(self, row: Row, boxes: list[Region], refused: tuple[Missing, ...]) -> None:
         found = {coords for box in boxes for coords in self._coords_in(row, box)}
-        if found and self.missing == "raise":
+        if found and self.missing in refused:
             raise self._error(row, min(found))
         self.coords |= found
 

@@ -33,15 +33,17 @@ def fetch_ahead(
     size: int,
     nbytes: int,
     threads: int,
+    whole: int = 0,
 ) -> None:
     """Call `use` for every row with the result of its requests.
 
-    `size` is about how many bytes one row fetches, `nbytes` how many all of them.
+    `size` is about how many bytes one row fetches, `nbytes` how many all of them. Values of up to
+    `whole` bytes are fetched at once, where nothing is known of them.
     """
     with bytes_in_flight(nbytes) as granted:
         # Where not all fits, half of it is decoded while the other half is on its way.
         batch = granted if granted >= nbytes else granted // 2
-        feed = _Feed(store, rows, requests, max(1, batch // max(1, size)))
+        feed = _Feed(store, rows, requests, max(1, batch // max(1, size)), whole)
 
         def work() -> None:
             for row, found in feed:
@@ -56,9 +58,15 @@ class _Feed(Generic[R, T]):
     """The rows with the data that were fetched for them; several threads take one at a time."""
 
     def __init__(
-        self, store: Store, rows: Iterator[R], requests: Callable[[R], Requests[T]], batch: int
+        self,
+        store: Store,
+        rows: Iterator[R],
+        requests: Callable[[R], Requests[T]],
+        batch: int,
+        whole: int,
     ) -> None:
         self._store, self._rows, self._requests, self._batch = store, rows, requests, batch
+        self._whole = whole
         self._ready: deque[tuple[R, T]] = deque()
         self._more, self._fetching = True, False
         self._changed = threading.Condition()
@@ -104,9 +112,10 @@ class _Feed(Generic[R, T]):
 
     def _several(self, rows: list[R]) -> list[T]:
         try:
-            return run_requests(
-                gather_requests(map(self._requests, rows)), ConsistentReader(self._store)
-            )
+            reader = ConsistentReader(self._store, size=self._whole)
+            found = run_requests(gather_requests(map(self._requests, rows)), reader)
+            reader.verify()
+            return found
         except (OmnizarrError, ValueReplaced):
             # Again one by one, so that errors name the chunk.
             return [self._one(row) for row in rows]

@@ -24,6 +24,7 @@ from omnizarr.indexing import Plan, Row
 from omnizarr.storage_transformers import SetsGroups
 from omnizarr.stores import (
     Store,
+    can_erase,
     direct_file_root,
     direct_values,
     erase_values,
@@ -34,7 +35,13 @@ from omnizarr.stores import (
     supports_compare_and_set,
     update_value,
 )
-from omnizarr.stores.operations import read_consistently, waits_for
+from omnizarr.stores.byte_ranges import LARGEST
+from omnizarr.stores.operations import (
+    prefers_whole,
+    read_consistently,
+    sends_values,
+    waits_for,
+)
 
 BATCH_BYTES = 2**20  # of decoded chunks that one call fetches
 UNKNOWN = 2**20  # bytes of a chunk, where items of variable length leave that open
@@ -56,7 +63,8 @@ def read(
         one = partial(read_row, array, out=out, filled=filled)
         for_each(plan.rows(), count, one, out.nbytes, waits=False)
     elif count:
-        size = estimate_fetched(array, out.nbytes // count)
+        whole = _whole_shards(array, count)
+        size = whole or estimate_fetched(array, out.nbytes // count)
         fetch_ahead(
             store,
             plan.rows(),
@@ -65,7 +73,19 @@ def read(
             size=size,
             nbytes=size * count,
             threads=useful_threads(count, out.nbytes),
+            whole=whole,
         )
+
+
+def _whole_shards(array: BoundArray, count: int) -> int:
+    """Return the most bytes of a shard if so many of them come as soon as their indexes, or 0."""
+    pipeline = array.first_pipeline
+    if pipeline.sharded is None or pipeline.spec.nbytes is None:
+        return 0
+    size = pipeline.spec.nbytes + pipeline.spec.nbytes // 8 + 2**12  # with an index, incompressible
+    nbytes = size * count
+    quick = nbytes <= LARGEST and prefers_whole(array.chunk_store, nbytes, requests=1)
+    return size if quick else 0
 
 
 def estimate_fetched(array: BoundArray, selected: int) -> int:
@@ -167,9 +187,8 @@ def _read_part_consistently(
     """
     low_latency = has_low_latency(array.chunk_store)
     in_memory = direct_values(array.chunk_store) is not None
-    if low_latency and (
-        in_memory or pipeline.sharded is None
-    ):  # one request is as quick: one value
+    quick = low_latency or prefers_whole(array.chunk_store, pipeline.spec.nbytes or UNKNOWN)
+    if (quick and pipeline.sharded is None) or (low_latency and in_memory):  # one value
         [data] = yield [(key, None)]
         return None if data is None else partial(pipeline.decode_into, data, region)
     if not low_latency or in_snapshot:
@@ -263,9 +282,18 @@ def _lends_buffers(array: BoundArray, store: Store) -> bool:
     )
 
 
-def _own(store: Store, data: Buffer) -> Buffer:
-    """Return bytes that a store may keep: those of a codec may be the caller's array itself."""
+def _own(store: Store, data: Buffer, value: npt.NDArray[Any] | None = None) -> Buffer:
+    """Return bytes that a store may keep: those of a codec may be the caller's array itself.
+
+    If they are not part of `value`, a store that sends them away takes them as they are.
+    """
+    if value is not None and sends_values(store) and not _is_part(data, value):
+        return data
     return bytes(data) if direct_file_root(store) is None else data
+
+
+def _is_part(data: Buffer, value: npt.NDArray[Any]) -> bool:
+    return np.may_share_memory(np.frombuffer(data, np.uint8), value)
 
 
 def _by_group(array: BoundArray, store: SetsGroups, rows: Iterator[Row]) -> list[list[Row]]:
@@ -409,7 +437,9 @@ def _write_some(array: BoundArray, value: npt.NDArray[Any], rows: list[Row]) -> 
         pipeline = array.pipeline_at(row.coords)
         with chunk_context("write", array, row.coords):
             data = _changed(array, pipeline, row, value, partial(old.__getitem__, row.coords))
-            changes[array.key(row.coords)] = None if data is None else _own(store, data)
+            if data is None and not can_erase(array.store):
+                data = _filled(array, pipeline, row.coords)
+            changes[array.key(row.coords)] = None if data is None else _own(store, data, value)
     with chunk_context("write", array, rows[0].coords):
         if hasattr(store, "change_many"):
             cast(SetsGroups, store).change_many(changes)
@@ -450,6 +480,13 @@ def _kept(array: BoundArray, pipeline: CodecPipeline, data: Buffer | None) -> Bu
     return data
 
 
+def _filled(array: BoundArray, pipeline: CodecPipeline, coords: Coords) -> Buffer | None:
+    """Return the bytes of a chunk of fill values if one is stored, else None."""
+    if array.chunk_store.get(array.key(coords)) is None:
+        return None
+    return pipeline.encode(_empty_chunk(array, pipeline))
+
+
 def _empty_chunk(array: BoundArray, pipeline: CodecPipeline) -> npt.NDArray[Any]:
     chunk = np.empty(pipeline.spec.shape, array.dtype)
     chunk[...] = array.fill
@@ -483,6 +520,8 @@ def write_chunk(array: BoundArray, coords: Coords, chunk: npt.NDArray[Any]) -> i
     pipeline = array.pipeline(chunk.shape)
     with chunk_context("write", array, coords):
         data = _encoded(array, pipeline, chunk)
+        if data is None and not can_erase(array.store):
+            data = _filled(array, pipeline, coords)
         _put(array, coords, data)
         return 0 if data is None else memoryview(data).nbytes
 

@@ -55,7 +55,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedAxisPlan:
-    """Listed positions along one axis, sorted by chunk."""
+    """Listed positions along one axis, in ascending order."""
 
     chunk: Integers  # index in the grid, for each chunk touched
     begin: Integers  # of its elements in the two columns below; one more for the end
@@ -114,6 +114,18 @@ class ProductPlan:
             if not isinstance(part, Run) or not part.whole(axis):
                 return False
         return True
+
+    @property
+    def only_chunk(self) -> tuple[int, ...] | None:
+        """The coordinates of the chunk touched, or None if there is not just one."""
+        coords: list[int] = []
+        for part, axis in zip(self.parts, self.grid.axes, strict=True):
+            if not isinstance(part, Run) or not part.size:
+                return None
+            coords.append(axis.chunk_of(part.start))
+            if axis.chunk_of(part.start + (part.size - 1) * part.step) != coords[-1]:
+                return None
+        return tuple(coords)
 
     def rows(self) -> Iterator[Row]:
         """Yield every chunk touched."""

@@ -193,19 +193,21 @@ def _check_chunks(axis: Axis, start: int, count: int, step: int) -> None:
 
 
 def _listed(axis: Axis, positions: Integers) -> Run | ListedAxisPlan:
-    """Return positions as a run if they are equally spaced, else sorted by chunk."""
+    """Return positions as a run if they are equally spaced, else sorted."""
     if len(positions) == 1:
         return Run(int(positions[0]), 1, 1, axis.length)
-    differences = np.diff(positions)
+    differences = positions[1:] - positions[:-1]
     if len(positions) and differences[0] > 0 and (differences == differences[0]).all():
         start, count, step = int(positions[0]), len(positions), int(differences[0])
         _check_chunks(axis, start, count, step)
         return Run(start, count, step, axis.length)
-    chunks = np.asarray(axis.chunk_of(positions), np.int64)
-    order = np.argsort(chunks, kind="stable")
-    found, begin = np.unique(chunks[order], return_index=True)
-    inner = (positions - axis.start(chunks))[order]
-    return ListedAxisPlan(found, np.append(begin, len(positions)), inner, order)
+    order = np.argsort(positions, kind="stable")
+    ordered = positions[order]
+    chunks = np.asarray(axis.chunk_of(ordered), np.int64)
+    changes = np.flatnonzero(chunks[1:] != chunks[:-1]) + 1
+    first = np.concatenate([[0] if len(chunks) else [], changes]).astype(np.int64)
+    begin = np.append(first, len(positions))
+    return ListedAxisPlan(chunks[first], begin, ordered - axis.start(chunks), order)
 
 
 def _points(grid: Grid, positions: list[Integers], shape: tuple[int, ...]) -> PointPlan:
@@ -275,6 +277,8 @@ def _integers(item: Any) -> Integers:
         found = found.astype(np.int64)
     if found.dtype.kind not in "iu":
         raise SelectionError(f"cannot select with items of type {found.dtype}; use integers")
+    if found.dtype.kind == "u" and found.size and found.max() >= 2**63:
+        raise SelectionError(f"index {found.max()} is out of bounds: no axis is that long")
     return found.astype(np.int64)
 
 
@@ -461,7 +465,11 @@ def _length(pick: Pick) -> int:
 def _narrowed(pick: Any, item: int | slice | Integers) -> Pick:
     """Return part of a range or list."""
     if isinstance(item, np.ndarray):
-        chosen: Integers = np.asarray(pick, np.int64)[item]
+        chosen: Integers
+        if isinstance(pick, range):
+            chosen = pick.start + item * pick.step
+        else:
+            chosen = np.asarray(pick, np.int64)[item]
         return chosen
     narrowed: Pick = int(pick[item]) if isinstance(item, int) else pick[item]
     return narrowed

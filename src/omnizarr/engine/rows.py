@@ -1,0 +1,118 @@
+"""Rows that a caller lists one by one, each with a key and boxes of its own, for the kernel.
+
+A caller that plans its own reads and writes, such as zarr-python, has no grid and no plan of this
+package. Each row is a tuple that ends with the index of the chunk, the index of the array, and
+True if the row replaces all that the chunk has of the array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from omnizarr import config
+from omnizarr.concurrency.limits import return_threads, take_threads
+from omnizarr.engine import kernel
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Rows whose values are files below a directory."""
+
+    root: bytes  # the directory with a final slash
+    keys: list[str]
+
+    def part(self, numbers: Iterable[int]) -> Files:
+        """Return the values of some rows."""
+        return Files(self.root, [self.keys[n] for n in numbers])
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """Rows whose values are buffers in memory."""
+
+    values: list[Any]  # a buffer or None for each row; replaced by what is stored
+
+    def part(self, numbers: Iterable[int]) -> Buffers:
+        """Return the values of some rows."""
+        return Buffers([self.values[n] for n in numbers])
+
+
+Source: TypeAlias = Files | Buffers
+
+
+def available() -> bool:
+    """Return True if the kernel can run rows."""
+    return kernel.run_rows is not None
+
+
+def read(
+    capsule: Any,
+    rows: list[Row],
+    source: Source,
+    out: npt.NDArray[Any],
+    *,
+    skip_missing: bool = False,
+    tell_missing: bool = False,
+) -> Any:
+    """Fill `out` and return the rows that are left; None if some are not boxes.
+
+    With `skip_missing` rows that would get the fill value are left too. With `tell_missing` return
+    also which rows have no value.
+    """
+    return _call(capsule, rows, source, out, False, False, skip_missing, tell_missing)
+
+
+def write(capsule: Any, rows: list[Row], source: Source, value: npt.NDArray[Any]) -> Any:
+    """Store the values and return the rows that are left; None if some are not boxes.
+
+    A value without axes is stored everywhere, unless chunks have none.
+    """
+    sync = config.get().durability == "fsync"
+    return _call(capsule, rows, source, value, True, sync, False, False)
+
+
+def _call(
+    capsule: Any,
+    rows: list[Row],
+    source: Source,
+    array: npt.NDArray[Any],
+    writing: bool,
+    sync: bool,
+    skip_missing: bool,
+    tell_missing: bool,
+) -> Any:
+    threads = config.get().threads
+    scalar = writing and not array.ndim and bool(rows) and bool(rows[0][-3])
+    files = source if isinstance(source, Files) else None
+    share = take_threads(threads, threads)
+    try:
+        return kernel.run_rows(
+            capsule,
+            rows,
+            None if files is None else files.keys,
+            b"" if files is None else files.root,
+            source.values if isinstance(source, Buffers) else None,
+            array.view(_items(array.dtype)),
+            scalar,
+            writing,
+            sync,
+            skip_missing,
+            tell_missing,
+            share[2] + 1,
+            kernel.SMALL,
+        )
+    except MemoryError:
+        return None
+    finally:
+        return_threads(share)
+
+
+def _items(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return kernel.items[dtype.itemsize]

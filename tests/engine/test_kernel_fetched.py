@@ -1,0 +1,136 @@
+"""Chunks of a server that the kernel decodes, and indexes of shards that are remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import omnizarr as oz
+from omnizarr.stores import resolve
+from omnizarr.stores.byte_ranges import Speed
+from tests.servers.s3 import SimpleStorage
+from tests.servers.web import Web, running
+
+DATA = np.arange(23 * 17, dtype="i4").reshape(23, 17) % 90
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Web]:
+    values: dict[str, bytes] = {}
+    store = oz.MemoryStore(values)
+    for path, options in {
+        "raw": {"compressors": None},
+        "blosc": {},
+        "zstd": {"compressors": {"name": "zstd", "configuration": {"level": 1}}},
+        "sharded": {"shards": (10, 10)},
+    }.items():
+        more: Any = options
+        array = oz.create_array(
+            store, path=path, shape=DATA.shape, dtype="i4", chunks=(5, 5), fill_value=-1, **more
+        )
+        array[3:] = DATA[3:]  # and the first rows, partly, are missing
+        array[:5] = -1
+    with running(Web(values)) as server:
+        yield server
+
+
+EXPECTED = DATA.copy()
+EXPECTED[:5] = -1
+SLICES = st.tuples(*(st.slices(n) for n in DATA.shape))
+LISTS = st.tuples(*(st.lists(st.integers(0, n - 1), max_size=6) for n in DATA.shape))
+
+
+@pytest.mark.parametrize("path", ["raw", "blosc", "zstd", "sharded"])
+@pytest.mark.parametrize("in_flight", [1, "128 MiB"])
+@given(SLICES, LISTS)
+def test_parts_from_a_server_agree_with_numpy(
+    served: Web, path: str, in_flight: Any, box: tuple[slice, slice], lists: tuple[Any, Any]
+) -> None:
+    array = oz.open_array(f"{served.url}/{path}", zarr_format=3)
+    with oz.configure(in_flight=in_flight):
+        np.testing.assert_array_equal(array[box], EXPECTED[box])
+        picked = tuple(np.array(p, int) for p in lists)
+        np.testing.assert_array_equal(array.oindex[picked], EXPECTED[np.ix_(*picked)])
+    with oz.configure(engine="reference"):
+        np.testing.assert_array_equal(array[box], EXPECTED[box])
+
+
+def test_every_chunk_is_requested_once(served: Web) -> None:
+    array = oz.open_array(f"{served.url}/raw", zarr_format=3)
+    served.log.clear()
+    array[...]
+    assert len(served.log) == array.nchunks
+
+
+def test_a_damaged_chunk_is_named(web: Web) -> None:
+    array = oz.create_array(oz.MemoryStore(web.values), data=DATA, chunks=(5, 5), compressors=None)
+    web.values["c/2/1"] = web.values["c/2/1"][:-1]
+    array = oz.open_array(web.url)
+    np.testing.assert_array_equal(array[:10], DATA[:10])
+    with pytest.raises(oz.ChunkError, match="c/2/1"):
+        array[...]
+
+
+@pytest.fixture
+def shards() -> Iterator[tuple[SimpleStorage, oz.Array, oz.Array]]:
+    server = SimpleStorage()
+    server.buckets = {"bucket": {}}
+    with running(server):
+        options = {"endpoint": server.url, "region": "us-east-1", "anonymous": True}
+        store = resolve("s3://bucket/a", storage_options=options)
+        array = oz.create_array(store, shape=64, dtype="i4", chunks=4, shards=32, compressors=None)
+        array[:] = np.arange(64)
+        other = oz.open_array(resolve("s3://bucket/a", storage_options=options), "r")
+        yield server, array, other
+
+
+def test_the_index_of_a_shard_is_requested_once(
+    shards: tuple[SimpleStorage, oz.Array, oz.Array], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Speed, "prefers_whole", lambda *_: False)
+    server, _, reader = shards
+    requests = []
+    for start in (0, 8, 16, 40, 48):
+        server.log.clear()
+        np.testing.assert_array_equal(reader[start : start + 3], np.arange(start, start + 3))
+        requests.append(len(server.log))
+    assert requests == [2, 1, 1, 2, 1]
+
+
+@pytest.mark.parametrize("part", [slice(0, 4), slice(8, 20), slice(0, 64)])
+def test_a_replaced_shard_is_read_anew_though_its_index_is_remembered(
+    shards: tuple[SimpleStorage, oz.Array, oz.Array], part: slice
+) -> None:
+    _, writer, reader = shards
+    expected = np.arange(64)
+    for values in (7, 0, np.arange(64)[part], 0):  # fill values leave no inner chunk
+        np.testing.assert_array_equal(reader[part], expected[part])
+        np.testing.assert_array_equal(reader[...], expected)
+        writer[part] = values
+        expected[part] = values
+        np.testing.assert_array_equal(reader[part], expected[part])
+    writer.store.erase("c/0")
+    expected[:32] = 0
+    np.testing.assert_array_equal(reader[part], expected[part])
+
+
+@pytest.mark.parametrize(("latency", "requests"), [(10.0, 1), (1e-9, 2)])
+def test_one_element_of_a_large_chunk_is_read_in_whichever_way_is_quicker(
+    web: Web, latency: float, requests: int
+) -> None:
+    data = np.random.default_rng(0).integers(0, 9, (1024, 1024), "i4")
+    blosc = {"name": "blosc", "configuration": {"cname": "zstd", "clevel": 1}}
+    oz.create_array(oz.MemoryStore(web.values), data=data, chunks=data.shape, compressors=blosc)
+    array = oz.open_array(web.url)
+    store: Any = array.store
+    web.log.clear()
+    for index in ((5, 7), (900, 3)):
+        store.speed.latency, store.speed.throughput = latency, 1e8
+        assert array[index] == data[index]
+    assert len(web.log) >= 2 * requests
+    assert (len(web.log) == 2) == (requests == 1)
