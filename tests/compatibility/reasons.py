@@ -35,7 +35,8 @@ REASONS: dict[str, dict[str, str]] = {
         "copy": "works as in 2.18; zarr-python 3 raises NotImplementedError",
         "copy_all": "works as in 2.18; zarr-python 3 raises NotImplementedError",
         "copy_store": "works as in 2.18; zarr-python 3 raises NotImplementedError",
-        "create": "in version 3, `order` is stored as a transpose codec; zarr-python ignores it",
+        "create": "in version 3, `order` is stored as a transpose codec; zarr-python ignores it;"
+        " no `data` and `mode`: use `array` and `open_array`",
         "create_array": "uses the format of the hierarchy if none is given; the default codecs are"
         " blosc and crc32c, not zstd (setting `codecs`); `order` as in `create`; `overwrite`"
         " raises instead of deleting files that are not Zarr",
@@ -53,7 +54,6 @@ REASONS: dict[str, dict[str, str]] = {
         "chunks": "for a rectilinear grid, the lengths along each axis",
         "compressors": "`omnizarr.codecs` objects, also for version 2",
         "compressor": "the compressor, in every version; zarr-python raises for version 3",
-        "create": "deprecated in zarr-python; use `create_array`",
         "filters": "`omnizarr.codecs` objects, also for version 2",
         "from_dict": INTERNAL,
         "info": "a dictionary that prints as a table, with other labels",
@@ -68,7 +68,6 @@ REASONS: dict[str, dict[str, str]] = {
         "store_path": "a store and a path, without methods to read or write",
     },
     "zarr.Group": {
-        "array": "no `storage_options`: uses the store of the group",
         "create": "no `storage_options`: uses the store of the group",
         "create_array": "no `storage_options`: uses the store of the group",
         "info": "a dictionary that prints as a table, with other labels",
@@ -78,12 +77,16 @@ REASONS: dict[str, dict[str, str]] = {
         "synchronizer": "not needed: writers lock what they share",
         "update_attributes_async": "see `omnizarr.aio`",
     },
-    "zarr.codecs": {},
+    "zarr.codecs": {
+        "SubchunkWriteOrder": "metadata do not state the order of chunks inside a shard",
+    },
     "zarr.storage": {
         "GpuMemoryStore": "arrays are read into CPU memory; use DLPack to move them to a GPU",
+        "ManagedMemoryStore": "use a `MemoryStore`, or a dictionary, and share it",
         "LoggingStore": "see `RecordingStore` in `omnizarr.testing`",
     },
     "zarr.errors": {
+        "PickleCodecDisabledError": "an `UnknownExtension`: pickles are never read",
         "UnstableSpecificationWarning": "never issued",
         "ZarrDeprecationWarning": "never issued",
         "ZarrFutureWarning": "never issued",

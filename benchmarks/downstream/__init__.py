@@ -1,0 +1,1 @@
+"""Packages that run on zarr-python, on omnizarr in its place."""

@@ -1,0 +1,1 @@
+"""Small datasets, each written and read with one package."""

@@ -1,0 +1,1 @@
+"""Tests of the codec pipeline for zarr-python."""
